@@ -1,0 +1,1 @@
+"""Schedules, triggers and server settings."""

@@ -1,0 +1,192 @@
+"""The public description of a record: columns, bounds, categories, privacy unit.
+
+Everything here is public: it comes from the specification, never from the data.
+A column is either an interval (numeric, integer, date, timestamp) or nominal
+(boolean, categorical). Cells of a table are held as plain arrays, one a column:
+
+* interval columns as float64, in the unit of the bounds (dates: days, timestamps:
+  microseconds, both since 1970-01-01 UTC), NaN for a missing or unparseable cell;
+* nominal columns as int64 indices into `levels`, `MISSING` or `UNKNOWN`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING = -1
+"""Code of a nominal cell that is null."""
+
+UNKNOWN = -2
+"""Code of a nominal cell whose category is not declared."""
+
+LevelValue = str | int | bool
+Cells = dict[str, NDArray[np.generic]]
+
+
+class Neighbours(StrEnum):
+    """Which two tables the guarantee makes hard to tell apart."""
+
+    REPLACE_ONE = "replace-one"
+    ADD_REMOVE = "add-remove"
+
+
+class Kind(StrEnum):
+    """What the values of a column are."""
+
+    NUMERIC = "numeric"
+    INTEGER = "integer"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    BOOLEAN = "boolean"
+    CATEGORICAL = "categorical"
+
+
+class Role(StrEnum):
+    """What a column is for: the label splits the moments into class blocks, the target is never projected."""
+
+    FEATURE = "feature"
+    LABEL = "label"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalColumn:
+    """A column of ordered values inside public bounds.
+
+    `impute` stands in for a missing cell; without it and without `missing_level`
+    a missing cell counts as the middle of the bounds.
+    """
+
+    name: str
+    kind: Kind
+    lower: float
+    upper: float
+    role: Role = Role.FEATURE
+    missing_level: bool = False
+    impute: float | None = None
+    timezone: str = "UTC"
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+            raise ValueError(f"column {self.name!r}: bounds must be finite and increasing")
+        if self.impute is not None and not self.lower <= self.impute <= self.upper:
+            raise ValueError(f"column {self.name!r}: the imputed value must lie inside the bounds")
+
+    @property
+    def middle(self) -> float:
+        """The centre of the bounds, which encodes to 0."""
+        return self.lower + (self.upper - self.lower) / 2
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance between the bounds, which encodes to 1."""
+        return (self.upper - self.lower) / 2
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether decoded values are whole numbers of the column's unit."""
+        return self.kind is not Kind.NUMERIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NominalColumn:
+    """A column of unordered values out of a public list.
+
+    `other` is the index of the level that takes unknown categories; `impute` that
+    of the level that takes missing cells. Without them such a cell counts as
+    nothing known: the centre of the levels (for a label, which must fall into some
+    class, the first level).
+    """
+
+    name: str
+    kind: Kind
+    levels: tuple[LevelValue, ...]
+    role: Role = Role.FEATURE
+    missing_level: bool = False
+    other: int | None = None
+    impute: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.levels) < 2 or len(set(self.levels)) != len(self.levels):
+            raise ValueError(f"column {self.name!r}: needs at least two levels, all different")
+        for index in (self.other, self.impute):
+            if index is not None and not 0 <= index < len(self.levels):
+                raise ValueError(f"column {self.name!r}: `other` and `impute` must be declared levels")
+
+    @property
+    def level_count(self) -> int:
+        """Declared levels, and one more where missing cells have a level of their own."""
+        return len(self.levels) + self.missing_level
+
+
+Column = IntervalColumn | NominalColumn
+
+
+class RowRule(StrEnum):
+    """How a person's several rows are bounded."""
+
+    WEIGHT = "weight"
+    AT_MOST = "at-most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivacyUnit:
+    """Whom the guarantee protects: one row, or one person with all of their rows.
+
+    `person` names the identifying column. Under `WEIGHT` each of a person's k rows
+    counts 1/k; under `AT_MOST` the first `most_rows` rows of a person count.
+    """
+
+    person: str | None = None
+    row_rule: RowRule = RowRule.WEIGHT
+    most_rows: int = 1
+
+    def __str__(self) -> str:
+        if self.person is None:
+            return "row"
+        rule = "weight" if self.row_rule is RowRule.WEIGHT else f"at-most {self.most_rows}"
+        return f"person (rows: {rule})"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """The columns of a record in the order of the released table."""
+
+    columns: tuple[Column, ...]
+    by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if len(set(names)) != len(names):
+            raise ValueError("columns must have different names")
+        if sum(column.role is Role.LABEL for column in self.columns) > 1:
+            raise ValueError("at most one column may be the label")
+        if sum(column.role is Role.TARGET for column in self.columns) > 1:
+            raise ValueError("at most one column may be the target")
+        if not self.encoded_columns:
+            raise ValueError("at least one column besides the label is needed")
+        object.__setattr__(self, "by_name", dict(zip(names, self.columns, strict=True)))
+
+    @property
+    def label(self) -> NominalColumn | None:
+        """The column that splits the moments into class blocks."""
+        for column in self.columns:
+            if column.role is Role.LABEL and isinstance(column, NominalColumn):
+                return column
+        return None
+
+    @property
+    def encoded_columns(self) -> tuple[Column, ...]:
+        """The columns that become coordinates: all but the label, the target last."""
+        features = [c for c in self.columns if c.role is Role.FEATURE]
+        return (*features, *(c for c in self.columns if c.role is Role.TARGET))
+
+    @property
+    def class_count(self) -> int:
+        """Number of class blocks: the label's levels, or 1."""
+        return self.label.level_count if self.label else 1

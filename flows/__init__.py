@@ -1,0 +1,1 @@
+"""Recipes: the release flow, and the command line."""

@@ -1,0 +1,1 @@
+"""Verbs: thin Prefect tasks, one module a stage of the release."""

@@ -1,0 +1,1 @@
+"""Pages people look at, as pure functions of a release record."""

@@ -1,0 +1,1 @@
+"""Plain input and output without Prefect: specification, workspace, landing data, ledger, bundles, lineage."""
