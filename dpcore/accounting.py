@@ -1,0 +1,181 @@
+"""Costs of what was measured, and the statement they compose to.
+
+What happened (an event) is kept apart from what it cost: `Cost` is what an event's
+mechanism says it costs, pure or zero-concentrated; `compose` turns all costs of a
+population into one statement. Everything pure is an exact fraction. Fails closed:
+a cost that cannot be stated is infinite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+INFINITE = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Epsilon:
+    """A pure privacy cost; costs add."""
+
+    value: Fraction
+
+    def __post_init__(self) -> None:
+        if not self.value > 0:
+            raise ValueError(f"epsilon must be positive, got {self.value}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rho:
+    """A zero-concentrated (zCDP) privacy cost; costs add."""
+
+    value: Fraction
+
+    def __post_init__(self) -> None:
+        if not self.value > 0:
+            raise ValueError(f"rho must be positive, got {self.value}")
+
+
+Budget = Epsilon | Rho
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a set of events costs: pure epsilon, zCDP rho, and the finite-precision delta."""
+
+    epsilon: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    rho_of_pure: Fraction = Fraction(0)
+    delta_num: Fraction = Fraction(0)
+
+    @staticmethod
+    def of(budget: Budget, delta_num: Fraction = Fraction(0)) -> Cost:
+        """The cost of one event."""
+        if isinstance(budget, Epsilon):
+            return Cost(epsilon=budget.value, rho_of_pure=budget.value**2 / 2, delta_num=delta_num)
+        return Cost(rho=budget.value, delta_num=delta_num)
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(
+            self.epsilon + other.epsilon,
+            self.rho + other.rho,
+            self.rho_of_pure + other.rho_of_pure,
+            self.delta_num + other.delta_num,
+        )
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+    """The sum of costs under sequential composition."""
+    return sum(costs, Cost())
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """(epsilon, delta)-differential privacy in exact arithmetic, and delta_num for finite precision."""
+
+    epsilon: Fraction | float
+    delta: Fraction
+    delta_num: Fraction
+
+    def as_json(self) -> dict[str, float]:
+        """The three figures as floats."""
+        return {"epsilon": float(self.epsilon), "delta": float(self.delta), "delta_num": float(self.delta_num)}
+
+
+def compose(cost: Cost, *, delta: Fraction) -> Statement:
+    """The smaller valid statement of a cost at a given delta.
+
+    Either the pure costs are added to the converted zCDP costs, or everything is
+    counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
+    Without zCDP costs, delta is only claimed where it buys a smaller epsilon.
+    """
+    apart: Fraction | float = cost.epsilon
+    if cost.rho:
+        apart = float(cost.epsilon) + epsilon_of_rho(float_above(cost.rho), delta=float(delta))
+    merged = INFINITE
+    if cost.rho or cost.rho_of_pure:
+        merged = epsilon_of_rho(float_above(cost.rho + cost.rho_of_pure), delta=float(delta))
+    if merged < apart:
+        return Statement(merged, delta, cost.delta_num)
+    return Statement(apart, delta if cost.rho else Fraction(0), cost.delta_num)
+
+
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """The most that a population may ever lose."""
+
+    epsilon: Fraction
+    delta: Fraction
+    delta_num: Fraction
+
+    def admits(self, cost: Cost) -> bool:
+        """Whether the composed statement of a cost stays under the cap."""
+        return compose(cost, delta=self.delta).epsilon <= self.epsilon and cost.delta_num <= self.delta_num
+
+    def further(self, spent: Cost, each: Cost, *, limit: int = 100_000) -> int:
+        """The largest number of further identical releases that stay under the cap."""
+        low, high = 0, 1
+        while high <= limit and self.admits(spent + times(each, high)):
+            low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.admits(spent + times(each, middle)) else (low, middle)
+        return low
+
+
+def times(cost: Cost, count: int) -> Cost:
+    """The cost of `count` identical events."""
+    return Cost(cost.epsilon * count, cost.rho * count, cost.rho_of_pure * count, cost.delta_num * count)
+
+
+def float_above(value: Fraction) -> float:
+    """The smallest convenient float at or above a fraction."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) >= value else math.nextafter(nearest, INFINITE)
+
+
+def delta_of_rho(rho: float, *, epsilon: float) -> float:
+    """Smallest delta the zCDP conversion of Canonne, Kamath and Steinke (2020) gives.
+
+    delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1).
+    The logarithm is convex around its only minimum, which golden-section search finds;
+    any alpha gives a valid delta, so an imperfect minimum is only looser.
+    """
+
+    def log_delta(alpha: float) -> float:
+        return (alpha - 1) * (alpha * rho - epsilon) + alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
+
+    low, high = math.log(1e-10), math.log(max(4.0, (epsilon + 1) / rho + 2))
+    ratio = (math.sqrt(5) - 1) / 2
+    for _ in range(90):
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if log_delta(1 + math.exp(left)) < log_delta(1 + math.exp(right)):
+            high = right
+        else:
+            low = left
+    return min(1.0, math.exp(log_delta(1 + math.exp((low + high) / 2))))
+
+
+def epsilon_of_rho(rho: float, *, delta: float) -> float:
+    """An epsilon such that rho-zCDP implies (epsilon, delta)-DP; infinite when delta is 0."""
+    if not delta > 0 or not math.isfinite(rho):
+        return INFINITE
+    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the simple conversion is an upper bound
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (low, middle) if delta_of_rho(rho, epsilon=middle) <= delta else (middle, high)
+    return high * (1 + 1e-12)  # covers the rounding of the search itself
+
+
+def rho_of_epsilon(epsilon: float, *, delta: float) -> Fraction:
+    """The largest rho (to nine digits) whose conversion stays within (epsilon, delta)."""
+    if not delta > 0:
+        raise ValueError("zCDP needs delta > 0")
+    low, high = 0.0, epsilon
+    for _ in range(64):
+        middle = (low + high) / 2
+        fits = delta_of_rho(middle, epsilon=epsilon * (1 - 1e-9)) <= delta
+        low, high = (middle, high) if fits else (low, middle)
+    return Fraction(low)

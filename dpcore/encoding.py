@@ -1,0 +1,200 @@
+"""Rows to points of the unit ball and back: an inverse pair in one place.
+
+Every encoded column contributes a vector of length at most 1, and the point is
+their concatenation divided by the root of the number of columns:
+
+* an interval column becomes its position between the bounds, in [-1, 1]; where
+  missing cells have a level of their own a second coordinate says so;
+* a nominal column of L levels becomes a corner of the regular simplex in L - 1
+  dimensions: all levels are equally far apart, none is left out as a reference,
+  and "nothing known" is the centre, 0.
+
+The encoding of a record depends on that record and on public constants only,
+through operations that IEEE 754 rounds correctly whatever their neighbours in an
+array (+ - x / sqrt and comparisons). No record is ever dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.levels import ClassRules, Present
+from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, NominalColumn, RecordSchema, Role
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+def simplex_corners(levels: int) -> Floats:
+    """Corners of the regular simplex: `levels` unit vectors in `levels - 1` dimensions, mean zero."""
+    corners = np.zeros((levels, levels - 1))
+    for j in range(levels - 1):
+        height = math.sqrt(levels * (levels - 1 - j) / ((levels - 1) * (levels - j)))
+        corners[j, j] = height
+        corners[j + 1 :, j] = -height / (levels - 1 - j)
+    return corners
+
+
+def level_of(codes: Codes, column: NominalColumn) -> Codes:
+    """Map each code to the level it counts as; -1 where nothing is known.
+
+    Missing cells take their own level (the last), else the imputed level, else
+    `other`; unknown categories take `other`.
+    """
+    other = -1 if column.other is None else column.other
+    missing = len(column.levels) if column.missing_level else other if column.impute is None else column.impute
+    known = (codes >= 0) & (codes < len(column.levels))
+    return np.where(known, codes, np.where(codes == MISSING, missing, other)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCode:
+    """How one column becomes coordinates `start` to `stop` of the point."""
+
+    column: Column
+    start: int
+    stop: int
+
+    def encode(self, cells: NDArray[np.generic]) -> Floats:
+        """Vectors of length at most 1, one a cell."""
+        if isinstance(self.column, NominalColumn):
+            levels = level_of(np.asarray(cells, dtype=np.int64), self.column)
+            corners = simplex_corners(self.column.level_count)
+            return np.vstack([corners, np.zeros(corners.shape[1])])[levels]  # -1 is the added centre
+        return self._encode_interval(np.asarray(cells, dtype=np.float64), self.column)
+
+    @staticmethod
+    def _encode_interval(values: Floats, column: IntervalColumn) -> Floats:
+        missing = np.isnan(values)
+        stand_in = column.middle if column.impute is None or column.missing_level else column.impute
+        inside = np.clip(np.where(missing, stand_in, values), column.lower, column.upper)
+        position = np.clip((inside - column.middle) / column.half_width, -1.0, 1.0)
+        if not column.missing_level:
+            return position[:, None]
+        return np.column_stack([position, missing.astype(np.float64)])
+
+    def scores(self, vectors: Floats) -> Floats | None:
+        """How well each level fits each vector; None for a column without levels."""
+        if isinstance(self.column, NominalColumn):
+            return vectors @ simplex_corners(self.column.level_count).T
+        if self.column.missing_level:  # level 0 is "present", level 1 "missing"
+            return np.column_stack([np.zeros(len(vectors)), vectors[:, 1] - 0.5])
+        return None
+
+    def decode(self, vectors: Floats, levels: Codes | None, present: Present | None) -> NDArray[np.generic]:
+        """Cells nearest to the vectors, inside the bounds; `levels` are the chosen levels."""
+        column = self.column
+        if isinstance(column, NominalColumn):
+            assert levels is not None  # noqa: S101  a nominal column always has scores
+            return np.where(levels < len(column.levels), levels, MISSING)
+        position = present.restore(vectors[:, 0], vectors[:, 1]) if present else vectors[:, 0]
+        values = np.clip(column.middle + column.half_width * position, column.lower, column.upper)
+        if column.is_whole:
+            values = np.clip(np.rint(values), math.ceil(column.lower), math.floor(column.upper))
+        return values if levels is None else np.where(levels == 1, np.nan, values)
+
+
+class Encoding:
+    """The map between the cells of a table and points of the unit ball.
+
+    The features' coordinates come first and may be projected; the target's, if
+    there is one, are last and never are.
+    """
+
+    def __init__(self, schema: RecordSchema) -> None:
+        self.schema = schema
+        self.codes: list[ColumnCode] = []
+        start = 0
+        for column in schema.encoded_columns:
+            stop = start + _coordinates(column)
+            self.codes.append(ColumnCode(column, start, stop))
+            start = stop
+        self.width = start
+        self.target_width = sum(c.stop - c.start for c in self.codes if c.column.role is Role.TARGET)
+        self.feature_width = self.width - self.target_width
+        self.scale = math.sqrt(len(self.codes))
+
+    def encode(self, cells: Cells) -> Floats:
+        """Points of the unit ball, one a record."""
+        return np.hstack([code.encode(cells[code.column.name]) for code in self.codes]) / self.scale
+
+    def classes(self, cells: Cells) -> Codes:
+        """The class block each record falls into; all 0 without a label.
+
+        A label cell that maps to no level falls into the first class, because every
+        record must fall into some class.
+        """
+        label = self.schema.label
+        if label is None:
+            return np.zeros(len(next(iter(cells.values()))), dtype=np.int64)
+        return np.maximum(level_of(np.asarray(cells[label.name], dtype=np.int64), label), 0)
+
+    def level_scores(self, points: Floats) -> dict[str, Floats]:
+        """How well each level of each column with levels fits each point."""
+        scores = {code.column.name: code.scores(self._vectors(points, code)) for code in self.codes}
+        return {name: score for name, score in scores.items() if score is not None}
+
+    def level_shares(self, mean: Floats) -> dict[str, Floats]:
+        """Share of each level that a mean point implies, repaired to a distribution."""
+        shares = {}
+        for code in self.codes:
+            vector = mean[code.start : code.stop] * self.scale
+            if isinstance(code.column, NominalColumn):
+                count = code.column.level_count
+                raw = (1 + (count - 1) * simplex_corners(count) @ vector) / count
+            elif code.column.missing_level:
+                raw = np.array([1 - vector[1], vector[1]])
+            else:
+                continue
+            positive = np.maximum(raw, 0.0)
+            shares[code.column.name] = positive / positive.sum()
+        return shares
+
+    def present(self, mean: Floats) -> dict[str, Present]:
+        """Where the present values lie that a mean point implies, a column with a missing level each."""
+        shares = self.level_shares(mean)
+        result = {}
+        for code in self.codes:
+            if isinstance(code.column, IntervalColumn) and code.column.missing_level:
+                share = max(float(shares[code.column.name][0]), 1e-9)
+                position = float(mean[code.start]) * self.scale / share
+                result[code.column.name] = Present(min(1.0, max(-1.0, position)), share)
+        return result
+
+    def decode(self, points: Floats, rules: ClassRules) -> Cells:
+        """Cells of the original columns, in their order."""
+        scores = self.level_scores(points)
+        cells: Cells = {}
+        for code in self.codes:
+            name = code.column.name
+            levels = rules.levels[name].choose(scores[name]) if name in scores else None
+            cells[name] = code.decode(self._vectors(points, code), levels, rules.present.get(name))
+        label = self.schema.label
+        if label is not None:
+            value = rules.class_index if rules.class_index < len(label.levels) else MISSING
+            cells[label.name] = np.full(len(points), value, dtype=np.int64)
+        return {column.name: cells[column.name] for column in self.schema.columns}
+
+    def _vectors(self, points: Floats, code: ColumnCode) -> Floats:
+        return points[:, code.start : code.stop] * self.scale
+
+    def coordinate_names(self) -> list[str]:
+        """A name for each coordinate, for plots and model files."""
+        names: list[str] = []
+        for code in self.codes:
+            width = code.stop - code.start
+            names += [code.column.name] if width == 1 else [f"{code.column.name}[{i}]" for i in range(width)]
+        return names
+
+
+def _coordinates(column: Column) -> int:
+    if isinstance(column, NominalColumn):
+        return column.level_count - 1
+    return 1 + column.missing_level
+
+
+__all__ = ["MISSING", "UNKNOWN", "ColumnCode", "Encoding", "level_of", "simplex_corners"]

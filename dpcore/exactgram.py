@@ -1,0 +1,162 @@
+"""Second moments as exact integers, whatever the order, chunks, threads or machines.
+
+A record becomes whole numbers on the grid 2^-k by a pure function of that record
+(GUARANTEE.md, N1). Products and sums of such numbers are exact in float64 while
+they stay below 2^53, so BLAS computes them without error; chunks are added in
+Python integers. The sum's sensitivity is therefore exact.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+IntegerBlocks = NDArray[np.object_]
+
+GRID_BITS = 16
+"""Records enter the Gram matrix on the grid 2^-16."""
+
+POINT_BITS = 20
+"""Points are cut to the grid 2^-20 before they are projected."""
+
+PROJECTION_BITS = 20
+"""Entries of the projection are whole multiples of 2^-20."""
+
+EXACT = 1 << 53
+"""Integers up to here are exact in float64."""
+
+ROWS_AT_ONCE = 1 << 20
+"""Rows in one product; with squared norms up to 2 on the grid 2^-16 this stays within `EXACT`."""
+
+
+class InexactProductError(RuntimeError):
+    """This machine's matrix product does not give exact integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Public shape of the measured blocks: the record is z = (s, y) in `classes` blocks.
+
+    `count_weight` is s; `dimension` that of z. A unit adds to all blocks together a
+    positive semidefinite total of trace at most `squared_norm`.
+    """
+
+    dimension: int
+    blocks: int
+    count_weight: Fraction
+    rows_per_unit: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.count_weight * (1 << GRID_BITS)).denominator != 1 or not 0 < self.count_weight <= 1:
+            raise ValueError("count_weight must be a positive multiple of the grid, at most 1")
+        if self.dimension < 2 or self.blocks < 1 or self.rows_per_unit < 1:
+            raise ValueError("a layout needs dimension >= 2, at least one block and one row a unit")
+
+    @property
+    def squared_norm(self) -> Fraction:
+        """Largest trace that one privacy unit adds: (1 + s²) times its rows."""
+        return (1 + self.count_weight**2) * self.rows_per_unit
+
+    @property
+    def weight_on_grid(self) -> int:
+        """s as a whole multiple of the grid."""
+        return int(self.count_weight * (1 << GRID_BITS))
+
+
+def quantised_projection(matrix: Floats) -> Floats:
+    """A projection's entries rounded to whole multiples of 2^-20; public, done once."""
+    if matrix.shape[0] << (POINT_BITS + PROJECTION_BITS) > EXACT:
+        raise ValueError(f"at most {EXACT >> (POINT_BITS + PROJECTION_BITS)} encoded coordinates are supported")
+    return np.rint(matrix * (1 << PROJECTION_BITS))
+
+
+def integer_records(points: Floats, projection: Floats | None, layout: Layout, shares: Floats | None = None) -> Floats:
+    """Records z = (s, y) as whole numbers on the grid, a pure function of each record.
+
+    `projection` is quantised; None keeps the points. `shares` are the 1/k of a
+    person's rows: the whole of z is scaled by their roots. Whatever a record holds,
+    also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
+    a record that could not be brought below is replaced by (s, 0).
+    """
+    fine = np.trunc(_finite(points) * (1 << POINT_BITS))
+    if projection is None:
+        coarse = fine / (1 << (POINT_BITS - GRID_BITS))
+    else:
+        coarse = (fine @ projection) / (1 << (POINT_BITS + PROJECTION_BITS - GRID_BITS))
+    share = np.ones(len(points)) if shares is None else shares
+    root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down: the bound is strict
+    body = _inside_ball(np.trunc(coarse * root[:, None]), share)
+    head = np.trunc(layout.weight_on_grid * root)
+    return np.column_stack([head, body])
+
+
+def _finite(points: Floats) -> Floats:
+    """Points with every coordinate outside [-1, 1], NaN or infinite set to 0."""
+    return np.where(np.abs(points) <= 1, points, 0.0)
+
+
+def _inside_ball(body: Floats, share: Floats) -> Floats:
+    """Rows cut to squared norm at most share * 4^k; exact, since squares of whole numbers are summed."""
+    limit = share * (1 << 2 * GRID_BITS)
+    squared = _squared_norms(body)
+    long = squared > limit
+    if long.any():
+        shrink = np.sqrt(limit[long] / squared[long]) * (1 - 2.0**-40)
+        body[long] = np.trunc(body[long] * shrink[:, None])
+        body[long & (_squared_norms(body) > limit)] = 0.0
+    return body
+
+
+def _squared_norms(body: Floats) -> Floats:
+    """Exact: whole numbers below 2^53 in all."""
+    squares: Floats = np.einsum("ij,ij->i", body, body)
+    return squares
+
+
+class GramSum:
+    """The running sum of z zᵀ, one exact integer matrix a class block."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        shape = (layout.blocks, layout.dimension, layout.dimension)
+        self.blocks: IntegerBlocks = np.full(shape, 0, dtype=object)
+
+    def add(self, records: Floats, classes: Codes) -> None:
+        """Add a chunk of integer records to the blocks of their classes."""
+        for start in range(0, len(records), ROWS_AT_ONCE):
+            chunk, labels = records[start : start + ROWS_AT_ONCE], classes[start : start + ROWS_AT_ONCE]
+            for block in range(self.layout.blocks):
+                rows = chunk if self.layout.blocks == 1 else chunk[labels == block]
+                self.blocks[block] += (rows.T @ rows).astype(np.int64).astype(object)
+
+    def merge(self, other: GramSum) -> None:
+        """Add another chunk's sum; the order does not matter."""
+        self.blocks = self.blocks + other.blocks
+
+    def __repr__(self) -> str:
+        return "GramSum(<private>)"
+
+
+@functools.cache
+def require_exact_product() -> None:
+    """Refuse a machine whose matrix product is not exact on integers; tried once a process."""
+    check_exact_product(np.matmul)
+
+
+def check_exact_product(product: Callable[[Floats, Floats], Floats]) -> None:
+    """Compare a float product with integer arithmetic where every bit of 2^53 is in use.
+
+    Raises: InexactProductError.
+    """
+    rows, columns = 4099, 33
+    pattern = (np.arange(rows * columns, dtype=np.int64) * 2654435761 % ((1 << 20) - 3)).reshape(rows, columns)
+    whole = pattern * np.where(np.arange(columns) % 2, 1, -1) | 1
+    if not np.array_equal(product(whole.T.astype(float), whole.astype(float)), (whole.T @ whole).astype(float)):
+        raise InexactProductError("the matrix product of this machine does not give exact integers")

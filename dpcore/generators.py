@@ -1,0 +1,83 @@
+"""Generators of synthetic points: they take released moments, never rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.encoding import Encoding
+from dpcore.levels import ClassRules, fit_level_rule
+from dpcore.moments import NoisyMoments
+from dpcore.noise import public_generator
+from dpcore.projection import Projection
+from dpcore.schema import Cells
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+ROWS_AT_ONCE = 65_536
+PILOT_ROWS = 20_000
+TIE_BREAK = 1e-6
+"""Spread added to sampled coordinates: levels of a column without measured variance are then drawn by share."""
+
+
+@dataclass(frozen=True, slots=True)
+class MomentMixture:
+    """One Gaussian a class, with the class's noisy share, mean and covariance.
+
+    Without a label this is a single Gaussian; with a target among the coordinates it is
+    the supervised generator, since target and features are drawn jointly.
+    """
+
+    moments: NoisyMoments
+    projection: Projection
+
+    def sample_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
+        """Encoded points of one class."""
+        values, vectors = np.linalg.eigh(self.moments.classes[index].covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        points = self.moments.classes[index].mean + generator.standard_normal((rows, len(values))) @ root.T
+        lifted = self.projection.lift(points)
+        return lifted + TIE_BREAK * generator.standard_normal(lifted.shape)
+
+    def sample(self, rows: int, seed: str) -> Iterator[tuple[Floats, Codes]]:
+        """Encoded points and their classes, in chunks."""
+        generator = public_generator(seed, "sampling")
+        weights = self.moments.weights
+        for start in range(0, rows, ROWS_AT_ONCE):
+            classes = generator.choice(len(weights), size=min(ROWS_AT_ONCE, rows - start), p=weights)
+            points = np.empty((len(classes), self.projection.width))
+            for index in np.unique(classes):
+                mine = classes == index
+                points[mine] = self.sample_class(int(index), int(mine.sum()), generator)
+            yield points, classes
+
+
+class Decoder:
+    """Turns sampled points into cells whose level shares match the measured ones, class by class."""
+
+    def __init__(self, encoding: Encoding, mixture: MomentMixture, seed: str) -> None:
+        self._encoding = encoding
+        generator = public_generator(seed, "decoding")
+        self._rules = [self._fit(mixture, index, generator) for index in range(len(mixture.moments.classes))]
+
+    def _fit(self, mixture: MomentMixture, index: int, generator: np.random.Generator) -> ClassRules:
+        pilot = self._encoding.level_scores(mixture.sample_class(index, PILOT_ROWS, generator))
+        mean = mixture.projection.lift(mixture.moments.classes[index].mean[None, :])[0]
+        shares = self._encoding.level_shares(mean)
+        levels = {name: fit_level_rule(scores, shares[name]) for name, scores in pilot.items()}
+        return ClassRules(index, levels, self._encoding.present(mean))
+
+    def decode(self, points: Floats, classes: Codes) -> Cells:
+        """Cells of the original columns, one row a point."""
+        parts: list[Cells] = []
+        order: list[Codes] = []
+        for index in np.unique(classes):
+            mine = np.flatnonzero(classes == index)
+            parts.append(self._encoding.decode(points[mine], self._rules[int(index)]))
+            order.append(mine)
+        back = np.argsort(np.concatenate(order))
+        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}

@@ -1,0 +1,82 @@
+"""Discrete Laplace noise on the upper triangle, at the true sensitivity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.accounting import Budget, Epsilon, float_above
+from dpcore.exactgram import Layout
+from dpcore.mechanisms.base import (
+    UNIT,
+    ExpectedError,
+    GramEvent,
+    Triangles,
+    add_scaled_noise,
+    integer_scale,
+    require_budget,
+    saturation_delta,
+)
+from dpcore.noise import Noise
+from dpcore.schema import Neighbours
+from dpcore.sensitivity import best_l1_weight, gram_weighted_l1
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceMechanism:
+    """Adds integers of scale b on the diagonal and b/w off it, each pair of equal entries once.
+
+    Guarantee: pure epsilon = (weighted L1 sensitivity) / b (GUARANTEE.md, M4); the
+    corrected form of the noise of PCA-Gauss, RON-Gauss and LIP.
+    """
+
+    name: str = "laplace"
+
+    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+        """The event that spends the whole epsilon, the scale rounded up."""
+        epsilon = require_budget(self.name, budget, Epsilon)
+        scale = integer_scale(self.name, _sensitivity(layout, neighbours) / epsilon)
+        return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
+
+    def cost(self, event: GramEvent) -> Budget:
+        """Epsilon = weighted sensitivity / scale."""
+        return Epsilon(_sensitivity(event.layout, event.neighbours) / event.noise)
+
+    def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
+        """Noisy triangles on the integer grid."""
+        p, blocks = event.layout.dimension, len(sums)
+        off_scale = float_above(event.noise / best_l1_weight(event.neighbours))
+        diagonal = noise.discrete_laplace(float_above(event.noise), blocks * p)
+        other = noise.discrete_laplace(off_scale, blocks * p * (p - 1) // 2)
+        return add_scaled_noise(sums, p, diagonal, other)
+
+    def expected_error(self, event: GramEvent) -> ExpectedError:
+        """Exact root mean square Frobenius norm; the operator norm's semicircle limit."""
+        p, diagonal = event.layout.dimension, math.sqrt(2) * float(event.noise) / UNIT
+        other = diagonal / float(best_l1_weight(event.neighbours))
+        frobenius = math.sqrt(p * diagonal**2 + p * (p - 1) * other**2)
+        return ExpectedError(
+            frobenius=frobenius,
+            operator=min(2 * other * math.sqrt(p), frobenius),
+            off_diagonal_sd=other,
+            diagonal_sd=diagonal,
+        )
+
+    def delta_num(self, event: GramEvent) -> Fraction:
+        """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
+        return saturation_delta(event)
+
+
+def _sensitivity(layout: Layout, neighbours: Neighbours) -> Fraction:
+    bound = gram_weighted_l1(
+        neighbours,
+        squared_norm=layout.squared_norm,
+        dimension=layout.dimension,
+        blocks=layout.blocks,
+        weight=best_l1_weight(neighbours),
+    )
+    return bound * UNIT
+
+
+LAPLACE = LaplaceMechanism()

@@ -1,0 +1,88 @@
+"""Counts, means and covariances out of one noisy measurement, by post-processing.
+
+A block of the measurement is the noisy sum of z zᵀ with z = (s, y): its corner is s²
+times the number of units, its first row s times the sum of y, the rest the second
+moment. What is known of every table is used for free: covariances are positive
+semidefinite and points lie in the unit ball.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measure import Released
+
+Floats = NDArray[np.float64]
+
+
+def nearest_covariance(matrix: Floats) -> Floats:
+    """The nearest positive semidefinite matrix with the same trace (at least 0).
+
+    Clipping negative eigenvalues alone would keep the noise's positive half and raise
+    the total variance; keeping the trace, which is measured well, lowers the others.
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    repaired: Floats = (vectors * _onto_simplex(values, max(float(values.sum()), 0.0))) @ vectors.T
+    return (repaired + repaired.T) / 2
+
+
+def _onto_simplex(values: Floats, sum_wanted: float) -> Floats:
+    """The nearest non-negative values with the given sum."""
+    descending = np.sort(values)[::-1]
+    excess = (np.cumsum(descending) - sum_wanted) / np.arange(1, len(values) + 1)
+    kept = np.flatnonzero(descending - excess > 0)
+    shift = excess[kept[-1]] if len(kept) else descending[0]
+    nearest: Floats = np.maximum(values - shift, 0.0)
+    return nearest
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMoments:
+    """What is known of one class: its noisy size, mean, and covariance."""
+
+    count: float
+    mean: Floats
+    covariance: Floats
+
+    @staticmethod
+    def from_block(block: Floats, count_weight: float) -> ClassMoments:
+        """Moments of one noisy block; a class of noisy size below 1 counts as empty."""
+        size = block.shape[0] - 1
+        count = float(block[0, 0]) / count_weight**2
+        if count < 1:
+            return ClassMoments(0.0, np.zeros(size), np.zeros((size, size)))
+        mean = block[0, 1:] / count_weight / count
+        mean = mean / max(1.0, float(np.linalg.norm(mean)))
+        covariance = nearest_covariance(block[1:, 1:] / count - np.outer(mean, mean))
+        room = max(0.0, 1.0 - float(mean @ mean))
+        trace = float(np.trace(covariance))
+        return ClassMoments(count, mean, covariance * (room / trace if trace > room else 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyMoments:
+    """The released moments of every class: the only thing generators accept."""
+
+    classes: tuple[ClassMoments, ...]
+    released: Released
+
+    @staticmethod
+    def from_released(released: Released) -> NoisyMoments:
+        """Post-process a measurement of Gram blocks."""
+        weight = float(released.event.layout.count_weight)
+        blocks = released.matrices()
+        return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released)
+
+    @property
+    def count(self) -> float:
+        """Noisy number of privacy units, over all classes."""
+        return sum(moments.count for moments in self.classes)
+
+    @property
+    def weights(self) -> Floats:
+        """Noisy share of each class; uniform where every class came out empty."""
+        counts = np.array([moments.count for moments in self.classes])
+        return counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))

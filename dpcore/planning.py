@@ -1,0 +1,296 @@
+"""Choices before any data are touched: from public constants only.
+
+Everything that the specification leaves open (dimension, mechanism, generator,
+weight of the count) is decided here, with its reason, from the number of rows that
+the steward expects, the privacy budget, and the shape of the record.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting import Budget, Cost, Epsilon, Rho, rho_of_epsilon
+from dpcore.encoding import Encoding
+from dpcore.exactgram import Layout
+from dpcore.mechanisms.base import ExpectedError, GramEvent
+from dpcore.registry import BY_NAME, Status, cost_of, gram_mechanism
+from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role, RowRule
+
+NOISE_SHARE = 0.25
+"""Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
+
+WEIGHT_GRID = 64
+"""The count's weight is rounded to multiples of 1/64."""
+
+AUTO = "auto"
+
+
+class PlanError(ValueError):
+    """A choice that cannot be carried out; names the key, the rule and what to do."""
+
+    def __init__(self, message: str, *, rule: str, where: str, hint: str) -> None:
+        super().__init__(message)
+        self.rule, self.where, self.hint = rule, where, hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the specification says about a release; `auto` leaves a choice to the plan."""
+
+    schema: RecordSchema
+    neighbours: Neighbours
+    unit: PrivacyUnit
+    epsilon: Fraction
+    delta: Fraction
+    expected_rows: int
+    projection: str = "ron"
+    dimension: int | str = AUTO
+    mechanism: str = AUTO
+    generator: str = AUTO
+    allocation: dict[str, Fraction] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One release, decided: what will be measured, with how much noise, and why."""
+
+    schema: RecordSchema
+    projection: str
+    dimension: int
+    encoded_width: int
+    generator: str
+    event: GramEvent
+    expected: ExpectedError
+    signal_to_noise: float
+    expected_rows: int
+    reasons: tuple[str, ...]
+
+    @property
+    def cost(self) -> Cost:
+        """What the release will cost."""
+        return cost_of(self.event)
+
+    @property
+    def allocation(self) -> dict[str, float]:
+        """Shares of the budget: everything buys the joint moments."""
+        return {"moments": 1.0}
+
+    def expected_error(self) -> dict[str, float]:
+        """Expected error of the release, in records and relative to the expected rows."""
+        rows = self.expected_rows
+        weight = float(self.event.layout.count_weight)
+        return {
+            "frobenius": self.expected.frobenius,
+            "operator": self.expected.operator,
+            "count_sd": self.expected.diagonal_sd * math.sqrt(self.event.layout.blocks) / weight**2,
+            "mean_sd": self.expected.off_diagonal_sd * math.sqrt(self.event.layout.blocks) / weight / rows,
+            "relative_operator": self.expected.operator * self.event.layout.blocks / rows,
+            "signal_to_noise": self.signal_to_noise,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The plan for people and machines."""
+        return {
+            "allocation": self.allocation,
+            "dimension": self.dimension,
+            "encoded_width": self.encoded_width,
+            "mechanism": self.event.mechanism,
+            "projection": self.projection,
+            "generator": self.generator,
+            "reasons": list(self.reasons),
+            "expected_error": self.expected_error(),
+        }
+
+
+def make_plan(wishes: Wishes) -> Plan:
+    """Decide everything that the specification leaves open.
+
+    Raises: PlanError where the wishes cannot be carried out.
+    """
+    reasons: list[str] = []
+    _require_moments_only(wishes)
+    generator, schema = _choose_generator(wishes, reasons)
+    encoding = Encoding(schema)
+    budget = _budget(wishes)
+    dimension = _choose_dimension(wishes, encoding, budget, reasons)
+    event = _choose_event(wishes, encoding, budget, dimension, reasons)
+    expected = gram_mechanism(event.mechanism).expected_error(event)
+    return Plan(
+        schema=schema,
+        projection=wishes.projection,
+        dimension=dimension,
+        encoded_width=encoding.width,
+        generator=generator,
+        event=event,
+        expected=expected,
+        signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
+        expected_rows=wishes.expected_rows,
+        reasons=tuple(reasons),
+    )
+
+
+def _signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> float:
+    """Average eigenvalue of a class block against the noise's operator norm."""
+    return rows / event.layout.blocks / (event.layout.dimension - 1) / expected.operator
+
+
+def _require_moments_only(wishes: Wishes) -> None:
+    if wishes.projection not in ("ron", "none"):
+        raise PlanError(
+            f"projection {wishes.projection!r} cannot be released by this version",
+            rule="projection-unavailable",
+            where="model.projection.kind",
+            hint="use `ron` or `none`; `dprelease mechanisms` lists what is available",
+        )
+    unused = sorted(set(wishes.allocation or {}) - {"moments"})
+    if unused:
+        raise PlanError(
+            f"the allocation gives budget to {', '.join(unused)}, which this release does not measure",
+            rule="allocation-unused",
+            where="model.allocation",
+            hint="`ron` and `none` cost nothing: use `allocation: auto` or `{moments: 1}`",
+        )
+
+
+def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSchema]:
+    schema = wishes.schema
+    has_target = any(column.role is Role.TARGET for column in schema.columns)
+    choice = wishes.generator
+    if choice == AUTO:
+        choice = "mixture" if schema.label else "supervised" if has_target else "gaussian"
+        why = {
+            "mixture": "the label splits the moments into class blocks, which together cost as much as one",
+            "supervised": "the target is measured jointly with the features and never projected",
+            "gaussian": "there is neither label nor target",
+        }
+        reasons.append(f"generator {choice}: {why[choice]}")
+    if choice not in ("mixture", "supervised", "gaussian"):
+        raise PlanError(
+            f"generator {choice!r} cannot be released by this version",
+            rule="generator-unavailable",
+            where="model.generator",
+            hint="use auto, gaussian, supervised or mixture",
+        )
+    if choice != "mixture" and schema.label is not None:
+        columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
+        reasons.append("the label is modelled as one more feature")
+        schema = RecordSchema(tuple(columns))
+    return choice, schema
+
+
+def _budget(wishes: Wishes) -> list[Budget]:
+    """The ways in which the promised (epsilon, delta) can be spent: pure, and as zCDP if delta allows."""
+    ways: list[Budget] = [Epsilon(wishes.epsilon)]
+    if wishes.delta > 0:
+        ways.append(Rho(rho_of_epsilon(float(wishes.epsilon), delta=float(wishes.delta))))
+    return ways
+
+
+def _layout(wishes: Wishes, encoding: Encoding, dimension: int) -> Layout:
+    size = dimension + encoding.target_width if wishes.projection == "ron" else encoding.width
+    rows_per_unit = wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
+    return Layout(size + 1, encoding.schema.class_count, count_weight(size), rows_per_unit)
+
+
+def count_weight(size: int) -> Fraction:
+    """The weight s of the count in (s, y) that balances the errors of mean and second moment.
+
+    s² = q solves 2 (size + 1) q² + q = 1; rounded to 1/64.
+    """
+    q = (math.sqrt(1 + 8 * (size + 1)) - 1) / (4 * (size + 1))
+    return Fraction(max(1, round(math.sqrt(q) * WEIGHT_GRID)), WEIGHT_GRID)
+
+
+def _candidates(wishes: Wishes, layout: Layout, budgets: list[Budget]) -> list[GramEvent]:
+    """The events that the wishes allow, each spending the whole budget."""
+    if wishes.mechanism == AUTO:
+        pure = "wishart-difference"
+        names = [f"{pure}-trace" if wishes.neighbours is Neighbours.REPLACE_ONE else pure, "gaussian"]
+    else:
+        names = [_require_releasable(wishes)]
+    events = []
+    for name in names:
+        for budget in budgets:
+            if (name == "gaussian") == isinstance(budget, Rho):
+                events.append(_calibrated(name, layout, wishes, budget))
+    if not events:
+        raise PlanError(
+            f"mechanism {wishes.mechanism!r} needs delta > 0",
+            rule="mechanism-needs-delta",
+            where="privacy.delta",
+            hint="set a small delta such as 1.0e-6, or use a pure mechanism",
+        )
+    return events
+
+
+def _calibrated(name: str, layout: Layout, wishes: Wishes, budget: Budget) -> GramEvent:
+    fault = ""
+    try:
+        return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)
+    except ValueError as error:
+        fault = str(error)
+    raise PlanError(fault, rule="mechanism-not-applicable", where="model.mechanism", hint="use `mechanism: auto`")
+
+
+def _require_releasable(wishes: Wishes) -> str:
+    entry = BY_NAME.get(wishes.mechanism)
+    hint = "use auto, or a proved moments mechanism of `dprelease mechanisms`"
+    if entry is None or (entry.mechanism is None and entry.status is not Status.REFUTED):
+        raise PlanError(
+            f"{wishes.mechanism!r} is no mechanism for moments",
+            rule="mechanism-unknown",
+            where="model.mechanism",
+            hint=hint,
+        )
+    if entry.status is Status.REFUTED:
+        raise PlanError(
+            f"mechanism {entry.name!r} is refuted: {entry.reason}",
+            rule="mechanism-refuted",
+            where="model.mechanism",
+            hint=hint,
+        )
+    return entry.name
+
+
+def _best(wishes: Wishes, encoding: Encoding, budgets: list[Budget], dimension: int) -> GramEvent:
+    events = _candidates(wishes, _layout(wishes, encoding, dimension), budgets)
+    return min(events, key=lambda event: gram_mechanism(event.mechanism).expected_error(event).frobenius)
+
+
+def _choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget], reasons: list[str]) -> int:
+    if wishes.projection == "none":
+        return encoding.width
+    if wishes.dimension != AUTO:
+        return int(wishes.dimension)
+
+    def quiet(dimension: int) -> bool:
+        event = _best(wishes, encoding, budgets, dimension)
+        expected = gram_mechanism(event.mechanism).expected_error(event)
+        return _signal_to_noise(wishes.expected_rows, event, expected) >= 1 / NOISE_SHARE
+
+    low, high = 1, encoding.feature_width
+    while low < high:  # the signal-to-noise ratio falls with the dimension
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if quiet(middle) else (low, middle - 1)
+    kept = "every feature coordinate is kept" if low == encoding.feature_width else f"of {encoding.feature_width}"
+    reasons.append(
+        f"dimension {low} ({kept}): the largest at which the noise's operator norm stays below "
+        f"{NOISE_SHARE:g} of the average eigenvalue of a class block"
+    )
+    return low
+
+
+def _choose_event(
+    wishes: Wishes, encoding: Encoding, budgets: list[Budget], dimension: int, reasons: list[str]
+) -> GramEvent:
+    event = _best(wishes, encoding, budgets, dimension)
+    if wishes.mechanism == AUTO:
+        way = "pure epsilon" if wishes.delta == 0 else "less expected noise than the alternative at this dimension"
+        reasons.append(f"mechanism {event.mechanism}: {way}")
+    reasons.append(
+        f"count weight {float(event.layout.count_weight):.3g}: balances the errors of means and second moments"
+    )
+    return event

@@ -1,0 +1,65 @@
+"""Projections of encoded points: public ones, which cost nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.encoding import Encoding
+from dpcore.exactgram import PROJECTION_BITS, quantised_projection
+from dpcore.noise import public_generator
+
+Floats = NDArray[np.float64]
+
+
+def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Floats:
+    """`dimension` orthonormal columns in `width` dimensions, uniform (Haar) over all such bases.
+
+    The QR factor of a *Gaussian* matrix with the signs of R's diagonal taken out; a
+    uniform matrix, as in RON-Gauss's Algorithm 2, is not rotation-invariant.
+    """
+    factor, triangle = np.linalg.qr(generator.standard_normal((width, dimension)))
+    signed: Floats = factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
+    return signed
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A public linear map of encoded points, with whole multiples of 2^-20 as entries.
+
+    `columns` is None where points are kept as they are.
+    """
+
+    kind: str
+    width: int
+    dimension: int
+    columns: Floats | None
+
+    def lift(self, points: Floats) -> Floats:
+        """Back to encoded coordinates: the shortest points with these projections."""
+        return points if self.columns is None else points @ self.basis().T
+
+    def basis(self) -> Floats:
+        """The map as real numbers, one column a projected coordinate."""
+        return np.eye(self.width) if self.columns is None else self.columns / (1 << PROJECTION_BITS)
+
+
+def no_projection(encoding: Encoding) -> Projection:
+    """Keep every encoded coordinate."""
+    return Projection("none", encoding.width, encoding.width, None)
+
+
+def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
+    """Random orthonormal projection of the features; the target's coordinates are kept.
+
+    Guarantee: independent of the data (GUARANTEE.md, P1).
+    """
+    if not 1 <= dimension <= encoding.feature_width:
+        raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
+    basis = haar_basis(encoding.feature_width, dimension, public_generator(seed, "projection"))
+    whole = np.zeros((encoding.width, dimension + encoding.target_width))
+    whole[: encoding.feature_width, :dimension] = basis
+    whole[encoding.feature_width :, dimension:] = np.eye(encoding.target_width)
+    return Projection("ron", encoding.width, whole.shape[1], quantised_projection(whole))

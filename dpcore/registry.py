@@ -1,0 +1,192 @@
+"""Every mechanism: where it comes from, what it promises, and whether that is proved.
+
+`proved` may be released, `approximate` is labelled in the record, `refuted` is a
+published calibration that does not give what it claims: it is kept by name so that
+it can be refused, and so that an auditor can see why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from dpcore.accounting import Cost
+from dpcore.mechanisms.base import GramEvent, GramMechanism
+from dpcore.mechanisms.gaussian import GAUSSIAN
+from dpcore.mechanisms.laplace import LAPLACE
+from dpcore.mechanisms.wishart import WISHART_DIFFERENCE, WISHART_DIFFERENCE_TRACE
+from dpcore.schema import Neighbours
+
+
+class Status(StrEnum):
+    """Whether a mechanism's guarantee is proved."""
+
+    PROVED = "proved"
+    APPROXIMATE = "approximate"
+    REFUTED = "refuted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One mechanism of the registry."""
+
+    name: str
+    kind: str
+    paper: str
+    guarantee: str
+    neighbours: tuple[Neighbours, ...]
+    numerics: str
+    status: Status
+    reason: str
+    mechanism: GramMechanism | None = None
+
+    def as_json(self) -> dict[str, str]:
+        """The entry as the command line shows it."""
+        return {
+            "name": self.name,
+            "paper": self.paper,
+            "kind": self.kind,
+            "guarantee": self.guarantee,
+            "neighbours": ", ".join(self.neighbours),
+            "numerics": self.numerics,
+            "status": self.status.value,
+            "reason": self.reason,
+        }
+
+
+BOTH = (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE)
+PCA_GAUSS = "PCA-Gauss (Chanyaswad, Liu and Mittal)"
+RON_GAUSS = "RON-Gauss (Chanyaswad, Liu and Mittal)"
+JIANG = "Jiang et al., differential PCA and LDA"
+IMTIAZ = "Imtiaz and Sarwate, symmetric noise"
+XU = "Xu et al., LIP and LOP"
+HERE = "this project"
+
+
+def _refuted(name: str, kind: str, paper: str, reason: str) -> Entry:
+    return Entry(
+        name=name,
+        kind=kind,
+        paper=paper,
+        guarantee="none at the claimed epsilon",
+        neighbours=BOTH,
+        numerics="not implemented for release",
+        status=Status.REFUTED,
+        reason=reason,
+    )
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry(
+        name="wishart-difference-trace",
+        kind="moments",
+        paper=f"{HERE}; repairs {IMTIAZ}",
+        guarantee="pure epsilon",
+        neighbours=(Neighbours.REPLACE_ONE,),
+        numerics="certified balls, exact rounding, delta_num = 0",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M2",
+        mechanism=WISHART_DIFFERENCE_TRACE,
+    ),
+    Entry(
+        name="wishart-difference",
+        kind="moments",
+        paper=f"{HERE}; repairs {IMTIAZ}",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="certified balls, exact rounding, delta_num = 0",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M1",
+        mechanism=WISHART_DIFFERENCE,
+    ),
+    Entry(
+        name="gaussian",
+        kind="moments",
+        paper="Analyze Gauss, on the integer grid with zCDP accounting",
+        guarantee="rho-zCDP",
+        neighbours=BOTH,
+        numerics="discrete Gaussian on 64-bit integers, delta_num below 1e-200",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M3",
+        mechanism=GAUSSIAN,
+    ),
+    Entry(
+        name="laplace",
+        kind="moments",
+        paper=f"{PCA_GAUSS}; {RON_GAUSS}; at the true sensitivity",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="discrete Laplace on 64-bit integers, delta_num below 1e-200",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M4",
+        mechanism=LAPLACE,
+    ),
+    Entry(
+        name="ron",
+        kind="projection",
+        paper=f"{RON_GAUSS}, Algorithm 2, with a Haar basis",
+        guarantee="public: independent of the data, costs nothing",
+        neighbours=BOTH,
+        numerics="entries on the grid 2^-20, exact integer product",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, P1",
+    ),
+    Entry(
+        name="none",
+        kind="projection",
+        paper=HERE,
+        guarantee="public: no projection",
+        neighbours=BOTH,
+        numerics="exact",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, P1",
+    ),
+    _refuted("published-lap-pca", "projection", f"{PCA_GAUSS}, Lap-PCA", "the loss of the noisy matrix is M epsilon"),
+    _refuted(
+        "published-pca-gauss-gmm",
+        "moments",
+        f"{PCA_GAUSS}, Algorithm 3",
+        "own-class means and public class counts under changing labels",
+    ),
+    _refuted(
+        "published-ron-gauss",
+        "moments",
+        f"{RON_GAUSS}, Lemma 4",
+        "the L1 sensitivity of a p x p matrix needs p, not the root of p: loss epsilon sqrt(p/2)",
+    ),
+    _refuted("published-ron-gauss-supervised", "moments", f"{RON_GAUSS}, Lemma 5", "as Lemma 4"),
+    _refuted(
+        "published-jiang-categorical",
+        "moments",
+        JIANG,
+        "products of numeric and dummy columns move by 2, which the bound leaves out",
+    ),
+    _refuted("published-jiang-lda", "moments", JIANG, "divides by exact class sizes"),
+    _refuted(
+        "published-sn",
+        "moments",
+        IMTIAZ,
+        "one-sided Wishart noise: the supports differ, delta is at least 1 - exp(-epsilon)",
+    ),
+    _refuted("published-lip-rows", "rows", f"{XU}, LIP", "releasing projected rows is not differentially private"),
+    _refuted("published-lop", "rows", f"{XU}, LOP", "the row space of the output is the exact basis: delta = 1"),
+)
+
+BY_NAME: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
+
+
+def gram_mechanism(name: str) -> GramMechanism:
+    """The releasable Gram mechanism of that name.
+
+    Raises: KeyError for a name that is unknown, refuted, or no Gram mechanism.
+    """
+    entry = BY_NAME[name]
+    if entry.mechanism is None or entry.status is Status.REFUTED:
+        raise KeyError(name)
+    return entry.mechanism
+
+
+def cost_of(event: GramEvent) -> Cost:
+    """What an event costs, recomputed from its public parameters."""
+    mechanism = gram_mechanism(event.mechanism)
+    return Cost.of(mechanism.cost(event), mechanism.delta_num(event))

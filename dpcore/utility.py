@@ -1,0 +1,295 @@
+"""How well a synthetic table fits the noisy measurements: post-processing, free of charge.
+
+Both sides are brought to the same readable quantities: positions of interval columns
+and indicators of levels, the label's among them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.encoding import Encoding, simplex_corners
+from dpcore.generators import MomentMixture
+from dpcore.registry import gram_mechanism
+from dpcore.schema import MISSING, Cells, Column, IntervalColumn, NominalColumn
+
+Floats = NDArray[np.float64]
+
+BINS = 24
+Z95 = 1.959964
+MISSING_LEVEL = "(missing)"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSums:
+    """Counts, sums and second moments of encoded points, one a class."""
+
+    counts: Floats
+    sums: Floats
+    seconds: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """Mean encoded point over all classes."""
+        mean: Floats = self.sums.sum(axis=0) / max(float(self.counts.sum()), 1.0)
+        return mean
+
+    @staticmethod
+    def measured(mixture: MomentMixture) -> ClassSums:
+        """The released moments, lifted to encoded coordinates."""
+        basis = mixture.projection.basis()
+        classes = mixture.moments.classes
+        means = np.array([basis @ c.mean for c in classes])
+        seconds = [basis @ c.covariance @ basis.T + np.outer(m, m) for c, m in zip(classes, means, strict=True)]
+        counts = np.array([c.count for c in classes])
+        return ClassSums(counts, means * counts[:, None], np.array(seconds) * counts[:, None, None])
+
+
+class TableSummary:
+    """Running summary of a synthetic table, chunk by chunk."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        blocks, width = encoding.schema.class_count, encoding.width
+        self._sums = ClassSums(np.zeros(blocks), np.zeros((blocks, width)), np.zeros((blocks, width, width)))
+        self.rows = 0
+        self._columns = {c.name: _column_tally(c) for c in encoding.schema.columns}
+
+    def add(self, cells: Cells) -> None:
+        """Count a chunk of decoded cells."""
+        points, classes = self._encoding.encode(cells), self._encoding.classes(cells)
+        self.rows += len(points)
+        for block in range(len(self._sums.counts)):
+            mine = points[classes == block]
+            self._sums.counts[block] += len(mine)
+            self._sums.sums[block] += mine.sum(axis=0)
+            self._sums.seconds[block] += mine.T @ mine
+        for name, tally in self._columns.items():
+            tally.add(cells[name])
+
+    @property
+    def sums(self) -> ClassSums:
+        """Moments of the encoded synthetic points."""
+        return self._sums
+
+    def column(self, name: str) -> dict[str, Any]:
+        """Summary of one column's synthetic values."""
+        return self._columns[name].summary()
+
+
+class IntervalTally:
+    """Mean, spread and histogram of an interval column."""
+
+    def __init__(self, column: IntervalColumn) -> None:
+        self._edges = np.linspace(column.lower, column.upper, BINS + 1)
+        self._histogram = np.zeros(BINS)
+        self._middle = column.middle
+        self._missing, self._total, self._squares = 0, 0.0, 0.0
+
+    def add(self, cells: NDArray[np.generic]) -> None:
+        """Count a chunk of values."""
+        values = np.asarray(cells, dtype=np.float64)
+        present = values[~np.isnan(values)]
+        self._missing += len(values) - len(present)
+        self._total += float((present - self._middle).sum())
+        self._squares += float(((present - self._middle) ** 2).sum())
+        self._histogram += np.histogram(present, bins=self._edges)[0]
+
+    def summary(self) -> dict[str, Any]:
+        """Mean, standard deviation, share of missing values, histogram."""
+        present = max(float(self._histogram.sum()), 1.0)
+        shift = self._total / present
+        return {
+            "mean": self._middle + shift,
+            "sd": math.sqrt(max(0.0, self._squares / present - shift**2)),
+            "missing_share": self._missing / max(present + self._missing, 1.0),
+            "edges": self._edges.tolist(),
+            "shares": (self._histogram / present).tolist(),
+        }
+
+
+class NominalTally:
+    """Shares of a nominal column's levels, the missing level last if there is one."""
+
+    def __init__(self, column: NominalColumn) -> None:
+        self._column = column
+        self._counts = np.zeros(column.level_count)
+
+    def add(self, cells: NDArray[np.generic]) -> None:
+        """Count a chunk of codes."""
+        codes = np.asarray(cells, dtype=np.int64)
+        levels = np.where(codes == MISSING, len(self._column.levels), codes)
+        self._counts += np.bincount(levels, minlength=len(self._counts))
+
+    def summary(self) -> dict[str, Any]:
+        """The shares."""
+        return {"shares": (self._counts / max(float(self._counts.sum()), 1.0)).tolist()}
+
+
+def _column_tally(column: Column) -> IntervalTally | NominalTally:
+    return IntervalTally(column) if isinstance(column, IntervalColumn) else NominalTally(column)
+
+
+def level_names(column: NominalColumn) -> list[str]:
+    """The levels as text, the missing one last."""
+    return [str(level) for level in column.levels] + [MISSING_LEVEL] * column.missing_level
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The noisy measurements in readable units, with 95 % margins of their noise."""
+
+    encoding: Encoding
+    mixture: MomentMixture
+    sums: ClassSums
+
+    @staticmethod
+    def of(encoding: Encoding, mixture: MomentMixture) -> Measured:
+        """Lift the released moments."""
+        return Measured(encoding, mixture, ClassSums.measured(mixture))
+
+    def coordinate_margins(self) -> Floats:
+        """95 % margins of the noise on each encoded coordinate's mean."""
+        event = self.mixture.moments.released.event
+        error = gram_mechanism(event.mechanism).expected_error(event)
+        deviation = error.off_diagonal_sd / float(event.layout.count_weight) * math.sqrt(event.layout.blocks)
+        lengths: Floats = np.linalg.norm(self.mixture.projection.basis(), axis=1)
+        return Z95 * deviation * lengths * self.encoding.scale / max(float(self.sums.counts.sum()), 1.0)
+
+    def class_shares(self) -> tuple[Floats, Floats]:
+        """Noisy shares of the label's levels, and their margins."""
+        event = self.mixture.moments.released.event
+        error = gram_mechanism(event.mechanism).expected_error(event)
+        rows = max(float(self.sums.counts.sum()), 1.0)
+        margin = Z95 * error.diagonal_sd / float(event.layout.count_weight) ** 2 / rows
+        return self.mixture.moments.weights, np.full(len(self.sums.counts), margin)
+
+    def column(self, column: Column) -> dict[str, Any]:
+        """Mean and spread of an interval column, or shares of a nominal one."""
+        if self.encoding.schema.label is column:
+            shares, margins = self.class_shares()
+            return {"shares": shares.tolist(), "margins": margins.tolist()}
+        code = next(c for c in self.encoding.codes if c.column is column)
+        margins = self.coordinate_margins()[code.start : code.stop]
+        if isinstance(column, IntervalColumn):
+            return self._interval(column, code.start, float(margins[0]))
+        shares = self.encoding.level_shares(self.sums.mean)[column.name]
+        count = column.level_count
+        spread = (count - 1) / count * np.sqrt((simplex_corners(count) ** 2) @ margins**2)
+        return {"shares": shares.tolist(), "margins": spread.tolist()}
+
+    def _interval(self, column: IntervalColumn, at: int, margin: float) -> dict[str, Any]:
+        """Mean and spread among the present values: a missing cell sits at position 0."""
+        known = self.encoding.present(self.sums.mean).get(column.name)
+        present = known.share if known else 1.0
+        rows = max(float(self.sums.counts.sum()), 1.0)
+        mean = float(self.sums.mean[at]) * self.encoding.scale / present
+        second = float(self.sums.seconds[:, at, at].sum()) / rows * self.encoding.scale**2 / present
+        position = min(1.0, max(-1.0, mean))
+        return {
+            "mean": column.middle + column.half_width * position,
+            "mean_margin": column.half_width * margin / present,
+            "sd": column.half_width * math.sqrt(max(0.0, second - mean**2)),
+        }
+
+    def missing_share(self, column: Column) -> float | None:
+        """Noisy share of missing cells where they have a level of their own."""
+        if isinstance(column, IntervalColumn) and column.missing_level:
+            return float(self.encoding.level_shares(self.sums.mean)[column.name][1])
+        return None
+
+
+def readable_map(encoding: Encoding) -> tuple[list[str], Floats]:
+    """Names of readable quantities and the linear map that takes encoded points to them."""
+    names: list[str] = []
+    rows: list[Floats] = []
+    for code in encoding.codes:
+        column, width = code.column, code.stop - code.start
+        if isinstance(column, NominalColumn):
+            levels, matrix = level_names(column), simplex_corners(column.level_count)
+            keep = slice(1, 2) if len(levels) == 2 else slice(None)  # of two levels one says all
+            names += [f"{column.name} = {level}" for level in levels[keep]]
+            local = matrix[keep]
+        else:
+            names += [column.name, f"{column.name} missing"][:width]
+            local = np.eye(width)
+        row = np.zeros((len(local), encoding.width))
+        row[:, code.start : code.stop] = local
+        rows.append(row)
+    return names, np.vstack(rows)
+
+
+def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats]:
+    """Correlations of all readable quantities, the label's levels among them."""
+    names, matrix = readable_map(encoding)
+    total = max(float(sums.counts.sum()), 1.0)
+    second = matrix @ sums.seconds.sum(axis=0) @ matrix.T / total
+    mean = matrix @ sums.mean
+    label = encoding.schema.label
+    if label is not None:
+        levels = level_names(label)
+        keep = slice(1, 2) if len(levels) == 2 else slice(None)
+        shares, cross = sums.counts[keep] / total, sums.sums[keep] @ matrix.T / total
+        names = names + [f"{label.name} = {level}" for level in levels[keep]]
+        second = np.block([[second, cross.T], [cross, np.diag(shares)]])
+        mean = np.concatenate([mean, shares])
+    covariance = second - np.outer(mean, mean)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    safe = np.where(spread > 1e-9, spread, np.inf)  # a constant correlates with nothing
+    result: Floats = np.clip(covariance / np.outer(safe, safe), -1.0, 1.0)
+    np.fill_diagonal(result, 1.0)
+    return names, result
+
+
+def utility_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
+    """Everything the report shows: columns, correlations, spectrum, and the metrics checks look at."""
+    encoding = measured.encoding
+    columns = [_column_report(column, measured, summary) for column in encoding.schema.columns]
+    names, noisy = correlations(encoding, measured.sums)
+    _, synthetic = correlations(encoding, summary.sums)
+    spectrum = _spectrum(measured)
+    return {
+        "columns": columns,
+        "correlation": {"names": names, "measured": noisy.tolist(), "synthetic": synthetic.tolist()},
+        "spectrum": spectrum,
+        "metrics": {
+            "noisy_rows": measured.mixture.moments.count,
+            "mean_gap": max((c["gap"] for c in columns if "levels" not in c), default=0.0),
+            "category_gap": max((c["gap"] for c in columns if "levels" in c), default=0.0),
+            "correlation_gap": float(np.sqrt(np.mean((noisy - synthetic) ** 2))),
+            "signal_to_noise": spectrum["signal_to_noise"],
+        },
+    }
+
+
+def _column_report(column: Column, measured: Measured, summary: TableSummary) -> dict[str, Any]:
+    noisy, synthetic = measured.column(column), summary.column(column.name)
+    facts: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
+    if isinstance(column, NominalColumn):
+        facts["levels"] = level_names(column)
+        facts["gap"] = float(np.max(np.abs(np.array(noisy["shares"]) - np.array(synthetic["shares"]))))
+    else:
+        facts["gap"] = abs(noisy["mean"] - synthetic["mean"]) / (column.upper - column.lower)
+        facts["measured_missing_share"] = measured.missing_share(column)
+    return facts | {"measured": noisy, "synthetic": synthetic}
+
+
+def _spectrum(measured: Measured) -> dict[str, Any]:
+    """Eigenvalues of each class's noisy second moments a unit, and the noise's size on that scale."""
+    released = measured.mixture.moments.released
+    error = gram_mechanism(released.event.mechanism).expected_error(released.event)
+    label = measured.encoding.schema.label
+    names = level_names(label) if label else ["all rows"]
+    total = max(float(measured.sums.counts.sum()), 1.0)
+    blocks = []
+    for name, matrix in zip(names, released.matrices(), strict=True):
+        values = np.linalg.eigvalsh(matrix[1:, 1:])[::-1] / total
+        blocks.append({"label": name, "eigenvalues": values.tolist()})
+    average = np.mean([max(0.0, float(np.mean(b["eigenvalues"]))) for b in blocks])
+    level = error.operator / total
+    return {"blocks": blocks, "noise_level": level, "signal_to_noise": float(average / level)}

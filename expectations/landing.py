@@ -1,0 +1,133 @@
+"""Suites for landing data, which are private: use them through `SuiteRunner` only.
+
+Structure is judged on an empty frame with the file's columns, and refuses a run;
+cells are judged batch by batch after decoding, for the operator's eyes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dpcore.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from expectations.quiet import quietly
+from expectations.verdicts import label
+
+if TYPE_CHECKING:
+    from great_expectations import ExpectationSuite
+    from great_expectations.expectations.expectation import Expectation
+
+ENCODED_NORM = "encoded norm"
+"""The column of a frame of cells that holds the Euclidean norm of each encoded record."""
+
+_LONGEST_NORM = 1 + 1e-9  # the unit ball, and room for rounding
+
+_LANDING_DTYPES = {
+    Kind.NUMERIC: ("int64", "float64"),
+    Kind.INTEGER: ("int64", "float64"),
+    Kind.DATE: ("datetime64[us]",),
+    Kind.TIMESTAMP: ("datetime64[us]",),
+    Kind.BOOLEAN: ("bool",),
+    Kind.CATEGORICAL: ("str", "int64", "bool"),
+}
+
+
+def landing_dtypes(column: Column) -> tuple[str, ...]:
+    """The canonical dtypes in which a column may land; the first is the one to give an all-missing column."""
+    dtypes = _LANDING_DTYPES[column.kind]
+    if isinstance(column, NominalColumn) and all(type(level) is int for level in column.levels):
+        return (*dtypes, "float64")  # integers with missing cells often land as floats
+    return dtypes
+
+
+def structure_suite(
+    schema: RecordSchema, *, extra_columns: Sequence[str] = (), required: Sequence[str] = (), typed: bool
+) -> ExpectationSuite:
+    """The suite for an empty frame with the landing file's columns and canonical dtypes.
+
+    Rules: `column-missing`, `column-undeclared` and, where the file is `typed`,
+    `column-type`. `extra_columns` may be there, `required` ones (the person's id)
+    must be; both may have any type.
+    """
+    with quietly():
+        import great_expectations as gx
+
+        expectations = [*_presence(schema, extra_columns, required), *(_types(schema) if typed else ())]
+        return gx.ExpectationSuite(name="landing structure", expectations=expectations)
+
+
+def cell_suite(schema: RecordSchema) -> ExpectationSuite:
+    """The suite for a frame of decoded cells, as `dpcore.schema` describes them, with their `ENCODED_NORM`.
+
+    Rules: `in-bounds`, `known-category`, `not-missing` (where the schema says
+    nothing about missing cells) and `unit-ball`.
+    """
+    if ENCODED_NORM in schema.by_name:
+        raise ValueError(f"no column may be called {ENCODED_NORM!r}")
+    with quietly():
+        import great_expectations as gx
+
+        expectations = [rule for column in schema.columns for rule in _cell_rules(column)]
+        return gx.ExpectationSuite(name="landing cells", expectations=[*expectations, *_unit_ball()])
+
+
+def _presence(schema: RecordSchema, extra_columns: Sequence[str], required: Sequence[str]) -> Iterator[Expectation]:
+    from great_expectations import expectations as gxe
+
+    from expectations.custom import ExpectColumnsWithin
+
+    needed = list(dict.fromkeys([*schema.by_name, *required]))
+    for name in needed:
+        yield gxe.ExpectColumnToExist(column=name, meta=label(name, "column-missing"))
+    yield ExpectColumnsWithin(allowed=[*needed, *extra_columns], meta=label(None, "column-undeclared"))
+
+
+def _types(schema: RecordSchema) -> Iterator[Expectation]:
+    from expectations.custom import ExpectColumnDtypeInSet
+
+    for column in schema.columns:
+        meta = label(column.name, "column-type")
+        yield ExpectColumnDtypeInSet(column=column.name, dtypes=list(landing_dtypes(column)), meta=meta)
+
+
+def _cell_rules(column: Column) -> Iterator[Expectation]:
+    may_be_missing = column.missing_level or column.impute is not None
+    if isinstance(column, IntervalColumn):
+        return _interval_rules(column, may_be_missing=may_be_missing)
+    return _nominal_rules(column, may_be_missing=may_be_missing)
+
+
+def _interval_rules(column: IntervalColumn, *, may_be_missing: bool) -> Iterator[Expectation]:
+    from great_expectations import expectations as gxe
+
+    yield gxe.ExpectColumnValuesToBeBetween(
+        column=column.name,
+        min_value=column.lower,
+        max_value=column.upper,
+        meta=label(column.name, "in-bounds"),
+    )
+    if not may_be_missing:
+        yield gxe.ExpectColumnValuesToNotBeNull(column=column.name, meta=label(column.name, "not-missing"))
+
+
+def _nominal_rules(column: NominalColumn, *, may_be_missing: bool) -> Iterator[Expectation]:
+    from great_expectations import expectations as gxe
+
+    yield gxe.ExpectColumnValuesToBeBetween(
+        column=column.name,
+        min_value=MISSING,  # just above UNKNOWN
+        max_value=len(column.levels) - 1,
+        meta=label(column.name, "known-category"),
+    )
+    if not may_be_missing:
+        meta = label(column.name, "not-missing")
+        yield gxe.ExpectColumnValuesToNotBeInSet(column=column.name, value_set=[MISSING], meta=meta)
+
+
+def _unit_ball() -> Iterator[Expectation]:
+    from great_expectations import expectations as gxe
+
+    meta = label(None, "unit-ball")
+    yield gxe.ExpectColumnValuesToBeBetween(column=ENCODED_NORM, max_value=_LONGEST_NORM, meta=meta)
+    # Comparisons skip NaN, yet a record without a norm is not inside the ball.
+    yield gxe.ExpectColumnValuesToNotBeNull(column=ENCODED_NORM, meta=meta)

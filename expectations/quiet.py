@@ -1,0 +1,68 @@
+"""The quiet around Great Expectations: no log lines, no warnings, no progress bars, no files.
+
+Its log messages and warnings may quote cells, so they reach neither terminal nor log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from great_expectations.data_context import EphemeralDataContext
+
+_LIBRARY = "great_expectations"
+_ONE_AT_A_TIME = threading.RLock()  # the filter of warnings belongs to the whole process
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keeps Great Expectations from speaking while it is imported or runs."""
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _cut_off_log()
+        _load()
+        _disable_loggers()
+        yield
+
+
+def silent_context() -> EphemeralDataContext:
+    """A new context in memory, without analytics, progress bars and documentation sites."""
+    import great_expectations
+    from great_expectations.data_context.types import base
+
+    config = base.DataContextConfig(
+        store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
+        analytics_enabled=False,
+        progress_bars=base.ProgressBarsConfig(globally=False),
+    )
+    return great_expectations.get_context(mode="ephemeral", project_config=config)
+
+
+def _cut_off_log() -> None:
+    """Keeps records of loggers to come, which inherit from this one, from every handler."""
+    logger = logging.getLogger(_LIBRARY)
+    logger.setLevel(logging.CRITICAL + 1)
+    logger.propagate = False
+    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+        logger.addHandler(logging.NullHandler())  # else Python's last resort prints to stderr
+
+
+def _disable_loggers() -> None:
+    """Stops the loggers there are, also those that set a level of their own."""
+    for name, logger in list(logging.root.manager.loggerDict.items()):
+        if name.startswith(f"{_LIBRARY}.") and isinstance(logger, logging.Logger):
+            logger.disabled = True
+
+
+def _load() -> None:
+    """Imports Great Expectations and undoes its redirection of all warnings into the log."""
+    show = warnings.showwarning
+    import great_expectations  # noqa: F401
+
+    if warnings.showwarning is not show:
+        logging.captureWarnings(False)

@@ -1,0 +1,388 @@
+"""Plots of a release record, drawn on matplotlib figures without pyplot, files or clocks.
+
+Colours are drawn from one palette. In SVG they become CSS variables of the page, so
+that the same plot reads in light and in dark; in PNG they stay as they are. Text from
+the record is never read as mathematics and never leaves the SVG unescaped.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import math
+import re
+import threading
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any
+
+from tasks.pages.wording import DAYS_PER_UNIT, is_number, plain_label
+
+MOST_COLUMNS = 24
+"""Columns that the page and the overview draw; the rest are counted in words."""
+
+MOST_LEVELS = 12
+MOST_BLOCKS = 12
+MOST_LABELS = 30
+MOST_NAMES = 128
+"""Rows of a correlation map; a larger picture would weigh more than it tells."""
+
+COLOURS = {
+    "synthetic": "#2f68c5",
+    "measured": "#b3500a",
+    "ink": "#1b2430",
+    "muted": "#566173",
+    "rule": "#dfe3ea",
+    "faint": "#8b96a6",
+    "surface": "#fefefe",
+}
+_POSITIVE = (0x7B, 0x3F, 0xC4)
+_NEGATIVE = (0x0F, 0x8A, 0x63)
+_UNKNOWN = (0x80, 0x80, 0x80, 0x60)
+
+_FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # the years 1 and 9999, beyond which no calendar axis goes
+_VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+_drawing = threading.Lock()  # matplotlib's settings are shared by all threads
+
+
+# -- what is drawn -----------------------------------------------------------------
+
+
+def shown_columns(columns: Sequence[dict[str, Any]], most: int = MOST_COLUMNS) -> list[dict[str, Any]]:
+    """The columns worth a plot: all, or the label, the target and the first features."""
+    by_weight = sorted(range(len(columns)), key=lambda i: columns[i].get("role", "feature") == "feature")
+    return [columns[i] for i in sorted(by_weight[:most])]
+
+
+def shown_levels(column: dict[str, Any], most: int = MOST_LEVELS) -> list[int]:
+    """Indices of the levels worth a bar: all, or those with the largest synthetic share."""
+    shares = column["synthetic"]["shares"]
+    largest = sorted(range(len(shares)), key=lambda i: -(shares[i] or 0.0))
+    return sorted(largest[:most])
+
+
+def is_nominal(column: dict[str, Any]) -> bool:
+    """Whether a column of the record is a list of levels."""
+    return "levels" in column
+
+
+# -- pictures ----------------------------------------------------------------------
+
+
+def column_svg(column: dict[str, Any], *, key: str, alt: str) -> str:
+    """One column: what was sampled against what was measured."""
+    rows = len(shown_levels(column)) if is_nominal(column) else 0
+    height = 46 + 27 * rows if rows else 168
+    with _figure(310, height, key=key) as figure:
+        _draw_column(figure.add_subplot(), column)
+        return _svg(figure, alt)
+
+
+def correlation_svg(names: Sequence[str], matrix: Sequence[Sequence[float | None]], *, key: str, alt: str) -> str:
+    """A correlation matrix as a map; strength is opacity, so it reads on any background."""
+    with _figure(420, 400, key=key) as figure:
+        axes = figure.add_subplot()
+        axes.imshow(_correlation_pixels([row[:MOST_NAMES] for row in matrix[:MOST_NAMES]]), interpolation="none")
+        _label_map(axes, names[:MOST_NAMES])
+        return _svg(figure, alt)
+
+
+def spectrum_svg(
+    eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float], *, key: str, alt: str
+) -> str:
+    """The eigenvalues of one class block, largest first, against the noise level."""
+    with _figure(310, 178, key=key) as figure:
+        _draw_spectrum(figure.add_subplot(), eigenvalues, noise_level, limits)
+        return _svg(figure, alt)
+
+
+def utility_plot(record: dict[str, Any]) -> bytes:
+    """One PNG of all marginals, synthetic against noisy measurement."""
+    columns = shown_columns(record["utility"]["columns"])
+    across = min(4, len(columns))
+    down = math.ceil(len(columns) / across)
+    with _figure(max(240 * across, 460), 76 + 172 * down, key="overview") as figure:
+        for place, column in enumerate(columns, start=1):
+            axes = figure.add_subplot(down, across, place)
+            axes.set_title(plain_label(column["name"], 28), loc="left", color=COLOURS["ink"], weight="bold")
+            _draw_column(axes, column, most_levels=6)
+        _title_overview(figure, record, hidden=len(record["utility"]["columns"]) - len(columns))
+        return _png(figure)
+
+
+def spectrum_limits(blocks: Sequence[dict[str, Any]], noise_level: float | None) -> tuple[float, float]:
+    """One vertical range for all class blocks, so that they compare."""
+    values = [value for block in blocks for value in block["eigenvalues"] if is_number(value)]
+    top = max([*values, 2 * (noise_level or 0.0), 0.0])
+    bottom = min([*values, 0.0])
+    return bottom * 1.15, top * 1.4 or 1.0
+
+
+# -- marginals ---------------------------------------------------------------------
+
+
+def _draw_column(axes: Any, column: dict[str, Any], most_levels: int = MOST_LEVELS) -> None:
+    if is_nominal(column):
+        _draw_levels(axes, column, shown_levels(column, most_levels))
+    else:
+        _draw_interval(axes, column)
+
+
+def _draw_interval(axes: Any, column: dict[str, Any]) -> None:
+    """A histogram under the measured mean, its noise band and one standard deviation to each side."""
+    unit = DAYS_PER_UNIT.get(column["kind"], 1.0)
+    edges = [edge * unit for edge in column["synthetic"]["edges"]]
+    shares = [value or 0.0 for value in column["synthetic"]["shares"]]
+    widths = [right - left for left, right in pairwise(edges)]
+    axes.bar(
+        edges[:-1], shares, widths, align="edge", color=COLOURS["synthetic"], edgecolor=COLOURS["surface"], linewidth=0.7
+    )
+    top = max([*shares, 0.0]) or 1.0
+    _draw_measured_mean(axes, column.get("measured") or {}, unit, top)
+    axes.set_ylim(0, top * 1.3)
+    axes.set_xlim(*_horizontal_limits(edges, column, unit))
+    _style_interval_axes(axes, column["kind"])
+
+
+def _draw_measured_mean(axes: Any, measured: dict[str, Any], unit: float, top: float) -> None:
+    if not is_number(measured.get("mean")):
+        return
+    mean, margin, sd = (_scaled(measured.get(name), unit) for name in ("mean", "mean_margin", "sd"))
+    height = top * 1.17
+    axes.axvspan(mean - margin, mean + margin, color=COLOURS["measured"], alpha=0.28, linewidth=0)
+    axes.plot([mean, mean], [0, height], color=COLOURS["surface"], linewidth=3.6, solid_capstyle="butt")
+    axes.plot([mean, mean], [0, height], color=COLOURS["measured"], linewidth=1.8, solid_capstyle="butt")
+    if sd > 0:
+        axes.errorbar(mean, height, xerr=sd, color=COLOURS["measured"], linewidth=1.4, capsize=3.5, capthick=1.4)
+    axes.plot([mean], [height], "o", color=COLOURS["measured"], markersize=5)
+
+
+def _scaled(value: Any, unit: float) -> float:
+    return value * unit if is_number(value) else 0.0
+
+
+def _horizontal_limits(edges: Sequence[float], column: dict[str, Any], unit: float) -> tuple[float, float]:
+    """The public bounds, widened by at most half where noise carries the mean outside."""
+    low, high = edges[0], edges[-1]
+    room = (high - low) / 2
+    mean = (column.get("measured") or {}).get("mean")
+    if is_number(mean):
+        low = max(min(low, mean * unit - room / 10), low - room)
+        high = min(max(high, mean * unit + room / 10), high + room)
+    if column["kind"] in DAYS_PER_UNIT:
+        return max(low, _FIRST_DAY), min(high, _LAST_DAY)
+    return low, high
+
+
+def _style_interval_axes(axes: Any, kind: str) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.grid(axis="y")
+    if kind in DAYS_PER_UNIT:
+        _style_calendar(axes)
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_formatter(FuncFormatter(_tick))
+
+
+def _style_calendar(axes: Any) -> None:
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+    locator = AutoDateLocator(minticks=3, maxticks=5)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+
+
+def _tick(value: float, _position: int | None = None) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= size:
+            return f"{value / (1e3 if letter == 'k' else size):g}{letter}".replace("-", "−")
+    return f"{value:g}".replace("-", "−")
+
+
+def _draw_levels(axes: Any, column: dict[str, Any], levels: Sequence[int]) -> None:
+    """A bar for the synthetic share of each level, and beside it the measured share with its margin."""
+    places = list(range(len(levels)))
+    shares = [column["synthetic"]["shares"][i] or 0.0 for i in levels]
+    axes.barh([place - 0.13 for place in places], shares, height=0.42, color=COLOURS["synthetic"])
+    _draw_measured_shares(axes, column.get("measured") or {}, levels)
+    axes.axvline(0, color=COLOURS["faint"], linewidth=1)
+    axes.set_yticks(places, [plain_label(column["levels"][i], 18) for i in levels], color=COLOURS["ink"])
+    axes.set_ylim(len(levels) - 0.4, -0.6)
+    _style_share_axis(axes)
+
+
+def _draw_measured_shares(axes: Any, measured: dict[str, Any], levels: Sequence[int]) -> None:
+    shares, margins = measured.get("shares") or [], measured.get("margins") or []
+    for place, level in enumerate(levels):
+        if level < len(shares) and is_number(shares[level]):
+            margin = margins[level] if level < len(margins) and is_number(margins[level]) else 0.0
+            axes.errorbar(
+                shares[level], place + 0.24, xerr=margin, fmt="o", color=COLOURS["measured"], markersize=4.5, capsize=2.5
+            )
+
+
+def _style_share_axis(axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 0.0), max(high, 0.02))
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.grid(axis="x")
+    axes.spines["bottom"].set_visible(False)
+
+
+# -- correlation and spectrum ------------------------------------------------------
+
+
+def _correlation_pixels(matrix: Sequence[Sequence[float | None]]) -> Any:
+    import numpy as np
+
+    return np.array([[_correlation_pixel(value) for value in row] for row in matrix], dtype=np.uint8)
+
+
+def _correlation_pixel(value: float | None) -> tuple[int, int, int, int]:
+    if value is None or not is_number(value):
+        return _UNKNOWN
+    return (*(_POSITIVE if value > 0 else _NEGATIVE), round(255 * min(abs(value), 1.0)))
+
+
+def _label_map(axes: Any, names: Sequence[str]) -> None:
+    """Name the rows and columns of a map where there is room."""
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=COLOURS["rule"])
+    if len(names) > MOST_LABELS:
+        axes.set(xticks=[], yticks=[])
+        return
+    size = 10.5 if len(names) <= 16 else 8.5
+    labels = [plain_label(name, 18) for name in names]
+    axes.set_yticks(range(len(names)), labels, fontsize=size)
+    axes.set_xticks(range(len(names)), labels, fontsize=size, rotation=90, rotation_mode="anchor", ha="right", va="center")
+
+
+def _draw_spectrum(
+    axes: Any, eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float]
+) -> None:
+    values = [value if is_number(value) else 0.0 for value in eigenvalues]
+    floor = noise_level or 0.0
+    colours = [COLOURS["synthetic"] if value > floor else COLOURS["faint"] for value in values]
+    axes.bar(range(1, len(values) + 1), values, width=0.72, color=colours)
+    axes.axhline(0, color=COLOURS["faint"], linewidth=1)
+    if floor > 0:
+        axes.axhline(floor, color=COLOURS["measured"], linewidth=1.6, linestyle=(0, (4, 3)))
+    _style_spectrum_axes(axes, floor, limits)
+
+
+def _style_spectrum_axes(axes: Any, floor: float, limits: tuple[float, float]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+    if floor > 0:  # logarithmic above the noise, linear below it, so negative values have a place
+        axes.set_yscale("symlog", linthresh=floor, linscale=0.7)
+        axes.set_yticks(_decades(floor, limits[1]))
+        axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_ylim(*limits)
+    axes.grid(axis="y")
+    axes.spines["bottom"].set_visible(False)
+
+
+def _decades(floor: float, top: float) -> list[float]:
+    first, last = math.ceil(math.log10(floor)), math.floor(math.log10(top))
+    step = max(1, math.ceil((last - first + 1) / 4))
+    return [0.0, *(10.0**power for power in range(first, last + 1, step))]
+
+
+# -- figures to text and bytes -----------------------------------------------------
+
+
+@contextmanager
+def _figure(width: float, height: float, *, key: str) -> Iterator[Any]:
+    """An empty figure, its size in points; `key` makes the identifiers in its SVG its own."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with _drawing, warnings.catch_warnings(), rc_context(_settings(key)):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the page's own fonts draw it
+        yield Figure(figsize=(width / 72, height / 72), layout="constrained")
+
+
+def _settings(key: str) -> dict[str, Any]:
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": key,
+        "text.parse_math": False,
+        "font.family": ["sans-serif"],
+        "font.size": 10.5,
+        "axes.titlesize": 10.5,
+        "axes.edgecolor": COLOURS["faint"],
+        "axes.axisbelow": True,
+        "axes.spines.left": False,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "axes.facecolor": "none",
+        "grid.color": COLOURS["rule"],
+        "grid.linewidth": 0.8,
+        "text.color": COLOURS["muted"],
+        "xtick.color": COLOURS["faint"],
+        "ytick.color": COLOURS["faint"],
+        "xtick.labelcolor": COLOURS["muted"],
+        "ytick.labelcolor": COLOURS["muted"],
+        "xtick.major.size": 0,
+        "ytick.major.size": 0,
+        "figure.constrained_layout.h_pad": 0.05,
+        "figure.constrained_layout.w_pad": 0.05,
+    }
+
+
+def _title_overview(figure: Any, record: dict[str, Any], hidden: int) -> None:
+    """Say what the overview shows, and how many columns it leaves out."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    title = f"{plain_label(record['name'], 40)} · {plain_label(record['period'], 20)}"
+    figure.suptitle(title, color=COLOURS["ink"], weight="bold", fontsize=13)
+    hidden_note = f"synthetic rows ({hidden} more columns)" if hidden else "synthetic rows"
+    handles = [
+        Patch(color=COLOURS["synthetic"], label=hidden_note),
+        Line2D([], [], color=COLOURS["measured"], marker="o", label="measured, with noise"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
+
+
+def _png(figure: Any) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110, facecolor="white", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _svg(figure: Any, alt: str) -> str:
+    """The figure as an SVG element to put into a page: named, scalable, without outside names."""
+    buffer = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    drawn = buffer.getvalue()
+    body = re.sub(r"<[^>]+>", _page_tag, _inner(drawn))
+    name = html.escape(alt)
+    points_wide, points_high = figure.get_size_inches() * 72
+    head = f'<svg class="plot" role="img" aria-label="{name}" viewBox="0 0 {points_wide:g} {points_high:g}">'
+    return f"{head}<title>{name}</title>{body}</svg>"
+
+
+def _inner(drawn: str) -> str:
+    """What stands between the outer SVG tags, without matplotlib's style sheet, which would reach the whole page."""
+    inside = drawn[drawn.index(">", drawn.index("<svg")) + 1 : drawn.rindex("</svg>")]
+    without_style = re.sub(r"<style[^>]*>.*?</style>", "", inside, count=1, flags=re.DOTALL)
+    return re.sub(r"\s*\n\s*", "\n", without_style)
+
+
+def _page_tag(tag: re.Match[str]) -> str:
+    """One tag with the page's colours and font, and without identifiers that nothing refers to."""
+    text = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: _VARIABLES.get(colour[0], colour[0]), tag[0])
+    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
+    return re.sub(r'^<g id="[^"]*"', "<g", text)

@@ -1,0 +1,106 @@
+"""How numbers, dates and hashes of a release record read on a page."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+ABSENT = "—"
+DAYS_PER_UNIT = {"date": 1.0, "timestamp": 1 / 86_400e6}
+"""Columns counted since 1970-01-01 UTC, and how many days one of their units is."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SPANS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1440), ("seconds", 1 / 86_400))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of the record is a finite number, not null and not a flag."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number with thousands separated, or as a power of ten where it is very small or very large."""
+    if not is_number(value):
+        return ABSENT if value is None or isinstance(value, float) else str(value)
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 1e-3 or size >= 1e15:
+        return _power_of_ten(value)
+    if isinstance(value, int) or size >= 10 ** (digits - 1):
+        return _minus(f"{value:,.0f}")
+    return _minus(f"{value:.{digits}g}")
+
+
+def _power_of_ten(value: float) -> str:
+    mantissa, exponent = f"{value:.2e}".split("e")
+    factor = f"{float(mantissa):g}"
+    power = "10" + str(int(exponent)).translate(_RAISED)
+    return power if factor == "1" else _minus(f"{factor} × {power}")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def share(value: Any) -> str:
+    """A share as a percentage with one decimal."""
+    return _minus(f"{100 * value:.1f} %") if is_number(value) else ABSENT
+
+
+def with_margin(value: Any, margin: Any, kind: str = "numeric") -> str:
+    """A measured value and its margin, to the digits that the margin leaves meaningful."""
+    if kind in DAYS_PER_UNIT or not (is_number(value) and is_number(margin) and margin > 0):
+        text = quantity(value, kind)
+        return f"{text} ± {length(margin, kind)}" if is_number(value) and is_number(margin) else text
+    places = min(max(1 - math.floor(math.log10(margin)), 0), 8)
+    return _minus(f"{value:,.{places}f} ± {margin:,.{places}f}")
+
+
+def quantity(value: Any, kind: str) -> str:
+    """A value of an interval column: a date where the column holds dates."""
+    if kind not in DAYS_PER_UNIT or not is_number(value):
+        return number(value)
+    try:
+        moment = _EPOCH + timedelta(days=value * DAYS_PER_UNIT[kind])
+    except OverflowError:
+        return number(value)
+    return f"{moment:%Y-%m-%d}" if kind == "date" else f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def length(value: Any, kind: str) -> str:
+    """A distance between two values of an interval column, in a unit that people use."""
+    if kind not in DAYS_PER_UNIT or not is_number(value):
+        return number(value)
+    days = value * DAYS_PER_UNIT[kind]
+    unit, size = next((span for span in _SPANS if abs(days) >= span[1]), _SPANS[-1 if kind == "timestamp" else 0])
+    return f"{number(days / size, 3)} {unit}"
+
+
+def moment(text: str) -> str:
+    """An ISO 8601 time as people write it, in UTC."""
+    try:
+        parsed = datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return text
+    return f"{parsed.day} {parsed:%B %Y, %H:%M} UTC"
+
+
+def short_hash(text: str | None) -> str:
+    """The first twelve characters of a hash."""
+    if not text:
+        return ABSENT
+    return text if len(text) <= 14 else text[:12] + "…"
+
+
+def spaced(text: str) -> str:
+    """A name from the record as words."""
+    return text.replace("_", " ")
+
+
+def plain_label(text: Any, most: int = 20) -> str:
+    """A label that fits beside a plot: one line, printable, cut where too long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= most else line[: most - 1] + "…"

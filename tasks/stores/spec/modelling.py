@@ -1,0 +1,73 @@
+"""The model section: projection, mechanism, generator and the split of epsilon."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, PlainValidator, Tag, field_validator, model_validator
+
+from tasks.stores.spec.refusals import UNION_TAG, refuse
+from tasks.stores.spec.values import ExactFraction, Section, Slug, auto_or_whole
+
+ProjectionKind = Literal["ron", "private-pca", "public-pca", "none"]
+GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
+AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
+
+
+class ProjectionSpec(Section):
+    """How the features are projected, and to how many dimensions."""
+
+    kind: ProjectionKind = "ron"
+    dimension: AutoOrWhole = "auto"
+
+    @field_validator("dimension")
+    @classmethod
+    def _no_projection_has_no_dimension(cls, dimension: Any, info: Any) -> Any:
+        if dimension != "auto" and info.data.get("kind") == "none":
+            refuse("dimension-without-projection", "without a projection there is no dimension", "remove the key")
+        return dimension
+
+
+class AllocationSpec(Section):
+    """Which fraction of epsilon each measurement takes; together exactly 1."""
+
+    projection: ExactFraction | None = None
+    moments: ExactFraction | None = None
+    marginals: ExactFraction | None = None
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """The fractions that are given, by name."""
+        shares = {"projection": self.projection, "moments": self.moments, "marginals": self.marginals}
+        return {name: share for name, share in shares.items() if share is not None}
+
+    @model_validator(mode="after")
+    def _fractions_of_one(self) -> Self:
+        for name, share in self.shares.items():
+            if share <= 0:
+                refuse("not-positive", f"a fraction must be above 0, got {share}", "leave the name out instead", name)
+        total = sum(self.shares.values())
+        if total != 1:
+            hint = "change one of them; thirds can be written as 1/3"
+            refuse("allocation-sum", f"the fractions sum to {total}, not to 1", hint)
+        return self
+
+
+def _auto_or_mapping(value: object) -> str:
+    return f"{UNION_TAG}auto" if isinstance(value, str) else f"{UNION_TAG}fractions"
+
+
+AutoOrAllocation = Annotated[
+    Annotated[Literal["auto"], Tag(f"{UNION_TAG}auto")] | Annotated[AllocationSpec, Tag(f"{UNION_TAG}fractions")],
+    Discriminator(_auto_or_mapping),
+]
+
+
+class ModelSpec(Section):
+    """What is measured and what is drawn from it; whatever is `auto` the planner chooses."""
+
+    projection: ProjectionSpec = Field(default_factory=ProjectionSpec)
+    mechanism: Slug = "auto"
+    generator: GeneratorName = "auto"
+    allocation: AutoOrAllocation = "auto"

@@ -1,0 +1,149 @@
+"""The whole of release.yaml, and the rules that hold between its sections."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from enum import StrEnum
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from dpcore.encoding import Encoding
+from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
+from tasks.stores.spec.columns import ColumnSpec
+from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
+from tasks.stores.spec.operations import ChecksSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
+from tasks.stores.spec.privacy import PrivacySpec
+from tasks.stores.spec.refusals import refuse, shown
+from tasks.stores.spec.values import PositiveWhole, Section, Slug
+
+_PRIVATE_KEYS = {"source", "runner", "ledger"}  # file names, addresses and passwords stay here
+_KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve"}
+_GENERATOR_NEEDS = {"supervised": Role.TARGET, "mixture": Role.LABEL, "lda": Role.LABEL}
+
+
+class ReleaseSpec(Section):
+    """A release as its steward specifies it; everything in it is public knowledge about the data."""
+
+    name: Slug
+    source: SourceSpec
+    privacy: PrivacySpec
+    expected_rows: PositiveWhole
+    columns: tuple[ColumnSpec, ...]
+    model: ModelSpec = Field(default_factory=ModelSpec)
+    rows: AutoOrWhole = "auto"
+    checks: ChecksSpec = Field(default_factory=ChecksSpec)
+    schedule: ScheduleSpec = Field(default_factory=ScheduleSpec)
+    approve: Literal["none", "required"] = "none"
+    runner: RunnerSpec | None = None
+    ledger: Annotated[str, AfterValidator(ledger_url)] | None = None
+    """None is the SQLite file of the workspace."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        _refuse_repeated_names(self)
+        _refuse_unclear_roles(self)
+        _refuse_overlap_with_drop(self)
+        _refuse_person_as_column(self)
+        _refuse_large_dimension(self)
+        _refuse_generator_without_role(self)
+        return self
+
+    @property
+    def schema(self) -> RecordSchema:  # type: ignore[override]  # pydantic's own `schema` is deprecated
+        """The columns as dpcore knows them."""
+        return RecordSchema(tuple(column.column for column in self.columns))
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whom the guarantee protects."""
+        return self.privacy.unit.unit
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which two tables the guarantee makes hard to tell apart."""
+        return self.privacy.neighbours
+
+    def as_public_json(self) -> dict[str, Any]:
+        """What the record says about the specification: no paths, addresses or passwords.
+
+        An exact number appears as a float under its key and as a ratio under
+        `<key>_exact`; values that are not set are left out.
+        """
+        public = self.model_dump(exclude=_PRIVATE_KEYS | {"columns"}, exclude_none=True)
+        return _plain(public) | {"columns": [column.as_public_json() for column in self.columns]}
+
+    def digest(self) -> str:
+        """SHA-256 of all that shapes the measurement; can be recomputed from the public description."""
+        public = self.as_public_json()
+        shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
+        text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _plain(mapping: dict[str, Any]) -> dict[str, Any]:
+    """A mapping with its exact numbers as floats and ratios."""
+    plain: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if isinstance(value, Fraction):
+            plain |= {key: float(value), f"{key}_exact": str(value)}
+        elif isinstance(value, dict):
+            plain[key] = _plain(value)
+        else:
+            plain[key] = str(value) if isinstance(value, StrEnum) else value
+    return plain
+
+
+def _refuse_repeated_names(spec: ReleaseSpec) -> None:
+    names = [column.name for column in spec.columns]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            hint = "give each column once"
+            refuse("column-duplicate", f"the column {shown(name)} is given twice", hint, "columns", index, "name")
+
+
+def _refuse_unclear_roles(spec: ReleaseSpec) -> None:
+    special = [(index, column.role) for index, column in enumerate(spec.columns) if column.role is not Role.FEATURE]
+    if len(special) > 1:
+        (_, first), (index, second) = special[:2]
+        rule = f"two-{first}s" if first is second else "label-and-target"
+        message = f"one column is the {first} already, another cannot be the {second}"
+        refuse(rule, message, "give one column at most a role", "columns", index, "role")
+    if len(special) == len(spec.columns):
+        refuse("no-features", "at least one column besides label and target is needed", "declare one", "columns")
+
+
+def _refuse_overlap_with_drop(spec: ReleaseSpec) -> None:
+    declared = {column.name for column in spec.columns}
+    for index, name in enumerate(spec.source.drop):
+        if name in declared:
+            message = f"the column {shown(name)} is both declared and dropped"
+            refuse("drop-declared", message, "remove it from one of the two lists", "source", "drop", index)
+
+
+def _refuse_person_as_column(spec: ReleaseSpec) -> None:
+    person, where = spec.privacy.unit.person, ("privacy", "unit", "person")
+    if any(column.name == person for column in spec.columns):
+        message = f"the column {shown(person)} names persons and cannot be released"
+        refuse("person-declared", message, "remove it from the columns", *where)
+    if person in spec.source.drop:
+        message = f"the column {shown(person)} names persons and is needed"
+        refuse("person-dropped", message, "remove it from source.drop; it is never released", *where)
+
+
+def _refuse_large_dimension(spec: ReleaseSpec) -> None:
+    width, dimension = Encoding(spec.schema).feature_width, spec.model.projection.dimension
+    if dimension != "auto" and dimension > width:
+        message = f"the features have {width} coordinates, fewer than dimension {dimension}"
+        hint = f"use at most {width}, or `dimension: auto`"
+        refuse("dimension-too-large", message, hint, "model", "projection", "dimension")
+
+
+def _refuse_generator_without_role(spec: ReleaseSpec) -> None:
+    generator = spec.model.generator
+    role = _GENERATOR_NEEDS.get(generator)
+    if role is not None and not any(column.role is role for column in spec.columns):
+        message = f"the generator {generator} needs a {role} column"
+        refuse(f"generator-needs-{role}", message, f"give a column `role: {role}`", "model", "generator")

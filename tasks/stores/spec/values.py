@@ -1,0 +1,130 @@
+"""The small values that release.yaml is made of: exact numbers, slugs, names, time zones."""
+
+from __future__ import annotations
+
+import re
+import zoneinfo
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, PlainValidator, model_validator
+
+from tasks.stores.spec.refusals import nearest, refuse, shown, suggestion
+
+MOST_WHOLE = 2**53 - 1
+"""Largest whole number up to which every one has a float of its own."""
+
+_MOST_DIGITS = 400  # a decimal of 1e999999999 would fill the memory as a fraction
+_MOST_SLUG = 64  # slugs become folder names
+_SLUG = re.compile(r"[a-z0-9][a-z0-9-]*")
+_RATIO = re.compile(r"([0-9]{1,9})\s*/\s*([1-9][0-9]{0,8})")
+
+
+class Section(BaseModel):
+    """A mapping of release.yaml: immutable, and without keys it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_keys(cls, value: Any) -> Any:
+        # Before the fields, so that a misspelt key is named rather than reported as missing.
+        unknown = [key for key in value if key not in cls.model_fields] if isinstance(value, dict) else []
+        for key in unknown:
+            refuse("unknown-key", f"there is no key `{key}` here", suggestion(key, cls.model_fields), str(key))
+        return value
+
+
+def exact_decimal(value: object) -> Fraction:
+    """A decimal number, exactly as written."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        refuse("not-a-number", f"this must be a number, got {shown(value)}", "write a number such as 0.5")
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+    except InvalidOperation:
+        refuse("not-a-number", f"this must be a number, got {shown(value)}", "write a number such as 0.5")
+    if not number.is_finite():
+        refuse("not-finite", f"this must be a finite number, got {shown(value)}", "write a finite number")
+    _, digits, exponent = number.as_tuple()
+    if len(digits) > _MOST_DIGITS or abs(int(exponent)) > _MOST_DIGITS:
+        refuse("number-range", "this number is out of any sensible range", "write a number of ordinary size")
+    return Fraction(number)
+
+
+def exact_fraction(value: object) -> Fraction:
+    """A decimal number or a ratio such as 1/3, exactly as written."""
+    ratio = _RATIO.fullmatch(value.strip()) if isinstance(value, str) else None
+    return Fraction(int(ratio[1]), int(ratio[2])) if ratio else exact_decimal(value)
+
+
+def positive_whole(value: object) -> int:
+    """A whole number of at least 1 that a float can hold."""
+    number = exact_decimal(value)
+    if number.denominator != 1:
+        refuse("not-whole", f"this must be a whole number, got {shown(value)}", "write a whole number")
+    if not 1 <= number <= MOST_WHOLE:
+        refuse("not-positive", f"this must be between 1 and 2**53 - 1, got {shown(value)}", "write a number above 0")
+    return int(number)
+
+
+def positive_float(value: object) -> float:
+    """A positive number as the nearest float."""
+    number = exact_decimal(value)
+    if number <= 0:
+        refuse("not-positive", f"this must be above 0, got {shown(value)}", "write a number above 0")
+    return nearest_float(number)
+
+
+def nearest_float(number: Fraction) -> float:
+    """The float nearest to an exact number."""
+    try:
+        return float(number)
+    except OverflowError:
+        refuse("not-finite", "this number is too large for a float", "write a number below 1e308")
+
+
+def auto_or_whole(value: object) -> Any:
+    """`auto`, or a whole number of at least 1."""
+    return value if value == "auto" else positive_whole(value)
+
+
+def slug(text: str) -> str:
+    """Lower-case letters, digits and hyphens, at most 64."""
+    if len(text) > _MOST_SLUG or not _SLUG.fullmatch(text):
+        hint = "use lower-case letters, digits and hyphens, a letter or digit first, 64 characters at most"
+        refuse("slug", f"{shown(text)} cannot be used as a name", hint)
+    return text
+
+
+def filled(text: str) -> str:
+    """Text that is not blank."""
+    if not text.strip():
+        refuse("empty-text", "this must not be empty", "write a name")
+    return text
+
+
+def timezone_name(text: str) -> str:
+    """A time zone of the IANA database."""
+    if text not in _timezones():
+        near = nearest(text, _timezones()) or "Europe/Berlin"
+        refuse("timezone", f"{shown(text)} is not a time zone", f"use an IANA name such as UTC or {near}")
+    return text
+
+
+@cache
+def _timezones() -> frozenset[str]:
+    return frozenset(zoneinfo.available_timezones())
+
+
+# Pydantic's own serializer would turn fractions into text; whoever dumps a model decides that here.
+_kept_exact = PlainSerializer(lambda number: number, return_type=Any, when_used="unless-none")
+
+ExactDecimal = Annotated[Fraction, PlainValidator(exact_decimal), _kept_exact]
+ExactFraction = Annotated[Fraction, PlainValidator(exact_fraction), _kept_exact]
+PositiveWhole = Annotated[int, PlainValidator(positive_whole)]
+PositiveFloat = Annotated[float, PlainValidator(positive_float)]
+Slug = Annotated[str, AfterValidator(slug)]
+FilledText = Annotated[str, AfterValidator(filled)]
+TimezoneName = Annotated[str, AfterValidator(timezone_name)]
