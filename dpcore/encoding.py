@@ -5,9 +5,9 @@ their concatenation divided by the root of the number of columns:
 
 * an interval column becomes its position between the bounds, in [-1, 1]; where
   missing cells have a level of their own a second coordinate says so;
-* a nominal column of L levels becomes a corner of the regular simplex in L - 1
-  dimensions: all levels are equally far apart, none is left out as a reference,
-  and "nothing known" is the centre, 0.
+* a nominal column becomes indicators of its levels, centred and brought to length 1
+  (a boolean one -1 or 1): all levels are equally far apart, none is left out as a
+  reference, and "nothing known" is the centre, 0.
 
 The encoding of a record depends on that record and on public constants only,
 through operations that IEEE 754 rounds correctly whatever their neighbours in an
@@ -23,19 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.levels import ClassRules, Present
-from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, NominalColumn, RecordSchema, Role
+from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn, RecordSchema, Role
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-def simplex_corners(levels: int) -> Floats:
-    """Corners of the regular simplex: `levels` unit vectors in `levels - 1` dimensions, mean zero."""
-    corners = np.zeros((levels, levels - 1))
-    for j in range(levels - 1):
-        height = math.sqrt(levels * (levels - 1 - j) / ((levels - 1) * (levels - j)))
-        corners[j, j] = height
-        corners[j + 1 :, j] = -height / (levels - 1 - j)
+def level_corners(column: NominalColumn) -> Floats:
+    """The unit vectors that stand for a column's levels, one a row, with mean zero.
+
+    Indicator vectors, centred and brought to length 1: corners of a regular simplex.
+    Two levels of a boolean column need one coordinate only, -1 or 1.
+    """
+    count = column.level_count
+    if column.kind is Kind.BOOLEAN and count == 2:
+        return np.array([[-1.0], [1.0]])
+    corners: Floats = (np.eye(count) - 1 / count) * math.sqrt(count / (count - 1))
     return corners
 
 
@@ -63,7 +66,7 @@ class ColumnCode:
         """Vectors of length at most 1, one a cell."""
         if isinstance(self.column, NominalColumn):
             levels = level_of(np.asarray(cells, dtype=np.int64), self.column)
-            corners = simplex_corners(self.column.level_count)
+            corners = level_corners(self.column)
             return np.vstack([corners, np.zeros(corners.shape[1])])[levels]  # -1 is the added centre
         return self._encode_interval(np.asarray(cells, dtype=np.float64), self.column)
 
@@ -80,7 +83,7 @@ class ColumnCode:
     def scores(self, vectors: Floats) -> Floats | None:
         """How well each level fits each vector; None for a column without levels."""
         if isinstance(self.column, NominalColumn):
-            return vectors @ simplex_corners(self.column.level_count).T
+            return vectors @ level_corners(self.column).T
         if self.column.missing_level:  # level 0 is "present", level 1 "missing"
             return np.column_stack([np.zeros(len(vectors)), vectors[:, 1] - 0.5])
         return None
@@ -145,7 +148,7 @@ class Encoding:
             vector = mean[code.start : code.stop] * self.scale
             if isinstance(code.column, NominalColumn):
                 count = code.column.level_count
-                raw = (1 + (count - 1) * simplex_corners(count) @ vector) / count
+                raw = (1 + (count - 1) * level_corners(code.column) @ vector) / count
             elif code.column.missing_level:
                 raw = np.array([1 - vector[1], vector[1]])
             else:
@@ -193,8 +196,8 @@ class Encoding:
 
 def _coordinates(column: Column) -> int:
     if isinstance(column, NominalColumn):
-        return column.level_count - 1
+        return int(level_corners(column).shape[1])
     return 1 + column.missing_level
 
 
-__all__ = ["MISSING", "UNKNOWN", "ColumnCode", "Encoding", "level_of", "simplex_corners"]
+__all__ = ["MISSING", "UNKNOWN", "ColumnCode", "Encoding", "level_corners", "level_of"]

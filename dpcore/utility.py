@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.encoding import Encoding, simplex_corners
+from dpcore.encoding import Encoding, level_corners
 from dpcore.generators import MomentMixture
 from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING, Cells, Column, IntervalColumn, NominalColumn
@@ -180,7 +180,7 @@ class Measured:
             return self._interval(column, code.start, float(margins[0]))
         shares = self.encoding.level_shares(self.sums.mean)[column.name]
         count = column.level_count
-        spread = (count - 1) / count * np.sqrt((simplex_corners(count) ** 2) @ margins**2)
+        spread = (count - 1) / count * np.sqrt((level_corners(column) ** 2) @ margins**2)
         return {"shares": shares.tolist(), "margins": spread.tolist()}
 
     def _interval(self, column: IntervalColumn, at: int, margin: float) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def readable_map(encoding: Encoding) -> tuple[list[str], Floats]:
     for code in encoding.codes:
         column, width = code.column, code.stop - code.start
         if isinstance(column, NominalColumn):
-            levels, matrix = level_names(column), simplex_corners(column.level_count)
+            levels, matrix = level_names(column), level_corners(column)
             keep = slice(1, 2) if len(levels) == 2 else slice(None)  # of two levels one says all
             names += [f"{column.name} = {level}" for level in levels[keep]]
             local = matrix[keep]

@@ -24,7 +24,7 @@ def quietly() -> Iterator[None]:
     """Keeps Great Expectations from speaking while it is imported or runs."""
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _cut_off_log()
+        _disable_loggers()
         _load()
         _disable_loggers()
         yield
@@ -43,17 +43,9 @@ def silent_context() -> EphemeralDataContext:
     return great_expectations.get_context(mode="ephemeral", project_config=config)
 
 
-def _cut_off_log() -> None:
-    """Keeps records of loggers to come, which inherit from this one, from every handler."""
-    logger = logging.getLogger(_LIBRARY)
-    logger.setLevel(logging.CRITICAL + 1)
-    logger.propagate = False
-    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
-        logger.addHandler(logging.NullHandler())  # else Python's last resort prints to stderr
-
-
 def _disable_loggers() -> None:
-    """Stops the loggers there are, also those that set a level of their own."""
+    """Stops the loggers there are, which may have a level of their own, and those to come, which inherit one."""
+    logging.getLogger(_LIBRARY).setLevel(logging.CRITICAL + 1)
     for name, logger in list(logging.root.manager.loggerDict.items()):
         if name.startswith(f"{_LIBRARY}.") and isinstance(logger, logging.Logger):
             logger.disabled = True

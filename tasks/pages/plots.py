@@ -1,24 +1,14 @@
-"""Plots of a release record, drawn on matplotlib figures without pyplot, files or clocks.
-
-Colours are drawn from one palette. In SVG they become CSS variables of the page, so
-that the same plot reads in light and in dark; in PNG they stay as they are. Text from
-the record is never read as mathematics and never leaves the SVG unescaped.
-"""
+"""Plots of a release record: which of it is drawn, and how."""
 
 from __future__ import annotations
 
-import html
-import io
 import math
-import re
-import threading
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks.pages.wording import DAYS_PER_UNIT, is_number, plain_label
+from tasks.pages.canvas import COLOURS, figure_of, png_of, svg_of
+from tasks.pages.wording import DAYS_PER_UNIT, calendar_labels, is_number, plain_label
 
 MOST_COLUMNS = 24
 """Columns that the page and the overview draw; the rest are counted in words."""
@@ -29,22 +19,13 @@ MOST_LABELS = 30
 MOST_NAMES = 128
 """Rows of a correlation map; a larger picture would weigh more than it tells."""
 
-COLOURS = {
-    "synthetic": "#2f68c5",
-    "measured": "#b3500a",
-    "ink": "#1b2430",
-    "muted": "#566173",
-    "rule": "#dfe3ea",
-    "faint": "#8b96a6",
-    "surface": "#fefefe",
-}
-_POSITIVE = (0x7B, 0x3F, 0xC4)
-_NEGATIVE = (0x0F, 0x8A, 0x63)
+_OVERVIEW_LEVELS = 10
+_STEPS = [1, 2, 2.5, 5, 10]  # between ticks, up to a power of ten
+_POSITIVE = (0x7F, 0x46, 0xD0)
+_NEGATIVE = (0x0F, 0x8F, 0x66)
 _UNKNOWN = (0x80, 0x80, 0x80, 0x60)
 
 _FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # the years 1 and 9999, beyond which no calendar axis goes
-_VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
-_drawing = threading.Lock()  # matplotlib's settings are shared by all threads
 
 
 # -- what is drawn -----------------------------------------------------------------
@@ -59,7 +40,7 @@ def shown_columns(columns: Sequence[dict[str, Any]], most: int = MOST_COLUMNS) -
 def shown_levels(column: dict[str, Any], most: int = MOST_LEVELS) -> list[int]:
     """Indices of the levels worth a bar: all, or those with the largest synthetic share."""
     shares = column["synthetic"]["shares"]
-    largest = sorted(range(len(shares)), key=lambda i: -(shares[i] or 0.0))
+    largest = sorted(range(len(shares)), key=lambda i: -_scaled(shares[i]))
     return sorted(largest[:most])
 
 
@@ -73,29 +54,28 @@ def is_nominal(column: dict[str, Any]) -> bool:
 
 def column_svg(column: dict[str, Any], *, key: str, alt: str) -> str:
     """One column: what was sampled against what was measured."""
-    rows = len(shown_levels(column)) if is_nominal(column) else 0
-    height = 46 + 27 * rows if rows else 168
-    with _figure(310, height, key=key) as figure:
+    height = 42 + 28 * len(shown_levels(column)) if is_nominal(column) else 168
+    with figure_of(300, height, key=key) as figure:
         _draw_column(figure.add_subplot(), column)
-        return _svg(figure, alt)
+        return svg_of(figure, alt)
 
 
 def correlation_svg(names: Sequence[str], matrix: Sequence[Sequence[float | None]], *, key: str, alt: str) -> str:
     """A correlation matrix as a map; strength is opacity, so it reads on any background."""
-    with _figure(420, 400, key=key) as figure:
+    with figure_of(420, 400, key=key) as figure:
         axes = figure.add_subplot()
         axes.imshow(_correlation_pixels([row[:MOST_NAMES] for row in matrix[:MOST_NAMES]]), interpolation="none")
         _label_map(axes, names[:MOST_NAMES])
-        return _svg(figure, alt)
+        return svg_of(figure, alt)
 
 
 def spectrum_svg(
     eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float], *, key: str, alt: str
 ) -> str:
     """The eigenvalues of one class block, largest first, against the noise level."""
-    with _figure(310, 178, key=key) as figure:
+    with figure_of(300, 178, key=key) as figure:
         _draw_spectrum(figure.add_subplot(), eigenvalues, noise_level, limits)
-        return _svg(figure, alt)
+        return svg_of(figure, alt)
 
 
 def utility_plot(record: dict[str, Any]) -> bytes:
@@ -103,13 +83,13 @@ def utility_plot(record: dict[str, Any]) -> bytes:
     columns = shown_columns(record["utility"]["columns"])
     across = min(4, len(columns))
     down = math.ceil(len(columns) / across)
-    with _figure(max(240 * across, 460), 76 + 172 * down, key="overview") as figure:
+    with figure_of(max(240 * across, 460), 84 + 176 * down, key="overview") as figure:
         for place, column in enumerate(columns, start=1):
             axes = figure.add_subplot(down, across, place)
-            axes.set_title(plain_label(column["name"], 28), loc="left", color=COLOURS["ink"], weight="bold")
-            _draw_column(axes, column, most_levels=6)
-        _title_overview(figure, record, hidden=len(record["utility"]["columns"]) - len(columns))
-        return _png(figure)
+            axes.set_title(_overview_title(column), loc="left", color=COLOURS["ink"], weight="bold")
+            _draw_column(axes, column, most_levels=_OVERVIEW_LEVELS, longest=12)
+        _title_overview(figure, record, shown=len(columns))
+        return png_of(figure)
 
 
 def spectrum_limits(blocks: Sequence[dict[str, Any]], noise_level: float | None) -> tuple[float, float]:
@@ -123,9 +103,10 @@ def spectrum_limits(blocks: Sequence[dict[str, Any]], noise_level: float | None)
 # -- marginals ---------------------------------------------------------------------
 
 
-def _draw_column(axes: Any, column: dict[str, Any], most_levels: int = MOST_LEVELS) -> None:
+def _draw_column(axes: Any, column: dict[str, Any], most_levels: int = MOST_LEVELS, longest: int = 18) -> None:
+    """Draw a column; names of levels are cut to `longest` characters."""
     if is_nominal(column):
-        _draw_levels(axes, column, shown_levels(column, most_levels))
+        _draw_levels(axes, column, shown_levels(column, most_levels), longest)
     else:
         _draw_interval(axes, column)
 
@@ -134,10 +115,16 @@ def _draw_interval(axes: Any, column: dict[str, Any]) -> None:
     """A histogram under the measured mean, its noise band and one standard deviation to each side."""
     unit = DAYS_PER_UNIT.get(column["kind"], 1.0)
     edges = [edge * unit for edge in column["synthetic"]["edges"]]
-    shares = [value or 0.0 for value in column["synthetic"]["shares"]]
+    shares = [_scaled(value) for value in column["synthetic"]["shares"]]
     widths = [right - left for left, right in pairwise(edges)]
     axes.bar(
-        edges[:-1], shares, widths, align="edge", color=COLOURS["synthetic"], edgecolor=COLOURS["surface"], linewidth=0.7
+        edges[:-1],
+        shares,
+        widths,
+        align="edge",
+        color=COLOURS["synthetic"],
+        edgecolor=COLOURS["surface"],
+        linewidth=0.7,
     )
     top = max([*shares, 0.0]) or 1.0
     _draw_measured_mean(axes, column.get("measured") or {}, unit, top)
@@ -159,7 +146,8 @@ def _draw_measured_mean(axes: Any, measured: dict[str, Any], unit: float, top: f
     axes.plot([mean], [height], "o", color=COLOURS["measured"], markersize=5)
 
 
-def _scaled(value: Any, unit: float) -> float:
+def _scaled(value: Any, unit: float = 1.0) -> float:
+    """A number in the unit of the axis; what is null or not finite counts as 0."""
     return value * unit if is_number(value) else 0.0
 
 
@@ -167,34 +155,39 @@ def _horizontal_limits(edges: Sequence[float], column: dict[str, Any], unit: flo
     """The public bounds, widened by at most half where noise carries the mean outside."""
     low, high = edges[0], edges[-1]
     room = (high - low) / 2
-    mean = (column.get("measured") or {}).get("mean")
-    if is_number(mean):
-        low = max(min(low, mean * unit - room / 10), low - room)
-        high = min(max(high, mean * unit + room / 10), high + room)
+    measured = column.get("measured") or {}
+    if is_number(measured.get("mean")):
+        mean = _scaled(measured["mean"], unit)
+        low, high = max(min(low, mean - room / 10), low - room), min(max(high, mean + room / 10), high + room)
     if column["kind"] in DAYS_PER_UNIT:
         return max(low, _FIRST_DAY), min(high, _LAST_DAY)
     return low, high
 
 
 def _style_interval_axes(axes: Any, kind: str) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    axes.yaxis.set_major_locator(MaxNLocator(3))
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.yaxis.set_major_locator(MaxNLocator(3, steps=_STEPS))
+    axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.grid(axis="y")
     if kind in DAYS_PER_UNIT:
         _style_calendar(axes)
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(5))
+        axes.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
         axes.xaxis.set_major_formatter(FuncFormatter(_tick))
 
 
 def _style_calendar(axes: Any) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.dates import AutoDateLocator, num2date
 
-    locator = AutoDateLocator(minticks=3, maxticks=5)
-    axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
+    low, high = axes.get_xlim()
+    ticks = AutoDateLocator(minticks=3, maxticks=5).tick_values(num2date(low), num2date(high))
+    inside = [tick for tick in ticks if low <= tick <= high]
+    axes.set_xticks(inside, calendar_labels([num2date(tick) for tick in inside], days=high - low))
+
+
+def _percent(value: float, _position: int | None = None) -> str:
+    return f"{100 * value:g} %".replace("-", "−")
 
 
 def _tick(value: float, _position: int | None = None) -> str:
@@ -204,35 +197,43 @@ def _tick(value: float, _position: int | None = None) -> str:
     return f"{value:g}".replace("-", "−")
 
 
-def _draw_levels(axes: Any, column: dict[str, Any], levels: Sequence[int]) -> None:
+def _draw_levels(axes: Any, column: dict[str, Any], levels: Sequence[int], longest: int) -> None:
     """A bar for the synthetic share of each level, and beside it the measured share with its margin."""
     places = list(range(len(levels)))
-    shares = [column["synthetic"]["shares"][i] or 0.0 for i in levels]
+    shares = [_scaled(column["synthetic"]["shares"][i]) for i in levels]
     axes.barh([place - 0.13 for place in places], shares, height=0.42, color=COLOURS["synthetic"])
     _draw_measured_shares(axes, column.get("measured") or {}, levels)
     axes.axvline(0, color=COLOURS["faint"], linewidth=1)
-    axes.set_yticks(places, [plain_label(column["levels"][i], 18) for i in levels], color=COLOURS["ink"])
+    axes.set_yticks(places, [plain_label(column["levels"][i], longest) for i in levels], color=COLOURS["ink"])
     axes.set_ylim(len(levels) - 0.4, -0.6)
     _style_share_axis(axes)
 
 
 def _draw_measured_shares(axes: Any, measured: dict[str, Any], levels: Sequence[int]) -> None:
-    shares, margins = measured.get("shares") or [], measured.get("margins") or []
-    for place, level in enumerate(levels):
-        if level < len(shares) and is_number(shares[level]):
-            margin = margins[level] if level < len(margins) and is_number(margins[level]) else 0.0
-            axes.errorbar(
-                shares[level], place + 0.24, xerr=margin, fmt="o", color=COLOURS["measured"], markersize=4.5, capsize=2.5
-            )
+    shares, margins = (_at(measured.get(name), levels) for name in ("shares", "margins"))
+    points = [
+        (place + 0.24, share, margin or 0.0)
+        for place, (share, margin) in enumerate(zip(shares, margins, strict=True))
+        if share is not None
+    ]
+    if points:
+        places, centres, reach = zip(*points, strict=True)
+        axes.errorbar(centres, places, xerr=reach, fmt="o", color=COLOURS["measured"], markersize=4.5, capsize=2.5)
+
+
+def _at(values: Sequence[float | None] | None, levels: Sequence[int]) -> list[float | None]:
+    """The finite values of some levels, None for those that are absent."""
+    known = values or []
+    return [known[i] if i < len(known) and is_number(known[i]) else None for i in levels]
 
 
 def _style_share_axis(axes: Any) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     low, high = axes.get_xlim()
     axes.set_xlim(min(low, 0.0), max(high, 0.02))
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=_STEPS))
+    axes.xaxis.set_major_formatter(FuncFormatter(_percent))
     axes.grid(axis="x")
     axes.spines["bottom"].set_visible(False)
 
@@ -262,31 +263,35 @@ def _label_map(axes: Any, names: Sequence[str]) -> None:
     size = 10.5 if len(names) <= 16 else 8.5
     labels = [plain_label(name, 18) for name in names]
     axes.set_yticks(range(len(names)), labels, fontsize=size)
-    axes.set_xticks(range(len(names)), labels, fontsize=size, rotation=90, rotation_mode="anchor", ha="right", va="center")
+    axes.set_xticks(
+        range(len(names)), labels, fontsize=size, rotation=90, rotation_mode="anchor", ha="right", va="center"
+    )
 
 
 def _draw_spectrum(
     axes: Any, eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float]
 ) -> None:
-    values = [value if is_number(value) else 0.0 for value in eigenvalues]
+    values = [_scaled(value) for value in eigenvalues]
     floor = noise_level or 0.0
     colours = [COLOURS["synthetic"] if value > floor else COLOURS["faint"] for value in values]
     axes.bar(range(1, len(values) + 1), values, width=0.72, color=colours)
     axes.axhline(0, color=COLOURS["faint"], linewidth=1)
     if floor > 0:
         axes.axhline(floor, color=COLOURS["measured"], linewidth=1.6, linestyle=(0, (4, 3)))
+    step = max(1, math.ceil(len(values) / 5))
+    axes.set_xticks(sorted({1, *range(step, len(values) + 1, step)}))
+    axes.set_xlim(0.3, max(len(values), 8) + 0.7)
     _style_spectrum_axes(axes, floor, limits)
 
 
 def _style_spectrum_axes(axes: Any, floor: float, limits: tuple[float, float]) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
     if floor > 0:  # logarithmic above the noise, linear below it, so negative values have a place
         axes.set_yscale("symlog", linthresh=floor, linscale=0.7)
         axes.set_yticks(_decades(floor, limits[1]))
         axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(_tick))
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_ylim(*limits)
     axes.grid(axis="y")
     axes.spines["bottom"].set_visible(False)
@@ -298,91 +303,27 @@ def _decades(floor: float, top: float) -> list[float]:
     return [0.0, *(10.0**power for power in range(first, last + 1, step))]
 
 
-# -- figures to text and bytes -----------------------------------------------------
+# -- the overview -----------------------------------------------------------------
 
 
-@contextmanager
-def _figure(width: float, height: float, *, key: str) -> Iterator[Any]:
-    """An empty figure, its size in points; `key` makes the identifiers in its SVG its own."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    with _drawing, warnings.catch_warnings(), rc_context(_settings(key)):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the page's own fonts draw it
-        yield Figure(figsize=(width / 72, height / 72), layout="constrained")
+def _overview_title(column: dict[str, Any]) -> str:
+    count = len(column.get("levels", []))
+    part = f" ({_OVERVIEW_LEVELS} of {count})" if count > _OVERVIEW_LEVELS else ""
+    return plain_label(column["name"], 22 - len(part)) + part
 
 
-def _settings(key: str) -> dict[str, Any]:
-    return {
-        "svg.fonttype": "none",
-        "svg.hashsalt": key,
-        "text.parse_math": False,
-        "font.family": ["sans-serif"],
-        "font.size": 10.5,
-        "axes.titlesize": 10.5,
-        "axes.edgecolor": COLOURS["faint"],
-        "axes.axisbelow": True,
-        "axes.spines.left": False,
-        "axes.spines.right": False,
-        "axes.spines.top": False,
-        "axes.facecolor": "none",
-        "grid.color": COLOURS["rule"],
-        "grid.linewidth": 0.8,
-        "text.color": COLOURS["muted"],
-        "xtick.color": COLOURS["faint"],
-        "ytick.color": COLOURS["faint"],
-        "xtick.labelcolor": COLOURS["muted"],
-        "ytick.labelcolor": COLOURS["muted"],
-        "xtick.major.size": 0,
-        "ytick.major.size": 0,
-        "figure.constrained_layout.h_pad": 0.05,
-        "figure.constrained_layout.w_pad": 0.05,
-    }
-
-
-def _title_overview(figure: Any, record: dict[str, Any], hidden: int) -> None:
+def _title_overview(figure: Any, record: dict[str, Any], shown: int) -> None:
     """Say what the overview shows, and how many columns it leaves out."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     title = f"{plain_label(record['name'], 40)} · {plain_label(record['period'], 20)}"
-    figure.suptitle(title, color=COLOURS["ink"], weight="bold", fontsize=13)
-    hidden_note = f"synthetic rows ({hidden} more columns)" if hidden else "synthetic rows"
+    count = len(record["utility"]["columns"])
+    part = "" if shown == count else f" · {shown} of {count} columns"
+    figure.suptitle(title + part, color=COLOURS["ink"], weight="bold", fontsize=14)
+    figure.get_layout_engine().set(h_pad=0.09, w_pad=0.09, hspace=0.05, wspace=0.03)
     handles = [
-        Patch(color=COLOURS["synthetic"], label=hidden_note),
-        Line2D([], [], color=COLOURS["measured"], marker="o", label="measured, with noise"),
+        Patch(color=COLOURS["synthetic"], label="synthetic rows"),
+        Line2D([], [], color=COLOURS["measured"], marker="o", label="measured, with its noise"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False)
-
-
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
-
-
-def _svg(figure: Any, alt: str) -> str:
-    """The figure as an SVG element to put into a page: named, scalable, without outside names."""
-    buffer = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    drawn = buffer.getvalue()
-    body = re.sub(r"<[^>]+>", _page_tag, _inner(drawn))
-    name = html.escape(alt)
-    points_wide, points_high = figure.get_size_inches() * 72
-    head = f'<svg class="plot" role="img" aria-label="{name}" viewBox="0 0 {points_wide:g} {points_high:g}">'
-    return f"{head}<title>{name}</title>{body}</svg>"
-
-
-def _inner(drawn: str) -> str:
-    """What stands between the outer SVG tags, without matplotlib's style sheet, which would reach the whole page."""
-    inside = drawn[drawn.index(">", drawn.index("<svg")) + 1 : drawn.rindex("</svg>")]
-    without_style = re.sub(r"<style[^>]*>.*?</style>", "", inside, count=1, flags=re.DOTALL)
-    return re.sub(r"\s*\n\s*", "\n", without_style)
-
-
-def _page_tag(tag: re.Match[str]) -> str:
-    """One tag with the page's colours and font, and without identifiers that nothing refers to."""
-    text = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: _VARIABLES.get(colour[0], colour[0]), tag[0])
-    text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
-    return re.sub(r'^<g id="[^"]*"', "<g", text)

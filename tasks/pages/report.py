@@ -32,7 +32,7 @@ def render_report(record: dict[str, Any]) -> str:
             budget=_budget(record["budget"]),
             marginals=_marginals(record["utility"]["columns"]),
             correlation=_correlation(record["utility"].get("correlation")),
-            spectrum=_spectrum(record["utility"].get("spectrum")),
+            spectrum=_spectrum(record["utility"]),
             seeds=_seeds(record["model"]),
         )
     )
@@ -61,15 +61,21 @@ def _budget(budget: dict[str, Any]) -> dict[str, Any]:
     main = next((row for row in rows if row["lifetime"] > 0), rows[0])
     parts = [("Spent before", "before"), ("This release", "this"), ("Remaining", "left")]
     whole = sum(main[key] for _, key in parts) or 1.0
-    segments = [{"label": label, "key": key, "value": main[key], "width": 100 * main[key] / whole} for label, key in parts]
+    segments = [
+        {"label": label, "key": key, "value": main[key], "width": 100 * main[key] / whole} for label, key in parts
+    ]
     return {"rows": rows, "kind": main["kind"], "lifetime": main["lifetime"], "segments": segments}
 
 
 def _budget_row(budget: dict[str, Any], kind: str) -> dict[str, Any]:
     lifetime, before, after = (budget[when].get(kind) or 0.0 for when in ("lifetime", "before", "after"))
-    # Rounded to what floating point keeps of a difference: 0.3 - 0.1 is 0.2.
-    spent, left = round(max(after - before, 0.0), 15), round(max(lifetime - after, 0.0), 15)
+    spent, left = _difference(after, before), _difference(lifetime, after)
     return {"kind": kind, "lifetime": lifetime, "before": before, "this": spent, "left": left}
+
+
+def _difference(larger: float, smaller: float) -> float:
+    """What is left, without the digits that floating point invents: 0.3 - 0.1 is 0.2."""
+    return float(f"{max(larger - smaller, 0.0):.12g}")
 
 
 def _check(check: dict[str, Any]) -> dict[str, Any]:
@@ -123,31 +129,33 @@ def _card(column: dict[str, Any], *, key: str) -> dict[str, Any]:
 def _facts(column: dict[str, Any]) -> list[tuple[str, str, str]]:
     """What a reader compares: name, measured, synthetic."""
     kind, synthetic, measured = column["kind"], column["synthetic"], column.get("measured") or {}
+    decimals = wording.places(measured.get("mean_margin"))
     mean = wording.with_margin(measured.get("mean"), measured.get("mean_margin"), kind)
-    facts = [
-        ("Mean", mean, wording.quantity(synthetic["mean"], kind)),
-        ("Std. dev.", wording.length(measured.get("sd"), kind), wording.length(synthetic["sd"], kind)),
-    ]
+    sd, drawn_sd = (wording.length(side.get("sd"), kind, decimals) for side in (measured, synthetic))
+    facts = [("Mean", mean, wording.quantity(synthetic["mean"], kind, decimals)), ("Std. dev.", sd, drawn_sd)]
     missing, measured_missing = synthetic.get("missing_share"), column.get("measured_missing_share")
     if missing or measured_missing is not None:
         facts.append(("Missing", wording.share(measured_missing), wording.share(missing)))
     return facts
 
 
-def _level_rows(column: dict[str, Any]) -> list[dict[str, Any]]:
+def _level_rows(column: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """The same for each level of a nominal column."""
     measured = column.get("measured") or {}
     nothing = [None] * len(column["levels"])
     shares, margins = measured.get("shares") or nothing, measured.get("margins") or nothing
     rows = zip(column["levels"], shares, margins, column["synthetic"]["shares"], strict=True)
-    return [dict(zip(("level", "measured", "margin", "synthetic"), row, strict=True)) for row in rows]
+    return [(str(level), wording.share(share, margin), wording.share(drawn)) for level, share, margin, drawn in rows]
 
 
 def _column_alt(column: dict[str, Any], facts: list[tuple[str, str, str]]) -> str:
     """What the plot of a column shows, for those who cannot see it."""
     if plots.is_nominal(column):
-        return f"{column['name']}: share of each level, synthetic bars beside measured points; figures follow in a table"
+        return (
+            f"{column['name']}: share of each level, synthetic bars beside measured points; figures follow in a table"
+        )
     told = "; ".join(f"{name} measured {measured}, synthetic {synthetic}" for name, measured, synthetic in facts)
-    return f"{column['name']}: histogram of the synthetic rows with the measured mean. {told}"
+    return f"{column['name']}: histogram of the synthetic rows with the measured mean. {told}".replace("\n", " ")
 
 
 # -- correlation and spectrum ------------------------------------------------------
@@ -180,23 +188,37 @@ def _largest_gap(correlation: dict[str, Any]) -> dict[str, Any] | None:
     if not gaps:
         return None
     size, i, j = max(gaps)
-    return {"first": names[j], "second": names[i], "measured": measured[i][j], "synthetic": synthetic[i][j], "size": size}
+    return {
+        "first": names[j],
+        "second": names[i],
+        "measured": measured[i][j],
+        "synthetic": synthetic[i][j],
+        "size": size,
+    }
 
 
-def _spectrum(spectrum: dict[str, Any] | None) -> dict[str, Any] | None:
+def _spectrum(utility: dict[str, Any]) -> dict[str, Any] | None:
+    """A card for each class block, all on one scale."""
+    spectrum = utility.get("spectrum")
     if not spectrum or not spectrum["blocks"]:
         return None
-    blocks, noise = spectrum["blocks"], spectrum.get("noise_level")
+    noise = spectrum.get("noise_level")
+    blocks = [{**block, "label": _block_name(block, utility["columns"])} for block in spectrum["blocks"]]
     limits = plots.spectrum_limits(blocks, noise)
     cards = [
-        _spectrum_card(block, noise, limits, f"spectrum-{place}") for place, block in enumerate(blocks[: plots.MOST_BLOCKS])
+        _spectrum_card(block, noise, limits, f"spectrum-{place}")
+        for place, block in enumerate(blocks[: plots.MOST_BLOCKS])
     ]
     return {"cards": cards, "noise_level": noise, "hidden": len(blocks) - len(cards)}
 
 
-def _spectrum_card(
-    block: dict[str, Any], noise: float | None, limits: tuple[float, float], key: str
-) -> dict[str, Any]:
+def _block_name(block: dict[str, Any], columns: list[dict[str, Any]]) -> str:
+    """The class of a block with the name of the label, where the table has one."""
+    label = next((column for column in columns if column.get("role") == "label"), None)
+    return f"{label['name']} = {block['label']}" if label else str(block["label"])
+
+
+def _spectrum_card(block: dict[str, Any], noise: float | None, limits: tuple[float, float], key: str) -> dict[str, Any]:
     values = block["eigenvalues"]
     above = sum(wording.is_number(value) and value > (noise or 0.0) for value in values)
     told = f"{above} of {len(values)} directions above the noise"

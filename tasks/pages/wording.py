@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -45,38 +46,64 @@ def _minus(text: str) -> str:
     return text.replace("-", "−")
 
 
-def share(value: Any) -> str:
-    """A share as a percentage with one decimal."""
-    return _minus(f"{100 * value:.1f} %") if is_number(value) else ABSENT
+def share(value: Any, margin: Any = None) -> str:
+    """A share, and its margin where there is one, as percentages with one decimal."""
+    if not is_number(value):
+        return ABSENT
+    percent = f"{100 * value:.1f}" + (f" ± {100 * margin:.1f}" if is_number(margin) else "")
+    return _minus(f"{percent} %")
 
 
-def with_margin(value: Any, margin: Any, kind: str = "numeric") -> str:
-    """A measured value and its margin, to the digits that the margin leaves meaningful."""
-    if kind in DAYS_PER_UNIT or not (is_number(value) and is_number(margin) and margin > 0):
-        text = quantity(value, kind)
-        return f"{text} ± {length(margin, kind)}" if is_number(value) and is_number(margin) else text
-    places = min(max(1 - math.floor(math.log10(margin)), 0), 8)
-    return _minus(f"{value:,.{places}f} ± {margin:,.{places}f}")
+def places(margin: Any) -> int | None:
+    """The decimals that a margin leaves meaningful."""
+    if not is_number(margin) or margin <= 0:
+        return None
+    return min(max(1 - math.floor(math.log10(margin)), 0), 8)
 
 
-def quantity(value: Any, kind: str) -> str:
-    """A value of an interval column: a date where the column holds dates."""
-    if kind not in DAYS_PER_UNIT or not is_number(value):
-        return number(value)
+def quantity(value: Any, kind: str, decimals: int | None = None) -> str:
+    """A value of an interval column: a date where the column holds dates, the time of day on a second line."""
+    if not is_number(value):
+        return ABSENT
+    if kind not in DAYS_PER_UNIT:
+        return number(value) if decimals is None else _minus(f"{value:,.{decimals}f}")
     try:
         moment = _EPOCH + timedelta(days=value * DAYS_PER_UNIT[kind])
     except OverflowError:
         return number(value)
-    return f"{moment:%Y-%m-%d}" if kind == "date" else f"{moment:%Y-%m-%d %H:%M} UTC"
+    return f"{moment:%Y-%m-%d}" if kind == "date" else f"{moment:%Y-%m-%d}\n{moment:%H:%M} UTC"
 
 
-def length(value: Any, kind: str) -> str:
+def length(value: Any, kind: str, decimals: int | None = None) -> str:
     """A distance between two values of an interval column, in a unit that people use."""
     if kind not in DAYS_PER_UNIT or not is_number(value):
-        return number(value)
+        return quantity(value, "numeric", decimals)
     days = value * DAYS_PER_UNIT[kind]
     unit, size = next((span for span in _SPANS if abs(days) >= span[1]), _SPANS[-1 if kind == "timestamp" else 0])
     return f"{number(days / size, 3)} {unit}"
+
+
+def with_margin(value: Any, margin: Any, kind: str) -> str:
+    """A measured value and its 95 % margin; for dates on a line of its own."""
+    text = quantity(value, kind, places(margin))
+    if not (is_number(value) and is_number(margin)):
+        return text
+    return f"{text}{chr(10) if kind in DAYS_PER_UNIT else ' '}± {length(margin, kind, places(margin))}"
+
+
+def calendar_labels(ticks: Sequence[datetime], *, days: float) -> list[str]:
+    """Labels of a calendar axis of so many days: what changes, and below it, once, what stays."""
+    if days > 3 * 365:
+        return [f"{tick.year}" for tick in ticks]
+    upper, lower = ("{0:%H:%M}", "{0.day} {0:%b %Y}") if days <= 3 else ("{0.day} {0:%b}", "{0.year}")
+    if days > 150:
+        upper = "{0:%b}"
+    labels, last = [], ""
+    for tick in ticks:
+        stays = lower.format(tick)
+        labels.append(upper.format(tick) + (f"\n{stays}" if stays != last else ""))
+        last = stays
+    return labels
 
 
 def moment(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 
 from dpcore.schema import Column, IntervalColumn, Kind, LevelValue, NominalColumn, Role
 from tasks.stores.spec.refusals import refuse, shown
@@ -133,9 +133,10 @@ class ColumnSpec(Section):
         """The values of a nominal column."""
         return _levels(self.kind, self.categories)
 
-    def as_public_json(self) -> dict[str, Any]:
+    @model_serializer
+    def _as_written(self) -> dict[str, Any]:
         """The column as written, in canonical form: instants in UTC, defaults filled in."""
-        shown_as = {"name": self.name, "kind": str(self.kind), "role": str(self.role)}
+        always = {"name": self.name, "kind": str(self.kind), "role": str(self.role)}
         optional = {
             "timezone": (self.timezone or "UTC") if self.kind is Kind.TIMESTAMP else None,
             "bounds": [from_ticks(bound, self.kind) for bound in self.bounds] if self.bounds else None,
@@ -143,7 +144,7 @@ class ColumnSpec(Section):
             "other": self.other,
             "missing": self._missing_as_json(),
         }
-        return shown_as | {key: value for key, value in optional.items() if value is not None}
+        return always | {key: value for key, value in optional.items() if value is not None}
 
     def _as_interval(self) -> IntervalColumn:
         assert self.bounds is not None  # noqa: S101  only called where there are bounds

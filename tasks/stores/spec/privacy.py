@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import PlainValidator, field_validator, model_serializer, model_validator
+from pydantic import Field, PlainValidator, field_validator, model_serializer, model_validator
 
 from dpcore.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.stores.spec.refusals import refuse, shown
@@ -88,8 +88,8 @@ class PrivacySpec(Section):
     """What one release may reveal, about whom, out of which budget. Epsilon has no default."""
 
     population: Slug
-    unit: UnitSpec
-    neighbours: Neighbours
+    unit: UnitSpec = Field(default_factory=UnitSpec)
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
     epsilon: ExactDecimal
     delta: ExactDecimal = Fraction(0)
     lifetime: LifetimeSpec

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from enum import StrEnum
-from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -72,28 +70,15 @@ class ReleaseSpec(Section):
         An exact number appears as a float under its key and as a ratio under
         `<key>_exact`; values that are not set are left out.
         """
-        public = self.model_dump(exclude=_PRIVATE_KEYS | {"columns"}, exclude_none=True)
-        return _plain(public) | {"columns": [column.as_public_json() for column in self.columns]}
+        return self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
 
     def digest(self) -> str:
         """SHA-256 of all that shapes the measurement; can be recomputed from the public description."""
         public = self.as_public_json()
         shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
+        shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
         text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def _plain(mapping: dict[str, Any]) -> dict[str, Any]:
-    """A mapping with its exact numbers as floats and ratios."""
-    plain: dict[str, Any] = {}
-    for key, value in mapping.items():
-        if isinstance(value, Fraction):
-            plain |= {key: float(value), f"{key}_exact": str(value)}
-        elif isinstance(value, dict):
-            plain[key] = _plain(value)
-        else:
-            plain[key] = str(value) if isinstance(value, StrEnum) else value
-    return plain
 
 
 def _refuse_repeated_names(spec: ReleaseSpec) -> None:

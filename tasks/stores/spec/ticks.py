@@ -33,8 +33,8 @@ def from_ticks(ticks: float, kind: Kind) -> float | int | str:
     if kind is Kind.INTEGER:
         return int(ticks)
     if kind is Kind.DATE:
-        return (_FIRST_DAY + timedelta(days=ticks)).isoformat()
-    return (_FIRST_INSTANT + timedelta(microseconds=ticks)).isoformat()
+        return (_FIRST_DAY + timedelta(days=int(ticks))).isoformat()
+    return (_FIRST_INSTANT + timedelta(microseconds=int(ticks))).isoformat()
 
 
 def _whole_ticks(value: object, kind: Kind, timezone: str) -> int:
@@ -52,8 +52,6 @@ def _as_whole(number: Fraction) -> int:
 
 
 def _as_date(value: object) -> date:
-    if isinstance(value, date) and not isinstance(value, datetime):
-        return value
     try:
         return date.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
@@ -62,9 +60,8 @@ def _as_date(value: object) -> date:
 
 def _as_instant(value: object, timezone: str) -> datetime:
     """An instant; one without an offset is in the column's time zone."""
-    text = value.isoformat() if isinstance(value, date) else value
     try:
-        instant = datetime.fromisoformat(text if isinstance(text, str) else "")
+        instant = datetime.fromisoformat(value if isinstance(value, str) else "")
     except ValueError:
         hint = "write it as 2020-01-31 or 2020-01-31T06:00:00"
         refuse("not-a-timestamp", f"this must be a date or a time, got {shown(value)}", hint)

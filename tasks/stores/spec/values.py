@@ -9,7 +9,16 @@ from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PlainSerializer,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from tasks.stores.spec.refusals import nearest, refuse, shown, suggestion
 
@@ -36,13 +45,22 @@ class Section(BaseModel):
             refuse("unknown-key", f"there is no key `{key}` here", suggestion(key, cls.model_fields), str(key))
         return value
 
+    @model_serializer(mode="wrap")
+    def _exact_numbers_twice(self, handler: SerializerFunctionWrapHandler) -> Any:
+        """The section with each exact number as a float, and as a ratio under `<key>_exact`."""
+        plain = handler(self)
+        for key, value in self:
+            if isinstance(value, Fraction):
+                plain |= {key: float(value), f"{key}_exact": str(value)}
+        return plain
+
 
 def exact_decimal(value: object) -> Fraction:
     """A decimal number, exactly as written."""
-    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+    if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         refuse("not-a-number", f"this must be a number, got {shown(value)}", "write a number such as 0.5")
     try:
-        number = Decimal(repr(value) if isinstance(value, float) else value)
+        number = Decimal(value)
     except InvalidOperation:
         refuse("not-a-number", f"this must be a number, got {shown(value)}", "write a number such as 0.5")
     if not number.is_finite():
@@ -118,11 +136,8 @@ def _timezones() -> frozenset[str]:
     return frozenset(zoneinfo.available_timezones())
 
 
-# Pydantic's own serializer would turn fractions into text; whoever dumps a model decides that here.
-_kept_exact = PlainSerializer(lambda number: number, return_type=Any, when_used="unless-none")
-
-ExactDecimal = Annotated[Fraction, PlainValidator(exact_decimal), _kept_exact]
-ExactFraction = Annotated[Fraction, PlainValidator(exact_fraction), _kept_exact]
+ExactDecimal = Annotated[Fraction, PlainValidator(exact_decimal), PlainSerializer(str)]
+ExactFraction = Annotated[Fraction, PlainValidator(exact_fraction), PlainSerializer(str)]
 PositiveWhole = Annotated[int, PlainValidator(positive_whole)]
 PositiveFloat = Annotated[float, PlainValidator(positive_float)]
 Slug = Annotated[str, AfterValidator(slug)]

@@ -1,0 +1,46 @@
+"""The command line `dprelease`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import typer
+
+from dpcore.errors import PrivacyError
+from flows.cli import audits, budgets, releases, workspaces
+from flows.cli.output import REFUSED, leave, print_json
+
+app = typer.Typer(
+    name="dprelease",
+    help="Differentially private releases of sensitive tables: planned, ledgered, audited.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("init")(workspaces.init)
+app.command("plan")(budgets.plan)
+app.command("run")(releases.run)
+app.add_typer(budgets.budget_app, name="budget")
+app.command("history")(releases.history)
+app.command("show")(releases.show)
+app.command("audit")(audits.audit)
+app.command("mechanisms")(audits.mechanisms)
+
+
+def main() -> None:
+    """Run a command; every error on purpose becomes an exit code and a sentence."""
+    as_json = "--json" in sys.argv[1:]
+    try:
+        app(standalone_mode=False)
+    except PrivacyError as error:
+        leave(error, as_json=as_json)
+    except click.UsageError as error:
+        if as_json:
+            hint = "see --help"
+            print_json({"error": error.format_message(), "rule": "usage", "where": "command line", "hint": hint})
+        else:
+            error.show()
+        raise SystemExit(REFUSED) from None
+    except (click.Abort, KeyboardInterrupt):
+        raise SystemExit(130) from None

@@ -1,0 +1,46 @@
+"""What a person sees while a release runs: a line a stage, and a spinner with the time."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.status import Status
+
+from flows.cli.output import stderr
+
+
+class _Lines(logging.Handler):
+    """Shows the messages of the stages as they come."""
+
+    def __init__(self, out: Console, status: Status) -> None:
+        super().__init__(logging.INFO)
+        self._out, self._status, self._start = out, status, time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        seconds = time.monotonic() - self._start
+        mark = "[yellow]![/]" if record.levelno >= logging.WARNING else "[green]✓[/]"
+        self._out.print(f"{mark} [dim]{seconds:5.1f} s[/] ", end="")
+        self._out.print(record.getMessage(), markup=False)
+        self._status.update("releasing")
+
+
+@contextmanager
+def shown(first: str) -> Iterator[None]:
+    """Show progress on standard error until the block ends."""
+    out = stderr()
+    logger = logging.getLogger("dprelease.progress")
+    if not out.is_terminal:
+        out.print(f"{first} ...")
+    with out.status(first) as status:
+        handler = _Lines(out, status)
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(handler)
+        try:
+            yield
+        finally:
+            logger.removeHandler(handler)

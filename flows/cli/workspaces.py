@@ -1,0 +1,49 @@
+"""`dprelease init`: make a workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from dpcore.errors import WorkspaceError
+from flows.cli.output import JsonFlag, console, print_json
+
+
+def init(
+    folder: Path = typer.Argument(
+        ..., metavar="DIR", help="The folder to make; it may exist if it holds no workspace."
+    ),
+    demo: str = typer.Option("clinic", "--demo", help="Demo data: clinic, digits, or none."),
+    as_json: bool = JsonFlag,
+) -> None:
+    """Make a workspace, with demo data to try everything on."""
+    from flows.demos import DEMOS, write_demo
+    from tasks.stores.workspace import SPEC_NAME, Workspace
+
+    if demo not in (*DEMOS, "none"):
+        raise WorkspaceError(
+            f"there is no demo {demo!r}",
+            rule="demo-unknown",
+            where="--demo",
+            hint=f"use {', '.join(DEMOS)}, or none",
+        )
+    workspace = Workspace(folder.resolve())
+    if workspace.spec_path.exists():
+        raise WorkspaceError(
+            "the folder is a workspace already",
+            rule="workspace-exists",
+            where="DIR",
+            hint="name another folder; an existing workspace is never overwritten",
+        )
+    workspace.create()
+    if demo != "none":
+        write_demo(demo, workspace.root)
+    if as_json:
+        print_json({"workspace": str(workspace.root), "demo": demo, "spec": str(workspace.spec_path)})
+        return
+    out = console()
+    out.print(f"workspace [bold]{folder}[/] is ready" + (f" with the {demo} demo" if demo != "none" else ""))
+    out.print(f"  {SPEC_NAME}  the specification{'' if demo != 'none' else ' (write it next)'}")
+    out.print("  landing/      put Parquet or CSV files here")
+    out.print(f"next: dprelease plan -w {folder}; dprelease run -w {folder}")

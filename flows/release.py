@@ -1,0 +1,207 @@
+"""The release flow: a recipe of stages. Raw rows are seen up to `estimate_moments`, never after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, tags
+from prefect.runtime import flow_run
+from pydantic import BaseModel, ConfigDict
+
+from dpcore.accounting import compose
+from dpcore.errors import CheckFailedError, LedgerError
+from dpcore.registry import BY_NAME
+from tasks.allocate import allocate_budget
+from tasks.artifacts import show_release
+from tasks.boundary import redacted, tell, tell_operator
+from tasks.check import check_release
+from tasks.estimate import estimate_moments
+from tasks.project import choose_projection
+from tasks.publish import DATA, BundleRef, publish_bundle
+from tasks.sample import decode_rows, sample_rows
+from tasks.stores.bundle import Staging
+from tasks.stores.ledger import Ledger, release_id_of, utc_now
+from tasks.stores.ledger_state import ReleaseState
+from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, Stage
+from tasks.stores.run import Grant, ReleaseRun, prepare_run
+from tasks.stores.workspace import Workspace
+from tasks.validate import validate_landing
+
+
+class ReleaseRequest(BaseModel):
+    """What a run is asked to do. Flow parameters are stored by Prefect: no file name, no data.
+
+    `note` refers to what the command line keeps for the run in the vault.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    workspace: str
+    period: str | None = None
+    supersedes: str | None = None
+    reason: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseResult:
+    """How a run ended."""
+
+    release_id: str
+    status: str
+    bundle: Path
+    record: dict[str, Any]
+    data_differ: bool = False
+
+
+def _run_name() -> str:
+    request = flow_run.parameters["request"]
+    period = getattr(request, "period", None) or (request.get("period") if isinstance(request, dict) else None)
+    return f"release {period}" if period else "release"
+
+
+@flow(name="release", flow_run_name=_run_name, retries=0, persist_result=False, log_prints=False)
+def release(request: ReleaseRequest) -> ReleaseResult:
+    """Release one period of a workspace's data, once."""
+    return _release(request)
+
+
+@redacted("release")
+def _release(request: ReleaseRequest) -> ReleaseResult:
+    workspace = Workspace(Path(request.workspace))
+    workspace.require()
+    workspace.require_writable()
+    asked = request.model_dump() | (workspace.read_note(request.note) if request.note else {})
+    with workspace.scratch() as scratch:
+        run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
+        with workspace.exclusive(run.spec.name):
+            known = published_release(run)
+            return already_published(run, known) if known else release_stages(run)
+
+
+def published_release(run: ReleaseRun) -> ReleaseState | None:
+    """The release of this name and period, if it is published and not to be superseded."""
+    releases = run.ledger().state().of_period(run.spec.name, run.period)
+    if not releases or releases[-1].status != "published" or run.supersedes == releases[-1].release_id:
+        return None
+    return releases[-1]
+
+
+def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
+    """Say so, finish a bundle that a crash kept from being revealed, and spend nothing.
+
+    Only the operator is told whether the landing data differ from what was released.
+    """
+    final = run.workspace.bundle(run.spec.name, known.release_id)
+    staging = Staging(final)
+    if not final.exists() and known.published and staging.is_sealed_as(known.published.facts["bundle_digest"]):
+        staging.reveal()
+    tell(f"{known.release_id} is published already; nothing was spent")
+    kept = run.ledger().fingerprint(known.release_id)
+    differ = kept is not None and kept != run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
+    if differ:
+        tell_operator("the landing data differ from those released; `run --supersedes ID --reason` releases them anew")
+    return ReleaseResult(known.release_id, "already-published", final, {}, differ)
+
+
+def release_stages(run: ReleaseRun) -> ReleaseResult:
+    """The way of the data, stage by stage."""
+    ledger = run.ledger()
+    release_id = upcoming_release_id(run, ledger)
+    lineage = LineageRun(
+        workspace_log=run.workspace.lineage_path,
+        name=run.spec.name,
+        release_id=release_id,
+        schema=run.plan.schema,
+        clock=utc_now,
+    )
+    staging = Staging(run.workspace.bundle(run.spec.name, release_id))
+    with tags(run.spec.name, run.period, release_id), lineage.flow() as whole:
+        with lineage.stage("validate", inputs=("landing",)):
+            validate_landing(run, release_id)
+        with lineage.stage("allocate", outputs=("reservation",)):
+            grant = allocate_budget(run)
+        with recorded_failure(ledger, grant):
+            with lineage.stage("project", outputs=("projection",)):
+                projection = choose_projection(run, grant)
+            with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
+                moments = estimate_moments(run, projection, grant)  # the last line that sees raw rows
+                promise(run, grant, ledger, whole, stage)
+            with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
+                sample_rows(run, moments, projection, grant)
+            with lineage.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
+                staging.start()
+                table = staging.folder / DATA
+                summary = decode_rows(run, moments, projection, grant, table)
+            with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
+                outcome = check_release(run, moments, projection, summary, table)
+            bundle_lineage = list(lineage.lines)
+            with lineage.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
+                bundle = publish_bundle(run, grant, outcome, staging, bundle_lineage, utc_now())
+        whole.inputs, whole.outputs = ["landing"], ["bundle"]
+    show_release(bundle.record)
+    return _published(bundle)
+
+
+def _published(bundle: BundleRef) -> ReleaseResult:
+    return ReleaseResult(bundle.record["release_id"], "published", bundle.folder, bundle.record)
+
+
+def upcoming_release_id(run: ReleaseRun, ledger: Ledger) -> str:
+    """The id under which this run releases: that of the unfinished release, or the next one.
+
+    Only one run of a name is here at a time, so the reservation gives the same.
+    """
+    state = ledger.state()
+    unfinished = [r for r in state.of_period(run.spec.name, run.period) if r.status not in ("published", "superseded")]
+    if unfinished:
+        return unfinished[-1].release_id
+    return release_id_of(run.spec.name, run.period, state.next_sequence(run.spec.name, run.period))
+
+
+@contextmanager
+def recorded_failure(ledger: Ledger, grant: Grant) -> Iterator[None]:
+    """Tell the ledger how a release ended that was not published.
+
+    A reservation of which nothing was spent is given back; what was spent stays spent.
+    """
+    try:
+        yield
+    except Exception as error:
+        _record_failure(ledger, grant, "check-failed" if isinstance(error, CheckFailedError) else "failed")
+        raise
+
+
+def _record_failure(ledger: Ledger, grant: Grant, status: str) -> None:
+    try:
+        release = ledger.state().releases[grant.release_id]
+        if not release.spends:
+            ledger.void(grant.release_id, reason="the run failed before anything was measured")
+        elif release.published is None:
+            ledger.fail(grant.release_id, status=status, stage="release")
+    except LedgerError:
+        tell_operator("the failure could not be written to the ledger; its reservation stays")
+
+
+def promise(run: ReleaseRun, grant: Grant, ledger: Ledger, *stages: Stage) -> None:
+    """Put the guarantee and the spend on the lineage of the run and of the measurement."""
+    state = ledger.state()
+    spent = list(state.releases[grant.release_id].spends.values())[-1]
+    event = run.plan.event
+    guarantee = DpGuaranteeFacet(
+        unit=str(run.spec.unit),
+        neighbours=run.spec.neighbours.value,
+        epsilon=float(run.spec.privacy.epsilon),
+        delta=float(run.spec.privacy.delta),
+        deltaNum=float(run.plan.cost.delta_num),
+        mechanism=event.mechanism,
+        proof=f"{BY_NAME[event.mechanism].status.value}: {BY_NAME[event.mechanism].reason}",
+    )
+    after = compose(state.spent(run.spec.privacy.population), delta=run.spec.privacy.lifetime.delta).as_json()
+    spend = DpSpendFacet(ledgerEntry=spent.seq, ledgerHash=spent.hash, before=grant.before, after=after)
+    for stage in stages:
+        stage.facets |= {"dp_guarantee": guarantee, "dp_spend": spend}

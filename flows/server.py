@@ -1,0 +1,36 @@
+"""Settings of the embedded Prefect server: quiet, offline, and with its home in the workspace."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from tasks.stores.workspace import Workspace
+
+
+def embedded_settings(workspace: Workspace) -> dict[str, str]:
+    """Environment of a run with an embedded server; a server that is configured already takes precedence."""
+    return {
+        "PREFECT_HOME": str(workspace.prefect_home),
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
+        "DO_NOT_TRACK": "1",
+        "GX_ANALYTICS_ENABLED": "false",
+    }
+
+
+def use_embedded_server(workspace: Workspace) -> None:
+    """Set the environment before Prefect is imported; what the user has set stays."""
+    for name, value in embedded_settings(workspace).items():
+        os.environ.setdefault(name, value)
+
+
+def quiet_libraries() -> None:
+    """Keep library chatter off the terminal; Prefect's own log still reaches its database."""
+    for name in ("prefect", "httpx", "sqlalchemy", "asyncio", "uvicorn"):
+        logger = logging.getLogger(name)
+        for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
+            logger.removeHandler(handler)

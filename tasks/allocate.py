@@ -1,0 +1,45 @@
+"""Stage 2: take the release's budget from the ledger, before anything is measured."""
+
+from __future__ import annotations
+
+from dpcore.accounting import compose
+from dpcore.errors import LedgerError
+from dpcore.noise import fresh_seed
+from tasks.boundary import private_task, tell
+from tasks.stores.ledger import ReserveRequest
+from tasks.stores.run import MOMENTS, Grant, ReleaseRun, basis_of, cap_of
+
+
+@private_task("allocate budget")
+def allocate_budget(run: ReleaseRun) -> Grant:
+    """Reserve, or find the reservation of an earlier run of the same release.
+
+    Raises: BudgetExceededError, LedgerError; nothing is spent then.
+    """
+    ledger = run.ledger()
+    population, cap = run.spec.privacy.population, cap_of(run.spec)
+    ledger.ensure_cap(population, cap, basis_of(run.spec))
+    before = compose(ledger.state().spent(population), delta=cap.delta).as_json()
+    release = ledger.reserve(
+        ReserveRequest(
+            name=run.spec.name,
+            period=run.period,
+            population=population,
+            events={MOMENTS: run.plan.event},
+            stated={"epsilon": float(run.spec.privacy.epsilon), "delta": float(run.spec.privacy.delta)},
+            spec_digest=run.spec.digest(),
+            seeds={"projection": fresh_seed(), "sampling": fresh_seed()},
+            flow_run_id=run.flow_run_id,
+            supersedes=run.supersedes,
+            reason=run.reason,
+        )
+    )
+    if release.facts["spec_digest"] != run.spec.digest():
+        raise LedgerError(
+            f"the specification changed since {release.release_id} was reserved",
+            rule="spec-changed",
+            where="release.yaml",
+            hint="put the old specification back to finish that release first",
+        )
+    tell(f"reserved epsilon {float(run.spec.privacy.epsilon):g} for {release.release_id}")
+    return Grant.of(release, before)

@@ -1,0 +1,89 @@
+"""The redaction boundary: what Prefect may see of a stage that touches private data.
+
+Prefect writes exception texts, log messages and flow parameters to its database, and
+results and cache keys to its storage. So such a stage runs without result, cache or
+captured prints, and an unexpected error leaves it as its type and place only.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
+
+from dpcore.errors import PrivacyError, StageFailedError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PROGRESS = logging.getLogger("dprelease.progress")
+"""Where a command line listens for what a person should see."""
+
+ROOMS = Path(__file__).resolve().parent.parent
+
+
+def private_task(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A Prefect task of which nothing is stored but its name, times and redacted state."""
+
+    as_task = task(
+        name=stage,
+        task_run_name=stage,
+        persist_result=False,
+        cache_policy=NO_CACHE,
+        log_prints=False,
+        retries=0,
+    )
+    return lambda function: as_task(redacted(stage)(function))
+
+
+def redacted(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Let only errors of our own, free of data by rule, out of a stage.
+
+    The error is raised outside the handler: it has no context that could hold a value.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+            own: PrivacyError
+            try:
+                return function(*args, **kwargs)
+            except PrivacyError as error:
+                own = error
+            except Exception as error:  # noqa: BLE001  the boundary: nothing foreign passes
+                own = StageFailedError(stage, type(error).__name__, _place(error))
+            own.__context__ = own.__cause__ = None
+            raise own.with_traceback(None)
+
+        return guarded
+
+    return decorate
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the innermost frame of our own code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if Path(f.filename).is_relative_to(ROOMS) and ".venv" not in f.filename]
+    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown place"
+
+
+def tell(message: str) -> None:
+    """Say something public to whoever watches: the terminal, and Prefect's log of this run."""
+    PROGRESS.info(message)
+    try:
+        get_run_logger().info(message)
+    except MissingContextError:
+        return
+
+
+def tell_operator(message: str) -> None:
+    """Say something to the operator's terminal alone; it is not stored anywhere."""
+    PROGRESS.warning(message)

@@ -1,0 +1,61 @@
+"""Stage 7: compare the synthetic table with the noisy measurements; free, and it decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dpcore.errors import CheckFailedError
+from dpcore.generators import MomentMixture
+from dpcore.moments import NoisyMoments
+from dpcore.projection import Projection
+from dpcore.utility import Measured, TableSummary, utility_report
+from expectations.released import released_suite
+from expectations.verdicts import validate
+from tasks.boundary import private_task, tell
+from tasks.stores.record import Outcome
+from tasks.stores.run import ReleaseRun
+from tasks.stores.spec import ChecksSpec
+
+AT_LEAST = {"min_rows": "noisy_rows", "signal_to_noise": "signal_to_noise"}
+AT_MOST = {"mean_gap": "mean_gap", "category_gap": "category_gap", "correlation_gap": "correlation_gap"}
+
+
+@private_task("check")
+def check_release(
+    run: ReleaseRun, moments: NoisyMoments, projection: Projection, summary: TableSummary, table: Path
+) -> Outcome:
+    """The release's utility and checks; all post-processing of released values.
+
+    Raises: CheckFailedError naming what did not hold.
+    """
+    utility = utility_report(Measured.of(run.encoding, MomentMixture(moments, projection)), summary)
+    checks = [*metric_checks(utility["metrics"], run.spec.checks), *_table_checks(run, table, summary.rows)]
+    failed = [check["name"] for check in checks if not check["ok"]]
+    if failed:
+        raise CheckFailedError(f"checks failed: {', '.join(failed)}")
+    tell(f"{len(checks)} checks hold")
+    return Outcome(summary.rows, moments, projection, utility, checks)
+
+
+def metric_checks(metrics: dict[str, float], thresholds: ChecksSpec) -> list[dict[str, Any]]:
+    """Each metric against its threshold; a metric without one is shown and always holds."""
+    checks = []
+    for key, metric in {**AT_LEAST, **AT_MOST}.items():
+        value, threshold = metrics[metric], getattr(thresholds, key)
+        holds = threshold is None or (value >= threshold if key in AT_LEAST else value <= threshold)
+        limit = None if threshold is None else float(threshold)
+        checks.append({"name": key, "value": value, "threshold": limit, "ok": bool(holds)})
+    return checks
+
+
+def _table_checks(run: ReleaseRun, table: Path, rows: int) -> list[dict[str, Any]]:
+    """The released-data suite: columns, types, bounds, categories, nulls, number of rows."""
+    frame = pq.read_table(table).to_pandas(date_as_object=False)
+    verdicts = validate(frame, released_suite(run.plan.schema, rows=rows))
+    by_rule: dict[str, bool] = {}
+    for verdict in verdicts:
+        by_rule[verdict.rule] = by_rule.get(verdict.rule, True) and verdict.ok
+    return [{"name": f"table: {rule}", "value": None, "threshold": None, "ok": ok} for rule, ok in by_rule.items()]

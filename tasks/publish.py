@@ -1,0 +1,61 @@
+"""Stage 8: write the bundle beside its place, record it in the ledger, reveal it in one rename."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import LedgerError
+from tasks.boundary import private_task, tell
+from tasks.pages.report import render_report
+from tasks.stores.bundle import Staging
+from tasks.stores.record import Outcome, build_codebook, build_model, build_record
+from tasks.stores.run import Grant, ReleaseRun
+
+DATA, RECORD, CODEBOOK, MODEL = "data.parquet", "record.json", "codebook.json", "model.json"
+REPORT, LINEAGE = "report.html", "lineage.ndjson"
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRef:
+    """A published bundle: where it is and what its record says."""
+
+    folder: Path
+    record: dict[str, Any]
+
+
+@private_task("publish")
+def publish_bundle(
+    run: ReleaseRun, grant: Grant, outcome: Outcome, staging: Staging, lineage: list[str], now: datetime
+) -> BundleRef:
+    """Fill, seal, record and reveal the bundle.
+
+    Raises: LedgerError if its noise was seeded.
+    """
+    if outcome.moments.released.seeded:
+        raise LedgerError(
+            "the noise of this release was seeded",
+            rule="noise-seeded",
+            where=grant.release_id,
+            hint="seeded noise protects nobody; release again with another period",
+        )
+    ledger = run.ledger()
+    record = build_record(run, grant, outcome, ledger.state(), now)
+    folder = staging.folder
+    _write_json(folder / RECORD, record)
+    _write_json(folder / CODEBOOK, build_codebook(run))
+    _write_json(folder / MODEL, build_model(run, outcome))
+    (folder / REPORT).write_text(render_report(record))
+    (folder / LINEAGE).write_text("".join(f"{line}\n" for line in lineage))
+    digest = staging.seal()
+    ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
+    staging.reveal()
+    tell(f"published {grant.release_id}")
+    return BundleRef(staging.final, record)
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n")

@@ -1,0 +1,88 @@
+"""Release bundles: written beside, checked, renamed, and verified later.
+
+A bundle becomes visible in one rename, after the ledger holds the digest of its
+checksums: there is never half a bundle, nor one that the ledger does not know.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+CHECKSUMS = "SHA256SUMS"
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A bundle that is being written, beside the place where it will stand."""
+
+    final: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are written."""
+        return self.final.parent / f".{self.final.name}.partial"
+
+    def start(self) -> None:
+        """An empty folder, whatever an earlier run left."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+
+    def seal(self) -> str:
+        """Write the checksums, bring everything to disk; returns the checksums' digest."""
+        names = sorted(path.name for path in self.folder.iterdir() if path.name != CHECKSUMS)
+        lines = "".join(f"{sha256_of(self.folder / name)}  {name}\n" for name in names)
+        (self.folder / CHECKSUMS).write_text(lines)
+        for name in [*names, CHECKSUMS]:
+            path = self.folder / name
+            path.chmod(0o444)
+            _flush(path)
+        _flush(self.folder)
+        return sha256_of(self.folder / CHECKSUMS)
+
+    def reveal(self) -> None:
+        """Rename the finished folder into place."""
+        self.folder.rename(self.final)
+        _flush(self.final.parent)
+
+    def is_sealed_as(self, digest: str) -> bool:
+        """Whether a finished folder with this digest waits to be revealed."""
+        return (self.folder / CHECKSUMS).is_file() and not list(faults(self.folder, digest))
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def faults(folder: Path, digest: str) -> Iterator[str]:
+    """Everything in which a bundle differs from what was published, in words."""
+    sums = folder / CHECKSUMS
+    if not sums.is_file():
+        yield f"{CHECKSUMS} is missing"
+        return
+    if sha256_of(sums) != digest:
+        yield f"{CHECKSUMS} is not the one in the ledger"
+    lines = sums.read_text(errors="replace").splitlines()
+    expected = {name: value for value, _, name in (line.partition("  ") for line in lines)}
+    present = {path.name for path in folder.iterdir()} - {CHECKSUMS}
+    for name in sorted(expected.keys() | present):
+        if name not in present:
+            yield f"{name} is missing"
+        elif name not in expected:
+            yield f"{name} does not belong to the bundle"
+        elif sha256_of(folder / name) != expected[name]:
+            yield f"{name} was changed"

@@ -1,0 +1,249 @@
+"""Landing data: which files, of which period, readable or not, batch by batch.
+
+Names, sizes and numbers of files and rows are private: no error or representation
+here carries them. Faults of the readers are told in our own words, raised outside
+the handler, so that no raw text hangs on to them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from dpcore.errors import LandingError
+from dpcore.schema import Column, RecordSchema
+from expectations.landing import landing_dtypes
+from tasks.stores.spec import ReleaseSpec
+from tasks.stores.tables import is_text
+
+BATCH_ROWS = 65_536
+PERIOD = re.compile(r"\d{4}-\d{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """The files of one release, as one dataset."""
+
+    files: tuple[Path, ...]
+    spec: ReleaseSpec
+    where: str
+
+    def __repr__(self) -> str:
+        return "Landing(<private>)"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the files are CSV, in which every cell is text."""
+        return self.files[0].suffix.lower() == ".csv"
+
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of numbers in text."""
+        return self.spec.source.csv.decimal if self.is_text else "."
+
+    def schema(self) -> pa.Schema:
+        """The columns of the files.
+
+        Raises: LandingError if a file cannot be read or the files disagree.
+        """
+        schemas = [self._file_schema(path) for path in self.files]
+        names = set(schemas[0].names)
+        if any(len(set(s.names)) != len(s.names) for s in schemas):
+            raise self._refusal("two columns have the same name", "column-repeated", "rename one of them")
+        if any(set(s.names) != names for s in schemas[1:]):
+            raise self._refusal(
+                "the files of one dataset have different columns", "files-disagree", "give every file the same columns"
+            )
+        return schemas[0]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """All rows in the files' order, a bounded number at a time, only the columns asked for.
+
+        Raises: LandingError if the data cannot be read to their end.
+        """
+        for path in self.files:
+            rows = self._csv_batches(path, columns) if self.is_text else self._parquet_batches(path, columns)
+            while True:
+                batch, fault = _next_batch(rows)
+                if fault:
+                    raise self._unreadable()
+                if batch is None:
+                    break
+                if batch.num_rows:
+                    yield batch
+
+    def _parquet_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
+
+    def _csv_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self._open_csv(path, columns) as reader:
+            yield from reader
+
+    def _open_csv(self, path: Path, columns: Sequence[str] | None = None) -> pa_csv.CSVStreamingReader:
+        dialect = self.spec.source.csv
+        convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""]}
+        if columns is not None:
+            convert |= {"include_columns": list(columns), "column_types": {name: pa.string() for name in columns}}
+        return pa_csv.open_csv(
+            path,
+            read_options=pa_csv.ReadOptions(encoding=dialect.encoding),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=dialect.delimiter, quote_char=dialect.quote, newlines_in_values=True
+            ),
+            convert_options=pa_csv.ConvertOptions(**convert),
+        )
+
+    def _file_schema(self, path: Path) -> pa.Schema:
+        if path.stat().st_size == 0:
+            raise self._refusal("a landing file is empty", "file-empty", "land the file again, complete")
+        schema: pa.Schema | None = None
+        try:
+            if self.is_text:
+                with self._open_csv(path) as reader:
+                    schema = reader.schema
+            else:
+                schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError, ValueError, LookupError):
+            schema = None
+        if schema is None:
+            raise self._unreadable()
+        return schema
+
+    def _unreadable(self) -> LandingError:
+        kind = "CSV" if self.is_text else "Parquet"
+        return self._refusal(
+            f"a landing file cannot be read to its end as {kind}",
+            "file-unreadable",
+            "the file may be truncated or of another format; check source.csv for CSV, and land it again",
+        )
+
+    def _refusal(self, message: str, rule: str, hint: str) -> LandingError:
+        return LandingError(message, rule=rule, where=self.where, hint=hint)
+
+    def fingerprint(self, key: bytes) -> str:
+        """A keyed fingerprint of the files' bytes, for the operator alone."""
+        digest = hmac.new(key, digestmod=hashlib.sha256)
+        for path in self.files:
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+            digest.update(b"\0")
+        return digest.hexdigest()
+
+
+def _next_batch(rows: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, bool]:
+    """The next batch, or the news that there is none, or that reading failed."""
+    try:
+        return next(rows, None), False
+    except (pa.ArrowException, OSError, ValueError, LookupError):
+        return None, True
+
+
+def canonical_dtypes(landed: pa.Schema, schema: RecordSchema) -> dict[str, str]:
+    """Each landed column's family of types, by the name that the structure suite knows."""
+    return {field.name: _family(field.type, schema.by_name.get(field.name)) for field in landed}
+
+
+def _family(kind: pa.DataType, column: Column | None) -> str:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    families = (
+        (pa.types.is_floating, "float64"),
+        (pa.types.is_decimal, "float64"),
+        (pa.types.is_integer, "int64"),
+        (pa.types.is_boolean, "bool"),
+        (pa.types.is_temporal, "datetime64[us]"),
+        (is_text, "str"),
+    )
+    if pa.types.is_null(kind) and column is not None:  # all missing: whatever was declared
+        return landing_dtypes(column)[0]
+    if pa.types.is_time(kind) or pa.types.is_duration(kind):
+        return "object"
+    return next((name for matches, name in families if matches(kind)), "object")
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a run is about: the landing data and their period."""
+
+    landing: Landing
+    period: str
+
+
+def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: str | None, now: datetime) -> Arrival:
+    """The landing data of a run, and the month they are of.
+
+    The period is the one given, else the one in the file names (the latest, where
+    there are several), else the last complete month. Where file names carry periods
+    only the files of the chosen one belong to the dataset.
+    Raises: LandingError if there is nothing to release.
+    """
+    if period is not None and not PERIOD.fullmatch(period):
+        raise LandingError(
+            f"the period {period!r} is not a month", rule="period-malformed", where="--period", hint="write 2026-11"
+        )
+    where = "--input" if given else "source.path"
+    files = _data_files(given) if given else _matching_files(root, spec.source.path)
+    dated = {path: _period_of(path, spec.source.period) for path in files}
+    chosen = period or max((p for p in dated.values() if p), default=None) or last_complete_month(spec, now)
+    if any(dated.values()) and not given:
+        files = [path for path, own in dated.items() if own == chosen]
+    if not files:
+        raise LandingError(
+            f"there are no landing data for {chosen}" if dated else "no landing file was found",
+            rule="landing-missing",
+            where=where,
+            hint="land a Parquet or CSV file, or check source.path and the period",
+        )
+    if len({path.suffix.lower() for path in files}) > 1:
+        raise LandingError(
+            "the dataset mixes CSV and Parquet", rule="formats-mixed", where=where, hint="use one format a dataset"
+        )
+    return Arrival(Landing(tuple(files), spec, where), chosen)
+
+
+def _matching_files(root: Path, pattern: str) -> list[Path]:
+    relative = Path(pattern)
+    if relative.is_absolute():
+        base, rest = Path(relative.anchor), str(relative.relative_to(relative.anchor))
+    else:
+        base, rest = root, pattern
+    found = sorted(base.glob(rest))
+    return [file for path in found for file in _data_files(path)]
+
+
+def _data_files(path: Path) -> list[Path]:
+    """The file itself, or the data files of a folder in the order of their names."""
+    candidates = sorted(path.iterdir()) if path.is_dir() else [path]
+    wanted = [p for p in candidates if p.is_file() and p.suffix.lower() in (".parquet", ".csv")]
+    if path.is_file() and not wanted:
+        raise LandingError(
+            "the landing file is neither .parquet nor .csv",
+            rule="format-unknown",
+            where="source.path",
+            hint="land Parquet or CSV, with that ending",
+        )
+    return wanted
+
+
+def _period_of(path: Path, pattern: str | None) -> str | None:
+    match = re.search(pattern, path.name) if pattern else None
+    return match.group("period") if match else None
+
+
+def last_complete_month(spec: ReleaseSpec, now: datetime) -> str:
+    """The last month that is over, in the schedule's time zone."""
+    first = now.astimezone(ZoneInfo(spec.schedule.timezone)).replace(day=1)
+    return (first - timedelta(days=1)).strftime("%Y-%m")

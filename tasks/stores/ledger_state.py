@@ -1,0 +1,250 @@
+"""What a ledger's events mean: a pure state machine over an append-only, hash-chained list.
+
+Nothing here reads or writes; `tasks.stores.ledger` does. The accountant is a function
+over the events, so an auditor replays exactly what a release relied on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting import Cap, Cost, total
+from dpcore.errors import LedgerError
+
+GENESIS = "0" * 64
+"""What the first entry names as the hash before it."""
+
+
+def canonical(body: Any) -> str:
+    """JSON with one spelling: sorted keys, no spaces."""
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One event of the ledger, as it is stored."""
+
+    seq: int
+    at: str
+    kind: str
+    population: str
+    release_id: str
+    body: str
+    previous: str
+    hash: str
+
+    @staticmethod
+    def after(head: Entry | None, *, at: str, kind: str, population: str, release_id: str, body: Any) -> Entry:
+        """The next entry of the chain."""
+        draft = Entry(
+            seq=head.seq + 1 if head else 1,
+            at=at,
+            kind=kind,
+            population=population,
+            release_id=release_id,
+            body=canonical(body),
+            previous=head.hash if head else GENESIS,
+            hash="",
+        )
+        return replace(draft, hash=draft.expected_hash())
+
+    def expected_hash(self) -> str:
+        """SHA-256 over every field but the hash itself."""
+        fields = [self.seq, self.at, self.kind, self.population, self.release_id, self.body, self.previous]
+        return hashlib.sha256(canonical(fields).encode()).hexdigest()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The body, parsed."""
+        facts: dict[str, Any] = json.loads(self.body)
+        return facts
+
+
+def cost_to_json(cost: Cost) -> dict[str, str]:
+    """A cost as exact text."""
+    return {
+        "epsilon": str(cost.epsilon),
+        "rho": str(cost.rho),
+        "rho_of_pure": str(cost.rho_of_pure),
+        "delta_num": str(cost.delta_num),
+    }
+
+
+def cost_from_json(body: dict[str, str]) -> Cost:
+    """The cost that `cost_to_json` wrote."""
+    return Cost(**{name: Fraction(value) for name, value in body.items()})
+
+
+@dataclass(slots=True)
+class Population:
+    """A population's cap and what its budget is counted for."""
+
+    cap: Cap
+    basis: dict[str, str]
+
+
+@dataclass(slots=True)
+class ReleaseState:
+    """One release as the events so far tell it."""
+
+    release_id: str
+    population: str
+    facts: dict[str, Any]
+    reserve_seq: int
+    status: str = "reserved"
+    reserved: Cost = field(default_factory=Cost)
+    spends: dict[str, Entry] = field(default_factory=dict)
+    published: Entry | None = None
+
+    @property
+    def spent(self) -> Cost:
+        """What its drawn measurements cost."""
+        return total(cost_from_json(entry.facts["cost"]) for entry in self.spends.values())
+
+    @property
+    def outstanding(self) -> Cost:
+        """What is reserved and not yet spent."""
+        if self.status in ("void", "published", "superseded"):
+            return Cost()
+        drawn = total(cost_from_json(self.facts["measurements"][name]["cost"]) for name in self.spends)
+        left = self.reserved
+        return Cost(
+            left.epsilon - drawn.epsilon,
+            left.rho - drawn.rho,
+            left.rho_of_pure - drawn.rho_of_pure,
+            left.delta_num - drawn.delta_num,
+        )
+
+
+@dataclass(slots=True)
+class LedgerState:
+    """Everything that the events say."""
+
+    head: Entry | None = None
+    populations: dict[str, Population] = field(default_factory=dict)
+    releases: dict[str, ReleaseState] = field(default_factory=dict)
+
+    @staticmethod
+    def replay(entries: Iterable[Entry]) -> LedgerState:
+        """The state after all entries.
+
+        Raises: LedgerError at the first entry that does not follow from those before.
+        """
+        state = LedgerState()
+        for entry in entries:
+            state.apply(entry)
+        return state
+
+    def apply(self, entry: Entry) -> None:
+        """Take one more entry into account.
+
+        Raises: LedgerError if its place in the chain, its hash or its meaning is wrong.
+        """
+        self._require_chained(entry)
+        handler = getattr(self, f"_apply_{entry.kind.replace('-', '_')}", None)
+        _require(handler is not None, entry, "has an unknown kind")
+        handler(entry)  # type: ignore[misc]  # checked the line before
+        self.head = entry
+
+    def _require_chained(self, entry: Entry) -> None:
+        expected_seq = self.head.seq + 1 if self.head else 1
+        _require(entry.seq == expected_seq, entry, "does not follow the one before: an entry is missing")
+        _require(entry.previous == (self.head.hash if self.head else GENESIS), entry, "names another predecessor")
+        _require(entry.hash == entry.expected_hash(), entry, "was changed: its hash does not fit its content")
+
+    def _apply_cap(self, entry: Entry) -> None:
+        facts = entry.facts
+        cap = Cap(*(Fraction(facts[name]) for name in ("epsilon", "delta", "delta_num")))
+        known = self.populations.get(entry.population)
+        _require(known is None or bool(facts.get("reason")), entry, "changes a cap without a reason")
+        _require(known is None or known.basis == facts["basis"], entry, "changes what the budget is counted for")
+        self.populations[entry.population] = Population(cap, facts["basis"])
+
+    def _apply_reserve(self, entry: Entry) -> None:
+        facts = entry.facts
+        _require(entry.population in self.populations, entry, "reserves for a population without a cap")
+        _require(entry.release_id not in self.releases, entry, "reserves a release a second time")
+        reserved = total(cost_from_json(m["cost"]) for m in facts["measurements"].values())
+        cap = self.populations[entry.population].cap
+        _require(cap.admits(self.committed(entry.population) + reserved), entry, "exceeds the population's cap")
+        self.releases[entry.release_id] = ReleaseState(
+            entry.release_id, entry.population, facts, entry.seq, reserved=reserved
+        )
+
+    def _apply_spend(self, entry: Entry) -> None:
+        release = self._release(entry, "reserved", "measured", "failed", "check-failed")
+        facts = entry.facts
+        name = facts["measurement"]
+        _require(name in release.facts["measurements"], entry, "spends on what was not reserved")
+        _require(name not in release.spends, entry, "draws a measurement a second time")
+        _require(facts["cost"] == release.facts["measurements"][name]["cost"], entry, "spends what was not reserved")
+        release.spends[name] = entry
+        release.status = "measured"
+
+    def _apply_fail(self, entry: Entry) -> None:
+        release = self._release(entry, "measured", "failed", "check-failed")
+        _require(entry.facts["status"] in ("failed", "check-failed"), entry, "has an unknown status")
+        release.status = entry.facts["status"]
+
+    def _apply_publish(self, entry: Entry) -> None:
+        release = self._release(entry, "measured", "failed", "check-failed")
+        _require(set(release.spends) == set(release.facts["measurements"]), entry, "publishes before all was measured")
+        release.status, release.published = "published", entry
+        replaced = release.facts.get("supersedes")
+        if replaced:
+            _require(replaced in self.releases, entry, "supersedes an unknown release")
+            self.releases[replaced].status = "superseded"
+
+    def _apply_void(self, entry: Entry) -> None:
+        release = self._release(entry, "reserved")
+        release.status = "void"
+
+    def _release(self, entry: Entry, *statuses: str) -> ReleaseState:
+        _require(entry.release_id in self.releases, entry, "speaks of an unknown release")
+        release = self.releases[entry.release_id]
+        _require(release.status in statuses, entry, f"cannot follow status {release.status!r}")
+        return release
+
+    def spent(self, population: str) -> Cost:
+        """What a population's drawn measurements cost together."""
+        return total(r.spent for r in self._of(population))
+
+    def reserved(self, population: str) -> Cost:
+        """What is reserved for a population and not yet spent."""
+        return total(r.outstanding for r in self._of(population))
+
+    def committed(self, population: str) -> Cost:
+        """Spent and reserved together: what the cap is held against."""
+        return self.spent(population) + self.reserved(population)
+
+    def _of(self, population: str) -> list[ReleaseState]:
+        return [r for r in self.releases.values() if r.population == population]
+
+    def of_period(self, name: str, period: str) -> list[ReleaseState]:
+        """The releases of one name and period that were not given up, oldest first."""
+        mine = [r for r in self.releases.values() if (r.facts["name"], r.facts["period"]) == (name, period)]
+        return sorted((r for r in mine if r.status != "void"), key=lambda r: int(r.facts["sequence"]))
+
+    def next_sequence(self, name: str, period: str) -> int:
+        """The sequence number of a new release of a name and period; void ones keep theirs."""
+        used = [
+            int(r.facts["sequence"])
+            for r in self.releases.values()
+            if (r.facts["name"], r.facts["period"]) == (name, period)
+        ]
+        return max(used, default=0) + 1
+
+
+def _require(holds: bool, entry: Entry, what: str) -> None:
+    if not holds:
+        raise LedgerError(
+            f"ledger entry {entry.seq} ({entry.kind}) {what}",
+            rule="ledger-broken",
+            where=f"ledger entry {entry.seq}",
+            hint="restore the ledger from a backup and run `dprelease audit`; nothing is released on a broken ledger",
+        )

@@ -1,0 +1,204 @@
+"""The files of a bundle that say what the release is: record, codebook and model."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dpcore.accounting import compose
+from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
+from dpcore.mechanisms.base import UNIT, GramEvent
+from dpcore.moments import NoisyMoments
+from dpcore.projection import Projection
+from dpcore.registry import BY_NAME, cost_of
+from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn
+from dpcore.utility import level_names
+from tasks.stores import wording
+from tasks.stores.ledger_state import Entry, LedgerState
+from tasks.stores.run import Grant, ReleaseRun, cap_of
+
+RECORD_VERSION = 1
+SOFTWARE = ("dprelease", "numpy", "scipy", "pyarrow", "opendp", "python-flint", "randomgen", "prefect")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the stages after the measurement found."""
+
+    rows: int
+    moments: NoisyMoments
+    projection: Projection
+    utility: dict[str, Any]
+    checks: list[dict[str, Any]]
+
+
+def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerState, now: datetime) -> dict[str, Any]:
+    """The release's record: released and public values only."""
+    release = state.releases[grant.release_id]
+    return {
+        "record_version": RECORD_VERSION,
+        "release_id": grant.release_id,
+        "name": run.spec.name,
+        "period": run.period,
+        "sequence": grant.sequence,
+        "supersedes": release.facts["supersedes"],
+        "reason": release.facts["reason"],
+        "created_at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "flow_run_id": run.flow_run_id,
+        "privacy": _privacy(run, state, grant),
+        "budget": _budget(run, grant, state),
+        "model": _model(run, grant, outcome.projection),
+        "rows": outcome.rows,
+        "noisy_count": outcome.moments.count,
+        "expected_rows": run.spec.expected_rows,
+        "expected_error": run.plan.expected_error(),
+        "numerics": _numerics(run),
+        "utility": outcome.utility,
+        "checks": outcome.checks,
+        "limits": wording.limits(run),
+        "specification": run.spec.as_public_json(),
+        "spec_digest": run.spec.digest(),
+        "software": {name: importlib.metadata.version(name) for name in SOFTWARE},
+        "ledger": {"head": state.head.hash if state.head else None, "entries": state.head.seq if state.head else 0},
+    }
+
+
+def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any]:
+    spends = state.releases[grant.release_id].spends
+    measurements = [_measurement(name, entry) for name, entry in spends.items()]
+    stated = compose(state.releases[grant.release_id].spent, delta=run.spec.privacy.delta)
+    return {
+        "population": run.spec.privacy.population,
+        "unit": str(run.spec.unit),
+        "neighbours": run.spec.neighbours.value,
+        "epsilon": float(run.spec.privacy.epsilon),
+        "delta": float(run.spec.privacy.delta),
+        "delta_num": float(stated.delta_num),
+        "guarantee": wording.guarantee(run),
+        "measurements": measurements,
+    }
+
+
+def _measurement(name: str, entry: Entry) -> dict[str, Any]:
+    facts = entry.facts
+    event = GramEvent.from_json(facts["event"])
+    cost = cost_of(event)
+    return {
+        "name": name,
+        "mechanism": event.mechanism,
+        "status": BY_NAME[event.mechanism].status.value,
+        "epsilon": float(cost.epsilon) if cost.epsilon else None,
+        "rho": float(cost.rho) if cost.rho else None,
+        "delta_num": float(cost.delta_num),
+        "parameters": event.as_json(),
+        "seeded": facts["seeded"],
+        "digest": facts["digest"],
+        "ledger_entry": {"seq": entry.seq, "hash": entry.hash},
+    }
+
+
+def _budget(run: ReleaseRun, grant: Grant, state: LedgerState) -> dict[str, Any]:
+    cap, population = cap_of(run.spec), run.spec.privacy.population
+    spent = state.spent(population)
+    return {
+        "lifetime": {
+            "epsilon": float(cap.epsilon),
+            "delta": float(cap.delta),
+            "delta_num": float(cap.delta_num),
+        },
+        "before": grant.before,
+        "after": compose(spent, delta=cap.delta).as_json(),
+        "releases_left": cap.further(state.committed(population), run.plan.cost),
+    }
+
+
+def _model(run: ReleaseRun, grant: Grant, projection: Projection) -> dict[str, Any]:
+    label = run.plan.schema.label
+    return {
+        "projection": {
+            "kind": projection.kind,
+            "dimension": run.plan.dimension,
+            "encoded_width": run.encoding.width,
+            "seed": grant.seeds["projection"],
+        },
+        "generator": run.plan.generator,
+        "mechanism": run.plan.event.mechanism,
+        "allocation": run.plan.allocation,
+        "count_weight": float(run.plan.event.layout.count_weight),
+        "classes": level_names(label) if label else None,
+        "sampling_seed": grant.seeds["sampling"],
+        "reasons": list(run.plan.reasons),
+    }
+
+
+def _numerics(run: ReleaseRun) -> dict[str, Any]:
+    event = run.plan.event
+    return {
+        "grid_bits": GRID_BITS,
+        "point_bits": POINT_BITS,
+        "projection_bits": PROJECTION_BITS,
+        "method": BY_NAME[event.mechanism].numerics,
+        "output_step": event.step / UNIT,
+    }
+
+
+def build_codebook(run: ReleaseRun) -> dict[str, Any]:
+    """The columns of the released table, as an analyst needs to know them."""
+    return {
+        "table": "data.parquet",
+        "columns": [_column_entry(column) for column in run.plan.schema.columns],
+        "do_not_trust": wording.limits(run),
+    }
+
+
+def _column_entry(column: Column) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
+    entry["nullable"] = column.missing_level
+    if isinstance(column, NominalColumn):
+        entry["categories"] = list(column.levels)
+        entry["unknown_categories"] = _nominal_fallback(column, column.other)
+        entry["missing_cells"] = "null" if column.missing_level else _nominal_missing(column)
+        return entry
+    entry["bounds"] = [_readable(column, column.lower), _readable(column, column.upper)]
+    entry["out_of_bounds"] = "moved to the nearer bound"
+    stand_in = column.middle if column.impute is None else column.impute
+    entry["missing_cells"] = "null" if column.missing_level else f"counted as {_readable(column, stand_in)}"
+    if column.kind is Kind.TIMESTAMP:
+        entry["timezone"] = column.timezone
+    return entry
+
+
+def _nominal_missing(column: NominalColumn) -> str:
+    return _nominal_fallback(column, column.other if column.impute is None else column.impute)
+
+
+def _nominal_fallback(column: NominalColumn, level: int | None) -> str:
+    if level is not None:
+        return f"counted as {column.levels[level]}"
+    return f"counted as {column.levels[0]}" if column.role.value == "label" else "counted equally for all categories"
+
+
+def _readable(column: IntervalColumn, value: float) -> Any:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    if column.kind is Kind.DATE:
+        return (epoch + timedelta(days=value)).date().isoformat()
+    if column.kind is Kind.TIMESTAMP:
+        return (epoch + timedelta(microseconds=value)).isoformat()
+    return int(value) if column.kind is Kind.INTEGER and value == int(value) else value
+
+
+def build_model(run: ReleaseRun, outcome: Outcome) -> dict[str, Any]:
+    """Everything needed to sample again: projection, noisy measurement, repaired moments."""
+    classes = [
+        {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
+        for c in outcome.moments.classes
+    ]
+    columns = outcome.projection.columns
+    return {
+        "coordinates": run.encoding.coordinate_names(),
+        "projection": None if columns is None else {"bits": PROJECTION_BITS, "columns": columns.astype(int).tolist()},
+        "measurement": outcome.moments.released.as_json(),
+        "classes": classes,
+    }

@@ -1,0 +1,145 @@
+"""What one run of the release is about: the public things every stage needs, and a private reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dpcore.accounting import Cap
+from dpcore.encoding import Encoding
+from dpcore.errors import RefusedError, SpecError
+from dpcore.planning import Plan, PlanError, Wishes, make_plan
+from tasks.stores.landing import Arrival, find_landing
+from tasks.stores.ledger import Ledger
+from tasks.stores.ledger_state import ReleaseState
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import Workspace
+
+MOMENTS = "moments"
+"""Name of the joint measurement in ledger and record."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRun:
+    """One run: workspace, specification, plan, and where the landing data are."""
+
+    workspace: Workspace
+    spec: ReleaseSpec
+    plan: Plan
+    encoding: Encoding
+    arrival: Arrival
+    flow_run_id: str
+    scratch: Path
+    supersedes: str | None = None
+    reason: str | None = None
+
+    @property
+    def period(self) -> str:
+        """The data's month."""
+        return self.arrival.period
+
+    def ledger(self) -> Ledger:
+        """The workspace's ledger."""
+        return Ledger.open(self.workspace.ledger_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A release's place in the ledger: its id, its seeds, and the budget before it."""
+
+    release_id: str
+    sequence: int
+    seeds: dict[str, str]
+    before: dict[str, float]
+    status: str
+
+    @staticmethod
+    def of(release: ReleaseState, before: dict[str, float]) -> Grant:
+        """The grant that a reservation gives."""
+        facts = release.facts
+        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], before, release.status)
+
+
+def plan_release(spec: ReleaseSpec) -> Plan:
+    """Decide what the specification leaves open.
+
+    Raises: SpecError where it asks for what cannot be carried out.
+    """
+    _require_available(spec)
+    model = spec.model
+    wishes = Wishes(
+        schema=spec.schema,
+        neighbours=spec.neighbours,
+        unit=spec.unit,
+        epsilon=spec.privacy.epsilon,
+        delta=spec.privacy.delta,
+        expected_rows=spec.expected_rows,
+        projection=model.projection.kind,
+        dimension=model.projection.dimension,
+        mechanism=model.mechanism,
+        generator=model.generator,
+        allocation=None if model.allocation == "auto" else model.allocation.shares,
+    )
+    refusal: SpecError | None = None
+    try:
+        return make_plan(wishes)
+    except PlanError as error:
+        refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
+    raise refusal
+
+
+def _require_available(spec: ReleaseSpec) -> None:
+    asked = {
+        "approve": spec.approve != "none",
+        "runner": spec.runner is not None,
+        "ledger": spec.ledger is not None,
+    }
+    for key, wanted in asked.items():
+        if wanted:
+            raise SpecError(
+                f"`{key}` cannot be honoured by this version",
+                rule=f"{key}-unavailable",
+                where=key,
+                hint="remove the key; nothing was read or spent",
+            )
+
+
+def cap_of(spec: ReleaseSpec) -> Cap:
+    """The lifetime cap that the specification states."""
+    lifetime = spec.privacy.lifetime
+    return Cap(lifetime.epsilon, lifetime.delta, lifetime.delta_num)
+
+
+def basis_of(spec: ReleaseSpec) -> dict[str, str]:
+    """What the population's budget is counted for: costs under different bases do not add."""
+    return {"neighbours": spec.neighbours.value, "unit": str(spec.unit)}
+
+
+def prepare_run(
+    workspace: Workspace, *, request: dict[str, Any], flow_run_id: str, scratch: Path, now: datetime
+) -> ReleaseRun:
+    """Read the specification, plan, and find the landing data; nothing is read of them yet.
+
+    Raises: RefusedError.
+    """
+    spec = load_spec(workspace.spec_path)
+    plan = plan_release(spec)
+    given = Path(request["input"]) if request.get("input") else None
+    arrival = find_landing(spec, workspace.root, given=given, period=request.get("period"), now=now)
+    if request.get("supersedes") and not request.get("reason"):
+        raise RefusedError(
+            "a superseding release needs a reason", rule="reason-missing", where="--reason", hint='add --reason "..."'
+        )
+    return ReleaseRun(
+        workspace=workspace,
+        spec=spec,
+        plan=plan,
+        encoding=Encoding(plan.schema),
+        arrival=arrival,
+        flow_run_id=flow_run_id,
+        scratch=scratch,
+        supersedes=request.get("supersedes"),
+        reason=request.get("reason"),
+    )

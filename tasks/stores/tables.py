@@ -1,0 +1,184 @@
+"""Arrow columns to cells and back.
+
+A cell of the landing data becomes a number or a code by a function of that cell and
+the public schema alone: text is parsed value by value, never with a format guessed
+from other rows. What cannot be read counts as missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY_MICROSECONDS = 86_400_000_000
+TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
+FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
+
+Floats = NDArray[np.float64]
+
+
+def cells_of(batch: pa.RecordBatch, schema: RecordSchema, *, decimal: str = ".") -> Cells:
+    """The cells of a batch, column by column."""
+    return {column.name: _column_cells(batch.column(column.name), column, decimal) for column in schema.columns}
+
+
+def _column_cells(values: pa.Array, column: Column, decimal: str) -> NDArray[np.generic]:
+    plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if isinstance(column, NominalColumn):
+        return _codes(plain, column)
+    if is_text(plain.type):
+        return _by_distinct(plain, _text_parser(column, decimal))
+    if column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return _ticks(plain, column)
+    return _numbers(plain)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type holds text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _numbers(values: pa.Array) -> Floats:
+    """Numbers as float64, nulls as NaN."""
+    numbers: Floats = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _ticks(values: pa.Array, column: IntervalColumn) -> Floats:
+    """Days or microseconds since 1970 UTC; naive times are in the column's time zone."""
+    if pa.types.is_null(values.type):
+        return np.full(len(values), np.nan)
+    if pa.types.is_date(values.type):
+        days = _numbers(pc.cast(pc.cast(values, pa.date32(), safe=False), pa.int32()))
+        return days if column.kind is Kind.DATE else days * DAY_MICROSECONDS
+    zoned = values
+    if values.type.tz is None and column.timezone != "UTC":
+        zoned = pc.assume_timezone(values, column.timezone, ambiguous="earliest", nonexistent="earliest")
+    micros = _numbers(pc.cast(pc.cast(zoned, pa.timestamp("us", tz=zoned.type.tz), safe=False), pa.int64()))
+    return micros if column.kind is Kind.TIMESTAMP else np.floor(micros / DAY_MICROSECONDS)
+
+
+def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
+    """Indices into the column's levels, `MISSING` for null, `UNKNOWN` for anything else."""
+    if is_text(values.type):
+        return _by_distinct(values, _level_parser(column)).astype(np.int64)
+    if pa.types.is_null(values.type):
+        return np.full(len(values), MISSING, dtype=np.int64)
+    if pa.types.is_boolean(values.type) or isinstance(column.levels[0], str):
+        named = pc.cast(values, pa.string())
+        return _by_distinct(named, _level_parser(column)).astype(np.int64)
+    numbers = _numbers(values)
+    codes = np.full(len(numbers), UNKNOWN, dtype=np.int64)
+    for index, level in enumerate(column.levels):
+        codes[numbers == float(level)] = index
+    codes[np.isnan(numbers)] = MISSING
+    return codes
+
+
+def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floats:
+    """Parse each distinct text once; the result for a cell depends on its own text only."""
+    coded = pc.dictionary_encode(values)
+    table = np.array([parse(text) for text in coded.dictionary.to_pylist()] + [parse(None)], dtype=np.float64)
+    indices = coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
+    result: Floats = table[indices]
+    return result
+
+
+def _text_parser(column: IntervalColumn, decimal: str) -> Callable[[str | None], float]:
+    if column.kind is Kind.DATE:
+        return _parse_date
+    if column.kind is Kind.TIMESTAMP:
+        zone = ZoneInfo(column.timezone)
+        return lambda text: _parse_moment(text, zone)
+    return lambda text: _parse_number(text, decimal)
+
+
+def _parse_number(text: str | None, decimal: str) -> float:
+    try:
+        return math.nan if text is None else float(text.strip().replace(decimal, "."))
+    except ValueError:
+        return math.nan
+
+
+def _parse_date(text: str | None) -> float:
+    try:
+        return math.nan if text is None else float((date.fromisoformat(text.strip()[:10]) - EPOCH.date()).days)
+    except ValueError:
+        return math.nan
+
+
+def _parse_moment(text: str | None, zone: ZoneInfo) -> float:
+    try:
+        if text is None:
+            return math.nan
+        moment = datetime.fromisoformat(text.strip())
+        distance = (moment if moment.tzinfo else moment.replace(tzinfo=zone)) - EPOCH
+    except (ValueError, OverflowError):
+        return math.nan
+    return float((distance.days * 86_400 + distance.seconds) * 1_000_000 + distance.microseconds)
+
+
+def _level_parser(column: NominalColumn) -> Callable[[str | None], float]:
+    levels = {_level_text(level): index for index, level in enumerate(column.levels)}
+
+    def parse(text: str | None) -> float:
+        if text is None:
+            return MISSING
+        word = text.strip()
+        if column.kind is Kind.BOOLEAN:
+            word = "true" if word.lower() in TRUE_WORDS else "false" if word.lower() in FALSE_WORDS else word
+        return levels.get(word, UNKNOWN)
+
+    return parse
+
+
+def _level_text(level: Any) -> str:
+    return str(level).lower() if isinstance(level, bool) else str(level)
+
+
+def table_of(cells: Cells, schema: RecordSchema) -> pa.Table:
+    """A table in the original columns; its types follow from the schema, never from the data."""
+    arrays = [_arrow_column(cells[column.name], column) for column in schema.columns]
+    return pa.table(arrays, schema=arrow_schema(schema))
+
+
+def arrow_schema(schema: RecordSchema) -> pa.Schema:
+    """The released table's columns, types and whether a column may be null."""
+    return pa.schema([pa.field(c.name, _arrow_type(c), nullable=c.missing_level) for c in schema.columns])
+
+
+def _arrow_type(column: Column) -> pa.DataType:
+    if isinstance(column, NominalColumn):
+        kinds = {bool: pa.bool_(), int: pa.int64(), str: pa.string()}
+        return kinds[type(column.levels[0])]
+    kinds_by_name = {
+        Kind.NUMERIC: pa.float64(),
+        Kind.INTEGER: pa.int64(),
+        Kind.DATE: pa.date32(),
+        Kind.TIMESTAMP: pa.timestamp("us", tz=column.timezone),
+    }
+    return kinds_by_name[column.kind]
+
+
+def _arrow_column(cells: NDArray[np.generic], column: Column) -> pa.Array:
+    kind = _arrow_type(column)
+    if isinstance(column, NominalColumn):
+        codes = pa.array(cells, mask=np.asarray(cells) == MISSING, type=pa.int64())
+        return pa.array(column.levels, type=kind).take(codes)
+    values = np.asarray(cells, dtype=np.float64)
+    missing = np.isnan(values)
+    if column.kind is Kind.NUMERIC:
+        return pa.array(values, mask=missing)
+    whole = pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)
+    return pc.cast(pc.cast(whole, pa.int32()), kind) if column.kind is Kind.DATE else pc.cast(whole, kind)

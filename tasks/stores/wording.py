@@ -1,0 +1,65 @@
+"""The guarantee and its limits in words that a person without mathematics can read."""
+
+from __future__ import annotations
+
+from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit
+from tasks.stores.run import ReleaseRun
+
+
+def guarantee(run: ReleaseRun) -> list[str]:
+    """What is promised to each person or row, sentence by sentence."""
+    epsilon, delta = float(run.spec.privacy.epsilon), float(run.spec.privacy.delta)
+    unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
+    sentences = [
+        f"Whatever {unit} contained, anything that anyone can conclude from this release would have come out "
+        f"almost as likely had it contained something else: every probability changes by a factor of at most "
+        f"e^{epsilon:g} = {_factor(epsilon)}.",
+    ]
+    if delta:
+        sentences.append(f"With probability {delta:g} at the most this factor may be exceeded (delta).")
+    else:
+        sentences.append("The promise is pure: there is no exception, however unlikely (delta = 0).")
+    sentences.append(_participation(run.spec.neighbours, run.spec.unit))
+    sentences.append(
+        "The promise holds whatever else is known, and whatever is computed from the release later. Releases over "
+        "the same population add up; the ledger keeps the sum below the lifetime cap."
+    )
+    return sentences
+
+
+def _factor(epsilon: float) -> str:
+    import math
+
+    return f"{math.exp(epsilon):.3g}"
+
+
+def _participation(neighbours: Neighbours, unit: PrivacyUnit) -> str:
+    whom = "a person" if unit.person else "a row"
+    if neighbours is Neighbours.REPLACE_ONE:
+        return (
+            f"The values of {whom} are protected, not the fact that {whom} is in the data: "
+            "the number of participants is treated as known (replace-one)."
+        )
+    return f"Both the values of {whom} and the fact of being in the data are protected (add-remove)."
+
+
+def limits(run: ReleaseRun) -> list[str]:
+    """What an analyst should not trust in this release."""
+    lines = [
+        "No row describes anybody: rows are drawn from a model that was fitted to noisy sums.",
+        "Only means, shares, variances and pairwise linear relations were measured; anything finer "
+        "(sub-groups, interactions of three columns, tails, order in time) is the model's assumption.",
+    ]
+    bell = [c.name for c in run.plan.schema.columns if isinstance(c, IntervalColumn) and c.kind is not Kind.BOOLEAN]
+    if bell:
+        lines.append(
+            "Within a class these columns come out bell-shaped and cut at their bounds, whatever their real "
+            f"shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
+        )
+    if run.plan.projection == "ron" and run.plan.dimension < run.encoding.feature_width:
+        lines.append(
+            f"Only {run.plan.dimension} random directions of {run.encoding.feature_width} were measured: columns are "
+            "drawn towards the middle of their bounds, and relations between them are weakened."
+        )
+    lines.append("Cells out of bounds, missing or of unknown category were clamped or mapped, as the codebook says.")
+    return lines

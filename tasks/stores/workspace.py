@@ -1,0 +1,196 @@
+"""The folder that holds one steward's state, and the private scratch space in it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import WorkspaceError
+
+SPEC_NAME = "release.yaml"
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where everything of one steward lies."""
+
+    root: Path
+
+    @property
+    def spec_path(self) -> Path:
+        """The specification."""
+        return self.root / SPEC_NAME
+
+    @property
+    def landing(self) -> Path:
+        """Incoming files: private."""
+        return self.root / "landing"
+
+    @property
+    def vault(self) -> Path:
+        """Private scratch, emptied after each run."""
+        return self.root / "vault"
+
+    @property
+    def releases(self) -> Path:
+        """Immutable bundles, by name and release id."""
+        return self.root / "releases"
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger's SQLite file."""
+        return self.root / "ledger.db"
+
+    @property
+    def lineage_path(self) -> Path:
+        """All lineage events of the workspace."""
+        return self.root / "lineage.ndjson"
+
+    @property
+    def keys(self) -> Path:
+        """Secret keys."""
+        return self.root / "keys"
+
+    @property
+    def prefect_home(self) -> Path:
+        """Home of the embedded orchestration server."""
+        return self.root / "prefect"
+
+    def bundle(self, name: str, release_id: str) -> Path:
+        """Where a release's bundle is, or will be."""
+        return self.releases / name / release_id
+
+    def create(self) -> None:
+        """Make the folders and the fingerprint key.
+
+        Raises: WorkspaceError if the folder cannot be written.
+        """
+        fault = ""
+        try:
+            for folder in (self.root, self.landing / "quarantine", self.releases):
+                folder.mkdir(parents=True, exist_ok=True)
+            for folder in (self.landing, self.vault, self.keys, self.prefect_home):
+                folder.mkdir(exist_ok=True)
+                folder.chmod(PRIVATE_FOLDER)
+            self._create_key("fingerprint.key")
+        except OSError as error:
+            fault = error.strerror or "unknown fault"
+        if fault:
+            raise _unwritable(fault)
+
+    def _create_key(self, name: str) -> None:
+        path = self.keys / name
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+                file.write(secrets.token_hex(32))
+
+    def require(self) -> None:
+        """Check that this is a workspace in which a release can be made.
+
+        Raises: WorkspaceError.
+        """
+        if not self.root.is_dir():
+            raise WorkspaceError(
+                "the workspace folder does not exist",
+                rule="workspace-missing",
+                where="--workspace",
+                hint="make one with `dprelease init DIR`",
+            )
+        if not self.spec_path.is_file():
+            raise WorkspaceError(
+                f"the folder has no {SPEC_NAME}",
+                rule="workspace-without-spec",
+                where=SPEC_NAME,
+                hint="run this in a workspace, name one with -w, or make one with `dprelease init DIR`",
+            )
+
+    def require_writable(self) -> None:
+        """Check, by writing, that every folder a release writes to can be written.
+
+        Raises: WorkspaceError.
+        """
+        self.create()
+        for folder in (self.root, self.vault, self.releases, self.prefect_home):
+            _try_writing(folder)
+
+    def fingerprint_key(self) -> bytes:
+        """The key of the operator's input fingerprints."""
+        return bytes.fromhex((self.keys / "fingerprint.key").read_text())
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A private folder for one run; it is gone afterwards, whatever happens."""
+        folder = self.vault / f"run-{secrets.token_hex(8)}"
+        folder.mkdir(mode=PRIVATE_FOLDER)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Wait until no other run in this workspace releases under that name.
+
+        The lock is the operating system's: it goes when its process does.
+        """
+        folder = self.releases / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def leave_note(self, content: dict[str, Any]) -> str:
+        """Keep something private for a run that is about to start; returns its reference."""
+        reference = secrets.token_hex(8)
+        path = self.vault / f"note-{reference}.json"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+            json.dump(content, file)
+        return reference
+
+    def read_note(self, reference: str) -> dict[str, Any]:
+        """What `leave_note` kept."""
+        content: dict[str, Any] = json.loads((self.vault / f"note-{reference}.json").read_text())
+        return content
+
+    def drop_note(self, reference: str) -> None:
+        """Forget a note."""
+        (self.vault / f"note-{reference}.json").unlink(missing_ok=True)
+
+    def keep_verdicts(self, release_id: str, verdicts: list[dict[str, Any]]) -> Path:
+        """Keep the operator's verdicts beside the private data they speak of."""
+        folder = self.landing / "verdicts"
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        path = folder / f"{release_id}.json"
+        path.write_text(json.dumps({"release_id": release_id, "verdicts": verdicts}, indent=2))
+        path.chmod(PRIVATE_FILE)
+        return path
+
+
+def _try_writing(folder: Path) -> None:
+    probe = folder / f".probe-{secrets.token_hex(4)}"
+    fault = ""
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        fault = error.strerror or "unknown fault"
+    if fault:
+        raise _unwritable(fault)
+
+
+def _unwritable(fault: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"the workspace cannot be written: {fault}",
+        rule="workspace-unwritable",
+        where="--workspace",
+        hint="check the folder's owner, its permissions and the space on its disk",
+    )
