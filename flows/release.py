@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from dpcore.accounting import compose
 from dpcore.errors import CheckFailedError, LedgerError
 from dpcore.registry import BY_NAME
+from flows.history import label_run
 from tasks.allocate import allocate_budget
 from tasks.artifacts import show_release
 from tasks.boundary import redacted, tell, tell_operator
@@ -58,13 +59,7 @@ class ReleaseResult:
     data_differ: bool = False
 
 
-def _run_name() -> str:
-    request = flow_run.parameters["request"]
-    period = getattr(request, "period", None) or (request.get("period") if isinstance(request, dict) else None)
-    return f"release {period}" if period else "release"
-
-
-@flow(name="release", flow_run_name=_run_name, retries=0, persist_result=False, log_prints=False)
+@flow(name="release", retries=0, persist_result=False, log_prints=False)
 def release(request: ReleaseRequest) -> ReleaseResult:
     """Release one period of a workspace's data, once."""
     return _release(request)
@@ -72,6 +67,7 @@ def release(request: ReleaseRequest) -> ReleaseResult:
 
 @redacted("release")
 def _release(request: ReleaseRequest) -> ReleaseResult:
+    tell("the orchestration server is up, the flow run started")
     workspace = Workspace(Path(request.workspace))
     workspace.require()
     workspace.require_writable()
@@ -100,6 +96,7 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     staging = Staging(final)
     if not final.exists() and known.published and staging.is_sealed_as(known.published.facts["bundle_digest"]):
         staging.reveal()
+    label_run(run.flow_run_id, name=f"{known.release_id} (again)", tags=(run.spec.name, run.period, known.release_id))
     tell(f"{known.release_id} is published already; nothing was spent")
     kept = run.ledger().fingerprint(known.release_id)
     differ = kept is not None and kept != run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
@@ -120,7 +117,8 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
         clock=utc_now,
     )
     staging = Staging(run.workspace.bundle(run.spec.name, release_id))
-    with tags(run.spec.name, run.period, release_id), lineage.flow() as whole:
+    label_run(run.flow_run_id, name=release_id, tags=(run.spec.name, run.period, release_id))
+    with tags(release_id), lineage.flow() as whole:
         with lineage.stage("validate", inputs=("landing",)):
             validate_landing(run, release_id)
         with lineage.stage("allocate", outputs=("reservation",)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 
 from tasks.stores.workspace import Workspace
 
@@ -34,3 +35,15 @@ def quiet_libraries() -> None:
         logger = logging.getLogger(name)
         for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
             logger.removeHandler(handler)
+
+
+def preload_validation() -> None:
+    """Load the validation library beside the server's start, which takes longer."""
+    threading.Thread(target=_load_suites, daemon=True).start()
+
+
+def _load_suites() -> None:
+    from expectations.quiet import quietly
+
+    with quietly():
+        return

@@ -47,7 +47,8 @@ def metric_checks(metrics: dict[str, float], thresholds: ChecksSpec) -> list[dic
         value, threshold = metrics[metric], getattr(thresholds, key)
         holds = threshold is None or (value >= threshold if key in AT_LEAST else value <= threshold)
         limit = None if threshold is None else float(threshold)
-        checks.append({"name": key, "value": value, "threshold": limit, "ok": bool(holds)})
+        direction = "at-least" if key in AT_LEAST else "at-most"
+        checks.append({"name": key, "value": value, "threshold": limit, "direction": direction, "ok": bool(holds)})
     return checks
 
 
@@ -58,4 +59,7 @@ def _table_checks(run: ReleaseRun, table: Path, rows: int) -> list[dict[str, Any
     by_rule: dict[str, bool] = {}
     for verdict in verdicts:
         by_rule[verdict.rule] = by_rule.get(verdict.rule, True) and verdict.ok
-    return [{"name": f"table: {rule}", "value": None, "threshold": None, "ok": ok} for rule, ok in by_rule.items()]
+    return [
+        {"name": f"table: {rule}", "value": None, "threshold": None, "direction": "holds", "ok": ok}
+        for rule, ok in by_rule.items()
+    ]

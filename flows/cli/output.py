@@ -19,8 +19,8 @@ WorkspaceOption = typer.Option(".", "--workspace", "-w", help="The workspace fol
 
 
 def console() -> Console:
-    """Standard output, for people."""
-    return Console(highlight=False)
+    """Standard output, for people; what is not a terminal gets room for long lines."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def stderr() -> Console:
@@ -35,7 +35,7 @@ def print_json(content: dict[str, Any]) -> None:
 
 def table(title: str, *columns: str) -> Table:
     """An empty table in the house style."""
-    result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    result = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in columns:
         result.add_column(name, overflow="fold")
     return result

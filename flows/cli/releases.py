@@ -68,9 +68,10 @@ def _run_flow(
     place: Workspace, given: Path | None, period: str | None, supersedes: str | None, reason: str | None
 ) -> ReleaseResult:
     from flows.release import ReleaseRequest, release
-    from flows.server import quiet_libraries
+    from flows.server import preload_validation, quiet_libraries
 
     quiet_libraries()
+    preload_validation()
     note = place.leave_note({"input": str(given.resolve())}) if given else None
     request = ReleaseRequest(workspace=str(place.root), period=period, supersedes=supersedes, reason=reason, note=note)
     try:
@@ -123,11 +124,12 @@ def history(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None
     if not rows:
         console().print("no releases yet")
         return
-    shown = table("releases", "release", "period", "status", "epsilon", "published", "flow run")
+    shown = table("", "release", "status", "epsilon", "published (UTC)", "flow run")
     for row in rows:
-        cells = (row["release_id"], row["period"], row["status"], f"{row['epsilon']:g}")
-        shown.add_row(*cells, row["published_at"] or "-", row["flow_run_id"])
-    console().print(shown)
+        published = (row["published_at"] or "-")[:16].replace("T", " ")
+        cells = (row["release_id"], row["status"], f"{row['epsilon']:g}", published, row["flow_run_id"])
+        shown.add_row(*cells)
+    console().print(shown, soft_wrap=True)
 
 
 def _history_row(release: ReleaseState) -> dict[str, Any]:

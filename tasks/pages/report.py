@@ -78,18 +78,28 @@ def _difference(larger: float, smaller: float) -> float:
     return float(f"{max(larger - smaller, 0.0):.12g}")
 
 
+SIGNS = {"at-least": "≥", "at-most": "≤"}
+
+
 def _check(check: dict[str, Any]) -> dict[str, Any]:
     return {**check, "sign": _sign(check), "verdict": _check_verdict(check)}
 
 
 def _check_verdict(check: dict[str, Any]) -> str:
-    if check["threshold"] is None:
+    if not _is_judged(check):
         return "for information"
     return "passed" if check["ok"] else "failed"
 
 
+def _is_judged(check: dict[str, Any]) -> bool:
+    """Whether a check decides: it has a threshold, or it simply holds or not."""
+    return check["threshold"] is not None or check.get("direction") == "holds"
+
+
 def _sign(check: dict[str, Any]) -> str:
-    """Whether the threshold is a ceiling or a floor, as the verdict tells."""
+    """Whether the threshold is a ceiling or a floor: as stated, else as the verdict tells."""
+    if check.get("direction") in SIGNS:
+        return SIGNS[check["direction"]] if check["threshold"] is not None else ""
     value, threshold = check["value"], check["threshold"]
     if not (wording.is_number(value) and wording.is_number(threshold)) or value == threshold:
         return ""
@@ -98,7 +108,7 @@ def _sign(check: dict[str, Any]) -> str:
 
 def _verdict(checks: list[dict[str, Any]]) -> dict[str, Any]:
     """All checks in a word, for the head of the page."""
-    judged = [check for check in checks if check["threshold"] is not None]
+    judged = [check for check in checks if _is_judged(check)]
     failed = sum(not check["ok"] for check in judged)
     if failed:
         return {"ok": False, "text": f"{failed} of {len(judged)} checks failed"}

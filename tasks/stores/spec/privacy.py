@@ -88,7 +88,7 @@ class PrivacySpec(Section):
     """What one release may reveal, about whom, out of which budget. Epsilon has no default."""
 
     population: Slug
-    unit: UnitSpec = Field(default_factory=UnitSpec)
+    unit: UnitSpec = Field(default_factory=lambda: UnitSpec.model_validate("row"))
     neighbours: Neighbours = Neighbours.REPLACE_ONE
     epsilon: ExactDecimal
     delta: ExactDecimal = Fraction(0)

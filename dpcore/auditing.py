@@ -1,0 +1,75 @@
+"""Statistical lower bounds on epsilon: what an attacker's samples prove about a mechanism.
+
+A bound above the claimed epsilon refutes the claim; a bound below it proves nothing,
+but says how much of the claim the attack could reach.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+Floats = NDArray[np.float64]
+
+THRESHOLDS = 400
+"""Thresholds tried in each tail of each sample, at geometrically spaced ranks."""
+
+
+def lower_bound(*, hits: int, hits_neighbour: int, trials: int, delta: float = 0.0, error: float = 1e-6) -> float:
+    """A bound below epsilon, from how often one event happened on a table and on its neighbour.
+
+    Guarantee: an (epsilon, delta)-private mechanism gives a larger bound than epsilon
+    with probability at most `error` (Clopper-Pearson, half of it on either side).
+    Raises: ValueError for counts that do not fit the trials, or an impossible delta or error.
+    """
+    if not (0 <= hits <= trials and 0 <= hits_neighbour <= trials and trials > 0):
+        raise ValueError("hits must lie between 0 and the number of trials, which must be positive")
+    if not (0 <= delta < 1 and 0 < error < 1):
+        raise ValueError(f"delta must lie in [0, 1) and error in (0, 1), got {delta} and {error}")
+    return float(_bounds(np.array([hits]), np.array([hits_neighbour]), trials, delta, error)[0])
+
+
+def audit(statistic: Floats, statistic_neighbour: Floats, *, delta: float = 0.0, error: float = 1e-6) -> float:
+    """A bound below epsilon, from samples of one statistic on a table and on its neighbour.
+
+    The event (which tail, which threshold, which of the two tables is likelier) is
+    chosen on one half of the samples and counted on the other.
+    Guarantee: that of `lower_bound`, since the choice has not seen what it is judged on.
+    Raises: ValueError unless both samples have the same even size of at least 4.
+    """
+    size = len(statistic)
+    if len(statistic_neighbour) != size or size < 4 or size % 2:
+        raise ValueError("both samples must have the same even size, at least 4")
+    choosing, judging = [(statistic[i::2], statistic_neighbour[i::2]) for i in (0, 1)]
+    sign, threshold, swapped = _best_event(*choosing, delta, error)
+    hits, hits_neighbour = (int(np.count_nonzero(sign * x >= threshold)) for x in judging)
+    if swapped:
+        hits, hits_neighbour = hits_neighbour, hits
+    return lower_bound(hits=hits, hits_neighbour=hits_neighbour, trials=size // 2, delta=delta, error=error)
+
+
+def _best_event(first: Floats, second: Floats, delta: float, error: float) -> tuple[float, float, bool]:
+    """The tail event with the largest bound: its sign, its threshold, whether the samples change places."""
+    best, event = -math.inf, (1.0, 0.0, False)
+    ranks = np.unique(np.geomspace(1, len(first), THRESHOLDS).astype(np.int64))
+    for sign in (1.0, -1.0):
+        one, two = np.sort(sign * first), np.sort(sign * second)
+        thresholds = np.concatenate([one[-ranks], two[-ranks]])
+        counts = [len(x) - np.searchsorted(x, thresholds, side="left") for x in (one, two)]
+        for swapped in (False, True):
+            bounds = _bounds(counts[swapped], counts[not swapped], len(first), delta, error)
+            at = int(np.argmax(bounds))
+            if bounds[at] > best:
+                best, event = float(bounds[at]), (sign, float(thresholds[at]), swapped)
+    return event
+
+
+def _bounds(hits: NDArray[np.int64], others: NDArray[np.int64], trials: int, delta: float, error: float) -> Floats:
+    """log((p_low - delta) / q_high), at least 0."""
+    low = np.where(hits > 0, stats.beta.ppf(error / 2, np.maximum(hits, 1), trials - hits + 1), 0.0)
+    high = np.where(others < trials, stats.beta.isf(error / 2, others + 1, np.maximum(trials - others, 1)), 1.0)
+    bounds: Floats = np.log(np.maximum((low - delta) / high, 1.0))
+    return bounds

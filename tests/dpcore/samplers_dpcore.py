@@ -1,0 +1,59 @@
+"""Fast second implementations of the noise: plain numpy, drawn in bulk for audits and two-sample tests.
+
+They share no code with dpcore. `test_dpcore_noise.py` checks that they agree with the real samplers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(seed))
+
+
+def wisharts(p: int, blocks: int, size: int, rng: np.random.Generator) -> Floats:
+    """`size` times `blocks` matrices G Gᵀ with G of p x (p+1) standard normals."""
+    factors = rng.standard_normal((size, blocks, p, p + 1))
+    return np.einsum("nkij,nklj->nkil", factors, factors)
+
+
+def wishart_difference(p: int, blocks: int, rate: float, size: int, rng: np.random.Generator) -> Floats:
+    """Plain Wishart-difference noise, shape (size, blocks, p, p)."""
+    return (wisharts(p, blocks, size, rng) - wisharts(p, blocks, size, rng)) / (2 * rate)
+
+
+def wishart_trace(p: int, blocks: int, rate: float, size: int, rng: np.random.Generator) -> Floats:
+    """Noise with the trace factor, by numpy's own gamma sampler."""
+    plus, minus = wisharts(p, blocks, size, rng), wisharts(p, blocks, size, rng)
+    n = blocks * p * (p + 1) / 2
+    larger = rng.gamma(2 * n, 1 / (2 * rate), size)
+    smaller = larger * rng.random(size) ** (1 / n)
+    coin = rng.random(size) < 0.5
+    a, b = np.where(coin, larger, smaller), np.where(coin, smaller, larger)
+    scale = [t / np.einsum("nkii->n", w) for t, w in ((a, plus), (b, minus))]
+    return plus * scale[0][:, None, None, None] - minus * scale[1][:, None, None, None]
+
+
+def wishart_trace_by_rejection(p: int, blocks: int, rate: float, tries: int, rng: np.random.Generator) -> Floats:
+    """The trace variant's definition: plain noise kept with probability exp(-c |tr Z|), the total trace."""
+    plain = wishart_difference(p, blocks, rate, tries, rng)
+    keep = rng.random(tries) < np.exp(-rate * np.abs(np.einsum("nkii->n", plain)))
+    return plain[keep]
+
+
+def laplace_triangles(p: int, scale: float, weight: float, size: int, rng: np.random.Generator) -> Floats:
+    """Symmetric Laplace noise, scale b on the diagonal and b/w off it, shape (size, p, p)."""
+    diagonal = np.eye(p, dtype=bool)
+    draws = rng.laplace(size=(size, p, p)) * np.where(diagonal, scale, scale / weight)
+    upper = np.triu(draws)
+    return upper + np.triu(upper, 1).transpose(0, 2, 1)
+
+
+def gaussian_triangles(p: int, scale: float, size: int, rng: np.random.Generator) -> Floats:
+    """Symmetric Gaussian noise, sd s on the diagonal and s / sqrt 2 off it, shape (size, p, p)."""
+    draws = np.triu(rng.standard_normal((size, p, p)) * np.where(np.eye(p, dtype=bool), scale, scale / np.sqrt(2)))
+    return draws + np.triu(draws, 1).transpose(0, 2, 1)
