@@ -24,7 +24,7 @@ class _Lines(logging.Handler):
         seconds = time.monotonic() - self._start
         mark = "[yellow]![/]" if record.levelno >= logging.WARNING else "[green]✓[/]"
         self._out.print(f"{mark} [dim]{seconds:5.1f} s[/] ", end="")
-        self._out.print(record.getMessage(), markup=False)
+        self._out.print(record.getMessage(), markup=False, soft_wrap=True)
         self._status.update("releasing")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,11 @@ def audit_workspace(workspace: Workspace, release_id: str | None = None) -> list
     Raises: RefusedError for a workspace or release that is not there.
     """
     workspace.require()
-    ledger = Ledger.open_to_read(workspace.ledger_path)
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        return _checks(workspace, ledger, release_id)
+
+
+def _checks(workspace: Workspace, ledger: Ledger, release_id: str | None) -> list[Check]:
     entries, state, fault = _replay(ledger)
     if state is None:
         return [Check("ledger chain", False, fault)]
@@ -104,7 +109,7 @@ def _check(name: str, find: Callable[[], list[str]], holds: str) -> Check:
     """Run one verification; whatever cannot even be read counts as broken."""
     try:
         found = find()
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (PrivacyError, KeyError, TypeError, ValueError, OSError) as error:
         found = [f"cannot be read ({type(error).__name__})"]
     return Check(name, not found, "; ".join(found) if found else holds)
 

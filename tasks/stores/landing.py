@@ -84,7 +84,7 @@ class Landing:
                     yield batch
 
     def _parquet_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
 
     def _csv_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -105,7 +105,7 @@ def utc_now() -> datetime:
 class Ledger:
     """The budget ledger of a workspace."""
 
-    def __init__(self, url: str, *, clock: Callable[[], datetime] = utc_now) -> None:
+    def __init__(self, url: str | sa.URL, *, clock: Callable[[], datetime] = utc_now) -> None:
         self._engine = sa.create_engine(url, connect_args={"timeout": LOCK_WAIT_SECONDS, "isolation_level": None})
         sa.event.listen(self._engine, "connect", _prepare_connection)
         self._clock = clock
@@ -116,7 +116,7 @@ class Ledger:
 
         Raises: WorkspaceError if it cannot be written, LedgerError if it is no ledger.
         """
-        ledger = Ledger(f"sqlite:///{path}")
+        ledger = Ledger(sa.URL.create("sqlite", database=str(path)))
         with _own_errors():
             ledger._create_tables()
         return ledger
@@ -131,7 +131,8 @@ class Ledger:
                 where="ledger.db",
                 hint="the first `dprelease run` makes it",
             )
-        return Ledger(f"sqlite:///file:{path}?mode=ro&uri=true")
+        read_only = {"mode": "ro", "uri": "true"}
+        return Ledger(sa.URL.create("sqlite", database=path.absolute().as_uri(), query=read_only))
 
     def _create_tables(self) -> None:
         with self._engine.connect() as connection:
@@ -346,7 +347,7 @@ def _own_errors() -> Iterator[None]:
         yield
     except DBAPIError as error:
         fault = str(error.orig)
-    if "readonly" in fault or "unable to open" in fault or "disk" in fault:
+    if any(words in fault for words in ("readonly", "unable to open", "disk I/O", "disk is full")):
         raise WorkspaceError(
             f"the ledger cannot be written: {fault}",
             rule="workspace-unwritable",

@@ -1,0 +1,139 @@
+"""Small real things for the stores' tests: events, measurements, requests, ledger entries.
+
+It is a module of its own so that spawned processes can import what they run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dpcore.accounting import Cap, Epsilon
+from dpcore.errors import BudgetExceededError
+from dpcore.exactgram import GramSum, Layout
+from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
+from dpcore.noise import SeededNoise, SystemNoise
+from dpcore.registry import cost_of
+from dpcore.schema import Neighbours
+from tasks.stores.ledger import Ledger, ReserveRequest
+from tasks.stores.ledger_state import Entry, cost_to_json
+
+POPULATION = "people"
+BASIS = {"neighbours": "replace-one", "unit": "row"}
+LAYOUT = Layout(2, 1, Fraction(1, 2))
+
+
+def cap(epsilon: str = "1.2", *, delta: str = "0", delta_num: str = "1/1000000000") -> Cap:
+    return Cap(Fraction(epsilon), Fraction(delta), Fraction(delta_num))
+
+
+def event(epsilon: str = "0.1") -> GramEvent:
+    """An event whose cost is exactly that epsilon."""
+    return WISHART_DIFFERENCE.calibrate(LAYOUT, Neighbours.REPLACE_ONE, Epsilon(Fraction(epsilon)))
+
+
+def released(epsilon: str = "0.1", *, seed: int | None = None) -> Released:
+    """A measurement of no rows at all: nothing but noise."""
+    noise = SystemNoise() if seed is None else SeededNoise(seed)
+    return measure_gram(PrivateGram(GramSum(LAYOUT)), event(epsilon), noise)
+
+
+def request(period: str = "2026-01", epsilon: str = "0.1", **changes: Any) -> ReserveRequest:
+    facts: dict[str, Any] = {
+        "name": "visits",
+        "period": period,
+        "population": POPULATION,
+        "events": {"moments": event(epsilon)},
+        "stated": {"epsilon": float(epsilon), "delta": 0.0},
+        "spec_digest": "d" * 64,
+        "seeds": {"projection": "1", "sampling": "2"},
+        "flow_run_id": "run",
+    }
+    return ReserveRequest(**(facts | changes))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Ledger]:
+    """A ledger that is closed in the end."""
+    ledger = Ledger.open(path)
+    try:
+        yield ledger
+    finally:
+        ledger.close()
+
+
+class Chain:
+    """A chain of entries, legal or not: nothing but the hashes is looked after."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def add(self, kind: str, release_id: str = "", body: dict[str, Any] | None = None, **changes: str) -> Chain:
+        head = self.entries[-1] if self.entries else None
+        facts = {"at": "2026-01-01T00:00:00.000000Z", "population": POPULATION} | changes
+        self.entries.append(Entry.after(head, kind=kind, release_id=release_id, body=body or {}, **facts))
+        return self
+
+    def cap(self, epsilon: str = "1.2", *, reason: str | None = None, basis: dict[str, str] | None = None) -> Chain:
+        figures = {"epsilon": epsilon, "delta": "0", "delta_num": "0"}
+        return self.add("cap", body={**figures, "basis": basis or BASIS, "reason": reason})
+
+    def reserve(self, release_id: str = "a", epsilons: dict[str, str] | None = None, **changes: Any) -> Chain:
+        facts = {"name": "visits", "period": "2026-01", "sequence": len(self.entries), "supersedes": None}
+        measurements = {name: measurement(epsilon) for name, epsilon in (epsilons or {"moments": "0.5"}).items()}
+        return self.add("reserve", release_id, facts | {"measurements": measurements} | changes)
+
+    def spend(self, release_id: str = "a", name: str = "moments", epsilon: str = "0.5") -> Chain:
+        return self.add("spend", release_id, {"measurement": name, **measurement(epsilon)})
+
+    def fail(self, release_id: str = "a", status: str = "failed") -> Chain:
+        return self.add("fail", release_id, {"status": status, "stage": "sample"})
+
+    def publish(self, release_id: str = "a") -> Chain:
+        return self.add("publish", release_id, {"bundle_digest": "b" * 64, "flow_run_id": "run"})
+
+    def void(self, release_id: str = "a") -> Chain:
+        return self.add("void", release_id, {"reason": "gone"})
+
+
+def measurement(epsilon: str) -> dict[str, Any]:
+    """A measurement as a reservation or a spend states it."""
+    return {"event": event(epsilon).as_json(), "cost": cost_to_json(cost_of(event(epsilon)))}
+
+
+# ---------------------------------------------------------------- what spawned processes run
+
+
+def race_to_reserve(path: Path, period: str, barrier: Any, answers: Any) -> None:
+    """Wait for the others, reserve, and say how it went."""
+    with opened(path) as ledger:
+        barrier.wait()
+        try:
+            answers.put(ledger.reserve(request(period)).release_id)
+        except BudgetExceededError:
+            answers.put("refused")
+
+
+def race_to_spend(path: Path, period: str, barrier: Any, answers: Any) -> None:
+    """Draw, wait for the others, reserve and spend; say what is the measurement."""
+    drawn = released()
+    with opened(path) as ledger:
+        barrier.wait()
+        release_id = ledger.reserve(request(period)).release_id
+        answers.put((release_id, drawn.digest(), ledger.spend(release_id, "moments", drawn).digest()))
+
+
+def die_inside_the_spend(path: Path, release_id: str) -> None:
+    """End like a crash after both rows are written and before they are committed."""
+    ledger = Ledger.open(path)
+    with ledger._writing() as transaction:
+        body = {"measurement": "moments", **measurement("0.1"), "seeded": False, "digest": released().digest()}
+        transaction.append("spend", POPULATION, release_id, body)
+        transaction.store(release_id, "moments", released())
+        os._exit(9)

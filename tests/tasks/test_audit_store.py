@@ -1,0 +1,390 @@
+"""The audit holds for an untouched workspace, and names the place of everything that was changed."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from builders import BASIS, cap, opened, released
+
+from dpcore.errors import LedgerError, RefusedError, WorkspaceError
+from tasks.stores.audit import Check, audit_workspace
+from tasks.stores.bundle import CHECKSUMS, sha256_of
+from tasks.stores.ledger import Ledger
+from tasks.stores.ledger_state import Entry
+from tasks.stores.workspace import Workspace
+
+FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
+BUNDLE_FILES = ("data.parquet", "codebook.json", "model.json", "record.json", "report.html", "lineage.ndjson")
+
+
+def bundle(workspace: Workspace, release_id: str = FIRST) -> Path:
+    return workspace.bundle("small", release_id)
+
+
+def broken(checks: list[Check]) -> dict[str, str]:
+    return {check.name: check.detail for check in checks if not check.ok}
+
+
+def rewritten(path: Path, content: bytes) -> None:
+    path.chmod(0o644)
+    path.write_bytes(content)
+
+
+# ---------------------------------------------------------------- untouched
+
+
+def test_an_untouched_workspace_is_green(workspace: Workspace):
+    checks = audit_workspace(workspace)
+    assert broken(checks) == {}
+    parts = ("costs", "measurements", "bundle", "record")
+    names = [f"{release}: {part}" for release in (FIRST, SECOND) for part in parts]
+    assert [check.name for check in checks] == ["ledger chain", *names, "bundles"]
+    assert all(check.detail for check in checks)
+
+
+def test_one_release_can_be_audited_alone(workspace: Workspace):
+    shutil.rmtree(bundle(workspace, SECOND))
+    assert broken(audit_workspace(workspace, FIRST)) == {}
+    assert list(broken(audit_workspace(workspace, SECOND))) == [f"{SECOND}: bundle"]
+
+
+def test_the_audit_needs_no_raw_data_no_keys_and_writes_nothing(workspace: Workspace):
+    shutil.rmtree(workspace.landing)
+    shutil.rmtree(workspace.keys)
+    shutil.rmtree(workspace.vault)
+    before = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*")}
+    assert broken(audit_workspace(workspace)) == {}
+    assert {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*")} == before
+
+
+def test_a_release_in_flight_is_no_fault(workspace: Workspace):
+    with closing(Ledger.open(workspace.ledger_path)) as ledger:
+        request = _request_like(ledger, "2026-03")
+        ledger.reserve(request)
+    checks = {check.name: check for check in audit_workspace(workspace)}
+    assert checks["small-2026-03-1: bundle"].ok
+    assert "reserved" in checks["small-2026-03-1: bundle"].detail
+
+
+def test_a_half_written_bundle_is_no_bundle(workspace: Workspace):
+    (workspace.releases / "small" / ".small-2026-03-1.partial").mkdir()
+    assert broken(audit_workspace(workspace)) == {}
+
+
+def test_what_is_not_there_is_refused(workspace: Workspace, tmp_path: Path):
+    with pytest.raises(RefusedError) as unknown:
+        audit_workspace(workspace, "small-2031-01-1")
+    assert unknown.value.rule == "release-unknown"
+    with pytest.raises(WorkspaceError):
+        audit_workspace(Workspace(tmp_path / "nowhere"))
+    workspace.ledger_path.unlink()
+    with pytest.raises(LedgerError) as missing:
+        audit_workspace(workspace)
+    assert missing.value.rule == "ledger-missing"
+
+
+# ---------------------------------------------------------------- bundles
+
+
+@pytest.mark.parametrize("name", [*BUNDLE_FILES, CHECKSUMS])
+@pytest.mark.parametrize("place", ["first", "middle", "last"])
+def test_a_changed_byte_in_a_bundle_is_named(workspace: Workspace, name: str, place: str):
+    path = bundle(workspace) / name
+    content = bytearray(path.read_bytes())
+    content[{"first": 0, "middle": len(content) // 2, "last": -1}[place]] ^= 1
+    rewritten(path, bytes(content))
+    faults = broken(audit_workspace(workspace))
+    assert list(faults) == [f"{FIRST}: bundle"]
+    assert name in faults[f"{FIRST}: bundle"]
+
+
+@pytest.mark.parametrize("name", [*BUNDLE_FILES, CHECKSUMS])
+def test_a_missing_file_of_a_bundle_is_named(workspace: Workspace, name: str):
+    (bundle(workspace) / name).unlink()
+    assert broken(audit_workspace(workspace)) == {f"{FIRST}: bundle": f"{name} is missing"}
+
+
+def test_every_file_of_a_bundle_is_in_the_tables_above(workspace: Workspace):
+    assert {path.name for path in bundle(workspace).iterdir()} == {*BUNDLE_FILES, CHECKSUMS}
+
+
+def recompute_checksums(folder: Path) -> None:
+    names = sorted(path.name for path in folder.iterdir() if path.name != CHECKSUMS)
+    lines = "".join(f"{sha256_of(folder / name)}  {name}\n" for name in names)
+    rewritten(folder / CHECKSUMS, lines.encode())
+
+
+def edit_record(workspace: Workspace, change: Callable[[dict[str, object]], object]) -> None:
+    """Change a record as someone would who knows about the checksums."""
+    path = bundle(workspace) / "record.json"
+    record = json.loads(path.read_text())
+    change(record)
+    rewritten(path, json.dumps(record, indent=2).encode())
+    recompute_checksums(bundle(workspace))
+
+
+BUNDLE_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
+    "bundle-missing": (lambda w: shutil.rmtree(bundle(w)), f"{FIRST}: bundle", "missing"),
+    "all-bundles-missing": (lambda w: shutil.rmtree(w.releases), f"{SECOND}: bundle", "missing"),
+    "extra-file": (
+        lambda w: (bundle(w) / "notes.txt").write_text("x"),
+        f"{FIRST}: bundle",
+        "notes.txt does not belong to the bundle",
+    ),
+    "file-is-a-folder": (
+        lambda w: ((bundle(w) / "model.json").unlink(), (bundle(w) / "model.json").mkdir()),
+        f"{FIRST}: bundle",
+        "",
+    ),
+    "bundles-swapped": (
+        lambda w: (
+            bundle(w).rename(w.root / "aside"),
+            bundle(w, SECOND).rename(bundle(w)),
+            (w.root / "aside").rename(bundle(w, SECOND)),
+        ),
+        f"{FIRST}: bundle",
+        "is not the one in the ledger",
+    ),
+    "record-edited-with-checksums": (
+        lambda w: edit_record(w, lambda record: record["privacy"].update(epsilon=0.01)),
+        f"{FIRST}: bundle",
+        "SHA256SUMS is not the one in the ledger",
+    ),
+    "stray-bundle": (
+        lambda w: shutil.copytree(bundle(w), w.releases / "small" / "small-2026-03-1"),
+        "bundles",
+        "small-2026-03-1",
+    ),
+    "stray-empty-bundle": (lambda w: (w.releases / "small" / "small-2026-01-2").mkdir(), "bundles", "small-2026-01-2"),
+    "stray-name": (lambda w: shutil.copytree(bundle(w), w.releases / "other" / FIRST), "bundles", FIRST),
+}
+
+
+@pytest.mark.parametrize("case", BUNDLE_TAMPERINGS)
+def test_a_tampered_bundle_is_named(workspace: Workspace, case: str):
+    tamper, name, detail = BUNDLE_TAMPERINGS[case]
+    tamper(workspace)
+    faults = broken(audit_workspace(workspace))
+    assert name in faults
+    assert detail in faults[name]
+
+
+# ---------------------------------------------------------------- ledger
+
+
+def on_the_ledger(workspace: Workspace, *statements: str) -> None:
+    """Run SQL as someone would who can write the file and knows about the triggers."""
+    with closing(sqlite3.connect(workspace.ledger_path)) as connection:
+        for table in ("events", "measurements"):
+            for action in ("update", "delete"):
+                connection.execute(f"DROP TRIGGER IF EXISTS {table}_no_{action}")
+        for statement in statements:
+            assert connection.execute(statement).rowcount > 0, "the tampering must hit something"
+        connection.commit()
+
+
+def replace_ledger(workspace: Workspace) -> None:
+    workspace.ledger_path.unlink()
+    with opened(workspace.ledger_path) as ledger:
+        ledger.ensure_cap("people", cap(), BASIS)
+
+
+def rechain(workspace: Workspace, change: Callable[[Entry], Entry]) -> None:
+    """Rewrite the whole history with right hashes, as only the ledger's owner can."""
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        entries = ledger.entries()
+    on_the_ledger(workspace, "DELETE FROM events")
+    head: Entry | None = None
+    with closing(sqlite3.connect(workspace.ledger_path)) as connection:
+        for old in entries:
+            new = replace(change(old), previous=head.hash if head else "0" * 64)
+            head = replace(new, hash=new.expected_hash())
+            row = (head.seq, head.at, head.kind, head.population, head.release_id, head.body, head.previous, head.hash)
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.commit()
+
+
+def renoised(entry: Entry) -> Entry:
+    """Half the noise at the same stated cost."""
+    if entry.kind not in ("reserve", "spend"):
+        return entry
+    body = json.loads(entry.body)
+    for part in body["measurements"].values() if entry.kind == "reserve" else (body,):
+        part["event"]["noise"] = "1"
+    return replace(entry, body=json.dumps(body, sort_keys=True, separators=(",", ":")))
+
+
+def refuted(entry: Entry) -> Entry:
+    return replace(entry, body=entry.body.replace('"wishart-difference-trace"', '"published-ron-gauss"'))
+
+
+def seeded(entry: Entry) -> Entry:
+    return replace(entry, body=entry.body.replace('"seeded":false', '"seeded":true'))
+
+
+def later(entry: Entry) -> Entry:
+    return replace(entry, at=entry.at.replace("20", "21", 1))
+
+
+def _other_payload(workspace: Workspace) -> None:
+    payload = json.dumps(released().as_json(), sort_keys=True, separators=(",", ":"))
+    on_the_ledger(workspace, f"UPDATE measurements SET payload = '{payload}' WHERE release_id = '{FIRST}'")
+
+
+LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
+    "cap-edited": (
+        lambda w: on_the_ledger(w, "UPDATE events SET body = replace(body, '6/5', '60/5') WHERE seq = 1"),
+        "ledger chain",
+        "entry 1 (cap) was changed",
+    ),
+    "time-edited": (
+        lambda w: on_the_ledger(w, "UPDATE events SET at = '2020-01-01T00:00:00Z' WHERE seq = 3"),
+        "ledger chain",
+        "entry 3 (spend) was changed",
+    ),
+    "spend-deleted": (
+        lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 3"),
+        "ledger chain",
+        "entry 4 (publish) does not follow the one before",
+    ),
+    "body-no-longer-text": (
+        lambda w: on_the_ledger(w, "UPDATE events SET body = x'00ff' WHERE seq = 2"),
+        "ledger chain",
+        "",
+    ),
+    "body-invalid-text": (
+        lambda w: on_the_ledger(w, "UPDATE events SET body = CAST(x'ff' AS TEXT) WHERE seq = 2"),
+        "ledger chain",
+        "",
+    ),
+    "table-dropped": (lambda w: _drop(w, "events"), "ledger chain", "not usable"),
+    "measurements-dropped": (lambda w: _drop(w, "measurements"), f"{FIRST}: measurements", "cannot be read"),
+    "not-a-database": (lambda w: w.ledger_path.write_bytes(b"nothing" * 999), "ledger chain", "not usable"),
+    "emptied": (lambda w: w.ledger_path.write_bytes(b""), "ledger chain", "not usable"),
+    "last-event-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 7"), "bundles", SECOND),
+    "last-release-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 4"), "bundles", SECOND),
+    "all-but-the-cap-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 1"), "bundles", FIRST),
+    "fresh-ledger": (replace_ledger, "bundles", f"{FIRST}, {SECOND}"),
+    "payload-edited": (
+        lambda w: on_the_ledger(w, "UPDATE measurements SET payload = replace(payload, '[[', '[[1')"),
+        f"{SECOND}: measurements",
+        "entry 6 was changed",
+    ),
+    "payload-of-another-draw": (_other_payload, f"{FIRST}: measurements", "entry 3 was changed"),
+    "payload-unreadable": (
+        lambda w: on_the_ledger(w, "UPDATE measurements SET payload = '{}'"),
+        f"{FIRST}: measurements",
+        "cannot be read",
+    ),
+    "payload-invalid-text": (
+        lambda w: on_the_ledger(w, "UPDATE measurements SET payload = CAST(x'ff' AS TEXT)"),
+        f"{FIRST}: measurements",
+        "cannot be read",
+    ),
+    "payload-deleted": (
+        lambda w: on_the_ledger(w, f"DELETE FROM measurements WHERE release_id = '{FIRST}'"),
+        f"{FIRST}: measurements",
+        "entry 3 is missing",
+    ),
+    "history-rewritten": (lambda w: rechain(w, later), f"{FIRST}: record", "the ledger head that it names"),
+    "history-rewritten-with-less-noise": (lambda w: rechain(w, renoised), f"{FIRST}: costs", "another cost"),
+    "history-rewritten-with-refuted-mechanism": (lambda w: rechain(w, refuted), f"{FIRST}: costs", "not proved"),
+    "history-rewritten-with-seeded-noise": (lambda w: rechain(w, seeded), f"{FIRST}: measurements", "was seeded"),
+}
+
+
+def _drop(workspace: Workspace, table: str) -> None:
+    with closing(sqlite3.connect(workspace.ledger_path)) as connection:
+        connection.execute(f"DROP TABLE {table}")
+        connection.commit()
+
+
+@pytest.mark.parametrize("case", LEDGER_TAMPERINGS)
+def test_a_tampered_ledger_is_named(workspace: Workspace, case: str):
+    tamper, name, detail = LEDGER_TAMPERINGS[case]
+    tamper(workspace)
+    faults = broken(audit_workspace(workspace))
+    assert name in faults
+    assert detail in faults[name]
+
+
+def test_a_rewritten_history_that_changes_nothing_is_the_same_history(workspace: Workspace):
+    """The tamperings by `rechain` are found for what they change, not for how they are written."""
+    rechain(workspace, lambda entry: entry)
+    assert broken(audit_workspace(workspace)) == {}
+
+
+def test_a_flipped_byte_in_the_ledger_is_found_or_changes_nothing(workspace: Workspace):
+    good, intact = workspace.ledger_path.read_bytes(), _contents(workspace)
+    dice = random.Random(20261116)  # noqa: S311  which bytes to flip, no secret
+    found = 0
+    for _ in range(100):
+        place, mask = dice.randrange(len(good)), dice.randrange(1, 256)
+        workspace.ledger_path.write_bytes(good[:place] + bytes([good[place] ^ mask]) + good[place + 1 :])
+        if broken(audit_workspace(workspace)):
+            found += 1
+        else:
+            assert _contents(workspace) == intact, f"byte {place} xor {mask} changed the ledger unnoticed"
+    assert found > 10, "the flips hit something"
+
+
+def _contents(workspace: Workspace) -> tuple[object, ...]:
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        return ledger.entries(), *(ledger.measurement(release, "moments") for release in (FIRST, SECOND))
+
+
+# ---------------------------------------------------------------- records that say something else
+
+RECORD_LIES: dict[str, tuple[Callable[[dict[str, dict[str, object]]], object], str]] = {
+    "another-epsilon": (lambda r: r["privacy"].update(epsilon=0.05), "its epsilon is not the ledger's"),
+    "another-delta": (lambda r: r["privacy"].update(delta=1e-6), "its delta is not the ledger's"),
+    "another-delta-num": (lambda r: r["privacy"].update(delta_num=1e-12), "is not what its measurements cost"),
+    "another-population": (lambda r: r["privacy"].update(population="others"), "another release or population"),
+    "another-specification": (lambda r: r.update(spec_digest="0" * 64), "its specification is not the one reserved"),
+    "another-measurement": (
+        lambda r: r["privacy"]["measurements"][0].update(name="marginals"),
+        "its measurement 'marginals' is not in the ledger",
+    ),
+    "another-entry": (
+        lambda r: r["privacy"]["measurements"][0]["ledger_entry"].update(seq=2),
+        "its measurement 'moments' is not in the ledger",
+    ),
+    "another-ledger": (lambda r: r["ledger"].update(head="0" * 64), "the ledger head that it names"),
+    "no-privacy": (lambda r: r.pop("privacy"), "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", RECORD_LIES)
+def test_a_record_that_differs_from_the_ledger_is_named_even_if_it_was_published_so(workspace: Workspace, case: str):
+    change, detail = RECORD_LIES[case]
+    edit_record(workspace, change)
+    digest, was = sha256_of(bundle(workspace) / CHECKSUMS), _published_digest(workspace)
+    rechain(workspace, lambda entry: replace(entry, body=entry.body.replace(was, digest)))
+    faults = broken(audit_workspace(workspace, FIRST))
+    assert list(faults) == [f"{FIRST}: record"]
+    assert detail in faults[f"{FIRST}: record"]
+
+
+def _published_digest(workspace: Workspace) -> str:
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        published = ledger.state().releases[FIRST].published
+    assert published is not None
+    return str(published.facts["bundle_digest"])
+
+
+def _request_like(ledger: Ledger, period: str):  # noqa: ANN202
+    from builders import request
+
+    facts = ledger.state().releases[FIRST].facts
+    from dpcore.mechanisms.base import GramEvent
+
+    event = GramEvent.from_json(facts["measurements"]["moments"]["event"])
+    return request(period, name="small", events={"moments": event})
