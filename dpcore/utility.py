@@ -86,8 +86,8 @@ class IntervalTally:
     """Mean, spread and histogram of an interval column."""
 
     def __init__(self, column: IntervalColumn) -> None:
-        self._edges = np.linspace(column.lower, column.upper, BINS + 1)
-        self._histogram = np.zeros(BINS)
+        self._edges = _bin_edges(column)
+        self._histogram = np.zeros(len(self._edges) - 1)
         self._middle = column.middle
         self._missing, self._total, self._squares = 0, 0.0, 0.0
 
@@ -111,6 +111,15 @@ class IntervalTally:
             "edges": self._edges.tolist(),
             "shares": (self._histogram / present).tolist(),
         }
+
+
+def _bin_edges(column: IntervalColumn) -> Floats:
+    """About `BINS` bins between the bounds; each holds as many whole values as the others where values are whole."""
+    if not column.is_whole:
+        return np.linspace(column.lower, column.upper, BINS + 1)
+    first, last = math.ceil(column.lower), math.floor(column.upper)
+    step = math.ceil((last - first + 1) / BINS)
+    return np.arange(first, last + step + 1, step) - 0.5
 
 
 class NominalTally:
