@@ -119,7 +119,8 @@ def _bin_edges(column: IntervalColumn) -> Floats:
         return np.linspace(column.lower, column.upper, BINS + 1)
     first, last = math.ceil(column.lower), math.floor(column.upper)
     step = math.ceil((last - first + 1) / BINS)
-    return np.arange(first, last + step + 1, step) - 0.5
+    edges: Floats = np.arange(first, last + step + 1, step, dtype=np.float64) - 0.5
+    return edges
 
 
 class NominalTally:

@@ -28,7 +28,7 @@ from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
 BATCH_ROWS = 65_536
-PERIOD = re.compile(r"\d{4}-\d{2}")
+PERIOD = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
             f"the period {period!r} is not a month", rule="period-malformed", where="--period", hint="write 2026-11"
         )
     where = "--input" if given else "source.path"
-    files = _data_files(given) if given else _matching_files(root, spec.source.path)
+    files = _data_files(given, where) if given else _matching_files(root, spec.source.path)
     dated = {path: _period_of(path, spec.source.period) for path in files}
     chosen = period or max((p for p in dated.values() if p), default=None) or last_complete_month(spec, now)
     if any(dated.values()) and not given:
@@ -221,10 +221,10 @@ def _matching_files(root: Path, pattern: str) -> list[Path]:
     else:
         base, rest = root, pattern
     found = sorted(base.glob(rest))
-    return [file for path in found for file in _data_files(path)]
+    return list(dict.fromkeys(file for path in found for file in _data_files(path, "source.path")))
 
 
-def _data_files(path: Path) -> list[Path]:
+def _data_files(path: Path, where: str) -> list[Path]:
     """The file itself, or the data files of a folder in the order of their names."""
     candidates = sorted(path.iterdir()) if path.is_dir() else [path]
     wanted = [p for p in candidates if p.is_file() and p.suffix.lower() in (".parquet", ".csv")]
@@ -232,7 +232,7 @@ def _data_files(path: Path) -> list[Path]:
         raise LandingError(
             "the landing file is neither .parquet nor .csv",
             rule="format-unknown",
-            where="source.path",
+            where=where,
             hint="land Parquet or CSV, with that ending",
         )
     return wanted
@@ -240,7 +240,15 @@ def _data_files(path: Path) -> list[Path]:
 
 def _period_of(path: Path, pattern: str | None) -> str | None:
     match = re.search(pattern, path.name) if pattern else None
-    return match.group("period") if match else None
+    period = match.group("period") if match else None
+    if period is not None and not PERIOD.fullmatch(period):
+        raise LandingError(
+            "the period in a landing file's name is not a month",
+            rule="period-malformed",
+            where="source.period",
+            hint="let the pattern's group `period` match a month such as 2026-11, and nothing else",
+        )
+    return period
 
 
 def last_complete_month(spec: ReleaseSpec, now: datetime) -> str:

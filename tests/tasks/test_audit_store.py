@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from builders import BASIS, cap, opened, released
+from builders import BASIS, cap, opened, released, request
 
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
 from tasks.stores.audit import Check, audit_workspace
@@ -67,8 +67,7 @@ def test_the_audit_needs_no_raw_data_no_keys_and_writes_nothing(workspace: Works
 
 def test_a_release_in_flight_is_no_fault(workspace: Workspace):
     with closing(Ledger.open(workspace.ledger_path)) as ledger:
-        request = _request_like(ledger, "2026-03")
-        ledger.reserve(request)
+        ledger.reserve(request("2026-03", name="small"))
     checks = {check.name: check for check in audit_workspace(workspace)}
     assert checks["small-2026-03-1: bundle"].ok
     assert "reserved" in checks["small-2026-03-1: bundle"].detail
@@ -378,13 +377,3 @@ def _published_digest(workspace: Workspace) -> str:
         published = ledger.state().releases[FIRST].published
     assert published is not None
     return str(published.facts["bundle_digest"])
-
-
-def _request_like(ledger: Ledger, period: str):  # noqa: ANN202
-    from builders import request
-
-    facts = ledger.state().releases[FIRST].facts
-    from dpcore.mechanisms.base import GramEvent
-
-    event = GramEvent.from_json(facts["measurements"]["moments"]["event"])
-    return request(period, name="small", events={"moments": event})

@@ -27,7 +27,7 @@ from builders import (
     request,
 )
 
-from dpcore.accounting import Cap
+from dpcore.accounting import Cap, Epsilon
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
 from dpcore.mechanisms.laplace import LAPLACE
 from tasks.stores.ledger import Ledger, Transaction, release_id_of
@@ -130,18 +130,12 @@ def test_twelve_releases_of_a_tenth_fit_into_their_lifetime_exactly(ledger: Ledg
 
 
 def test_the_finite_precision_delta_has_a_cap_of_its_own(path: Path):
-    noisy = LAPLACE.calibrate(event().layout, event().neighbours, event_budget())
+    noisy = LAPLACE.calibrate(event().layout, event().neighbours, Epsilon(Fraction(1, 10)))
     with opened(path) as ledger:
         ledger.ensure_cap(POPULATION, cap(delta_num="0"), BASIS)
         with pytest.raises(BudgetExceededError):
             ledger.reserve(request(events={"moments": noisy}))
         assert ledger.reserve(request()).status == "reserved", "a mechanism without rounding error fits"
-
-
-def event_budget() -> Any:
-    from dpcore.accounting import Epsilon
-
-    return Epsilon(Fraction(1, 10))
 
 
 def test_a_reservation_keeps_what_was_asked(ledger: Ledger):
