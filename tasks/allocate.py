@@ -6,6 +6,7 @@ from dpcore.accounting import compose
 from dpcore.errors import LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
+from tasks.stores.heads import require_known_bundles
 from tasks.stores.ledger import ReserveRequest
 from tasks.stores.run import MOMENTS, Grant, ReleaseRun, basis_of, cap_of
 
@@ -17,6 +18,7 @@ def allocate_budget(run: ReleaseRun) -> Grant:
     Raises: BudgetExceededError, LedgerError; nothing is spent then.
     """
     ledger = run.ledger()
+    require_known_bundles(run.workspace, ledger.entries())
     population, cap = run.spec.privacy.population, cap_of(run.spec)
     ledger.ensure_cap(population, cap, basis_of(run.spec))
     before = compose(ledger.state().spent(population), delta=cap.delta).as_json()
@@ -34,9 +36,10 @@ def allocate_budget(run: ReleaseRun) -> Grant:
             reason=run.reason,
         )
     )
-    if release.facts["spec_digest"] != run.spec.digest():
+    reserved = release.facts["measurements"][MOMENTS]["event"]
+    if release.facts["spec_digest"] != run.spec.digest() or reserved != run.plan.event.as_json():
         raise LedgerError(
-            f"the specification changed since {release.release_id} was reserved",
+            f"the specification, or this program's plan for it, changed since {release.release_id} was reserved",
             rule="spec-changed",
             where="release.yaml",
             hint="put the old specification back to finish that release first",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-import click
 import typer
 
 from dpcore.errors import PrivacyError
 from flows.cli import audits, budgets, releases, workspaces
 from flows.cli.output import REFUSED, leave, print_json
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""The base of what a wrong command line raises; Typer does not export it by name."""
 
 app = typer.Typer(
     name="dprelease",
@@ -28,6 +31,21 @@ app.command("audit")(audits.audit)
 app.command("mechanisms")(audits.mechanisms)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        sys.stdout.write(f"dprelease {importlib.metadata.version('dprelease')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Differentially private releases of sensitive tables: planned, ledgered, audited."""
+
+
 def main() -> None:
     """Run a command; every error on purpose becomes an exit code and a sentence."""
     as_json = "--json" in sys.argv[1:]
@@ -35,12 +53,16 @@ def main() -> None:
         app(standalone_mode=False)
     except PrivacyError as error:
         leave(error, as_json=as_json)
-    except click.UsageError as error:
-        if as_json:
-            hint = "see --help"
-            print_json({"error": error.format_message(), "rule": "usage", "where": "command line", "hint": hint})
-        else:
-            error.show()
+    except UsageError as error:
+        _explain_usage(error, as_json)
         raise SystemExit(REFUSED) from None
-    except (click.Abort, KeyboardInterrupt):
+    except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
+
+
+def _explain_usage(error: Any, as_json: bool) -> None:
+    if as_json:
+        hint = "see --help"
+        print_json({"error": error.format_message(), "rule": "usage", "where": "command line", "hint": hint})
+    else:
+        error.show()

@@ -72,13 +72,12 @@ def _run_flow(
 
     quiet_libraries()
     preload_validation()
-    note = place.leave_note({"input": str(given.resolve())}) if given else None
-    request = ReleaseRequest(workspace=str(place.root), period=period, supersedes=supersedes, reason=reason, note=note)
-    try:
+    with place.scratch() as folder:
+        note = place.leave_note(folder, {"input": str(given.resolve())}) if given else None
+        request = ReleaseRequest(
+            workspace=str(place.root), period=period, supersedes=supersedes, reason=reason, note=note
+        )
         return release(request)
-    finally:
-        if note:
-            place.drop_note(note)
 
 
 def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:

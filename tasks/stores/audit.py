@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import compose
@@ -21,6 +22,7 @@ from dpcore.errors import PrivacyError, RefusedError
 from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import BY_NAME, Status, cost_of
 from tasks.stores.bundle import faults
+from tasks.stores.heads import bundle_folders
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, cost_to_json
 from tasks.stores.workspace import Workspace
@@ -41,8 +43,16 @@ def audit_workspace(workspace: Workspace, release_id: str | None = None) -> list
     Raises: RefusedError for a workspace or release that is not there.
     """
     workspace.require()
+    if release_id is None and not workspace.ledger_path.exists():
+        return [_no_ledger(workspace)]
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         return _checks(workspace, ledger, release_id)
+
+
+def _no_ledger(workspace: Workspace) -> Check:
+    bundles = [folder.name for folder in bundle_folders(workspace)]
+    detail = f"it is missing, but there is {bundles[0]}" if bundles else "not there yet: nothing was released"
+    return Check("ledger", not bundles, detail)
 
 
 def _checks(workspace: Workspace, ledger: Ledger, release_id: str | None) -> list[Check]:
@@ -151,7 +161,7 @@ def _record_faults(
     for name in ("epsilon", "delta"):
         if privacy[name] != stated[name]:
             found.append(f"its {name} is not the ledger's")
-    composed = compose(release.spent, delta=_exact(stated["delta"]))
+    composed = compose(release.spent, delta=Fraction(str(stated["delta"])))
     if float(composed.epsilon) > privacy["epsilon"] * (1 + 1e-12) or float(composed.delta_num) != privacy["delta_num"]:
         found.append("its epsilon or delta_num is not what its measurements cost")
     if record["spec_digest"] != facts["spec_digest"]:
@@ -160,31 +170,15 @@ def _record_faults(
         entry = release.spends.get(measurement["name"])
         if entry is None or measurement["ledger_entry"] != {"seq": entry.seq, "hash": entry.hash}:
             found.append(f"its measurement {measurement['name']!r} is not in the ledger")
-    head = record["ledger"]
-    if not any(entry.seq == head["entries"] and entry.hash == head["head"] for entry in entries):
+    head = (record["ledger"]["entries"], record["ledger"]["head"])
+    if head not in {(entry.seq, entry.hash) for entry in entries}:
         found.append("the ledger head that it names is not in this ledger: the ledger is older, or another one")
     return found
-
-
-def _exact(value: float) -> Any:
-    from fractions import Fraction
-
-    return Fraction(str(value))
 
 
 def _strays(workspace: Workspace, state: LedgerState) -> Check:
     """No bundle without a ledger entry."""
     known = {(r.facts["name"], r.release_id) for r in state.releases.values() if r.published}
-    found = (
-        [
-            folder.name
-            for name in sorted(workspace.releases.iterdir())
-            if name.is_dir()
-            for folder in sorted(name.iterdir())
-            if folder.is_dir() and not folder.name.startswith(".") and (name.name, folder.name) not in known
-        ]
-        if workspace.releases.is_dir()
-        else []
-    )
+    found = [f.name for f in bundle_folders(workspace) if (f.parent.name, f.name) not in known]
     detail = f"not in the ledger: {', '.join(found)}" if found else "every bundle has its ledger entry"
     return Check("bundles", not found, detail)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -119,6 +119,8 @@ class Ledger:
         ledger = Ledger(sa.URL.create("sqlite", database=str(path)))
         with _own_errors():
             ledger._create_tables()
+        with suppress(PermissionError):  # somebody else's file keeps its mode
+            path.chmod(0o600)  # it holds the operator's fingerprints
         return ledger
 
     @staticmethod

@@ -182,7 +182,9 @@ class LedgerState:
         name = facts["measurement"]
         _require(name in release.facts["measurements"], entry, "spends on what was not reserved")
         _require(name not in release.spends, entry, "draws a measurement a second time")
-        _require(facts["cost"] == release.facts["measurements"][name]["cost"], entry, "spends what was not reserved")
+        reserved = release.facts["measurements"][name]
+        _require(facts["cost"] == reserved["cost"], entry, "spends another cost than was reserved")
+        _require(facts["event"] == reserved["event"], entry, "measures something else than was reserved")
         release.spends[name] = entry
         release.status = "measured"
 

@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from dpcore.errors import WorkspaceError
 
 SPEC_NAME = "release.yaml"
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+ALIVE, NOTE = ".alive", "note.json"
+GRACE_SECONDS = 60
+"""A folder this young may be about to get its lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +132,26 @@ class Workspace:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A private folder for one run; it is gone afterwards, whatever happens."""
+        """A private folder for one run; it is gone afterwards, whatever happens.
+
+        The folder is locked while its process lives, so that what a killed process left
+        can be told from what is in use, and is removed by the next run.
+        """
+        self._sweep()
         folder = self.vault / f"run-{secrets.token_hex(8)}"
         folder.mkdir(mode=PRIVATE_FOLDER)
         try:
-            yield folder
+            with (folder / ALIVE).open("w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove scratch folders whose process is gone."""
+        for folder in self.vault.glob("run-*"):
+            if not _is_alive(folder):
+                shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def exclusive(self, name: str) -> Iterator[None]:
@@ -148,22 +165,15 @@ class Workspace:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def leave_note(self, content: dict[str, Any]) -> str:
-        """Keep something private for a run that is about to start; returns its reference."""
-        reference = secrets.token_hex(8)
-        path = self.vault / f"note-{reference}.json"
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-            json.dump(content, file)
-        return reference
+    def leave_note(self, scratch: Path, content: dict[str, Any]) -> str:
+        """Keep something private in a scratch folder for a run that is about to start; returns its reference."""
+        (scratch / NOTE).write_text(json.dumps(content))
+        return scratch.name
 
     def read_note(self, reference: str) -> dict[str, Any]:
         """What `leave_note` kept."""
-        content: dict[str, Any] = json.loads((self.vault / f"note-{reference}.json").read_text())
+        content: dict[str, Any] = json.loads((self.vault / Path(reference).name / NOTE).read_text())
         return content
-
-    def drop_note(self, reference: str) -> None:
-        """Forget a note."""
-        (self.vault / f"note-{reference}.json").unlink(missing_ok=True)
 
     def keep_verdicts(self, release_id: str, verdicts: list[dict[str, Any]]) -> Path:
         """Keep the operator's verdicts beside the private data they speak of."""
@@ -173,6 +183,18 @@ class Workspace:
         path.write_text(json.dumps({"release_id": release_id, "verdicts": verdicts}, indent=2))
         path.chmod(PRIVATE_FILE)
         return path
+
+
+def _is_alive(folder: Path) -> bool:
+    """Whether the process that made a scratch folder still holds its lock."""
+    try:
+        with (folder / ALIVE).open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return time.time() - folder.stat().st_mtime < GRACE_SECONDS
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _try_writing(folder: Path) -> None:

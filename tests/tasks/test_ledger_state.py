@@ -209,7 +209,9 @@ LEGAL: dict[str, tuple[Callable[[Chain], Chain], str, str, str]] = {
     "failed-twice": (lambda c: c.reserve().spend().fail().fail(status="check-failed"), "check-failed", "0.5", "0"),
     "failed-then-published": (lambda c: c.reserve().spend().fail().publish(), "published", "0.5", "0"),
     "failed-then-measured-on": (
-        lambda c: c.reserve(epsilons={"moments": "0.5", "marginals": "0.1"}).spend().fail().spend("a", "marginals", "0.1"),
+        lambda c: (
+            c.reserve(epsilons={"moments": "0.5", "marginals": "0.1"}).spend().fail().spend("a", "marginals", "0.1")
+        ),
         "measured",
         "0.6",
         "0",
