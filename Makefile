@@ -1,5 +1,7 @@
 # Two commands do all the set-up: `make release` and `make test`.
 
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,9 +12,11 @@ UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 MAKE_VENV := uv venv --quiet --python $(PYTHON) $(VENV)
 INSTALL := uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+SHOW := cat
 else
 MAKE_VENV := $(PYTHON) -m venv $(VENV)
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint constraints.txt
+SHOW := awk '/^Collecting/ { printf "."; fflush() } END { print "" }'
 endif
 
 .PHONY: release test verify lint clean
@@ -38,11 +42,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("dprelease needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	@echo "installing into $(VENV)$(if $(UV),, (with pip this takes about two minutes))"
 	@test -x $(BIN)/python || $(MAKE_VENV)
-	@$(INSTALL) --editable .
+	@$(INSTALL) --editable . | $(SHOW)
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	@$(INSTALL) --editable '.[dev]'
+	@$(INSTALL) --editable '.[dev]' | $(SHOW)
 	@touch $@
 
 clean:

@@ -13,13 +13,14 @@ from dpcore.levels import ClassRules, fit_level_rule
 from dpcore.moments import NoisyMoments
 from dpcore.noise import public_generator
 from dpcore.projection import Projection
-from dpcore.schema import Cells
+from dpcore.schema import Cells, NominalColumn
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 ROWS_AT_ONCE = 65_536
-PILOT_ROWS = 20_000
+PILOT_CELLS, LEAST_PILOT_ROWS = 100_000, 4_000
+"""Size of the sample on which level rules are fitted: rows times levels, and rows at the least."""
 TIE_BREAK = 1e-6
 """Spread added to sampled coordinates: levels of a column without measured variance are then drawn by share."""
 
@@ -65,7 +66,9 @@ class Decoder:
         self._rules = [self._fit(mixture, index, generator) for index in range(len(mixture.moments.classes))]
 
     def _fit(self, mixture: MomentMixture, index: int, generator: np.random.Generator) -> ClassRules:
-        pilot = self._encoding.level_scores(mixture.sample_class(index, PILOT_ROWS, generator))
+        widest = max((c.level_count for c in self._encoding.schema.columns if isinstance(c, NominalColumn)), default=2)
+        rows = max(LEAST_PILOT_ROWS, PILOT_CELLS // widest)
+        pilot = self._encoding.level_scores(mixture.sample_class(index, rows, generator))
         mean = mixture.projection.lift(mixture.moments.classes[index].mean[None, :])[0]
         shares = self._encoding.level_shares(mean)
         levels = {name: fit_level_rule(scores, shares[name]) for name, scores in pilot.items()}

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 SWEEPS = 30
+CLOSE = 1e-3
+"""Sweeps end when every share is met to this distance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,12 @@ def fit_level_rule(scores: Floats, shares: Floats) -> LevelRule:
     live = np.flatnonzero(shares > 0)
     offsets = np.full(len(shares), -np.inf)
     offsets[live] = 0.0
-    for _ in range(SWEEPS if len(live) > 2 else 1):
-        for j in live[1:] if len(live) > 1 else []:  # one offset is free: only differences count
+    for _ in range(SWEEPS if len(live) > 1 else 0):
+        for j in live[1:]:  # one offset is free: only differences count
             others = [i for i in live if i != j]
             lead = np.max(scores[:, others] + offsets[others], axis=1) - scores[:, j]
             offsets[j] = np.quantile(lead, shares[j])
+        chosen = np.bincount(np.argmax(scores + offsets, axis=1), minlength=len(shares)) / len(scores)
+        if np.max(np.abs(chosen - shares)) <= CLOSE:
+            break
     return LevelRule(tuple(float(x) for x in offsets))

@@ -78,7 +78,7 @@ class NoisyMoments:
 
     @property
     def count(self) -> float:
-        """Noisy number of privacy units, over all classes."""
+        """Noisy number of privacy units over all classes; of kept rows where a person may keep several."""
         return sum(moments.count for moments in self.classes)
 
     @property

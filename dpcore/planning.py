@@ -14,7 +14,7 @@ from typing import Any
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, rho_of_epsilon
 from dpcore.encoding import Encoding
-from dpcore.exactgram import Layout
+from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS, Layout
 from dpcore.mechanisms.base import ExpectedError, GramEvent
 from dpcore.registry import BY_NAME, Status, cost_of, gram_mechanism
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role, RowRule
@@ -114,6 +114,7 @@ def make_plan(wishes: Wishes) -> Plan:
     _require_moments_only(wishes)
     generator, schema = _choose_generator(wishes, reasons)
     encoding = Encoding(schema)
+    _require_exact_width(encoding)
     budget = _budget(wishes)
     dimension = _choose_dimension(wishes, encoding, budget, reasons)
     event = _choose_event(wishes, encoding, budget, dimension, reasons)
@@ -152,6 +153,17 @@ def _require_moments_only(wishes: Wishes) -> None:
             rule="allocation-unused",
             where="model.allocation",
             hint="`ron` and `none` cost nothing: use `allocation: auto` or `{moments: 1}`",
+        )
+
+
+def _require_exact_width(encoding: Encoding) -> None:
+    most = EXACT >> (POINT_BITS + PROJECTION_BITS)
+    if encoding.width > most:
+        raise PlanError(
+            f"the record has {encoding.width} encoded coordinates, more than {most}",
+            rule="record-too-wide",
+            where="columns",
+            hint="declare fewer columns or categories; beyond that sums are not exact",
         )
 
 

@@ -74,6 +74,8 @@ class IntervalColumn:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
             raise ValueError(f"column {self.name!r}: bounds must be finite and increasing")
+        if not 0 < self.half_width < math.inf:
+            raise ValueError(f"column {self.name!r}: the distance between the bounds must be an ordinary number")
         if self.impute is not None and not self.lower <= self.impute <= self.upper:
             raise ValueError(f"column {self.name!r}: the imputed value must lie inside the bounds")
 
@@ -150,7 +152,7 @@ class PrivacyUnit:
         if self.person is None:
             return "row"
         rule = "weight" if self.row_rule is RowRule.WEIGHT else f"at-most {self.most_rows}"
-        return f"person (rows: {rule})"
+        return f"person by {self.person} (rows: {rule})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
         with workspace.exclusive(run.spec.name):
+            finish_reveals(run)
             known = published_release(run)
             return already_published(run, known) if known else release_stages(run)
 
@@ -87,15 +88,21 @@ def published_release(run: ReleaseRun) -> ReleaseState | None:
     return releases[-1]
 
 
+def finish_reveals(run: ReleaseRun) -> None:
+    """Reveal bundles that a crash kept hidden between their ledger entry and their rename."""
+    for known in run.ledger().state().releases.values():
+        staging = Staging(run.workspace.bundle(known.facts["name"], known.release_id))
+        digest = known.published.facts["bundle_digest"] if known.published else None
+        if digest and not staging.final.exists() and staging.is_sealed_as(digest):
+            staging.reveal()
+
+
 def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
-    """Say so, finish a bundle that a crash kept from being revealed, and spend nothing.
+    """Say so, and spend nothing.
 
     Only the operator is told whether the landing data differ from what was released.
     """
     final = run.workspace.bundle(run.spec.name, known.release_id)
-    staging = Staging(final)
-    if not final.exists() and known.published and staging.is_sealed_as(known.published.facts["bundle_digest"]):
-        staging.reveal()
     label_run(run.flow_run_id, name=f"{known.release_id} (again)", tags=(run.spec.name, run.period, known.release_id))
     tell(f"{known.release_id} is published already; nothing was spent")
     kept = run.ledger().fingerprint(known.release_id)

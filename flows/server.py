@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import threading
 
 from tasks.stores.workspace import Workspace
@@ -27,6 +28,11 @@ def use_embedded_server(workspace: Workspace) -> None:
     """Set the environment before Prefect is imported; what the user has set stays."""
     for name, value in embedded_settings(workspace).items():
         os.environ.setdefault(name, value)
+
+
+def forbid_core_dumps() -> None:
+    """A crash must not write the process's memory, which holds raw rows, to a file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def quiet_libraries() -> None:

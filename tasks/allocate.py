@@ -6,7 +6,7 @@ from dpcore.accounting import compose
 from dpcore.errors import LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
-from tasks.stores.heads import require_known_bundles
+from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import ReserveRequest
 from tasks.stores.run import MOMENTS, Grant, ReleaseRun, basis_of, cap_of
 
@@ -18,7 +18,7 @@ def allocate_budget(run: ReleaseRun) -> Grant:
     Raises: BudgetExceededError, LedgerError; nothing is spent then.
     """
     ledger = run.ledger()
-    require_known_bundles(run.workspace, ledger.entries())
+    require_complete_ledger(run.workspace, ledger.entries())
     population, cap = run.spec.privacy.population, cap_of(run.spec)
     ledger.ensure_cap(population, cap, basis_of(run.spec))
     before = compose(ledger.state().spent(population), delta=cap.delta).as_json()

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from prefect import task
@@ -19,15 +17,15 @@ from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 
-from dpcore.errors import PrivacyError, StageFailedError
+from tasks.stores.redaction import own_error
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 PROGRESS = logging.getLogger("dprelease.progress")
-"""Where a command line listens for what a person should see."""
-
-ROOMS = Path(__file__).resolve().parent.parent
+"""Where a command line listens for what a person should see; without a listener it goes nowhere."""
+PROGRESS.propagate = False
+PROGRESS.addHandler(logging.NullHandler())
 
 
 def private_task(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -53,26 +51,15 @@ def redacted(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
-            own: PrivacyError
             try:
                 return function(*args, **kwargs)
-            except PrivacyError as error:
-                own = error
             except Exception as error:  # noqa: BLE001  the boundary: nothing foreign passes
-                own = StageFailedError(stage, type(error).__name__, _place(error))
-            own.__context__ = own.__cause__ = None
-            raise own.with_traceback(None)
+                own = own_error(error, stage)
+            raise own
 
         return guarded
 
     return decorate
-
-
-def _place(error: BaseException) -> str:
-    """File and line of the innermost frame of our own code."""
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if Path(f.filename).is_relative_to(ROOMS) and ".venv" not in f.filename]
-    return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown place"
 
 
 def tell(message: str) -> None:

@@ -28,8 +28,9 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> N
     ledger = run.ledger()
     released = ledger.measurement(grant.release_id, MOMENTS)
     if released is None:
-        released = ledger.spend(grant.release_id, MOMENTS, draw(run, projection, SystemNoise()))
-        ledger.keep_fingerprint(grant.release_id, run.arrival.landing.fingerprint(run.workspace.fingerprint_key()))
+        fingerprint = run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
+        drawn = draw(run, projection, SystemNoise())
+        released = ledger.spend(grant.release_id, MOMENTS, drawn, fingerprint=fingerprint)
         tell(f"measured the moments with {released.event.mechanism}; the spend is in the ledger")
     else:
         tell("the moments were measured before; the stored measurement is used again, nothing is drawn")
@@ -64,3 +65,4 @@ def _weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64
     for batch in landing.batches([*names, unit.person]):
         kept, shares = persons.select(batch)
         yield cells_of(kept, schema, decimal=landing.decimal), shares
+    persons.require_unchanged()

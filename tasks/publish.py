@@ -42,6 +42,13 @@ def publish_bundle(
             where=grant.release_id,
             hint="seeded noise protects nobody; release again with another period",
         )
+    if staging.final.exists():
+        raise LedgerError(
+            f"there is a bundle {grant.release_id} that the ledger does not know",
+            rule="ledger-incomplete",
+            where="ledger.db",
+            hint="the ledger was rolled back: restore the latest one, then run `dprelease audit`",
+        )
     ledger = run.ledger()
     record = build_record(run, grant, outcome, ledger.state(), now)
     folder = staging.folder

@@ -16,12 +16,15 @@ from tasks.boundary import private_task, tell
 from tasks.stores.run import Grant, ReleaseRun
 from tasks.stores.tables import arrow_schema, table_of
 
+MOST_TIMES_EXPECTED = 10
 POINTS, CLASSES = "points.npy", "classes.npy"
 
 
 def rows_wanted(run: ReleaseRun, moments: NoisyMoments) -> int:
-    """The rows to sample: as specified, or the noisy count."""
-    return round(moments.count) if run.spec.rows == "auto" else int(run.spec.rows)
+    """The rows to sample: as specified, or the noisy count, at most ten times what was expected."""
+    if run.spec.rows != "auto":
+        return int(run.spec.rows)
+    return min(round(moments.count), MOST_TIMES_EXPECTED * run.spec.expected_rows)
 
 
 @private_task("sample")

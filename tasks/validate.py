@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ import pandas as pd
 from dpcore.encoding import Encoding
 from dpcore.errors import LandingError
 from expectations.landing import ENCODED_NORM, cell_suite, structure_suite
-from expectations.verdicts import SuiteRunner, Verdict, combine, validate
+from expectations.verdicts import SuiteRunner, Verdict, combine
 from tasks.boundary import private_task, tell, tell_operator
 from tasks.stores.landing import canonical_dtypes
 from tasks.stores.run import ReleaseRun
@@ -49,16 +49,28 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
 
 
 def require_structure(run: ReleaseRun) -> None:
-    """Check columns and types of the landing files.
+    """Check columns and types of every landing file.
 
     Raises: LandingError for the first rule that does not hold.
     """
-    landing, schema = run.arrival.landing, run.spec.schema
-    dtypes = canonical_dtypes(landing.schema(), schema)
-    frame = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in dtypes.items()})
-    person = [run.spec.unit.person] if run.spec.unit.person else []
-    suite = structure_suite(schema, extra_columns=run.spec.source.drop, required=person, typed=not landing.is_text)
-    for verdict in validate(frame, suite):
+    landing, schema, person = run.arrival.landing, run.spec.schema, run.spec.unit.person
+    shapes = {tuple(canonical_dtypes(landed, schema).items()): None for landed in landing.schemas()}
+    suite = structure_suite(
+        schema,
+        extra_columns=run.spec.source.drop,
+        required=[person] if person else [],
+        typed=not landing.is_text,
+    )
+    runner = SuiteRunner(suite)
+    for shape in shapes:
+        frame = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in shape})
+        _require_all(runner.validate(frame))
+    if person and not landing.is_text:
+        _require_one_spelling(person, {dict(shape)[person] for shape in shapes})
+
+
+def _require_all(verdicts: Iterable[Verdict]) -> None:
+    for verdict in verdicts:
         if not verdict.ok:
             raise LandingError(
                 MESSAGES[verdict.rule].format(column=verdict.column),
@@ -66,6 +78,17 @@ def require_structure(run: ReleaseRun) -> None:
                 where=f"columns.{verdict.column}" if verdict.column else "columns",
                 hint=HINTS[verdict.rule],
             )
+
+
+def _require_one_spelling(person: str, dtypes: set[str]) -> None:
+    """An identifier must have one spelling in all files, or one person would count as several."""
+    if dtypes not in ({"str"}, {"int64"}):
+        raise LandingError(
+            f"the person column {person!r} must hold text in every file, or integers in every file",
+            rule="person-type",
+            where="privacy.unit.person",
+            hint="write identifiers as text, or as integers without missing ones",
+        )
 
 
 def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:

@@ -58,6 +58,10 @@ def main() -> None:
         raise SystemExit(REFUSED) from None
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
+    except Exception as error:  # noqa: BLE001  the last boundary: a foreign error's text may hold data
+        from tasks.stores.redaction import own_error
+
+        leave(own_error(error, "command"), as_json=as_json)
 
 
 def _explain_usage(error: Any, as_json: bool) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,13 +51,15 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "lifetime": figures,
         "spent": compose(spent, delta=cap.delta).as_json(),
         "reserved": compose(state.reserved(population), delta=cap.delta).as_json(),
-        "remaining": {
-            "epsilon": float(cap.epsilon - used.epsilon),
-            "delta": float(cap.delta - used.delta),
-            "delta_num": float(cap.delta_num - used.delta_num),
-        },
+        "remaining": {name: _left(figures[name], getattr(used, name)) for name in figures},
         "releases_left": cap.further(committed, plan.cost),
     }
+
+
+def _left(cap: float, used: Fraction | float) -> float | None:
+    """What is left under a cap, without the digits that floating point invents; None if nothing finite fits."""
+    left = cap - float(used)
+    return float(f"{left:.12g}") if math.isfinite(left) else None
 
 
 def plan(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
@@ -73,11 +77,7 @@ def plan(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
         "epsilon": float(spec.privacy.epsilon),
         "delta": float(spec.privacy.delta),
         **planned.as_json(),
-        "remaining_after": {
-            "epsilon": lifetime["epsilon"] - float(after.epsilon),
-            "delta": lifetime["delta"] - float(after.delta),
-            "delta_num": lifetime["delta_num"] - float(after.delta_num),
-        },
+        "remaining_after": {name: _left(lifetime[name], getattr(after, name)) for name in lifetime},
         "releases_left": now["releases_left"],
     }
     print_json(content) if as_json else _show_plan(spec, content)
@@ -95,7 +95,7 @@ def _show_plan(spec: ReleaseSpec, content: dict[str, Any]) -> None:
         "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
         "a mean's noise": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
         "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue over the noise's operator norm)",
-        "budget left after": f"epsilon {content['remaining_after']['epsilon']:g}",
+        "budget left after": _epsilon_left(content["remaining_after"]["epsilon"]),
         "releases left": str(content["releases_left"]),
     }
     for name, value in rows.items():
@@ -104,6 +104,12 @@ def _show_plan(spec: ReleaseSpec, content: dict[str, Any]) -> None:
     out.print("[dim]why[/]")
     for reason in content["reasons"]:
         out.print(f"  - {reason}", markup=False)
+
+
+def _epsilon_left(left: float | None) -> str:
+    if left is None or left < 0:
+        return "none: the cap does not allow this release"
+    return f"epsilon {left:g}"
 
 
 @budget_app.callback()
@@ -119,7 +125,8 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
     rows = table(f"budget of {content['population']}", "", "epsilon", "delta", "delta_num")
     for name in ("lifetime", "spent", "reserved", "remaining"):
         figures = content[name]
-        rows.add_row(f"[dim]{name}[/]", *(f"{figures[key]:g}" for key in ("epsilon", "delta", "delta_num")))
+        shown = ("-" if figures[key] is None else f"{figures[key]:g}" for key in ("epsilon", "delta", "delta_num"))
+        rows.add_row(f"[dim]{name}[/]", *shown)
     console().print(rows)
     console().print(f"releases left at this epsilon: {content['releases_left']}")
 

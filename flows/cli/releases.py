@@ -27,13 +27,14 @@ def run(
 ) -> None:
     """Release one period, here and now."""
     from flows.cli.progress import shown
-    from flows.server import use_embedded_server
+    from flows.server import forbid_core_dumps, use_embedded_server
     from tasks.stores.workspace import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
     place.require_writable()
     _refuse_early(place, given, period, supersedes, reason)
+    forbid_core_dumps()
     use_embedded_server(place)
     with shown("starting the orchestration server (about 20 seconds)"):
         result = _run_flow(place, given, period, supersedes, reason)

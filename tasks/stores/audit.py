@@ -6,6 +6,7 @@
 3. Every stored measurement is the one its spend names, and its noise was not seeded.
 4. Every published bundle is there, as published; no other bundle is.
 5. Every record says what the ledger says.
+6. Every entry that a bundle or the lineage names is in the ledger.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dpcore.errors import PrivacyError, RefusedError
 from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import BY_NAME, Status, cost_of
 from tasks.stores.bundle import faults
-from tasks.stores.heads import bundle_folders
+from tasks.stores.heads import bundle_folders, missing_entries
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, cost_to_json
 from tasks.stores.workspace import Workspace
@@ -50,9 +51,9 @@ def audit_workspace(workspace: Workspace, release_id: str | None = None) -> list
 
 
 def _no_ledger(workspace: Workspace) -> Check:
-    bundles = [folder.name for folder in bundle_folders(workspace)]
-    detail = f"it is missing, but there is {bundles[0]}" if bundles else "not there yet: nothing was released"
-    return Check("ledger", not bundles, detail)
+    missing = missing_entries(workspace, [])
+    detail = f"it is missing, but there is {missing[0]}" if missing else "not there yet: nothing was released"
+    return Check("ledger", not missing, detail)
 
 
 def _checks(workspace: Workspace, ledger: Ledger, release_id: str | None) -> list[Check]:
@@ -65,6 +66,9 @@ def _checks(workspace: Workspace, ledger: Ledger, release_id: str | None) -> lis
         checks += _release_checks(workspace, ledger, state, entries, release)
     if release_id is None:
         checks.append(_strays(workspace, state))
+        missing = missing_entries(workspace, entries)
+        detail = f"lacks entries that are named by {', '.join(missing)}" if missing else "contains every entry named"
+        checks.append(Check("ledger completeness", not missing, detail))
     return checks
 
 

@@ -52,20 +52,19 @@ class Landing:
         """The decimal mark of numbers in text."""
         return self.spec.source.csv.decimal if self.is_text else "."
 
-    def schema(self) -> pa.Schema:
-        """The columns of the files.
+    def schemas(self) -> list[pa.Schema]:
+        """The columns of each file.
 
         Raises: LandingError if a file cannot be read or the files disagree.
         """
         schemas = [self._file_schema(path) for path in self.files]
-        names = set(schemas[0].names)
         if any(len(set(s.names)) != len(s.names) for s in schemas):
             raise self._refusal("two columns have the same name", "column-repeated", "rename one of them")
-        if any(set(s.names) != names for s in schemas[1:]):
+        if any(set(s.names) != set(schemas[0].names) for s in schemas[1:]):
             raise self._refusal(
                 "the files of one dataset have different columns", "files-disagree", "give every file the same columns"
             )
-        return schemas[0]
+        return schemas
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """All rows in the files' order, a bounded number at a time, only the columns asked for.
@@ -93,14 +92,16 @@ class Landing:
 
     def _open_csv(self, path: Path, columns: Sequence[str] | None = None) -> pa_csv.CSVStreamingReader:
         dialect = self.spec.source.csv
-        convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""]}
+        convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""], "check_utf8": False}
         if columns is not None:
             convert |= {"include_columns": list(columns), "column_types": {name: pa.string() for name in columns}}
         return pa_csv.open_csv(
             path,
             read_options=pa_csv.ReadOptions(encoding=dialect.encoding),
             parse_options=pa_csv.ParseOptions(
-                delimiter=dialect.delimiter, quote_char=dialect.quote, newlines_in_values=True
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote,
+                ignore_empty_lines=columns is None or len(columns) > 1,
             ),
             convert_options=pa_csv.ConvertOptions(**convert),
         )
@@ -111,8 +112,9 @@ class Landing:
         schema: pa.Schema | None = None
         try:
             if self.is_text:
-                with self._open_csv(path) as reader:
-                    schema = reader.schema
+                if self._has_whole_lines(path):
+                    with self._open_csv(path) as reader:
+                        schema = reader.schema
             else:
                 schema = pq.read_schema(path)
         except (pa.ArrowException, OSError, ValueError, LookupError):
@@ -120,6 +122,18 @@ class Landing:
         if schema is None:
             raise self._unreadable()
         return schema
+
+    def _has_whole_lines(self, path: Path) -> bool:
+        """Whether every line is well-formed by itself: no quote that opens on one line and closes on another.
+
+        Such a quote would make one record swallow others, and its influence unbounded.
+        """
+        dialect = self.spec.source.csv
+        quote, mark = re.escape(dialect.quote), re.escape(dialect.delimiter)
+        field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|[^{quote}{mark}]*)"
+        line_shape = re.compile(f"{field}(?:{mark}{field})*")
+        with path.open(encoding=dialect.encoding, errors="replace") as lines:
+            return all(dialect.quote not in line or line_shape.fullmatch(line.rstrip("\n")) for line in lines)
 
     def _unreadable(self) -> LandingError:
         kind = "CSV" if self.is_text else "Parquet"

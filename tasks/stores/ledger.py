@@ -27,6 +27,7 @@ from tasks.stores.ledger_state import Entry, LedgerState, Population, ReleaseSta
 
 SCHEMA_VERSION = 1
 LOCK_WAIT_SECONDS = 60
+WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
 
 METADATA = sa.MetaData()
 EVENTS = sa.Table(
@@ -139,6 +140,14 @@ class Ledger:
     def _create_tables(self) -> None:
         with self._engine.connect() as connection:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
+            version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            if version > SCHEMA_VERSION:
+                raise LedgerError(
+                    f"the ledger has version {version}, this program knows {SCHEMA_VERSION}",
+                    rule="ledger-newer",
+                    where="ledger.db",
+                    hint="use the newer program that wrote it",
+                )
             METADATA.create_all(connection)
             for table in APPEND_ONLY:
                 for action in ("UPDATE", "DELETE"):
@@ -201,11 +210,14 @@ class Ledger:
         """Reserve the budget of a release, or find the unfinished one of its period.
 
         Whoever comes second for a name and period gets the first one's release, in
-        whatever status it is, unless the request supersedes it.
+        whatever status it is, unless the request supersedes it. The caller holds the
+        name's lock, so reservations of that name without a draw have lost their run: they
+        are given back, except the one that this request can take up.
         Raises: BudgetExceededError, with nothing reserved.
         """
         with self._writing() as transaction:
             state = transaction.state
+            self._void_abandoned(transaction, request)
             known = state.of_period(request.name, request.period)
             if known and request.supersedes is None:
                 return known[-1]
@@ -222,6 +234,17 @@ class Ledger:
             return state.releases[release_id]
 
     @staticmethod
+    def _void_abandoned(transaction: Transaction, request: ReserveRequest) -> None:
+        wanted = request.body(0)
+        for release in list(transaction.state.releases.values()):
+            same = all(
+                release.facts[key] == wanted[key] for key in ("period", "measurements", "spec_digest", "supersedes")
+            )
+            if release.facts["name"] == request.name and release.status == "reserved" and not same:
+                body = {"reason": "its run is gone and nothing was drawn"}
+                transaction.append("void", release.population, release.release_id, body)
+
+    @staticmethod
     def _require_room(state: LedgerState, request: ReserveRequest) -> None:
         cap = state.populations[request.population].cap
         wanted = sum((cost_of(event) for event in request.events.values()), Cost())
@@ -236,11 +259,11 @@ class Ledger:
             hint="ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`",
         )
 
-    def spend(self, release_id: str, name: str, released: Released) -> Released:
+    def spend(self, release_id: str, name: str, released: Released, *, fingerprint: str | None = None) -> Released:
         """Store a drawn measurement together with its spend, in one transaction.
 
         If the measurement was stored before, that one is returned and the new draw,
-        which nobody has seen, is forgotten.
+        which nobody has seen, is forgotten. `fingerprint` is the operator's, of the data measured.
         """
         with self._writing() as transaction:
             stored = transaction.measurement(release_id, name)
@@ -256,6 +279,8 @@ class Ledger:
             }
             transaction.append("spend", release.population, release_id, body)
             transaction.store(release_id, name, released)
+            if fingerprint is not None:
+                transaction.keep_fingerprint(release_id, fingerprint)
             return released
 
     def measurement(self, release_id: str, name: str) -> Released | None:
@@ -280,11 +305,6 @@ class Ledger:
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
             return transaction.append(kind, release.population, release_id, body)
-
-    def keep_fingerprint(self, release_id: str, fingerprint: str) -> None:
-        """Remember, for the operator alone, what data a release was made from; the first one stays."""
-        with self._writing() as transaction:
-            transaction.keep_fingerprint(release_id, fingerprint)
 
     def fingerprint(self, release_id: str) -> str | None:
         """The operator's fingerprint of a release's data."""

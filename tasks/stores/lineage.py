@@ -186,5 +186,6 @@ def append_line(path: Path, line: str) -> None:
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
-    """The events of a log."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    """The events of a log; a last line that a crash tore is left out."""
+    lines = path.read_text().split("\n")[:-1] if path.is_file() else []
+    return [json.loads(line) for line in lines if line]

@@ -59,12 +59,12 @@ def _ticks(values: pa.Array, column: IntervalColumn) -> Floats:
     """Days or microseconds since 1970 UTC; naive times are in the column's time zone."""
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan)
-    if pa.types.is_date(values.type):
-        days = _numbers(pc.cast(pc.cast(values, pa.date32(), safe=False), pa.int32()))
-        return days if column.kind is Kind.DATE else days * DAY_MICROSECONDS
-    zoned = values
-    if values.type.tz is None and column.timezone != "UTC":
-        zoned = pc.assume_timezone(values, column.timezone, ambiguous="earliest", nonexistent="earliest")
+    if pa.types.is_date(values.type) and column.kind is Kind.DATE:
+        return _numbers(pc.cast(pc.cast(values, pa.date32(), safe=False), pa.int32()))
+    # in a column of times, a date is its midnight
+    zoned = pc.cast(values, pa.timestamp("us"), safe=False) if pa.types.is_date(values.type) else values
+    if zoned.type.tz is None and column.timezone != "UTC":
+        zoned = pc.assume_timezone(zoned, column.timezone, ambiguous="earliest", nonexistent="earliest")
     micros = _numbers(pc.cast(pc.cast(zoned, pa.timestamp("us", tz=zoned.type.tz), safe=False), pa.int64()))
     return micros if column.kind is Kind.TIMESTAMP else np.floor(micros / DAY_MICROSECONDS)
 
@@ -78,6 +78,8 @@ def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
     if pa.types.is_boolean(values.type) or isinstance(column.levels[0], str):
         named = pc.cast(values, pa.string())
         return _by_distinct(named, _level_parser(column)).astype(np.int64)
+    if pa.types.is_integer(values.type):  # compared as integers: large ones are not exact as floats
+        return _by_distinct(pc.cast(values, pa.string()), _level_parser(column)).astype(np.int64)
     numbers = _numbers(values)
     codes = np.full(len(numbers), UNKNOWN, dtype=np.int64)
     for index, level in enumerate(column.levels):
@@ -88,11 +90,17 @@ def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
 
 def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floats:
     """Parse each distinct text once; the result for a cell depends on its own text only."""
-    coded = pc.dictionary_encode(values)
-    table = np.array([parse(text) for text in coded.dictionary.to_pylist()] + [parse(None)], dtype=np.float64)
+    coded = pc.dictionary_encode(_as_bytes(values))
+    texts = [raw.decode(errors="replace") for raw in coded.dictionary.to_pylist()]
+    table = np.array([parse(text) for text in texts] + [parse(None)], dtype=np.float64)
     indices = coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
     result: Floats = table[indices]
     return result
+
+
+def _as_bytes(texts: pa.Array) -> pa.Array:
+    """Text as bytes: a cell that is no valid text must not stop the others."""
+    return pc.cast(pc.cast(texts, pa.large_string()), pa.large_binary())
 
 
 def _text_parser(column: IntervalColumn, decimal: str) -> Callable[[str | None], float]:
@@ -136,6 +144,8 @@ def _level_parser(column: NominalColumn) -> Callable[[str | None], float]:
         if text is None:
             return MISSING
         word = text.strip()
+        if word.endswith(".0") and isinstance(column.levels[0], int):
+            word = word.removesuffix(".0")
         if column.kind is Kind.BOOLEAN:
             word = "true" if word.lower() in TRUE_WORDS else "false" if word.lower() in FALSE_WORDS else word
         return levels.get(word, UNKNOWN)

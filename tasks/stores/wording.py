@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit
 from tasks.stores.run import ReleaseRun
 
@@ -10,27 +12,23 @@ def guarantee(run: ReleaseRun) -> list[str]:
     """What is promised to each person or row, sentence by sentence."""
     epsilon, delta = float(run.spec.privacy.epsilon), float(run.spec.privacy.delta)
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
+    slack = f", and by at most delta = {delta:g} beyond that." if delta else "."
     sentences = [
         f"Whatever {unit} contained, anything that anyone can conclude from this release would have come out "
         f"almost as likely had it contained something else: every probability changes by a factor of at most "
-        f"e^{epsilon:g} = {_factor(epsilon)}.",
+        f"e^{epsilon:g} = {math.exp(epsilon):.3g}{slack}",
     ]
-    if delta:
-        sentences.append(f"With probability {delta:g} at the most this factor may be exceeded (delta).")
-    else:
-        sentences.append("The promise is pure: there is no exception, however unlikely (delta = 0).")
+    delta_num = float(run.plan.cost.delta_num)
+    if delta_num:
+        sentences.append(f"The computer's finite precision adds at most {delta_num:.1g} to every probability.")
+    elif not delta:
+        sentences.append("The promise is pure: nothing is added to that factor (delta = 0), not by rounding either.")
     sentences.append(_participation(run.spec.neighbours, run.spec.unit))
     sentences.append(
         "The promise holds whatever else is known, and whatever is computed from the release later. Releases over "
         "the same population add up; the ledger keeps the sum below the lifetime cap."
     )
     return sentences
-
-
-def _factor(epsilon: float) -> str:
-    import math
-
-    return f"{math.exp(epsilon):.3g}"
 
 
 def _participation(neighbours: Neighbours, unit: PrivacyUnit) -> str:

@@ -73,9 +73,7 @@ def tame_cell(column: Column) -> SearchStrategy[float | int]:
 def rows_of(schema: RecordSchema, *, least: int = 1, most: int = 4, tame: bool = False) -> SearchStrategy[list[Row]]:
     """Several records of a schema."""
     cell = tame_cell if tame else hostile_cell
-    return st.lists(
-        st.fixed_dictionaries({c.name: cell(c) for c in schema.columns}), min_size=least, max_size=most
-    )
+    return st.lists(st.fixed_dictionaries({c.name: cell(c) for c in schema.columns}), min_size=least, max_size=most)
 
 
 def as_cells(schema: RecordSchema, rows: list[Row]) -> Cells:
@@ -112,10 +110,7 @@ def pipeline(
 ) -> Pipeline:
     """A pipeline without projection (`dimension` None) or with a random orthonormal one."""
     encoding = Encoding(schema)
-    if dimension is None:
-        projection = no_projection(encoding)
-    else:
-        projection = ron_projection(encoding, dimension, "5eed" * 8)
+    projection = no_projection(encoding) if dimension is None else ron_projection(encoding, dimension, "5eed" * 8)
     layout = Layout(projection.dimension + 1, schema.class_count, s, most_rows)
     return Pipeline(encoding, projection, layout, weighted)
 

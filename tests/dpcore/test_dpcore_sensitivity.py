@@ -17,7 +17,7 @@ from dpcore.mechanisms.base import UNIT
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1, root_above
 
-HOSTILE = settings(deadline=None, max_examples=150)
+HOSTILE = settings(deadline=None, max_examples=90)
 Blocks = NDArray[np.object_]
 
 
@@ -147,7 +147,10 @@ def test_a_record_of_full_length_attains_the_add_remove_bounds(dimension: int | 
     pipe = pipeline(five_levels(), dimension=dimension, s=HALF)
     moved, r = pipe.gram(levels(0)), pipe.layout.squared_norm
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.ADD_REMOVE, squared_norm=r))
-    assert squared_frobenius(moved) >= (Fraction(ALMOST) * gram_frobenius(Neighbours.ADD_REMOVE, squared_norm=r) * UNIT) ** 2
+    assert (
+        squared_frobenius(moved)
+        >= (Fraction(ALMOST) * gram_frobenius(Neighbours.ADD_REMOVE, squared_norm=r) * UNIT) ** 2
+    )
 
 
 @pytest.mark.parametrize("dimension", [None, 5], ids=["unprojected", "rotated"])
@@ -155,14 +158,18 @@ def test_two_orthogonal_records_attain_the_replace_one_bounds(dimension: int | N
     pipe = pipeline(five_levels(), dimension=dimension, s=HALF)
     moved, r = pipe.gram(levels(0)) - pipe.gram(levels(1)), pipe.layout.squared_norm
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.REPLACE_ONE, squared_norm=r))
-    assert math.sqrt(squared_frobenius(moved)) >= ALMOST * UNIT * float(gram_frobenius(Neighbours.REPLACE_ONE, squared_norm=r))
+    assert math.sqrt(squared_frobenius(moved)) >= ALMOST * UNIT * float(
+        gram_frobenius(Neighbours.REPLACE_ONE, squared_norm=r)
+    )
 
 
 def test_a_record_that_changes_its_class_attains_the_replace_one_bounds() -> None:
     pipe = pipeline(five_levels(label=True), dimension=None, s=HALF)
     moved, r = pipe.gram(levels(0, label=0)) - pipe.gram(levels(0, label=1)), pipe.layout.squared_norm
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.REPLACE_ONE, squared_norm=r))
-    assert math.sqrt(squared_frobenius(moved)) >= ALMOST * UNIT * float(gram_frobenius(Neighbours.REPLACE_ONE, squared_norm=r))
+    assert math.sqrt(squared_frobenius(moved)) >= ALMOST * UNIT * float(
+        gram_frobenius(Neighbours.REPLACE_ONE, squared_norm=r)
+    )
 
 
 def test_a_record_with_equal_coordinates_attains_the_weighted_l1_bound_under_add_remove() -> None:
@@ -201,7 +208,9 @@ def test_the_full_matrix_l1_bound_is_attained_at_dimension_four() -> None:
     """Every entry of the difference has the same size: 16 times sqrt(2)/4 is sqrt(2) p."""
     a, b = math.sqrt(2 - math.sqrt(2)) / math.sqrt(8), math.sqrt(2 + math.sqrt(2)) / math.sqrt(8)
     x, y = np.array([a, b, -a, b]), np.array([b, -a, -b, -a])
-    bound = gram_weighted_l1(Neighbours.REPLACE_ONE, squared_norm=Fraction(1), dimension=4, blocks=1, weight=Fraction(2))
+    bound = gram_weighted_l1(
+        Neighbours.REPLACE_ONE, squared_norm=Fraction(1), dimension=4, blocks=1, weight=Fraction(2)
+    )
     assert float(bound) == pytest.approx(4 * math.sqrt(2), rel=1e-12)
     assert l1_of_pair(x, y, 2.0) == pytest.approx(float(bound), rel=1e-12)
 
@@ -237,7 +246,9 @@ def test_an_unweighted_person_would_exceed_the_row_bound() -> None:
     total = GramSum(pipe.layout)
     for code in (0, 0):
         total.blocks = total.blocks + pipe.gram(levels(code))
-    assert nuclear(total.blocks) > 1.9 * float(gram_nuclear(Neighbours.ADD_REMOVE, squared_norm=pipe.layout.squared_norm))
+    assert nuclear(total.blocks) > 1.9 * float(
+        gram_nuclear(Neighbours.ADD_REMOVE, squared_norm=pipe.layout.squared_norm)
+    )
 
 
 # ---- the constants themselves --------------------------------------------------------

@@ -5,9 +5,12 @@ It is a module of its own so that spawned processes can import what they run.
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ from dpcore.registry import cost_of
 from dpcore.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import Entry, cost_to_json
+from tasks.stores.workspace import Workspace
 
 POPULATION = "people"
 BASIS = {"neighbours": "replace-one", "unit": "row"}
@@ -33,9 +37,10 @@ def cap(epsilon: str = "1.2", *, delta: str = "0", delta_num: str = "1/100000000
     return Cap(Fraction(epsilon), Fraction(delta), Fraction(delta_num))
 
 
-def event(epsilon: str = "0.1") -> GramEvent:
+def event(epsilon: str = "0.1", *, blocks: int = 1) -> GramEvent:
     """An event whose cost is exactly that epsilon."""
-    return WISHART_DIFFERENCE.calibrate(LAYOUT, Neighbours.REPLACE_ONE, Epsilon(Fraction(epsilon)))
+    layout = replace(LAYOUT, blocks=blocks)
+    return WISHART_DIFFERENCE.calibrate(layout, Neighbours.REPLACE_ONE, Epsilon(Fraction(epsilon)))
 
 
 def released(epsilon: str = "0.1", *, seed: int | None = None) -> Released:
@@ -102,20 +107,21 @@ class Chain:
         return self.add("void", release_id, {"reason": "gone"})
 
 
-def measurement(epsilon: str) -> dict[str, Any]:
+def measurement(epsilon: str, *, blocks: int = 1) -> dict[str, Any]:
     """A measurement as a reservation or a spend states it."""
-    return {"event": event(epsilon).as_json(), "cost": cost_to_json(cost_of(event(epsilon)))}
+    measured = event(epsilon, blocks=blocks)
+    return {"event": measured.as_json(), "cost": cost_to_json(cost_of(measured))}
 
 
 # ---------------------------------------------------------------- what spawned processes run
 
 
-def race_to_reserve(path: Path, period: str, barrier: Any, answers: Any) -> None:
+def race_to_reserve(path: Path, name: str, barrier: Any, answers: Any) -> None:
     """Wait for the others, reserve, and say how it went."""
     with opened(path) as ledger:
         barrier.wait()
         try:
-            answers.put(ledger.reserve(request(period)).release_id)
+            answers.put(ledger.reserve(request(name=name)).release_id)
         except BudgetExceededError:
             answers.put("refused")
 
@@ -137,3 +143,27 @@ def die_inside_the_spend(path: Path, release_id: str) -> None:
         transaction.append("spend", POPULATION, release_id, body)
         transaction.store(release_id, "moments", released())
         os._exit(9)
+
+
+def leave_rows_in_scratch(root: Path, inside: Any) -> None:
+    """Write to scratch, say so, and stay until the process is ended."""
+    with Workspace(root).scratch() as folder:
+        (folder / "points.npy").write_bytes(b"rows")
+        inside.set()
+        time.sleep(3600)
+
+
+def hold_the_lock(root: Path, name: str, inside: Any, seconds: float | None) -> None:
+    """Take a workspace's lock, say so, and keep it: for a while, or until the process is ended."""
+    with Workspace(root).exclusive(name):
+        inside.set()
+        time.sleep(3600 if seconds is None else seconds)
+
+
+def append_many(path: Path, word: str, barrier: Any) -> None:
+    """Append long lines to a log, at the same time as others do."""
+    from tasks.stores.lineage import append_line  # slow to load, and the racers above do without
+
+    barrier.wait()
+    for number in range(200):
+        append_line(path, json.dumps({"word": word, "number": number, "filler": word * 3000}))

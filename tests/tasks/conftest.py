@@ -22,7 +22,7 @@ SPEC = """
 name: small
 source: {path: landing/*.csv, period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'}
 privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.2}}
-expected_rows: 500
+expected_rows: 5000
 columns:
   - {name: age, kind: numeric, bounds: [0, 100]}
   - {name: ill, kind: boolean}
@@ -51,9 +51,9 @@ def workspace(published: Path, tmp_path: Path) -> Workspace:
 
 
 def land_rows(root: Path, period: str) -> None:
-    """Five hundred invented people."""
+    """Invented people, so many that the noise never hides all of them."""
     dice = np.random.Generator(np.random.PCG64(7))
-    rows = zip(dice.uniform(0, 100, 500), dice.random(500) < 0.3, strict=True)
+    rows = zip(dice.uniform(0, 100, 5000), dice.random(5000) < 0.3, strict=True)
     text = "".join(f"{age:.2f},{str(ill).lower()}\n" for age, ill in rows)
     (root / "landing" / f"small-{period}.csv").write_text(f"age,ill\n{text}")
 

@@ -15,10 +15,13 @@ import pytest
 from builders import BASIS, cap, opened, released, request
 
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
+from dpcore.measure import Released
 from tasks.stores.audit import Check, audit_workspace
 from tasks.stores.bundle import CHECKSUMS, sha256_of
+from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
+from tasks.stores.lineage import append_line
 from tasks.stores.workspace import Workspace
 
 FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
@@ -46,7 +49,7 @@ def test_an_untouched_workspace_is_green(workspace: Workspace):
     assert broken(checks) == {}
     parts = ("costs", "measurements", "bundle", "record")
     names = [f"{release}: {part}" for release in (FIRST, SECOND) for part in parts]
-    assert [check.name for check in checks] == ["ledger chain", *names, "bundles"]
+    assert [check.name for check in checks] == ["ledger chain", *names, "bundles", "ledger completeness"]
     assert all(check.detail for check in checks)
 
 
@@ -86,8 +89,15 @@ def test_what_is_not_there_is_refused(workspace: Workspace, tmp_path: Path):
         audit_workspace(Workspace(tmp_path / "nowhere"))
     workspace.ledger_path.unlink()
     with pytest.raises(LedgerError) as missing:
-        audit_workspace(workspace)
+        audit_workspace(workspace, FIRST)
     assert missing.value.rule == "ledger-missing"
+
+
+def test_a_ledger_may_be_missing_only_before_the_first_release(workspace: Workspace):
+    workspace.ledger_path.unlink()
+    assert FIRST in broken(audit_workspace(workspace))["ledger"]
+    shutil.rmtree(workspace.releases)
+    assert broken(audit_workspace(workspace)) == {}
 
 
 # ---------------------------------------------------------------- bundles
@@ -101,14 +111,14 @@ def test_a_changed_byte_in_a_bundle_is_named(workspace: Workspace, name: str, pl
     content[{"first": 0, "middle": len(content) // 2, "last": -1}[place]] ^= 1
     rewritten(path, bytes(content))
     faults = broken(audit_workspace(workspace))
-    assert list(faults) == [f"{FIRST}: bundle"]
+    assert set(faults) - {"ledger completeness"} == {f"{FIRST}: bundle"}, "an unreadable record also names no entry"
     assert name in faults[f"{FIRST}: bundle"]
 
 
 @pytest.mark.parametrize("name", [*BUNDLE_FILES, CHECKSUMS])
 def test_a_missing_file_of_a_bundle_is_named(workspace: Workspace, name: str):
     (bundle(workspace) / name).unlink()
-    assert broken(audit_workspace(workspace)) == {f"{FIRST}: bundle": f"{name} is missing"}
+    assert broken(audit_workspace(workspace, FIRST)) == {f"{FIRST}: bundle": f"{name} is missing"}
 
 
 def test_every_file_of_a_bundle_is_in_the_tables_above(workspace: Workspace):
@@ -233,9 +243,19 @@ def later(entry: Entry) -> Entry:
     return replace(entry, at=entry.at.replace("20", "21", 1))
 
 
-def _other_payload(workspace: Workspace) -> None:
-    payload = json.dumps(released().as_json(), sort_keys=True, separators=(",", ":"))
+def store(workspace: Workspace, measurement: Released) -> None:
+    """Put another measurement in the place of the first release's."""
+    payload = json.dumps(measurement.as_json(), sort_keys=True, separators=(",", ":"))
     on_the_ledger(workspace, f"UPDATE measurements SET payload = '{payload}' WHERE release_id = '{FIRST}'")
+
+
+def move_one_cell(workspace: Workspace) -> None:
+    """Change one cell of a measurement by one step."""
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        stored = ledger.measurement(FIRST, "moments")
+    assert stored is not None
+    (first, *cells), *blocks = stored.triangles
+    store(workspace, replace(stored, triangles=((first + 1, *cells), *blocks)))
 
 
 LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
@@ -272,12 +292,8 @@ LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "last-release-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 4"), "bundles", SECOND),
     "all-but-the-cap-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 1"), "bundles", FIRST),
     "fresh-ledger": (replace_ledger, "bundles", f"{FIRST}, {SECOND}"),
-    "payload-edited": (
-        lambda w: on_the_ledger(w, "UPDATE measurements SET payload = replace(payload, '[[', '[[1')"),
-        f"{SECOND}: measurements",
-        "entry 6 was changed",
-    ),
-    "payload-of-another-draw": (_other_payload, f"{FIRST}: measurements", "entry 3 was changed"),
+    "payload-edited": (move_one_cell, f"{FIRST}: measurements", "entry 3 was changed"),
+    "payload-of-another-draw": (lambda w: store(w, released()), f"{FIRST}: measurements", "entry 3 was changed"),
     "payload-unreadable": (
         lambda w: on_the_ledger(w, "UPDATE measurements SET payload = '{}'"),
         f"{FIRST}: measurements",
@@ -377,3 +393,36 @@ def _published_digest(workspace: Workspace) -> str:
         published = ledger.state().releases[FIRST].published
     assert published is not None
     return str(published.facts["bundle_digest"])
+
+
+# ---------------------------------------------------------------- releasing on such a ledger
+
+FORGETFUL = ("last-release-deleted", "all-but-the-cap-deleted", "fresh-ledger", "history-rewritten")
+
+
+@pytest.mark.parametrize("case", FORGETFUL)
+def test_nothing_is_released_on_a_ledger_that_a_bundle_knows_better_than(workspace: Workspace, case: str):
+    LEDGER_TAMPERINGS[case][0](workspace)
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger, pytest.raises(LedgerError) as caught:
+        require_complete_ledger(workspace, ledger.entries())
+    assert caught.value.rule == "ledger-incomplete"
+
+
+def test_a_spend_that_only_the_lineage_remembers_is_missed(workspace: Workspace):
+    """A release that was measured and never published leaves no bundle, and was paid for all the same."""
+    facet = {"ledgerEntry": 9, "ledgerHash": "9" * 64}
+    append_line(workspace.lineage_path, json.dumps({"run": {"facets": {"dp_spend": facet}}}))
+    assert "entry 9" in broken(audit_workspace(workspace))["ledger completeness"]
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger, pytest.raises(LedgerError, match="entry 9"):
+        require_complete_ledger(workspace, ledger.entries())
+
+
+def test_the_bundles_know_the_ledger_they_were_made_with(workspace: Workspace):
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        require_complete_ledger(workspace, ledger.entries())
+
+
+def test_a_bundle_whose_record_cannot_be_read_vouches_for_nothing(workspace: Workspace):
+    rewritten(bundle(workspace) / "record.json", b"{")
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger, pytest.raises(LedgerError, match=FIRST):
+        require_complete_ledger(workspace, ledger.entries())

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import BASIS, POPULATION, Chain
+from builders import BASIS, POPULATION, Chain, measurement
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,8 +50,12 @@ ILLEGAL: dict[str, tuple[Callable[[Chain], Chain], str]] = {
     "spend-unknown-release": (lambda c: c.cap().spend(), "unknown release"),
     "spend-not-reserved": (lambda c: c.cap().reserve().spend(name="marginals"), "spends on what was not reserved"),
     "spend-twice": (lambda c: c.cap().reserve().spend().spend(), "draws a measurement a second time"),
-    "spend-more": (lambda c: c.cap().reserve().spend(epsilon="0.6"), "spends what was not reserved"),
-    "spend-less": (lambda c: c.cap().reserve().spend(epsilon="0.4"), "spends what was not reserved"),
+    "spend-more": (lambda c: c.cap().reserve().spend(epsilon="0.6"), "spends another cost than was reserved"),
+    "spend-less": (lambda c: c.cap().reserve().spend(epsilon="0.4"), "spends another cost than was reserved"),
+    "spend-on-another-event": (
+        lambda c: c.cap().reserve().add("spend", "a", {"measurement": "moments"} | measurement("0.5", blocks=2)),
+        "measures something else than was reserved",
+    ),
     "spend-after-void": (lambda c: c.cap().reserve().void().spend(), "cannot follow status 'void'"),
     "spend-after-publish": (lambda c: c.cap().reserve().spend().publish().spend(), "cannot follow status 'published'"),
     "publish-unknown-release": (lambda c: c.cap().publish(), "unknown release"),
@@ -193,12 +197,14 @@ def test_canonical_text_has_one_spelling_and_no_infinities():
 
 # ---------------------------------------------------------------- what may happen
 
+TWO = {"moments": "0.5", "marginals": "0.1"}
+
 LEGAL: dict[str, tuple[Callable[[Chain], Chain], str, str, str]] = {
     # steps after the cap, status, spent, outstanding
     "reserved": (lambda c: c.reserve(), "reserved", "0", "0.5"),
     "measured": (lambda c: c.reserve().spend(), "measured", "0.5", "0"),
     "half-measured": (
-        lambda c: c.reserve(epsilons={"moments": "0.5", "marginals": "0.1"}).spend(),
+        lambda c: c.reserve(epsilons=TWO).spend(),
         "measured",
         "0.5",
         "0.1",
@@ -209,15 +215,13 @@ LEGAL: dict[str, tuple[Callable[[Chain], Chain], str, str, str]] = {
     "failed-twice": (lambda c: c.reserve().spend().fail().fail(status="check-failed"), "check-failed", "0.5", "0"),
     "failed-then-published": (lambda c: c.reserve().spend().fail().publish(), "published", "0.5", "0"),
     "failed-then-measured-on": (
-        lambda c: (
-            c.reserve(epsilons={"moments": "0.5", "marginals": "0.1"}).spend().fail().spend("a", "marginals", "0.1")
-        ),
+        lambda c: c.reserve(epsilons=TWO).spend().fail().spend("a", "marginals", "0.1"),
         "measured",
         "0.6",
         "0",
     ),
     "failed-half-measured": (
-        lambda c: c.reserve(epsilons={"moments": "0.5", "marginals": "0.1"}).spend().fail(),
+        lambda c: c.reserve(epsilons=TWO).spend().fail(),
         "failed",
         "0.5",
         "0.1",

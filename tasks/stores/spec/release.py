@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
+from expectations.landing import ENCODED_NORM
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
 from tasks.stores.spec.operations import ChecksSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
@@ -42,6 +43,7 @@ class ReleaseSpec(Section):
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
         _refuse_repeated_names(self)
+        _refuse_reserved_names(self)
         _refuse_unclear_roles(self)
         _refuse_overlap_with_drop(self)
         _refuse_person_as_column(self)
@@ -87,6 +89,13 @@ def _refuse_repeated_names(spec: ReleaseSpec) -> None:
         if name in names[:index]:
             hint = "give each column once"
             refuse("column-duplicate", f"the column {shown(name)} is given twice", hint, "columns", index, "name")
+
+
+def _refuse_reserved_names(spec: ReleaseSpec) -> None:
+    for index, column in enumerate(spec.columns):
+        if column.name == ENCODED_NORM:
+            message = f"the name {shown(column.name)} is used by the validation"
+            refuse("name-reserved", message, "rename the column", "columns", index, "name")
 
 
 def _refuse_unclear_roles(spec: ReleaseSpec) -> None:

@@ -1,0 +1,214 @@
+"""Plans are made from public constants only, with reasons, and predict the error that then happens."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from strategies_dpcore import schema_with
+
+from dpcore import planning
+from dpcore.accounting import compose
+from dpcore.encoding import Encoding
+from dpcore.exactgram import GramSum
+from dpcore.measure import PrivateGram, measure_gram
+from dpcore.mechanisms.base import ExpectedError
+from dpcore.moments import NoisyMoments
+from dpcore.noise import SeededNoise
+from dpcore.planning import Plan, PlanError, Wishes, count_weight, make_plan
+from dpcore.registry import BY_NAME, Status
+from dpcore.schema import Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
+
+WISHES = Wishes(
+    schema=schema_with(),
+    neighbours=Neighbours.REPLACE_ONE,
+    unit=PrivacyUnit(),
+    epsilon=Fraction(1),
+    delta=Fraction(0),
+    expected_rows=10_000,
+)
+
+
+def plan(**changes: object) -> Plan:
+    return make_plan(replace(WISHES, **changes))  # type: ignore[arg-type]
+
+
+def wide_schema(levels: int = 200) -> RecordSchema:
+    column = NominalColumn(name="c", kind=Kind.CATEGORICAL, levels=tuple(f"l{i}" for i in range(levels)))
+    return RecordSchema((*WISHES.schema.columns, column))
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+def test_the_dimension_grows_with_rows_and_with_epsilon(neighbours: Neighbours, delta: Fraction) -> None:
+    schema = wide_schema()
+    by_rows = [
+        plan(schema=schema, neighbours=neighbours, delta=delta, expected_rows=n).dimension
+        for n in (10, 10**3, 10**4, 10**5, 10**7)
+    ]
+    by_epsilon = [
+        plan(schema=schema, neighbours=neighbours, delta=delta, epsilon=Fraction(e)).dimension
+        for e in ("0.01", "0.1", "1", "5")
+    ]
+    assert by_rows == sorted(by_rows)
+    assert by_epsilon == sorted(by_epsilon)
+    assert by_rows[0] == 1
+    assert by_rows[-1] > by_rows[1]
+
+
+def test_the_chosen_dimension_is_the_largest_quiet_one() -> None:
+    schema = wide_schema()
+    chosen = plan(schema=schema)
+    ratios = {d: plan(schema=schema, dimension=d).signal_to_noise for d in (chosen.dimension, chosen.dimension + 1)}
+    assert ratios[chosen.dimension] >= 4 > ratios[chosen.dimension + 1]
+
+
+@pytest.mark.parametrize(
+    "wishes", [WISHES, replace(WISHES, delta=Fraction(1, 10**6), schema=schema_with(target=True, label=True))]
+)
+def test_every_automatic_choice_has_its_reason(wishes: Wishes) -> None:
+    decided = make_plan(wishes)
+    text = "\n".join(decided.reasons)
+    for word in (
+        f"dimension {decided.dimension}",
+        f"mechanism {decided.event.mechanism}",
+        f"generator {decided.generator}",
+        "count weight",
+    ):
+        assert word in text
+    assert decided.as_json()["reasons"] == list(decided.reasons)
+
+
+@pytest.mark.parametrize("name", [e.name for e in BY_NAME.values() if e.status is Status.REFUTED])
+def test_a_refuted_mechanism_is_refused_with_its_reason(name: str) -> None:
+    with pytest.raises(PlanError, match="is refuted") as refusal:
+        plan(mechanism=name)
+    assert refusal.value.rule == "mechanism-refuted"
+    assert refusal.value.where == "model.mechanism"
+    assert BY_NAME[name].reason in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"mechanism": "magic"}, "mechanism-unknown"),
+        ({"mechanism": "ron"}, "mechanism-unknown"),
+        ({"mechanism": "gaussian"}, "mechanism-needs-delta"),
+        ({"mechanism": "wishart-difference-trace", "neighbours": Neighbours.ADD_REMOVE}, "mechanism-not-applicable"),
+        ({"mechanism": "laplace", "epsilon": Fraction(1, 10**12)}, "mechanism-not-applicable"),
+        ({"projection": "private-pca"}, "projection-unavailable"),
+        ({"generator": "copula"}, "generator-unavailable"),
+        ({"allocation": {"moments": Fraction(1, 2), "projection": Fraction(1, 2)}}, "allocation-unused"),
+        ({"allocation": {"marginals": Fraction(1)}}, "allocation-unused"),
+    ],
+)
+def test_wishes_that_cannot_be_carried_out_are_refused(changes: dict[str, object], rule: str) -> None:
+    with pytest.raises(PlanError) as refusal:
+        plan(**changes)
+    assert refusal.value.rule == rule
+    assert refusal.value.where
+    assert refusal.value.hint
+
+
+@pytest.mark.parametrize("mechanism", ["auto", "wishart-difference", "laplace", "gaussian"])
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+def test_a_plan_spends_the_promised_epsilon_and_not_more(mechanism: str, neighbours: Neighbours) -> None:
+    delta = Fraction(1, 10**6)
+    decided = plan(mechanism=mechanism, neighbours=neighbours, delta=delta, allocation={"moments": Fraction(1)})
+    statement = compose(decided.cost, delta=delta)
+    assert float(statement.epsilon) <= 1
+    assert float(statement.epsilon) > 0.999
+    assert decided.event.neighbours is neighbours
+
+
+def test_the_pure_mechanism_is_chosen_without_delta_and_the_quieter_one_with_it() -> None:
+    assert plan().event.mechanism == "wishart-difference-trace"
+    assert plan(neighbours=Neighbours.ADD_REMOVE).event.mechanism == "wishart-difference"
+    small, large = (plan(schema=wide_schema(), dimension=d, delta=Fraction(1, 10**6)) for d in (2, 60))
+    assert small.event.mechanism == "wishart-difference-trace"
+    assert large.event.mechanism == "gaussian"
+    for decided in (small, large):
+        rivals = [
+            plan(
+                schema=wide_schema(), dimension=decided.dimension, delta=Fraction(1, 10**6), mechanism=m
+            ).expected.frobenius
+            for m in ("wishart-difference-trace", "gaussian")
+        ]
+        assert decided.expected.frobenius == min(rivals)
+
+
+def test_persons_with_several_whole_rows_cost_as_many_times_the_noise() -> None:
+    one = plan(dimension=3)
+    weight = plan(dimension=3, unit=PrivacyUnit(person="id"))
+    three = plan(dimension=3, unit=PrivacyUnit(person="id", row_rule=RowRule.AT_MOST, most_rows=3))
+    assert weight.event == one.event
+    assert three.event.noise * 3 == one.event.noise
+    assert three.expected.frobenius == pytest.approx(3 * one.expected.frobenius)
+
+
+@pytest.mark.parametrize(("size", "expected"), [(8, 0.46), (32, 0.34)])
+def test_the_count_weight_is_the_root_of_its_equation(size: int, expected: float) -> None:
+    s = count_weight(size)
+    assert float(s) == pytest.approx(expected, abs=0.01)
+    exact = np.roots([2 * (size + 1), 1, -1]).max()
+    assert float(s) == pytest.approx(math.sqrt(exact), abs=1 / 128)
+    assert (s * 64).denominator == 1
+
+
+def test_generators_follow_the_roles_of_the_columns() -> None:
+    assert plan().generator == "gaussian"
+    assert plan(schema=schema_with(target=True)).generator == "supervised"
+    mixture = plan(schema=schema_with(label=True))
+    assert (mixture.generator, mixture.event.layout.blocks) == ("mixture", 4)
+    flat = plan(schema=schema_with(label=True), generator="gaussian")
+    assert flat.event.layout.blocks == 1
+    assert flat.encoded_width == mixture.encoded_width + 4
+    assert any("one more feature" in reason for reason in flat.reasons)
+
+
+def test_without_projection_every_coordinate_is_measured() -> None:
+    decided = plan(projection="none", schema=schema_with(target=True))
+    width = Encoding(schema_with(target=True)).width
+    assert (decided.dimension, decided.event.layout.dimension) == (width, width + 1)
+
+
+@pytest.mark.parametrize("mechanism", ["wishart-difference-trace", "wishart-difference", "laplace"])
+def test_the_predicted_error_is_that_of_releases(mechanism: str) -> None:
+    """250 seeded measurements of an empty table of two classes: count and one mean, in the plan's own units."""
+    decided = plan(schema=schema_with(label=True), dimension=2, mechanism=mechanism)
+    predicted, layout = decided.expected_error(), decided.event.layout
+    gram, noise = PrivateGram(GramSum(layout)), SeededNoise(5)
+    counts, means, norms = [], [], []
+    s = float(layout.count_weight)
+    for _ in range(250):
+        blocks = measure_gram(gram, decided.event, noise).matrices()
+        counts.append(blocks[:, 0, 0].sum() / s**2)
+        means.append(blocks[:, 0, 1].sum() / s / decided.expected_rows)
+        norms.append(np.linalg.norm(blocks, axis=(1, 2)))
+    assert math.sqrt(np.mean(np.square(norms))) == pytest.approx(predicted["frobenius"], rel=0.12)
+    assert np.std(means) == pytest.approx(predicted["mean_sd"], rel=0.25)
+    assert set(predicted) == {"frobenius", "operator", "count_sd", "mean_sd", "relative_operator", "signal_to_noise"}
+    if mechanism == "laplace":  # the Wishart noise of different blocks is correlated by the trace factor
+        assert np.std(counts) == pytest.approx(predicted["count_sd"], rel=0.25)
+
+
+def test_a_plan_touches_no_data() -> None:
+    """Its modules take a schema and numbers; nothing in them names cells, Grams or rows of data."""
+    parameters = inspect.signature(make_plan).parameters
+    assert list(parameters) == ["wishes"]
+    names = set(inspect.getmodule(make_plan).__dict__)  # type: ignore[union-attr]
+    assert not names & {"Cells", "PrivateGram", "GramSum", "measure_gram", "integer_records", "np"}
+    assert isinstance(plan().expected, ExpectedError)
+    assert planning.make_plan(WISHES) == plan(), "the same wishes give the same plan"
+
+
+def test_moments_of_a_planned_measurement_have_the_planned_shape() -> None:
+    decided = plan(schema=schema_with(label=True), dimension=3)
+    released = measure_gram(PrivateGram(GramSum(decided.event.layout)), decided.event, SeededNoise(1))
+    moments = NoisyMoments.from_released(released)
+    assert len(moments.classes) == 4
+    assert moments.classes[0].mean.shape == (3,)

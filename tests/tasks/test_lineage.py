@@ -1,0 +1,263 @@
+"""Lineage: events that OpenLineage understands, in whole lines, with nothing private in them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import append_many
+from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
+
+from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
+from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, append_line, events_of
+
+SCHEMAS = Path(__file__).parents[2].parent / "shared" / "schemas" / "openlineage"
+SPAWN = multiprocessing.get_context("spawn")
+NOW = datetime(2026, 11, 16, 13, 0, tzinfo=timezone(timedelta(hours=1)))
+RELEASE = "visits-2026-10-1"
+SCHEMA = RecordSchema(
+    (
+        IntervalColumn(name="age", kind=Kind.NUMERIC, lower=0, upper=120),
+        NominalColumn(name="sex", kind=Kind.CATEGORICAL, levels=("f", "m")),
+    )
+)
+GUARANTEE = DpGuaranteeFacet(
+    unit="row",
+    neighbours="replace-one",
+    epsilon=1.0,
+    delta=0.0,
+    deltaNum=0.0,
+    mechanism="wishart-difference",
+    proof="proved",
+)
+SPEND = DpSpendFacet(ledgerEntry=3, ledgerHash="a" * 64, before={"epsilon": 0.0}, after={"epsilon": 1.0})
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "lineage.ndjson"
+
+
+@pytest.fixture
+def run(log: Path) -> LineageRun:
+    return LineageRun(workspace_log=log, name="visits", release_id=RELEASE, schema=SCHEMA, clock=lambda: NOW)
+
+
+class PlantedError(Exception):
+    """A fault with a value in its text."""
+
+
+def whole_release(run: LineageRun) -> None:
+    """Every stage that the flow has, with its datasets and facets."""
+    with run.flow() as whole:
+        with run.stage("validate", inputs=("landing",)):
+            pass
+        with run.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
+            for promised in (whole, stage):
+                promised.facets |= {"dp_guarantee": GUARANTEE, "dp_spend": SPEND}
+        with run.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
+            pass
+        with run.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
+            pass
+        whole.inputs, whole.outputs = ["landing"], ["bundle"]
+
+
+def failed_release(run: LineageRun, fault: BaseException) -> None:
+    with run.flow(), run.stage("estimate", inputs=("landing",), outputs=("noisy-moments",)):
+        raise fault
+
+
+def told(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(event["job"]["name"], event["eventType"]) for event in events]
+
+
+# ---------------------------------------------------------------- the schemas of OpenLineage
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    if not SCHEMAS.is_dir():
+        pytest.skip("OpenLineage's schemas are not beside the repository")
+    contents = [json.loads(path.read_text()) for path in SCHEMAS.rglob("*.json")]
+    return Registry().with_resources((content["$id"], Resource.from_contents(content)) for content in contents)
+
+
+def assert_valid(event: dict[str, Any], registry: Registry) -> None:
+    """Against the event's own schema, and every standard facet against its own."""
+    core = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+    Draft202012Validator({"$ref": core}, registry=registry, format_checker=_formats()).validate(event)
+    datasets = event.get("inputs", []) + event.get("outputs", [])
+    holders = [event["run"], event["job"], *datasets]
+    by_key = _facet_schemas(registry)
+    for holder in holders:
+        for key, facet in holder.get("facets", {}).items():
+            if key in by_key:
+                Draft202012Validator({"$ref": by_key[key]}, registry=registry).validate({key: facet})
+            else:
+                assert key in ("dp_guarantee", "dp_spend"), f"no schema for the facet {key}"
+
+
+def _formats() -> Any:
+    return Draft202012Validator.FORMAT_CHECKER
+
+
+def _facet_schemas(registry: Registry) -> dict[str, str]:
+    return {key: uri for uri in registry for key in registry.contents(uri).get("properties", {}) if "/facets/" in uri}
+
+
+def test_every_event_of_a_release_is_valid(run: LineageRun, registry: Registry):
+    whole_release(run)
+    for line in run.lines:
+        assert_valid(json.loads(line), registry)
+
+
+def test_every_event_of_a_failed_release_is_valid(run: LineageRun, registry: Registry):
+    with pytest.raises(PlantedError):
+        failed_release(run, PlantedError("x"))
+    for line in run.lines:
+        assert_valid(json.loads(line), registry)
+
+
+def test_the_validation_has_teeth(run: LineageRun, registry: Registry):
+    from jsonschema import ValidationError
+
+    whole_release(run)
+    event = json.loads(run.lines[0])
+    for spoiled in (
+        event | {"eventType": "BEGIN"},
+        {key: value for key, value in event.items() if key != "producer"},
+        event | {"run": {"runId": "not a uuid"}},
+        event | {"job": event["job"] | {"facets": {"jobType": {"_producer": "urn:x", "_schemaURL": "urn:x"}}}},
+    ):
+        with pytest.raises(ValidationError):
+            assert_valid(spoiled, registry)
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def test_a_release_and_its_stages_start_and_complete_in_order(run: LineageRun, log: Path):
+    whole_release(run)
+    assert told(events_of(log)) == [
+        ("visits.release", "START"),
+        *((f"visits.{stage}", state) for stage in ("validate", "estimate", "sample", "decode") for state in ENDS),
+        ("visits.release", "COMPLETE"),
+    ]
+
+
+ENDS = ("START", "COMPLETE")
+
+
+def test_a_run_keeps_its_id_and_stages_name_it_as_their_parent(run: LineageRun, log: Path):
+    whole_release(run)
+    by_job: dict[str, list[dict[str, Any]]] = {}
+    for event in events_of(log):
+        by_job.setdefault(event["job"]["name"], []).append(event)
+    ids = {job: {event["run"]["runId"] for event in events} for job, events in by_job.items()}
+    assert {len(found) for found in ids.values()} == {1}
+    (flow,) = ids.pop("visits.release")
+    assert len(set().union(*ids.values())) == len(ids), "every stage is a run of its own"
+    for job in ids:
+        for event in by_job[job]:
+            parent = event["run"]["facets"]["parent"]
+            assert parent["run"]["runId"] == flow
+            assert (parent["job"]["namespace"], parent["job"]["name"]) == ("dprelease://visits", "visits.release")
+    assert "parent" not in by_job["visits.release"][0]["run"].get("facets", {})
+
+
+def test_datasets_carry_the_release_id_and_their_role_only(run: LineageRun, log: Path):
+    whole_release(run)
+    found = {
+        (dataset["namespace"], dataset["name"])
+        for event in events_of(log)
+        for dataset in event.get("inputs", []) + event.get("outputs", [])
+    }
+    roles = ("landing", "projection", "noisy-moments", "synthetic-points", "synthetic-table", "bundle")
+    assert found == {("dprelease://visits", f"{RELEASE}/{role}") for role in roles}
+
+
+def test_the_landing_data_have_no_facets_at_all(run: LineageRun, log: Path):
+    whole_release(run)
+    landing = [d for event in events_of(log) for d in event.get("inputs", []) if d["name"].endswith("/landing")]
+    assert landing
+    assert all(set(dataset) <= {"namespace", "name", "facets", "inputFacets"} for dataset in landing)
+    assert not any(dataset.get("facets") or dataset.get("inputFacets") for dataset in landing)
+
+
+def test_the_synthetic_table_says_its_columns_and_where_they_come_from(run: LineageRun, log: Path):
+    whole_release(run)
+    (table,) = (e["outputs"][0] for e in events_of(log) if told([e]) == [("visits.decode", "COMPLETE")])
+    facets = table["facets"]
+    assert [(f["name"], f["type"]) for f in facets["schema"]["fields"]] == [("age", "double"), ("sex", "string")]
+    assert set(facets["columnLineage"]["fields"]) == {"age", "sex"}
+    (source,) = facets["columnLineage"]["fields"]["age"]["inputFields"]
+    assert (source["name"], source["field"]) == (f"{RELEASE}/landing", "age")
+
+
+def test_guarantee_and_spend_are_on_the_measurement_and_on_the_release(run: LineageRun, log: Path):
+    whole_release(run)
+    promised = [event for event in events_of(log) if "dp_guarantee" in event["run"].get("facets", {})]
+    assert told(promised) == [("visits.estimate", "COMPLETE"), ("visits.release", "COMPLETE")]
+    for event in promised:
+        facets = event["run"]["facets"]
+        assert (facets["dp_guarantee"]["epsilon"], facets["dp_guarantee"]["neighbours"]) == (1.0, "replace-one")
+        assert (facets["dp_spend"]["ledgerEntry"], facets["dp_spend"]["after"]) == (3, {"epsilon": 1.0})
+
+
+@pytest.mark.parametrize("fault", [PlantedError("planted 4711"), KeyboardInterrupt("planted 4711")], ids=repr)
+def test_a_failure_is_told_without_its_text(run: LineageRun, log: Path, fault: BaseException):
+    with pytest.raises(type(fault)):
+        failed_release(run, fault)
+    events = events_of(log)
+    assert told(events)[-2:] == [("visits.estimate", "FAIL"), ("visits.release", "FAIL")]
+    assert not any(word in log.read_text() for word in ("planted", "4711", "Error", "Traceback", __file__))
+
+
+def test_times_are_utc(run: LineageRun, log: Path):
+    whole_release(run)
+    assert {event["eventTime"] for event in events_of(log)} == {"2026-11-16T12:00:00Z"}
+    assert datetime.fromisoformat("2026-11-16T12:00:00Z") == NOW.astimezone(UTC)
+
+
+# ---------------------------------------------------------------- the log
+
+
+def test_the_runs_own_lines_are_those_of_the_log(run: LineageRun, log: Path):
+    append_line(log, '{"earlier": true}')
+    whole_release(run)
+    assert log.read_text().splitlines() == ['{"earlier": true}', *run.lines]
+
+
+def test_every_event_is_one_line(run: LineageRun):
+    whole_release(run)
+    assert all("\n" not in line and json.loads(line) for line in run.lines)
+
+
+def test_a_log_that_is_not_there_has_no_events(log: Path):
+    assert events_of(log) == []
+
+
+def test_a_line_that_a_crash_tore_is_left_out(log: Path):
+    append_line(log, '{"whole": true}')
+    with log.open("a") as file:
+        file.write('{"whole": fal')
+    assert events_of(log) == [{"whole": True}]
+
+
+def test_lines_of_two_processes_do_not_mix(log: Path):
+    barrier = SPAWN.Barrier(2)
+    writers = [SPAWN.Process(target=append_many, args=(log, word, barrier)) for word in ("abc", "xyz")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    events = events_of(log)
+    assert all(event["filler"] == event["word"] * 3000 for event in events)
+    for word in ("abc", "xyz"):
+        assert [event["number"] for event in events if event["word"] == word] == list(range(200))
