@@ -93,7 +93,8 @@ def compose(cost: Cost, *, delta: Fraction) -> Statement:
     """
     apart: Fraction | float = cost.epsilon
     if cost.rho:
-        apart = float(cost.epsilon) + epsilon_of_rho(float_above(cost.rho), delta=float(delta))
+        sum_of_both = float_above(cost.epsilon) + epsilon_of_rho(float_above(cost.rho), delta=float(delta))
+        apart = math.nextafter(sum_of_both, INFINITE)  # rounded up: a statement never flatters
     merged = INFINITE
     if cost.rho or cost.rho_of_pure:
         merged = epsilon_of_rho(float_above(cost.rho + cost.rho_of_pure), delta=float(delta))

@@ -229,13 +229,32 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
 
 
 def _matching_files(root: Path, pattern: str) -> list[Path]:
+    """The data files that a pattern finds: no hidden ones, none that were put apart, each once."""
     relative = Path(pattern)
     if relative.is_absolute():
         base, rest = Path(relative.anchor), str(relative.relative_to(relative.anchor))
     else:
         base, rest = root, pattern
-    found = sorted(base.glob(rest))
-    return list(dict.fromkeys(file for path in found for file in _data_files(path, "source.path")))
+    files = [file for path in _glob(base, rest) for file in _data_files(path, "source.path")]
+    apart = [root / "landing" / name for name in ("quarantine", "verdicts")]
+    wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
+    return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
+
+
+def _glob(base: Path, pattern: str) -> list[Path]:
+    found: list[Path] | None = None
+    try:
+        found = sorted(base.glob(pattern))
+    except (ValueError, IndexError, NotImplementedError):
+        found = None
+    if found is None:
+        raise LandingError(
+            f"source.path {pattern!r} is no pattern for files",
+            rule="path-malformed",
+            where="source.path",
+            hint="write a file, a folder, or a pattern such as landing/*.parquet",
+        )
+    return found
 
 
 def _data_files(path: Path, where: str) -> list[Path]:

@@ -266,10 +266,9 @@ class Ledger:
         which nobody has seen, is forgotten. `fingerprint` is the operator's, of the data measured.
         """
         with self._writing() as transaction:
-            stored = transaction.measurement(release_id, name)
-            if stored is not None:
-                return stored
             release = transaction.state.releases[release_id]
+            if name in release.spends:
+                return transaction.measurement(release, name)
             body = {
                 "measurement": name,
                 "event": released.event.as_json(),
@@ -284,9 +283,13 @@ class Ledger:
             return released
 
     def measurement(self, release_id: str, name: str) -> Released | None:
-        """The stored measurement of a release, if it was drawn."""
+        """The stored measurement of a release, if it was drawn.
+
+        Raises: LedgerError if it is not the one that was spent.
+        """
         with _own_errors(), self._engine.connect() as connection:
-            return _read_measurement(connection, release_id, name)
+            release = LedgerState.replay(_read_entries(connection)).releases.get(release_id)
+            return _read_measurement(connection, release, name) if release and name in release.spends else None
 
     def publish(self, release_id: str, *, bundle_digest: str, flow_run_id: str) -> Entry:
         """Record that the bundle with this digest is the release."""
@@ -328,9 +331,9 @@ class Transaction:
         self._connection.execute(EVENTS.insert().values(**columns))
         return entry
 
-    def measurement(self, release_id: str, name: str) -> Released | None:
-        """A measurement stored before."""
-        return _read_measurement(self._connection, release_id, name)
+    def measurement(self, release: ReleaseState, name: str) -> Released:
+        """A measurement that was drawn before."""
+        return _read_measurement(self._connection, release, name)
 
     def store(self, release_id: str, name: str, released: Released) -> None:
         """Store a measurement."""
@@ -353,22 +356,39 @@ def _read_entries(connection: sa.Connection) -> list[Entry]:
     return [Entry(**row) for row in rows]
 
 
-def _read_measurement(connection: sa.Connection, release_id: str, name: str) -> Released | None:
+def _read_measurement(connection: sa.Connection, release: ReleaseState, name: str) -> Released:
+    """A drawn measurement, which must be the one that its spend names."""
     query = sa.select(MEASUREMENTS.c.payload).where(
-        MEASUREMENTS.c.release_id == release_id, MEASUREMENTS.c.name == name
+        MEASUREMENTS.c.release_id == release.release_id, MEASUREMENTS.c.name == name
     )
-    payload = connection.execute(query).scalar_one_or_none()
-    return None if payload is None else Released.from_json(json.loads(payload))
+    entry = release.spends[name]
+    stored = _parse_measurement(connection.execute(query).scalar_one_or_none())
+    if stored is None or stored.digest() != entry.facts["digest"]:
+        raise LedgerError(
+            f"the measurement of ledger entry {entry.seq} is missing or was changed",
+            rule="ledger-broken",
+            where=f"ledger entry {entry.seq}",
+            hint="restore the ledger from a backup and run `dprelease audit`",
+        )
+    return stored
+
+
+def _parse_measurement(payload: str | None) -> Released | None:
+    try:
+        return None if payload is None else Released.from_json(json.loads(payload))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 @contextmanager
 def _own_errors() -> Iterator[None]:
     """Tell database faults in our own words."""
-    fault = ""
+    fault = kind = ""
     try:
         yield
     except DBAPIError as error:
-        fault = str(error.orig)
+        kind = type(error.orig).__name__
+        fault = str(error.orig) or kind
     if any(words in fault for words in ("readonly", "unable to open", "disk I/O", "disk is full")):
         raise WorkspaceError(
             f"the ledger cannot be written: {fault}",
@@ -376,9 +396,16 @@ def _own_errors() -> Iterator[None]:
             where="ledger.db",
             hint="check the folder's owner, its permissions and the space on its disk",
         )
+    if "locked" in fault:
+        raise LedgerError(
+            "the ledger is being written by another process",
+            rule="ledger-busy",
+            where="ledger.db",
+            hint="try again; if it stays so, look for a process that holds ledger.db open",
+        )
     if fault:
         raise LedgerError(
-            f"the ledger's database is not usable: {fault}",
+            f"the ledger's database is not usable ({kind})",
             rule="ledger-broken",
             where="ledger.db",
             hint="restore it from a backup and run `dprelease audit`",

@@ -177,15 +177,28 @@ def _job_facets(job: str) -> dict[str, JobFacet]:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append one line in a single write, so that concurrent runs do not mix theirs."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    """Append one line in a single write, so that concurrent runs do not mix theirs.
+
+    A line that a crash tore is closed first; it stays behind as an unreadable one.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(descriptor, line.encode() + b"\n")
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, (b"\n" if torn else b"") + line.encode() + b"\n")
     finally:
         os.close(descriptor)
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
-    """The events of a log; a last line that a crash tore is left out."""
-    lines = path.read_text().split("\n")[:-1] if path.is_file() else []
-    return [json.loads(line) for line in lines if line]
+    """The events of a log; lines that a crash tore are left out."""
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    return [event for line in lines if (event := _parsed(line)) is not None]
+
+
+def _parsed(line: str) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

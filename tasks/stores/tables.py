@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -22,6 +22,8 @@ from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, Kind,
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_MICROSECONDS = 86_400_000_000
+MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+"""Microseconds in a timestamp's unit; times beyond 2^53 of them are out of every bound."""
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 
@@ -65,7 +67,7 @@ def _ticks(values: pa.Array, column: IntervalColumn) -> Floats:
     zoned = pc.cast(values, pa.timestamp("us"), safe=False) if pa.types.is_date(values.type) else values
     if zoned.type.tz is None and column.timezone != "UTC":
         zoned = pc.assume_timezone(zoned, column.timezone, ambiguous="earliest", nonexistent="earliest")
-    micros = _numbers(pc.cast(pc.cast(zoned, pa.timestamp("us", tz=zoned.type.tz), safe=False), pa.int64()))
+    micros = _numbers(pc.cast(zoned, pa.int64())) * MICROSECONDS[zoned.type.unit]
     return micros if column.kind is Kind.TIMESTAMP else np.floor(micros / DAY_MICROSECONDS)
 
 
@@ -121,7 +123,7 @@ def _parse_number(text: str | None, decimal: str) -> float:
 
 def _parse_date(text: str | None) -> float:
     try:
-        return math.nan if text is None else float((date.fromisoformat(text.strip()[:10]) - EPOCH.date()).days)
+        return math.nan if text is None else float((datetime.fromisoformat(text.strip()).date() - EPOCH.date()).days)
     except ValueError:
         return math.nan
 

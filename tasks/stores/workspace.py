@@ -7,7 +7,6 @@ import json
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,6 @@ from dpcore.errors import WorkspaceError
 SPEC_NAME = "release.yaml"
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 ALIVE, NOTE = ".alive", "note.json"
-GRACE_SECONDS = 60
-"""A folder this young may be about to get its lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +135,16 @@ class Workspace:
         can be told from what is in use, and is removed by the next run.
         """
         self._sweep()
-        folder = self.vault / f"run-{secrets.token_hex(8)}"
-        folder.mkdir(mode=PRIVATE_FOLDER)
-        try:
-            with (folder / ALIVE).open("w") as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+        token = secrets.token_hex(8)
+        hidden, folder = self.vault / f".{token}", self.vault / f"run-{token}"
+        hidden.mkdir(mode=PRIVATE_FOLDER)
+        with (hidden / ALIVE).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            hidden.rename(folder)  # seen by others only once it is locked
+            try:
                 yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _sweep(self) -> None:
         """Remove scratch folders whose process is gone."""
@@ -190,10 +189,10 @@ def _is_alive(folder: Path) -> bool:
     try:
         with (folder / ALIVE).open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return time.time() - folder.stat().st_mtime < GRACE_SECONDS
     except BlockingIOError:
         return True
+    except OSError:
+        return False  # its owner is removing it, or somebody else took the lock away
     return False
 
 

@@ -184,6 +184,14 @@ def test_a_mixture_composes_to_the_smaller_of_the_two_valid_statements(parts: li
     assert statement.delta_num == sum(part.delta_num for part in parts)
 
 
+@settings(deadline=None, max_examples=60)
+@given(epsilon=st.fractions(Fraction(1), Fraction(10**6), max_denominator=10**12), rho=st.integers(10**13, 10**15))
+def test_a_mixed_statement_is_never_below_its_pure_part(epsilon: Fraction, rho: int) -> None:
+    """Rounding a sum of a fraction and a float to nearest would flatter in half of the cases."""
+    cost = Cost.of(Epsilon(epsilon)) + Cost.of(Rho(Fraction(1, rho)))
+    assert Fraction(compose(cost, delta=Fraction(1, 100)).epsilon) >= epsilon
+
+
 def test_many_small_pure_costs_are_cheaper_as_zcdp_and_few_are_not() -> None:
     each = Cost.of(Epsilon(Fraction("0.1")))
     few, many = (compose(times(each, n), delta=Fraction(1, 10**6)) for n in (12, 1200))

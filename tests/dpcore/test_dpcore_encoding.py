@@ -13,7 +13,18 @@ from strategies_dpcore import LABEL, Row, as_cells, hostile_cell, rows_of, schem
 
 from dpcore.encoding import ColumnCode, Encoding, level_corners, level_of
 from dpcore.levels import ClassRules, LevelRule
-from dpcore.schema import MISSING, UNKNOWN, Cells, IntervalColumn, Kind, NominalColumn, RecordSchema, Role
+from dpcore.schema import (
+    MISSING,
+    UNKNOWN,
+    Cells,
+    IntervalColumn,
+    Kind,
+    NominalColumn,
+    PrivacyUnit,
+    RecordSchema,
+    Role,
+    RowRule,
+)
 
 HOSTILE = settings(deadline=None, max_examples=100)
 SCHEMA = schema_with(target=True, label=True)
@@ -235,6 +246,19 @@ def test_coordinates_have_as_many_names_as_there_are() -> None:
     assert len(names) == len(set(names)) == ENCODING.width
     assert names[-1] == "cost", "the target's coordinates are last"
     assert ENCODING.feature_width + ENCODING.target_width == ENCODING.width
+
+
+@pytest.mark.parametrize(
+    ("unit", "whom", "rule"),
+    [
+        (PrivacyUnit(), "row", ""),
+        (PrivacyUnit(person="id"), "person", "weight"),
+        (PrivacyUnit(person="id", row_rule=RowRule.AT_MOST, most_rows=3), "person", "at-most 3"),
+    ],
+)
+def test_a_privacy_unit_says_whom_it_protects_and_by_which_rule(unit: PrivacyUnit, whom: str, rule: str) -> None:
+    assert str(unit).startswith(whom)
+    assert rule in str(unit)
 
 
 # ---- schemas that make no sense are refused ---------------------------------------------------

@@ -100,6 +100,7 @@ def test_a_refuted_mechanism_is_refused_with_its_reason(name: str) -> None:
         ({"mechanism": "gaussian"}, "mechanism-needs-delta"),
         ({"mechanism": "wishart-difference-trace", "neighbours": Neighbours.ADD_REMOVE}, "mechanism-not-applicable"),
         ({"mechanism": "laplace", "epsilon": Fraction(1, 10**12)}, "mechanism-not-applicable"),
+        ({"schema": wide_schema(9000)}, "record-too-wide"),
         ({"projection": "private-pca"}, "projection-unavailable"),
         ({"generator": "copula"}, "generator-unavailable"),
         ({"allocation": {"moments": Fraction(1, 2), "projection": Fraction(1, 2)}}, "allocation-unused"),

@@ -1,0 +1,188 @@
+"""Attacks that once worked: one record, one spelling or one rolled-back file must not break the promise."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders import opened, request
+from conftest import NOW, land_rows, release
+
+from dpcore.errors import LandingError, LedgerError
+from tasks.estimate import exact_gram
+from tasks.project import choose_projection
+from tasks.stores.heads import require_complete_ledger
+from tasks.stores.ledger import Ledger
+from tasks.stores.lineage import append_line, events_of
+from tasks.stores.run import Grant, ReleaseRun, prepare_run
+from tasks.stores.workspace import Workspace
+from tasks.validate import require_structure
+
+PERSON_SPEC = """
+name: visits
+source: {path: landing/*}
+privacy:
+  population: people
+  unit: {person: id, rows: RULE}
+  epsilon: 1.0
+  lifetime: {epsilon: 2.0}
+expected_rows: 100
+columns:
+  - {name: age, kind: numeric, bounds: [0, 100]}
+  - {name: ill, kind: boolean}
+model: {projection: {kind: none}}
+"""
+
+
+def visits(root: Path, spec: str) -> Workspace:
+    workspace = Workspace(root)
+    workspace.create()
+    workspace.spec_path.write_text(spec)
+    return workspace
+
+
+def prepared(workspace: Workspace) -> ReleaseRun:
+    return prepare_run(workspace, request={}, flow_run_id="run", scratch=workspace.vault, now=NOW)
+
+
+def squared_lengths(run: ReleaseRun) -> float:
+    """Trace of the exact Gram, in units of the largest that one privacy unit may add."""
+    grant = Grant("visits-2026-02-1", 1, {"projection": "0", "sampling": "0"}, {}, "reserved")
+    gram = exact_gram(run, choose_projection.fn(run, grant))
+    layout = run.plan.event.layout
+    blocks = gram._sum.blocks
+    return float(sum(block[i, i] for block in blocks for i in range(layout.dimension)) / (4**16 * layout.squared_norm))
+
+
+@pytest.mark.parametrize("rule", ["weight", "at-most 1"])
+@pytest.mark.parametrize(
+    "ids", [["7"] * 9, ["7", " 7", "7 "] * 3, [" 7 "] * 9], ids=["same", "spaces", "all with spaces"]
+)
+def test_one_person_adds_at_most_one_unit_however_the_identifier_is_spelt(
+    tmp_path: Path, rule: str, ids: list[str]
+) -> None:
+    workspace = visits(tmp_path, PERSON_SPEC.replace("RULE", rule))
+    rows = "".join(f"{key},100,true\n" for key in ids)
+    (workspace.landing / "a.csv").write_text(f"id,age,ill\n{rows}")
+    assert squared_lengths(prepared(workspace)) <= 1
+
+
+def test_a_person_column_of_two_types_is_refused(tmp_path: Path) -> None:
+    workspace = visits(tmp_path, PERSON_SPEC.replace("RULE", "weight"))
+    for name, kind in (("a", pa.int64()), ("b", pa.float64())):
+        table = pa.table({"id": pa.array([4012888888881881], type=kind), "age": [50.0], "ill": [True]})
+        pq.write_table(table, workspace.landing / f"{name}.parquet")
+    with pytest.raises(LandingError) as refusal:
+        require_structure(prepared(workspace))
+    assert refusal.value.rule == "person-type"
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.binary(), pa.bool_()], ids=str)
+def test_an_identifier_that_is_neither_text_nor_whole_is_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    workspace = visits(tmp_path, PERSON_SPEC.replace("RULE", "weight"))
+    value = {"double": 1.5, "binary": b"\xff", "bool": True}[str(kind)]
+    table = pa.table({"id": pa.array([value], type=kind), "age": [50.0], "ill": [True]})
+    pq.write_table(table, workspace.landing / "a.parquet")
+    with pytest.raises(LandingError) as refusal:
+        require_structure(prepared(workspace))
+    assert refusal.value.rule == "person-type"
+
+
+def test_a_wrong_type_in_a_later_file_is_refused(tmp_path: Path) -> None:
+    workspace = visits(tmp_path, PERSON_SPEC.replace("RULE", "weight"))
+    good = pa.table({"id": ["a"], "age": [50.0], "ill": [True]})
+    pq.write_table(good, workspace.landing / "a.parquet")
+    pq.write_table(good.set_column(1, "age", pa.array([[1.0]])), workspace.landing / "b.parquet")
+    with pytest.raises(LandingError) as refusal:
+        require_structure(prepared(workspace))
+    assert refusal.value.rule == "column-type"
+
+
+@pytest.mark.parametrize("cell", ['"true', 'x"y,"true', '"', '""true'], ids=["open", "after text", "lone", "twice"])
+def test_a_quote_cannot_make_one_record_swallow_others(tmp_path: Path, cell: str) -> None:
+    spec = PERSON_SPEC.replace("  unit: {person: id, rows: RULE}\n", "").replace("path: landing/*", "path: landing/*")
+    workspace = visits(tmp_path, spec.replace("landing/*}", "landing/*, drop: [id]}"))
+    lines = [f"{i},50,true" for i in range(1000)]
+    lines[10] = f"10,50,{cell}"
+    (workspace.landing / "a.csv").write_text("id,age,ill\n" + "\n".join(lines) + "\n")
+    run = prepared(workspace)
+    with pytest.raises(LandingError) as refusal:
+        require_structure(run)
+    assert refusal.value.rule == "file-unreadable"
+
+
+def test_text_that_is_no_text_is_an_unknown_category_and_stops_nothing(tmp_path: Path) -> None:
+    spec = PERSON_SPEC.replace("  unit: {person: id, rows: RULE}\n", "").replace(
+        "{name: ill, kind: boolean}", "{name: ill, kind: categorical, categories: [a, b]}"
+    )
+    workspace = visits(tmp_path, spec)
+    raw = pa.array([b"a", b"\xff\xfe", b"b"], type=pa.binary())
+    broken = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2])
+    pq.write_table(pa.table({"age": [1.0, 2.0, 3.0], "ill": broken}), workspace.landing / "a.parquet")
+    run = prepared(workspace)
+    require_structure(run)
+    assert 0 < squared_lengths(run) <= 3
+
+
+def test_a_rolled_back_spend_is_missed_although_nothing_was_published(workspace: Workspace) -> None:
+    before = workspace.root / "before.db"
+    shutil.copy(workspace.ledger_path, before)
+    land_rows(workspace.root, "2026-03")
+    release(workspace, "2026-03")
+    shutil.rmtree(workspace.bundle("small", "small-2026-03-1"))
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        entry = next(e for e in ledger.entries() if e.kind == "spend" and "03" in e.release_id)
+    facet = {"ledgerEntry": entry.seq, "ledgerHash": entry.hash}
+    append_line(workspace.lineage_path, json.dumps({"run": {"facets": {"dp_spend": facet}}}))
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        require_complete_ledger(workspace, ledger.entries())
+    shutil.copy(before, workspace.ledger_path)
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger, pytest.raises(LedgerError) as refusal:
+        require_complete_ledger(workspace, ledger.entries())
+    assert refusal.value.rule == "ledger-incomplete"
+
+
+def test_a_torn_line_of_lineage_costs_that_line_only(tmp_path: Path) -> None:
+    log = tmp_path / "lineage.ndjson"
+    append_line(log, '{"a": 1}')
+    with log.open("a") as file:
+        file.write('{"torn": ')
+    append_line(log, '{"b": 2}')
+    assert events_of(log) == [{"a": 1}, {"b": 2}]
+
+
+def test_an_abandoned_reservation_of_another_plan_is_given_back(tmp_path: Path) -> None:
+    from builders import BASIS, POPULATION, cap
+
+    with opened(tmp_path / "ledger.db") as ledger:
+        ledger.ensure_cap(POPULATION, cap("0.1"), BASIS)
+        first = ledger.reserve(request("2026-01"))
+        again = ledger.reserve(request("2026-01"))
+        assert again.release_id == first.release_id  # the same plan takes it up
+        edited = ledger.reserve(replace(request("2026-01"), spec_digest="e" * 64))
+        assert edited.release_id != first.release_id
+        other = ledger.reserve(request("2026-02"))
+        assert [r.status for r in ledger.state().releases.values()] == ["void", "void", "reserved"]
+        assert other.release_id == "visits-2026-02-1"
+
+
+def test_the_budget_is_counted_for_one_person_column() -> None:
+    from dpcore.schema import PrivacyUnit
+
+    assert str(PrivacyUnit(person="id")) != str(PrivacyUnit(person="row_id"))
+
+
+def test_hidden_and_quarantined_files_are_no_landing_data(tmp_path: Path) -> None:
+    workspace = visits(tmp_path, PERSON_SPEC.replace("RULE", "weight").replace("landing/*", "landing/**/*"))
+    for name in ("a.csv", ".b.csv", "quarantine/c.csv"):
+        (workspace.landing / name).write_text("id,age,ill\n1,50,true\n")
+    (workspace.landing / "link.csv").symlink_to(workspace.landing / "a.csv")
+    assert np.isclose(squared_lengths(prepared(workspace)), 0.5, atol=0.5)
+    assert len(prepared(workspace).arrival.landing.files) == 1
