@@ -146,6 +146,7 @@ HALF = Fraction(1, 2)
 def test_a_record_of_full_length_attains_the_add_remove_bounds(dimension: int | None) -> None:
     pipe = pipeline(five_levels(), dimension=dimension, s=HALF)
     moved, r = pipe.gram(levels(0)), pipe.layout.squared_norm
+    assert_within_every_bound(moved, Neighbours.ADD_REMOVE, pipe.layout)
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.ADD_REMOVE, squared_norm=r))
     assert (
         squared_frobenius(moved)
@@ -157,6 +158,7 @@ def test_a_record_of_full_length_attains_the_add_remove_bounds(dimension: int | 
 def test_two_orthogonal_records_attain_the_replace_one_bounds(dimension: int | None) -> None:
     pipe = pipeline(five_levels(), dimension=dimension, s=HALF)
     moved, r = pipe.gram(levels(0)) - pipe.gram(levels(1)), pipe.layout.squared_norm
+    assert_within_every_bound(moved, Neighbours.REPLACE_ONE, pipe.layout)
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.REPLACE_ONE, squared_norm=r))
     assert math.sqrt(squared_frobenius(moved)) >= ALMOST * UNIT * float(
         gram_frobenius(Neighbours.REPLACE_ONE, squared_norm=r)
@@ -166,6 +168,7 @@ def test_two_orthogonal_records_attain_the_replace_one_bounds(dimension: int | N
 def test_a_record_that_changes_its_class_attains_the_replace_one_bounds() -> None:
     pipe = pipeline(five_levels(label=True), dimension=None, s=HALF)
     moved, r = pipe.gram(levels(0, label=0)) - pipe.gram(levels(0, label=1)), pipe.layout.squared_norm
+    assert_within_every_bound(moved, Neighbours.REPLACE_ONE, pipe.layout)
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.REPLACE_ONE, squared_norm=r))
     assert math.sqrt(squared_frobenius(moved)) >= ALMOST * UNIT * float(
         gram_frobenius(Neighbours.REPLACE_ONE, squared_norm=r)
@@ -175,12 +178,14 @@ def test_a_record_that_changes_its_class_attains_the_replace_one_bounds() -> Non
 def test_a_record_with_equal_coordinates_attains_the_weighted_l1_bound_under_add_remove() -> None:
     pipe = pipeline(four_numbers(), dimension=None, s=HALF)
     moved = weighted_l1(pipe.gram(corner()), best_l1_weight(Neighbours.ADD_REMOVE))
+    assert_within_every_bound(pipe.gram(corner()), Neighbours.ADD_REMOVE, pipe.layout)
     assert moved >= Fraction(ALMOST) * l1_bound(Neighbours.ADD_REMOVE, pipe.layout) * UNIT
 
 
 def test_such_a_record_attains_the_weighted_l1_bound_of_class_blocks_by_changing_its_class() -> None:
     pipe = pipeline(four_numbers(label=True), dimension=None, s=HALF)
     difference = pipe.gram(corner(label=0)) - pipe.gram(corner(label=1))
+    assert_within_every_bound(difference, Neighbours.REPLACE_ONE, pipe.layout)
     moved = weighted_l1(difference, best_l1_weight(Neighbours.REPLACE_ONE))
     assert moved >= Fraction(ALMOST) * l1_bound(Neighbours.REPLACE_ONE, pipe.layout) * UNIT
 
@@ -229,12 +234,14 @@ def test_no_free_pair_of_unit_records_exceeds_the_l1_bound(data: st.DataObject, 
 def test_a_person_with_equal_rows_attains_the_bounds_when_rows_are_weighted(rows: int) -> None:
     pipe = pipeline(five_levels(), dimension=None, s=HALF, weighted=True)
     moved = pipe.gram(levels(*[0] * rows)) - pipe.gram(levels(*[1] * rows))
+    assert_within_every_bound(moved, Neighbours.REPLACE_ONE, pipe.layout)
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.REPLACE_ONE, squared_norm=pipe.layout.squared_norm))
 
 
 def test_a_person_with_the_most_rows_attains_the_bounds_of_at_most() -> None:
     pipe = pipeline(five_levels(), dimension=None, s=HALF, most_rows=3)
     moved = pipe.gram(levels(0, 0, 0)) - pipe.gram(levels(1, 1, 1))
+    assert_within_every_bound(moved, Neighbours.REPLACE_ONE, pipe.layout)
     r = pipe.layout.squared_norm
     assert r == 3 * Fraction(5, 4)
     assert nuclear(moved) >= ALMOST * float(gram_nuclear(Neighbours.REPLACE_ONE, squared_norm=r))
