@@ -62,6 +62,12 @@ class ClassMoments:
         return ClassMoments(count, mean, covariance * (room / trace if trace > room else 1.0))
 
 
+def pooled_covariance(released: Released) -> Floats:
+    """The noisy covariance over all classes together, from which principal components are taken."""
+    block = released.matrices().sum(axis=0)
+    return ClassMoments.from_block(block, float(released.event.layout.count_weight)).covariance
+
+
 @dataclass(frozen=True, slots=True)
 class NoisyMoments:
     """The released moments of every class: the only thing generators accept."""
@@ -70,10 +76,14 @@ class NoisyMoments:
     released: Released
 
     @staticmethod
-    def from_released(released: Released) -> NoisyMoments:
-        """Post-process a measurement of Gram blocks."""
+    def from_released(released: Released, basis: Floats | None = None) -> NoisyMoments:
+        """Post-process a measurement of Gram blocks; `basis` projects what was measured in more coordinates."""
         weight = float(released.event.layout.count_weight)
         blocks = released.matrices()
+        if basis is not None:
+            whole = np.zeros((basis.shape[0] + 1, basis.shape[1] + 1))
+            whole[0, 0], whole[1:, 1:] = 1.0, basis
+            blocks = whole.T @ blocks @ whole
         return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released)
 
     @property

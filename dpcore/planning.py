@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Budget, Cost, Epsilon, Rho, rho_of_epsilon
+from dpcore.accounting import Budget, Cost, Epsilon, Rho, rho_of_epsilon, total
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS, Layout
 from dpcore.mechanisms.base import ExpectedError, GramEvent
@@ -26,6 +26,11 @@ WEIGHT_GRID = 64
 """The count's weight is rounded to multiples of 1/64."""
 
 AUTO = "auto"
+MOMENTS, PROJECTION = "moments", "projection"
+"""Names of the measurements in allocation, ledger and record."""
+
+PROJECTION_SHARE = Fraction(3, 10)
+"""What private principal components take of the budget when they are measured apart, as in RON-Gauss's 0.3/0.7."""
 
 
 class PlanError(ValueError):
@@ -67,16 +72,30 @@ class Plan:
     signal_to_noise: float
     expected_rows: int
     reasons: tuple[str, ...]
+    projection_event: GramEvent | None = None
+    projection_share: Fraction = Fraction(0)
+
+    @property
+    def events(self) -> dict[str, GramEvent]:
+        """Everything that will be measured, by the names that ledger and record use."""
+        first = {} if self.projection_event is None else {PROJECTION: self.projection_event}
+        return {**first, MOMENTS: self.event}
+
+    @property
+    def reuses_gram(self) -> bool:
+        """Whether the principal components come out of the measured moments, at no cost of their own."""
+        return self.projection == "private-pca" and self.projection_event is None
 
     @property
     def cost(self) -> Cost:
         """What the release will cost."""
-        return cost_of(self.event)
+        return total(cost_of(event) for event in self.events.values())
 
     @property
     def allocation(self) -> dict[str, float]:
-        """Shares of the budget: everything buys the joint moments."""
-        return {"moments": 1.0}
+        """Shares of the budget."""
+        shares = {PROJECTION: float(self.projection_share), MOMENTS: float(1 - self.projection_share)}
+        return {name: share for name, share in shares.items() if share}
 
     def expected_error(self) -> dict[str, float]:
         """Expected error of the release, in records and relative to the expected rows."""
@@ -111,13 +130,15 @@ def make_plan(wishes: Wishes) -> Plan:
     Raises: PlanError where the wishes cannot be carried out.
     """
     reasons: list[str] = []
-    _require_moments_only(wishes)
+    _require_projection(wishes)
+    _require_measured_allocation(wishes)
     generator, schema = _choose_generator(wishes, reasons)
     encoding = Encoding(schema)
     _require_exact_width(encoding)
-    budget = _budget(wishes)
-    dimension = _choose_dimension(wishes, encoding, budget, reasons)
-    event = _choose_event(wishes, encoding, budget, dimension, reasons)
+    budgets = _budget(wishes)
+    share = _projection_share(wishes)
+    dimension = _choose_dimension(wishes, encoding, _scaled(budgets, 1 - share), reasons)
+    first, event = _choose_events(wishes, encoding, budgets, dimension, reasons)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     return Plan(
         schema=schema,
@@ -130,6 +151,8 @@ def make_plan(wishes: Wishes) -> Plan:
         signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
         expected_rows=wishes.expected_rows,
         reasons=tuple(reasons),
+        projection_event=first,
+        projection_share=share if first else Fraction(0),
     )
 
 
@@ -138,22 +161,41 @@ def _signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> 
     return rows / event.layout.blocks / (event.layout.dimension - 1) / expected.operator
 
 
-def _require_moments_only(wishes: Wishes) -> None:
-    if wishes.projection not in ("ron", "none"):
+def _require_projection(wishes: Wishes) -> None:
+    known = [entry.name for entry in BY_NAME.values() if entry.kind == PROJECTION and entry.status is Status.PROVED]
+    if wishes.projection not in known:
         raise PlanError(
-            f"projection {wishes.projection!r} cannot be released by this version",
-            rule="projection-unavailable",
+            f"{wishes.projection!r} is no projection that can be released",
+            rule="projection-unknown",
             where="model.projection.kind",
-            hint="use `ron` or `none`; `dprelease mechanisms` lists what is available",
+            hint=f"use {', '.join(known)}",
         )
-    unused = sorted(set(wishes.allocation or {}) - {"moments"})
+
+
+def _require_measured_allocation(wishes: Wishes) -> None:
+    measured = {MOMENTS, PROJECTION} if wishes.projection == "private-pca" else {MOMENTS}
+    unused = sorted(set(wishes.allocation or {}) - measured)
     if unused:
         raise PlanError(
             f"the allocation gives budget to {', '.join(unused)}, which this release does not measure",
             rule="allocation-unused",
             where="model.allocation",
-            hint="`ron` and `none` cost nothing: use `allocation: auto` or `{moments: 1}`",
+            hint=f"use `allocation: auto`, or fractions of {' and '.join(sorted(measured))} only",
         )
+
+
+def _projection_share(wishes: Wishes) -> Fraction:
+    """What the projection may take: the fraction asked for, or the usual one."""
+    if wishes.projection != "private-pca":
+        return Fraction(0)
+    if wishes.allocation is None:
+        return PROJECTION_SHARE
+    return wishes.allocation.get(PROJECTION, Fraction(0))
+
+
+def _scaled(budgets: list[Budget], share: Fraction) -> list[Budget]:
+    """A share of each way to spend the budget."""
+    return [replace(budget, value=budget.value * share) for budget in budgets]
 
 
 def _require_exact_width(encoding: Encoding) -> None:
@@ -201,10 +243,14 @@ def _budget(wishes: Wishes) -> list[Budget]:
     return ways
 
 
-def _layout(wishes: Wishes, encoding: Encoding, dimension: int) -> Layout:
-    size = dimension + encoding.target_width if wishes.projection == "ron" else encoding.width
+def _layout(wishes: Wishes, size: int, blocks: int) -> Layout:
     rows_per_unit = wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
-    return Layout(size + 1, encoding.schema.class_count, count_weight(size), rows_per_unit)
+    return Layout(size + 1, blocks, count_weight(size), rows_per_unit)
+
+
+def _projected_size(wishes: Wishes, encoding: Encoding, dimension: int) -> int:
+    """Coordinates of a projected point: the target's are kept beside the features'."""
+    return encoding.width if wishes.projection == "none" else dimension + encoding.target_width
 
 
 def count_weight(size: int) -> Fraction:
@@ -267,8 +313,9 @@ def _require_releasable(wishes: Wishes) -> str:
     return entry.name
 
 
-def _best(wishes: Wishes, encoding: Encoding, budgets: list[Budget], dimension: int) -> GramEvent:
-    events = _candidates(wishes, _layout(wishes, encoding, dimension), budgets)
+def _best(wishes: Wishes, layout: Layout, budgets: list[Budget]) -> GramEvent:
+    """The event with the least expected noise."""
+    events = _candidates(wishes, layout, budgets)
     return min(events, key=lambda event: gram_mechanism(event.mechanism).expected_error(event).frobenius)
 
 
@@ -279,7 +326,8 @@ def _choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget],
         return int(wishes.dimension)
 
     def quiet(dimension: int) -> bool:
-        event = _best(wishes, encoding, budgets, dimension)
+        layout = _layout(wishes, _projected_size(wishes, encoding, dimension), encoding.schema.class_count)
+        event = _best(wishes, layout, budgets)
         expected = gram_mechanism(event.mechanism).expected_error(event)
         return _signal_to_noise(wishes.expected_rows, event, expected) >= 1 / NOISE_SHARE
 
@@ -295,14 +343,52 @@ def _choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget],
     return low
 
 
-def _choose_event(
+def _choose_events(
     wishes: Wishes, encoding: Encoding, budgets: list[Budget], dimension: int, reasons: list[str]
-) -> GramEvent:
-    event = _best(wishes, encoding, budgets, dimension)
+) -> tuple[GramEvent | None, GramEvent]:
+    """What is measured for the projection, if anything, and for the moments."""
+    blocks, share = encoding.schema.class_count, _projection_share(wishes)
+    layout = _layout(wishes, _projected_size(wishes, encoding, dimension), blocks)
+    first, event = None, _best(wishes, layout, _scaled(budgets, 1 - share))
+    if wishes.projection == "private-pca":
+        first, event = _principal_events(wishes, encoding, budgets, event, reasons)
     if wishes.mechanism == AUTO:
         way = "pure epsilon" if wishes.delta == 0 else "less expected noise than the alternative at this dimension"
         reasons.append(f"mechanism {event.mechanism}: {way}")
     reasons.append(
         f"count weight {float(event.layout.count_weight):.3g}: balances the errors of means and second moments"
     )
-    return event
+    return first, event
+
+
+def _principal_events(
+    wishes: Wishes, encoding: Encoding, budgets: list[Budget], second: GramEvent, reasons: list[str]
+) -> tuple[GramEvent | None, GramEvent]:
+    """Private principal components: out of one wide measurement, or measured apart from the moments.
+
+    The wide measurement spends everything at once and its components cost nothing more;
+    apart, the moments are measured in few dimensions with what the components leave. The
+    planner takes what is expected to leave less noise on an entry of the moments.
+    """
+    wide = _best(wishes, _layout(wishes, encoding.width, encoding.schema.class_count), budgets)
+    share = _projection_share(wishes)
+    noise = {name: _entry_noise(event) for name, event in (("wide", wide), ("second", second))}
+    reuse = share == 0 or (wishes.allocation is None and noise["wide"] <= noise["second"])
+    what = "come out of the measured moments" if reuse else f"are measured apart with {float(share):g} of the budget"
+    reasons.append(
+        f"private principal components {what}: noise of {noise['wide']:.3g} on an entry if measured together, "
+        f"{noise['second']:.3g} if apart"
+    )
+    if reuse:
+        return None, wide
+    return _best(wishes, _layout(wishes, encoding.width, 1), _same_way(budgets, second, share)), second
+
+
+def _entry_noise(event: GramEvent) -> float:
+    return gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
+
+
+def _same_way(budgets: list[Budget], event: GramEvent, share: Fraction) -> list[Budget]:
+    """The share of the budget, spent in the same way (pure or zCDP) as another event spends the rest."""
+    kind = type(gram_mechanism(event.mechanism).cost(event))
+    return [budget for budget in _scaled(budgets, share) if isinstance(budget, kind)]

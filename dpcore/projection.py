@@ -1,4 +1,4 @@
-"""Projections of encoded points: public ones, which cost nothing."""
+"""Projections of encoded points: random and public ones, which cost nothing, and private principal components."""
 
 from __future__ import annotations
 
@@ -59,7 +59,25 @@ def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
     if not 1 <= dimension <= encoding.feature_width:
         raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
     basis = haar_basis(encoding.feature_width, dimension, public_generator(seed, "projection"))
+    return _beside_target("ron", encoding, basis)
+
+
+def _beside_target(kind: str, encoding: Encoding, basis: Floats) -> Projection:
+    """A projection of the features that keeps the target's coordinates."""
+    dimension = basis.shape[1]
     whole = np.zeros((encoding.width, dimension + encoding.target_width))
     whole[: encoding.feature_width, :dimension] = basis
     whole[encoding.feature_width :, dimension:] = np.eye(encoding.target_width)
-    return Projection("ron", encoding.width, whole.shape[1], quantised_projection(whole))
+    return Projection(kind, encoding.width, whole.shape[1], quantised_projection(whole))
+
+
+def principal_projection(kind: str, encoding: Encoding, covariance: Floats, dimension: int) -> Projection:
+    """The features' leading principal components under a covariance that is public or released.
+
+    Guarantee: post-processing of the covariance (GUARANTEE.md, P2).
+    """
+    if not 1 <= dimension <= encoding.feature_width:
+        raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
+    features = covariance[: encoding.feature_width, : encoding.feature_width]
+    _, vectors = np.linalg.eigh((features + features.T) / 2)
+    return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension])

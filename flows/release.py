@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpcore.accounting import compose
 from dpcore.errors import CheckFailedError, LedgerError
+from dpcore.planning import MOMENTS, PROJECTION
 from dpcore.registry import BY_NAME
 from flows.history import label_run
 from tasks.allocate import allocate_budget
@@ -131,11 +132,12 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
         with lineage.stage("allocate", outputs=("reservation",)):
             grant = allocate_budget(run)
         with recorded_failure(ledger, grant):
-            with lineage.stage("project", outputs=("projection",)):
+            with lineage.stage("project", outputs=("projection",)) as stage:
                 projection = choose_projection(run, grant)
+                promise(run, grant, ledger, PROJECTION, stage)
             with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
-                moments = estimate_moments(run, projection, grant)  # the last line that sees raw rows
-                promise(run, grant, ledger, whole, stage)
+                moments, projection = estimate_moments(run, projection, grant)  # the last line that sees raw rows
+                promise(run, grant, ledger, MOMENTS, whole, stage)
             with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows(run, moments, projection, grant)
             with lineage.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
@@ -192,19 +194,21 @@ def _record_failure(ledger: Ledger, grant: Grant, status: str) -> None:
         tell_operator("the failure could not be written to the ledger; its reservation stays")
 
 
-def promise(run: ReleaseRun, grant: Grant, ledger: Ledger, *stages: Stage) -> None:
-    """Put the guarantee and the spend on the lineage of the run and of the measurement."""
+def promise(run: ReleaseRun, grant: Grant, ledger: Ledger, measurement: str, *stages: Stage) -> None:
+    """Put a measurement's guarantee and spend on the lineage; nothing where nothing was measured."""
     state = ledger.state()
-    spent = list(state.releases[grant.release_id].spends.values())[-1]
-    event = run.plan.event
+    spent = state.releases[grant.release_id].spends.get(measurement)
+    if spent is None:
+        return
+    entry = BY_NAME[run.plan.events[measurement].mechanism]
     guarantee = DpGuaranteeFacet(
         unit=str(run.spec.unit),
         neighbours=run.spec.neighbours.value,
         epsilon=float(run.spec.privacy.epsilon),
         delta=float(run.spec.privacy.delta),
         deltaNum=float(run.plan.cost.delta_num),
-        mechanism=event.mechanism,
-        proof=f"{BY_NAME[event.mechanism].status.value}: {BY_NAME[event.mechanism].reason}",
+        mechanism=entry.name,
+        proof=f"{entry.status.value}: {entry.reason}",
     )
     after = compose(state.spent(run.spec.privacy.population), delta=run.spec.privacy.lifetime.delta).as_json()
     spend = DpSpendFacet(ledgerEntry=spent.seq, ledgerHash=spent.hash, before=grant.before, after=after)

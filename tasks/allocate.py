@@ -8,7 +8,7 @@ from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import ReserveRequest
-from tasks.stores.run import MOMENTS, Grant, ReleaseRun, basis_of, cap_of
+from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
 
 
 @private_task("allocate budget")
@@ -27,7 +27,7 @@ def allocate_budget(run: ReleaseRun) -> Grant:
             name=run.spec.name,
             period=run.period,
             population=population,
-            events={MOMENTS: run.plan.event},
+            events=run.plan.events,
             stated={"epsilon": float(run.spec.privacy.epsilon), "delta": float(run.spec.privacy.delta)},
             spec_digest=run.spec.digest(),
             seeds={"projection": fresh_seed(), "sampling": fresh_seed()},
@@ -36,8 +36,9 @@ def allocate_budget(run: ReleaseRun) -> Grant:
             reason=run.reason,
         )
     )
-    reserved = release.facts["measurements"][MOMENTS]["event"]
-    if release.facts["spec_digest"] != run.spec.digest() or reserved != run.plan.event.as_json():
+    reserved = {name: body["event"] for name, body in release.facts["measurements"].items()}
+    planned = {name: event.as_json() for name, event in run.plan.events.items()}
+    if release.facts["spec_digest"] != run.spec.digest() or reserved != planned:
         raise LedgerError(
             f"the specification, or this program's plan for it, changed since {release.release_id} was reserved",
             rule="spec-changed",

@@ -1,18 +1,51 @@
-"""Stage 3: choose the projection; public, from the seed drawn at reservation."""
+"""Stage 3: choose the projection: random, of public data, bought from the budget, or none."""
 
 from __future__ import annotations
 
-from dpcore.projection import Projection, no_projection, ron_projection
+from pathlib import Path
+
+import numpy as np
+
+from dpcore.moments import pooled_covariance
+from dpcore.planning import PROJECTION
+from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
 from tasks.boundary import private_task, tell
+from tasks.measure import measured
+from tasks.stores.landing import open_public
 from tasks.stores.run import Grant, ReleaseRun
+from tasks.stores.tables import cells_of
 
 
 @private_task("project")
 def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
-    """The random orthonormal projection of the grant's seed, or none."""
-    if run.plan.projection == "none":
-        projection = no_projection(run.encoding)
-    else:
-        projection = ron_projection(run.encoding, run.plan.dimension, grant.seeds["projection"])
-    tell(f"projection {projection.kind}: {projection.width} encoded coordinates to {projection.dimension}")
+    """The projection that the plan asks for; measured and charged if it is private and bought apart."""
+    projection = _projection(run, grant)
+    tell(f"projection {run.plan.projection}: {projection.width} encoded coordinates to {run.plan.dimension}")
     return projection
+
+
+def _projection(run: ReleaseRun, grant: Grant) -> Projection:
+    plan, encoding = run.plan, run.encoding
+    if plan.projection == "ron":
+        return ron_projection(encoding, plan.dimension, grant.seeds["projection"])
+    if plan.projection == "public-pca":
+        return principal_projection("public-pca", encoding, public_covariance(run), plan.dimension)
+    if plan.projection_event is not None:
+        released = measured(run, grant, PROJECTION, no_projection(encoding))
+        return principal_projection("private-pca", encoding, pooled_covariance(released), plan.dimension)
+    return no_projection(encoding)
+
+
+def public_covariance(run: ReleaseRun) -> np.ndarray:
+    """Covariance of the encoded rows of the table that the specification declares public."""
+    landing = open_public(run.spec, run.workspace.root, Path(str(run.spec.model.projection.public)))
+    names = [code.column.name for code in run.encoding.codes]
+    schema = run.encoding.schema
+    count, total = 0, np.zeros(run.encoding.width)
+    second = np.zeros((run.encoding.width, run.encoding.width))
+    for batch in landing.batches(names):
+        points = run.encoding.encode(cells_of(batch, schema, names=names, decimal=landing.decimal))
+        count, total, second = count + len(points), total + points.sum(axis=0), second + points.T @ points
+    mean = total / max(count, 1)
+    covariance: np.ndarray = second / max(count, 1) - np.outer(mean, mean)
+    return covariance

@@ -228,6 +228,28 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
     return Arrival(Landing(tuple(files), spec, where), chosen)
 
 
+def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:
+    """The table that a specification declares public, to be read like landing data.
+
+    Raises: LandingError if it is not there or lacks a column.
+    """
+    where = "model.projection.public"
+    files = _data_files(root / path, where) if (root / path).exists() else []
+    if not files:
+        raise LandingError("the public table was not found", rule="public-missing", where=where, hint="check the path")
+    landing = Landing(tuple(files), spec, where)
+    needed = {column.name for column in spec.schema.encoded_columns}
+    missing = sorted(needed - set(landing.schemas()[0].names))
+    if missing:
+        raise LandingError(
+            f"the public table lacks the column {missing[0]!r}",
+            rule="public-column-missing",
+            where=where,
+            hint="it needs every declared column but the label",
+        )
+    return landing
+
+
 def _matching_files(root: Path, pattern: str) -> list[Path]:
     """The data files that a pattern finds: no hidden ones, none that were put apart, each once."""
     relative = Path(pattern)

@@ -17,9 +17,6 @@ from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
-MOMENTS = "moments"
-"""Name of the joint measurement in ledger and record."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRun:

@@ -8,7 +8,7 @@ from other rows. What cannot be read counts as missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -30,9 +30,12 @@ FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 Floats = NDArray[np.float64]
 
 
-def cells_of(batch: pa.RecordBatch, schema: RecordSchema, *, decimal: str = ".") -> Cells:
-    """The cells of a batch, column by column."""
-    return {column.name: _column_cells(batch.column(column.name), column, decimal) for column in schema.columns}
+def cells_of(
+    batch: pa.RecordBatch, schema: RecordSchema, *, names: Sequence[str] | None = None, decimal: str = "."
+) -> Cells:
+    """The cells of a batch, column by column; of all columns, or of those named."""
+    wanted = schema.by_name if names is None else names
+    return {name: _column_cells(batch.column(name), schema.by_name[name], decimal) for name in wanted}
 
 
 def _column_cells(values: pa.Array, column: Column, decimal: str) -> NDArray[np.generic]:

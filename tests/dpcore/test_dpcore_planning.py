@@ -101,7 +101,9 @@ def test_a_refuted_mechanism_is_refused_with_its_reason(name: str) -> None:
         ({"mechanism": "wishart-difference-trace", "neighbours": Neighbours.ADD_REMOVE}, "mechanism-not-applicable"),
         ({"mechanism": "laplace", "epsilon": Fraction(1, 10**12)}, "mechanism-not-applicable"),
         ({"schema": wide_schema(9000)}, "record-too-wide"),
-        ({"projection": "private-pca"}, "projection-unavailable"),
+        ({"projection": "magic"}, "projection-unknown"),
+        ({"projection": "published-lap-pca"}, "projection-unknown"),
+        ({"projection": "private-pca", "allocation": {"marginals": Fraction(1)}}, "allocation-unused"),
         ({"generator": "copula"}, "generator-unavailable"),
         ({"allocation": {"moments": Fraction(1, 2), "projection": Fraction(1, 2)}}, "allocation-unused"),
         ({"allocation": {"marginals": Fraction(1)}}, "allocation-unused"),
@@ -213,3 +215,27 @@ def test_moments_of_a_planned_measurement_have_the_planned_shape() -> None:
     moments = NoisyMoments.from_released(released)
     assert len(moments.classes) == 4
     assert moments.classes[0].mean.shape == (3,)
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+@pytest.mark.parametrize("share", [None, Fraction(0), Fraction(1, 10), Fraction(3, 10), Fraction(9, 10)])
+def test_private_components_and_moments_together_stay_within_the_budget(
+    delta: Fraction, share: Fraction | None
+) -> None:
+    allocation = None if share is None else {"moments": 1 - share, **({"projection": share} if share else {})}
+    decided = plan(projection="private-pca", dimension=2, delta=delta, allocation=allocation)
+    stated = compose(decided.cost, delta=delta)
+    assert stated.epsilon <= WISHES.epsilon
+    assert float(stated.epsilon) == pytest.approx(1.0, rel=1e-6)
+    assert decided.reuses_gram == (decided.projection_event is None)
+    if share is not None:
+        assert decided.reuses_gram == (share == 0)
+        assert decided.allocation.get("projection", 0.0) == float(share)
+    assert any("private principal components" in reason for reason in decided.reasons)
+
+
+def test_components_are_measured_apart_where_that_leaves_less_noise() -> None:
+    wide = wide_schema()
+    few, many = (plan(schema=wide, projection="private-pca", dimension=d) for d in (2, 150))
+    assert not few.reuses_gram
+    assert many.reuses_gram

@@ -58,8 +58,8 @@ def land_rows(root: Path, period: str) -> None:
     (root / "landing" / f"small-{period}.csv").write_text(f"age,ill\n{text}")
 
 
-def release(workspace: Workspace, period: str) -> None:
-    """The stages of a release in their order, as the flow runs them."""
+def release(workspace: Workspace, period: str) -> Path:
+    """The stages of a release in their order, as the flow runs them; returns the bundle."""
     from tasks.allocate import allocate_budget
     from tasks.check import metric_checks
     from tasks.estimate import estimate_moments
@@ -78,7 +78,7 @@ def release(workspace: Workspace, period: str) -> None:
             clock=lambda: NOW,
         )
         projection = choose_projection.fn(run, grant)
-        moments = estimate_moments.fn(run, projection, grant)
+        moments, projection = estimate_moments.fn(run, projection, grant)
         sample_rows.fn(run, moments, projection, grant)
         staging = Staging(workspace.bundle(run.spec.name, grant.release_id))
         staging.start()
@@ -90,3 +90,4 @@ def release(workspace: Workspace, period: str) -> None:
         publish_bundle.fn(run, grant, outcome, staging, lineage.lines, NOW)
         with closing(run.ledger()) as ledger:
             assert ledger.state().releases[grant.release_id].status == "published"
+    return staging.final

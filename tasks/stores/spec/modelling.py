@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, PlainValidator, Tag, field_validator, model_validator
 
 from tasks.stores.spec.refusals import UNION_TAG, refuse
-from tasks.stores.spec.values import ExactFraction, Section, Slug, auto_or_whole
+from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole
 
 ProjectionKind = Literal["ron", "private-pca", "public-pca", "none"]
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
@@ -20,6 +20,8 @@ class ProjectionSpec(Section):
 
     kind: ProjectionKind = "ron"
     dimension: AutoOrWhole = "auto"
+    public: FilledText | None = None
+    """For `public-pca`: a file of public rows with the same columns, relative to the workspace."""
 
     @field_validator("dimension")
     @classmethod
@@ -27,6 +29,13 @@ class ProjectionSpec(Section):
         if dimension != "auto" and info.data.get("kind") == "none":
             refuse("dimension-without-projection", "without a projection there is no dimension", "remove the key")
         return dimension
+
+    @model_validator(mode="after")
+    def _public_rows_belong_to_public_pca(self) -> Self:
+        if (self.kind == "public-pca") != (self.public is not None):
+            hint = "give `public: FILE` with `kind: public-pca`, and only with it"
+            refuse("public-file", f"the projection {self.kind} and a public file do not go together", hint, "public")
+        return self
 
 
 class AllocationSpec(Section):

@@ -1,0 +1,67 @@
+"""Measuring the landing data: one streaming pass over the rows, one draw of noise, stored with its spend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
+from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.mechanisms.base import GramEvent
+from dpcore.noise import Noise, SystemNoise
+from dpcore.projection import Projection
+from dpcore.schema import Cells
+from tasks.boundary import tell
+from tasks.stores.persons import PersonRows
+from tasks.stores.run import Grant, ReleaseRun
+from tasks.stores.tables import cells_of
+
+
+def measured(run: ReleaseRun, grant: Grant, name: str, projection: Projection) -> Released:
+    """A measurement of the plan: drawn now, or read from the ledger where it was drawn before.
+
+    The draw and its spend are stored in one transaction, so a repeated run never draws again.
+    """
+    ledger, event = run.ledger(), run.plan.events[name]
+    stored = ledger.measurement(grant.release_id, name)
+    if stored is not None:
+        tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
+        return stored
+    fingerprint = run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
+    drawn = draw(run, event, projection, SystemNoise())
+    released = ledger.spend(grant.release_id, name, drawn, fingerprint=fingerprint)
+    tell(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
+    return released
+
+
+def draw(run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise) -> Released:
+    """Sum all rows exactly and measure the sum."""
+    return measure_gram(exact_gram(run, event.layout, projection), event, noise)
+
+
+def exact_gram(run: ReleaseRun, layout: Layout, projection: Projection) -> PrivateGram:
+    """The exact Gram blocks of the landing data, in bounded memory; one block holds all classes."""
+    require_exact_product()
+    total = GramSum(layout)
+    for cells, shares in _weighted_cells(run):
+        points = run.encoding.encode(cells)
+        classes = run.encoding.classes(cells) if layout.blocks > 1 else np.zeros(len(points), dtype=np.int64)
+        total.add(integer_records(points, projection.columns, layout, shares), classes)
+    return PrivateGram(total)
+
+
+def _weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64] | None]]:
+    """The rows, each with its share of its person; without persons, every row whole."""
+    landing, schema, unit = run.arrival.landing, run.plan.schema, run.spec.unit
+    names = [column.name for column in schema.columns]
+    if unit.person is None:
+        for batch in landing.batches(names):
+            yield cells_of(batch, schema, decimal=landing.decimal), None
+        return
+    persons = PersonRows(landing, unit)
+    for batch in landing.batches([*names, unit.person]):
+        kept, shares = persons.select(batch)
+        yield cells_of(kept, schema, decimal=landing.decimal), shares
+    persons.require_unchanged()

@@ -1,0 +1,135 @@
+"""Whole releases under unusual but legal specifications: each publishes, adds up and passes the audit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from conftest import release
+
+from tasks.stores.audit import audit_workspace
+from tasks.stores.workspace import Workspace
+
+ROWS = 8000
+COLUMNS: list[dict[str, Any]] = [
+    {"name": "a", "kind": "numeric", "bounds": [-10, 10]},
+    {"name": "b", "kind": "numeric", "bounds": [-10, 10]},
+    {"name": "c", "kind": "integer", "bounds": [0, 20]},
+    {"name": "d", "kind": "categorical", "categories": ["x", "y", "z"], "missing": "category"},
+    {"name": "e", "kind": "boolean"},
+]
+
+
+def table() -> pa.Table:
+    """Rows with one strong direction: a and b move together."""
+    rng = np.random.Generator(np.random.PCG64(5))
+    common = rng.normal(0, 4, ROWS)
+    return pa.table(
+        {
+            "id": pa.array(np.arange(ROWS) // 2),
+            "a": np.clip(common + rng.normal(0, 0.5, ROWS), -10, 10),
+            "b": np.clip(common + rng.normal(0, 0.5, ROWS), -10, 10),
+            "c": rng.integers(0, 21, ROWS),
+            "d": pa.array([None if v == 3 else "xyz"[v] for v in rng.integers(0, 4, ROWS)]),
+            "e": common > 0,
+        }
+    )
+
+
+def specification(**changes: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "name": "odd",
+        "source": {"path": "landing/*.parquet", "drop": ["id"]},
+        "privacy": {"population": "people", "epsilon": 1.0, "lifetime": {"epsilon": 3.0}},
+        "expected_rows": ROWS,
+        "columns": COLUMNS,
+    }
+    for path, value in changes.items():
+        *parents, key = path.split("__")
+        place = spec
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[key] = value
+    return spec
+
+
+def with_role(name: str, role: str) -> list[dict[str, Any]]:
+    return [column | ({"role": role} if column["name"] == name else {}) for column in COLUMNS]
+
+
+ZCDP = {"privacy__delta": 0.000001, "privacy__lifetime": {"epsilon": 3.0, "delta": 0.000001}}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no projection": {"model__projection": {"kind": "none"}},
+    "few random directions": {"model__projection": {"kind": "ron", "dimension": 3}},
+    "components out of the moments": {
+        "model__projection": {"kind": "private-pca", "dimension": 3},
+        "model__allocation": {"moments": 1},
+    },
+    "components bought apart": {
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": {"projection": 0.4, "moments": 0.6},
+    },
+    "components bought apart, zCDP": {
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": {"projection": 0.5, "moments": 0.5},
+        "model__mechanism": "gaussian",
+        **ZCDP,
+    },
+    "components, all automatic": {"model__projection": {"kind": "private-pca"}},
+    "public components": {"model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"}},
+    "gaussian": {"model__mechanism": "gaussian", **ZCDP},
+    "laplace": {"model__mechanism": "laplace"},
+    "add-remove": {"privacy__neighbours": "add-remove"},
+    "a label": {"columns": with_role("d", "label")},
+    "a label as a feature": {"columns": with_role("d", "label"), "model__generator": "gaussian"},
+    "a target": {"columns": with_role("a", "target")},
+    "a target, few directions": {
+        "columns": with_role("a", "target"),
+        "model__projection": {"kind": "ron", "dimension": 2},
+    },
+    "a target and components": {
+        "columns": with_role("a", "target"),
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+    },
+    "persons weighted": {"source__drop": [], "privacy__unit": {"person": "id", "rows": "weight"}},
+    "persons with two rows": {"source__drop": [], "privacy__unit": {"person": "id", "rows": "at-most 2"}},
+    "one column": {"columns": COLUMNS[:1], "source__drop": ["id", "b", "c", "d", "e"]},
+    "only categories": {"columns": COLUMNS[3:], "source__drop": ["id", "a", "b", "c"]},
+    "a fixed number of rows": {"rows": 100},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, variant: str) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.create()
+    workspace.spec_path.write_text(yaml.safe_dump(specification(**VARIANTS[variant])))
+    pq.write_table(table(), workspace.landing / "rows.parquet")
+    pq.write_table(table().slice(0, 500), workspace.root / "public.parquet")
+    bundle = release(workspace, "2026-01")
+    assert [check for check in audit_workspace(workspace) if not check.ok] == []
+    record = json.loads((bundle / "record.json").read_text())
+    costs = [m["epsilon"] or 0.0 for m in record["privacy"]["measurements"]]
+    assert sum(costs) <= 1.0 + 1e-12
+    assert record["rows"] == pq.read_table(bundle / "data.parquet").num_rows
+    assert all(check["ok"] for check in record["checks"])
+
+
+@pytest.mark.parametrize("variant", ["components out of the moments", "components bought apart", "public components"])
+def test_principal_components_keep_the_strong_direction(tmp_path: Path, variant: str) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.create()
+    spec = specification(**VARIANTS[variant], privacy__epsilon=5.0, privacy__lifetime={"epsilon": 5.0})
+    workspace.spec_path.write_text(yaml.safe_dump(spec))
+    pq.write_table(table(), workspace.landing / "rows.parquet")
+    pq.write_table(table().slice(0, 2000), workspace.root / "public.parquet")
+    frame = pq.read_table(release(workspace, "2026-01") / "data.parquet").to_pandas()
+    real = table().to_pandas()
+    assert frame["a"].corr(frame["b"]) == pytest.approx(real["a"].corr(real["b"]), abs=0.1)
+    assert frame["a"].std() == pytest.approx(real["a"].std(), rel=0.2)
