@@ -26,7 +26,7 @@ TIE_BREAK = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class MomentMixture:
+class ClassGaussians:
     """One Gaussian a class, with the class's noisy share, mean and covariance.
 
     Without a label this is a single Gaussian; with a target among the coordinates it is
@@ -60,12 +60,12 @@ class MomentMixture:
 class Decoder:
     """Turns sampled points into cells whose level shares match the measured ones, class by class."""
 
-    def __init__(self, encoding: Encoding, mixture: MomentMixture, seed: str) -> None:
+    def __init__(self, encoding: Encoding, mixture: ClassGaussians, seed: str) -> None:
         self._encoding = encoding
         generator = public_generator(seed, "decoding")
         self._rules = [self._fit(mixture, index, generator) for index in range(len(mixture.moments.classes))]
 
-    def _fit(self, mixture: MomentMixture, index: int, generator: np.random.Generator) -> ClassRules:
+    def _fit(self, mixture: ClassGaussians, index: int, generator: np.random.Generator) -> ClassRules:
         widest = max((c.level_count for c in self._encoding.schema.columns if isinstance(c, NominalColumn)), default=2)
         rows = max(LEAST_PILOT_ROWS, PILOT_CELLS // widest)
         pilot = self._encoding.level_scores(mixture.sample_class(index, rows, generator))

@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.exactgram import GramSum, Layout
+from dpcore.encoding import Encoding
+from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
 from dpcore.mechanisms.base import UNIT, GramEvent, Triangles, triangle_size
 from dpcore.noise import Noise
+from dpcore.projection import Projection
 from dpcore.registry import gram_mechanism
+from dpcore.schema import Cells
 
 
 class PrivateGram:
@@ -43,6 +47,25 @@ class PrivateGram:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("private values are not serialised")
+
+
+def exact_gram(
+    chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
+    encoding: Encoding,
+    layout: Layout,
+    projection: Projection,
+) -> PrivateGram:
+    """The exact Gram blocks of a table that comes in chunks, each row with its share of its person or None.
+
+    One block holds all classes together. Memory does not grow with the table.
+    """
+    require_exact_product()
+    total = GramSum(layout)
+    for cells, shares in chunks:
+        points = encoding.encode(cells)
+        classes = encoding.classes(cells) if layout.blocks > 1 else np.zeros(len(points), dtype=np.int64)
+        total.add(integer_records(points, projection.columns, layout, shares), classes)
+    return PrivateGram(total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,14 @@ class Wishes:
     generator: str = AUTO
     allocation: dict[str, Fraction] | None = None
 
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon must be positive, got {self.epsilon}")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must lie in [0, 1), got {self.delta}")
+        if self.expected_rows < 1:
+            raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

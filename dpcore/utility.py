@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding, level_corners
-from dpcore.generators import MomentMixture
+from dpcore.generators import ClassGaussians
 from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING, Cells, Column, IntervalColumn, NominalColumn
 
@@ -40,7 +40,7 @@ class ClassSums:
         return mean
 
     @staticmethod
-    def measured(mixture: MomentMixture) -> ClassSums:
+    def measured(mixture: ClassGaussians) -> ClassSums:
         """The released moments, lifted to encoded coordinates."""
         basis = mixture.projection.basis()
         classes = mixture.moments.classes
@@ -155,11 +155,11 @@ class Measured:
     """The noisy measurements in readable units, with 95 % margins of their noise."""
 
     encoding: Encoding
-    mixture: MomentMixture
+    mixture: ClassGaussians
     sums: ClassSums
 
     @staticmethod
-    def of(encoding: Encoding, mixture: MomentMixture) -> Measured:
+    def of(encoding: Encoding, mixture: ClassGaussians) -> Measured:
         """Lift the released moments."""
         return Measured(encoding, mixture, ClassSums.measured(mixture))
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
-from dpcore.generators import MomentMixture
+from dpcore.generators import ClassGaussians
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.utility import Measured, TableSummary, utility_report
@@ -31,7 +31,7 @@ def check_release(
 
     Raises: CheckFailedError naming what did not hold.
     """
-    utility = utility_report(Measured.of(run.encoding, MomentMixture(moments, projection)), summary)
+    utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
     checks = [*metric_checks(utility["metrics"], run.spec.checks), *_table_checks(run, table, summary.rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
-from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import Noise, SystemNoise
 from dpcore.projection import Projection
@@ -38,21 +37,10 @@ def measured(run: ReleaseRun, grant: Grant, name: str, projection: Projection) -
 
 def draw(run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise) -> Released:
     """Sum all rows exactly and measure the sum."""
-    return measure_gram(exact_gram(run, event.layout, projection), event, noise)
+    return measure_gram(exact_gram(weighted_cells(run), run.encoding, event.layout, projection), event, noise)
 
 
-def exact_gram(run: ReleaseRun, layout: Layout, projection: Projection) -> PrivateGram:
-    """The exact Gram blocks of the landing data, in bounded memory; one block holds all classes."""
-    require_exact_product()
-    total = GramSum(layout)
-    for cells, shares in _weighted_cells(run):
-        points = run.encoding.encode(cells)
-        classes = run.encoding.classes(cells) if layout.blocks > 1 else np.zeros(len(points), dtype=np.int64)
-        total.add(integer_records(points, projection.columns, layout, shares), classes)
-    return PrivateGram(total)
-
-
-def _weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64] | None]]:
+def weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64] | None]]:
     """The rows, each with its share of its person; without persons, every row whole."""
     landing, schema, unit = run.arrival.landing, run.plan.schema, run.spec.unit
     names = [column.name for column in schema.columns]

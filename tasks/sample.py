@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
-from dpcore.generators import Decoder, MomentMixture
+from dpcore.generators import ClassGaussians, Decoder
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.utility import TableSummary
@@ -37,7 +37,7 @@ def sample_rows(run: ReleaseRun, moments: NoisyMoments, projection: Projection, 
     minimum = run.spec.checks.min_rows or 1
     if moments.count < minimum or rows < 1:
         raise CheckFailedError(f"the noisy count is below min_rows ({minimum})")
-    mixture = MomentMixture(moments, projection)
+    mixture = ClassGaussians(moments, projection)
     points = np.lib.format.open_memmap(
         run.scratch / POINTS, mode="w+", dtype=np.float64, shape=(rows, run.encoding.width)
     )
@@ -55,7 +55,7 @@ def decode_rows(
     run: ReleaseRun, moments: NoisyMoments, projection: Projection, grant: Grant, target: Path
 ) -> TableSummary:
     """Write the synthetic table in its original columns; returns its running summary."""
-    decoder = Decoder(run.encoding, MomentMixture(moments, projection), grant.seeds["sampling"])
+    decoder = Decoder(run.encoding, ClassGaussians(moments, projection), grant.seeds["sampling"])
     points, classes = (np.load(run.scratch / name, mmap_mode="r") for name in (POINTS, CLASSES))
     summary = TableSummary(run.encoding)
     chunk = 65_536

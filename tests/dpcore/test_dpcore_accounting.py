@@ -65,6 +65,11 @@ def test_the_conversion_agrees_with_opendp(rho: float, delta: float) -> None:
 
 
 @pytest.mark.parametrize(("rho", "delta"), GRID)
+def test_the_stated_epsilon_meets_its_delta_without_any_slack(rho: float, delta: float) -> None:
+    assert delta_of_rho(rho, epsilon=epsilon_of_rho(rho, delta=delta)) <= delta
+
+
+@pytest.mark.parametrize(("rho", "delta"), GRID)
 def test_the_conversion_agrees_with_a_search_over_all_orders(rho: float, delta: float) -> None:
     epsilon = epsilon_of_rho(rho, delta=delta)
     if epsilon > 1e-9:

@@ -26,7 +26,7 @@ from dpcore.schema import (
     RowRule,
 )
 
-HOSTILE = settings(deadline=None, max_examples=100)
+HOSTILE = settings(deadline=None, max_examples=60)
 SCHEMA = schema_with(target=True, label=True)
 ENCODING = Encoding(SCHEMA)
 

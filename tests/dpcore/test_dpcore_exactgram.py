@@ -27,7 +27,7 @@ from dpcore.exactgram import (
 )
 from dpcore.mechanisms.base import UNIT
 
-HOSTILE = settings(deadline=None, max_examples=100)
+HOSTILE = settings(deadline=None, max_examples=60)
 LAYOUT = Layout(4, 2, Fraction(1, 2))
 
 hostile_points = hnp.arrays(np.float64, st.tuples(st.integers(1, 20), st.just(3)), elements=st.floats(width=64))

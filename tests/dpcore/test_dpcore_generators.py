@@ -15,7 +15,7 @@ from strategies_dpcore import as_cells, pipeline, schema_with
 from dpcore.accounting import Epsilon
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
-from dpcore.generators import ROWS_AT_ONCE, Decoder, MomentMixture
+from dpcore.generators import ROWS_AT_ONCE, ClassGaussians, Decoder
 from dpcore.levels import LevelRule, Present, fit_level_rule
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.moments import ClassMoments, NoisyMoments
@@ -29,14 +29,14 @@ SEED = "0123456789abcdef" * 2
 SIGMAS = 6.1
 
 
-def noise_free(schema: RecordSchema, cells: Cells, dimension: int | None = None) -> tuple[Encoding, MomentMixture]:
+def noise_free(schema: RecordSchema, cells: Cells, dimension: int | None = None) -> tuple[Encoding, ClassGaussians]:
     """The mixture of a measurement at epsilon 1e9."""
     pipe = pipeline(schema, dimension=dimension, s=Fraction(1, 2))
     total = GramSum(pipe.layout)
     total.add(pipe.records(cells), pipe.encoding.classes(cells))
     event = gram_mechanism("wishart-difference").calibrate(pipe.layout, Neighbours.ADD_REMOVE, Epsilon(Fraction(10**9)))
     moments = NoisyMoments.from_released(measure_gram(PrivateGram(total), event, SeededNoise(2)))
-    return pipe.encoding, MomentMixture(moments, pipe.projection)
+    return pipe.encoding, ClassGaussians(moments, pipe.projection)
 
 
 def mixed_table(rows: int, *, label: bool = True) -> tuple[RecordSchema, Cells]:
@@ -59,7 +59,7 @@ def mixed_table(rows: int, *, label: bool = True) -> tuple[RecordSchema, Cells]:
     return schema, cells
 
 
-def drawn(mixture: MomentMixture, encoding: Encoding, rows: int, seed: str = SEED) -> Cells:
+def drawn(mixture: ClassGaussians, encoding: Encoding, rows: int, seed: str = SEED) -> Cells:
     decoder = Decoder(encoding, mixture, seed)
     parts = [decoder.decode(points, classes) for points, classes in mixture.sample(rows, seed)]
     return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
@@ -110,12 +110,12 @@ def test_the_same_seed_gives_the_same_table_and_another_seed_another_one() -> No
     assert not np.any(one["weight"] == other["weight"])
 
 
-def bare(covariance: np.ndarray, mean: np.ndarray, schema: RecordSchema) -> tuple[Encoding, MomentMixture]:
+def bare(covariance: np.ndarray, mean: np.ndarray, schema: RecordSchema) -> tuple[Encoding, ClassGaussians]:
     """A mixture of given moments: one class, no projection."""
     encoding = Encoding(schema)
     template = noise_free(schema, as_cells(schema, [{c.name: 0 for c in schema.columns}]))[1]
     moments = NoisyMoments((ClassMoments(100.0, mean, covariance),), template.moments.released)
-    return encoding, MomentMixture(moments, no_projection(encoding))
+    return encoding, ClassGaussians(moments, no_projection(encoding))
 
 
 @pytest.mark.parametrize("shares", [[0.7, 0.2, 0.1], [0.98, 0.01, 0.01], [1.02, -0.01, -0.01], [-0.04, 0.52, 0.52]])
@@ -303,7 +303,7 @@ def test_margins_hold_the_noise_on_means_and_shares_nineteen_times_in_twenty() -
     inside = dict.fromkeys(truth, 0)
     for seed in range(200):
         moments = NoisyMoments.from_released(measure_gram(PrivateGram(total), event, SeededNoise(seed)))
-        measured = Measured.of(pipe.encoding, MomentMixture(moments, pipe.projection))
+        measured = Measured.of(pipe.encoding, ClassGaussians(moments, pipe.projection))
         weight = measured.column(by_name["weight"])
         inside["weight"] += abs(weight["mean"] - truth["weight"]) <= weight["mean_margin"]
         for name in ("sex", "outcome"):

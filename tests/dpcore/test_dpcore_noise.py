@@ -210,7 +210,7 @@ def test_that_comparison_would_notice_a_trace_factor_in_each_block() -> None:
     assert stats.ks_2samp(first(np.concatenate(single, axis=1)), first(oracle)).pvalue < NEVER
 
 
-@pytest.mark.parametrize(("p", "blocks"), [(1, 1), (2, 1), (3, 1), (1, 2)])
+@pytest.mark.parametrize(("p", "blocks"), [(1, 1), (2, 1), (1, 2)])
 @pytest.mark.parametrize("trace_factor", [False, True])
 def test_the_bulk_sampler_of_the_audits_agrees_with_the_real_one(p: int, blocks: int, trace_factor: bool) -> None:
     drawn = real_noise(p, blocks, trace_factor, 8000 if p == 1 == blocks else 1500)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpcore.generators import MomentMixture
+from dpcore.generators import ClassGaussians
 from dpcore.utility import Measured, utility_report
 from tasks.stores.bundle import Staging
 from tasks.stores.lineage import LineageRun
@@ -84,7 +84,7 @@ def release(workspace: Workspace, period: str) -> Path:
         staging.start()
         with lineage.flow(), lineage.stage("decode", outputs=("synthetic-table",)):
             summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
-        utility = utility_report(Measured.of(run.encoding, MomentMixture(moments, projection)), summary)
+        utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
         checks = metric_checks(utility["metrics"], run.spec.checks)
         outcome = Outcome(summary.rows, moments, projection, utility, checks)
         publish_bundle.fn(run, grant, outcome, staging, lineage.lines, NOW)

@@ -16,7 +16,8 @@ from builders import opened, request
 from conftest import NOW, land_rows, release
 
 from dpcore.errors import LandingError, LedgerError
-from tasks.measure import exact_gram
+from dpcore.measure import exact_gram
+from tasks.measure import weighted_cells
 from tasks.project import choose_projection
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
@@ -56,7 +57,7 @@ def squared_lengths(run: ReleaseRun) -> float:
     """Trace of the exact Gram, in units of the largest that one privacy unit may add."""
     grant = Grant("visits-2026-02-1", 1, {"projection": "0", "sampling": "0"}, {}, "reserved")
     layout = run.plan.event.layout
-    gram = exact_gram(run, layout, choose_projection.fn(run, grant))
+    gram = exact_gram(weighted_cells(run), run.encoding, layout, choose_projection.fn(run, grant))
     blocks = gram._sum.blocks
     return float(sum(block[i, i] for block in blocks for i in range(layout.dimension)) / (4**16 * layout.squared_norm))
 

@@ -1,0 +1,228 @@
+"""Estimators with scikit-learn habits: `fit`, `sample`, and `privacy_` that says what was spent.
+
+    >>> model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
+    >>> X = model.fit([[0.1, 0.2, 0.3]] * 50).sample(10)
+    >>> X.shape, model.privacy_["epsilon"]
+    ((10, 3), 1.0)
+
+Bounds, classes and the expected number of rows are public parameters, never learned
+from the data: values outside the bounds are clamped, missing ones count as the middle.
+Noise is never seeded, so `fit` gives another result each time; `random_state` seeds
+sampling only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpcore.accounting import compose
+from dpcore.encoding import Encoding
+from dpcore.generators import ClassGaussians, Decoder
+from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.moments import NoisyMoments, pooled_covariance
+from dpcore.noise import SystemNoise, fresh_seed
+from dpcore.planning import AUTO, MOMENTS, PROJECTION, Plan, Wishes, make_plan
+from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
+from dpcore.registry import BY_NAME
+from dpcore.schema import (
+    UNKNOWN,
+    Cells,
+    Column,
+    IntervalColumn,
+    Kind,
+    Neighbours,
+    NominalColumn,
+    PrivacyUnit,
+    RecordSchema,
+    Role,
+)
+
+Floats = NDArray[np.float64]
+
+LABEL, TARGET = "label", "target"
+Bounds = tuple[ArrayLike, ArrayLike]
+
+
+class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A Gaussian, one a class, fitted to moments that are measured once with differential privacy.
+
+    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are
+    required. `classes` lists the public labels where `fit` gets a `y` of labels;
+    `target_bounds` bounds a `y` of numbers. `n_components` is a number or "auto", which
+    needs `expected_rows`.
+    Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
+    """
+
+    projection_kind: ClassVar[str] = "none"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        delta: float | Fraction = 0,
+        neighbours: str = "replace-one",
+        classes: Sequence[Any] | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        n_components: int | str = AUTO,
+        expected_rows: int | None = None,
+        mechanism: str = AUTO,
+        random_state: str | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.neighbours = neighbours
+        self.classes = classes
+        self.target_bounds = target_bounds
+        self.n_components = n_components
+        self.expected_rows = expected_rows
+        self.mechanism = mechanism
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # mapped by a public rule, never refused: a refusal would leak
+        tags.non_deterministic = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Measure the moments of the rows of X, together with y where its classes or bounds are given."""
+        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        schema = self._schema(rows.shape[1])
+        self.plan_ = make_plan(self._wishes(schema))
+        self.encoding_ = Encoding(self.plan_.schema)
+        cells = self._cells(rows, y)
+        self.projection_, self.moments_ = self._measure(cells)
+        self.privacy_ = self._privacy(self.plan_)
+        return self
+
+    def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
+        """Synthetic rows inside the bounds; with their labels or targets if `fit` had them."""
+        check_is_fitted(self, "moments_")
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        seed = fresh_seed() if self.random_state is None else self.random_state
+        mixture = ClassGaussians(self._noisy_moments(), self.projection_)
+        decoder = Decoder(self.encoding_, mixture, seed)
+        parts = [decoder.decode(points, classes) for points, classes in mixture.sample(n, seed)]
+        cells = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        rows = np.column_stack([cells[_feature(i)] for i in range(self.n_features_in_)]).astype(np.float64)
+        if self.classes is not None:
+            return rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)]
+        return (rows, cells[TARGET]) if self.target_bounds is not None else rows
+
+    def _schema(self, features: int) -> RecordSchema:
+        lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), (features,)) for side in self.bounds)
+        columns: list[Column] = [
+            IntervalColumn(name=_feature(i), kind=Kind.NUMERIC, lower=float(lower[i]), upper=float(upper[i]))
+            for i in range(features)
+        ]
+        if self.classes is not None:
+            levels = tuple(range(len(self.classes)))
+            columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
+        if self.target_bounds is not None:
+            low, high = self.target_bounds
+            columns.append(
+                IntervalColumn(name=TARGET, kind=Kind.NUMERIC, lower=float(low), upper=float(high), role=Role.TARGET)
+            )
+        return RecordSchema(tuple(columns))
+
+    def _wishes(self, schema: RecordSchema) -> Wishes:
+        if self.n_components == AUTO and self.expected_rows is None and self.projection_kind != "none":
+            raise ValueError('n_components="auto" needs expected_rows: it is never taken from the data')
+        return Wishes(
+            schema=schema,
+            neighbours=Neighbours(self.neighbours),
+            unit=PrivacyUnit(),
+            epsilon=_exact("epsilon", self.epsilon),
+            delta=_exact("delta", self.delta),
+            expected_rows=self.expected_rows or 1,
+            projection=self.projection_kind,
+            dimension=AUTO if self.projection_kind == "none" else self.n_components,
+            mechanism=self.mechanism,
+        )
+
+    def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
+        cells: Cells = {_feature(i): rows[:, i] for i in range(rows.shape[1])}
+        if self.classes is None and self.target_bounds is None:
+            return cells
+        values = np.asarray(y)
+        if values.shape != (len(rows),):
+            raise ValueError("y must have one value a row of X")
+        if self.target_bounds is not None:
+            cells[TARGET] = values.astype(np.float64)
+        if self.classes is not None:
+            codes = np.full(len(rows), UNKNOWN, dtype=np.int64)
+            for index, label in enumerate(self.classes):
+                codes[values == label] = index
+            cells[LABEL] = codes
+        return cells
+
+    def _measure(self, cells: Cells) -> tuple[Projection, Released]:
+        """Draw every measurement of the plan, each once."""
+        plan, encoding, everything = self.plan_, self.encoding_, no_projection(self.encoding_)
+        projection = everything
+        if plan.projection == "ron":
+            projection = ron_projection(encoding, plan.dimension, fresh_seed())
+        if plan.projection_event is not None:
+            first = self._draw(PROJECTION, cells, everything)
+            projection = principal_projection("private-pca", encoding, pooled_covariance(first), plan.dimension)
+        released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
+        if plan.reuses_gram:
+            projection = principal_projection("private-pca", encoding, pooled_covariance(released), plan.dimension)
+        return projection, released
+
+    def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
+        event = self.plan_.events[name]
+        gram = exact_gram(_once(cells), self.encoding_, event.layout, projection)
+        return measure_gram(gram, event, SystemNoise())
+
+    def _noisy_moments(self) -> NoisyMoments:
+        basis = self.projection_.basis() if self.plan_.reuses_gram else None
+        return NoisyMoments.from_released(self.moments_, basis)
+
+    def _privacy(self, plan: Plan) -> dict[str, Any]:
+        stated = compose(plan.cost, delta=_exact("delta", self.delta))
+        return {
+            **stated.as_json(),
+            "neighbours": self.neighbours,
+            "unit": "row",
+            "measurements": {name: event.as_json() for name, event in plan.events.items()},
+            "why": [BY_NAME[event.mechanism].reason for event in plan.events.values()],
+        }
+
+
+class RonGauss(MomentMixture):
+    """RON-Gauss, corrected: a Haar projection, then noisy moments at the true sensitivity."""
+
+    projection_kind: ClassVar[str] = "ron"
+
+
+class PcaGauss(MomentMixture):
+    """PCA-Gauss, corrected: private principal components, then noisy moments in them."""
+
+    projection_kind: ClassVar[str] = "private-pca"
+
+
+def _feature(index: int) -> str:
+    return f"x{index}"
+
+
+def _once(cells: Cells) -> Iterator[tuple[Cells, None]]:
+    yield cells, None
+
+
+def _exact(name: str, value: float | Fraction) -> Fraction:
+    """A number as it is written: 0.1 is one tenth."""
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
+    return value if isinstance(value, Fraction) else Fraction(str(value))
