@@ -123,7 +123,7 @@ class Cap:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.admits(spent + times(each, middle)) else (low, middle)
-        return low
+        return min(low, limit)
 
 
 def times(cost: Cost, count: int) -> Cost:

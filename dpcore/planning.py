@@ -331,6 +331,13 @@ def _choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget],
     if wishes.projection == "none":
         return encoding.width
     if wishes.dimension != AUTO:
+        if not 1 <= int(wishes.dimension) <= encoding.feature_width:
+            raise PlanError(
+                f"dimension must be between 1 and {encoding.feature_width}, got {wishes.dimension}",
+                rule="dimension-out-of-range",
+                where="model.projection.dimension",
+                hint="use fewer dimensions than the features have coordinates, or `auto`",
+            )
         return int(wishes.dimension)
 
     def quiet(dimension: int) -> bool:

@@ -166,6 +166,10 @@ class RecordSchema:
         names = [column.name for column in self.columns]
         if len(set(names)) != len(names):
             raise ValueError("columns must have different names")
+        if any(c.role is Role.LABEL and not isinstance(c, NominalColumn) for c in self.columns):
+            raise ValueError("the label must be a nominal column")
+        if any(c.role is Role.TARGET and not isinstance(c, IntervalColumn) for c in self.columns):
+            raise ValueError("the target must be an interval column")
         if sum(column.role is Role.LABEL for column in self.columns) > 1:
             raise ValueError("at most one column may be the label")
         if sum(column.role is Role.TARGET for column in self.columns) > 1:
@@ -178,7 +182,7 @@ class RecordSchema:
     def label(self) -> NominalColumn | None:
         """The column that splits the moments into class blocks."""
         for column in self.columns:
-            if column.role is Role.LABEL and isinstance(column, NominalColumn):
+            if isinstance(column, NominalColumn) and column.role is Role.LABEL:
                 return column
         return None
 

@@ -101,6 +101,8 @@ def test_a_refuted_mechanism_is_refused_with_its_reason(name: str) -> None:
         ({"mechanism": "wishart-difference-trace", "neighbours": Neighbours.ADD_REMOVE}, "mechanism-not-applicable"),
         ({"mechanism": "laplace", "epsilon": Fraction(1, 10**12)}, "mechanism-not-applicable"),
         ({"schema": wide_schema(9000)}, "record-too-wide"),
+        ({"dimension": 500}, "dimension-out-of-range"),
+        ({"dimension": 0}, "dimension-out-of-range"),
         ({"projection": "magic"}, "projection-unknown"),
         ({"projection": "published-lap-pca"}, "projection-unknown"),
         ({"projection": "private-pca", "allocation": {"marginals": Fraction(1)}}, "allocation-unused"),

@@ -1,0 +1,146 @@
+"""Breaks every sensitivity and scale on purpose, one at a time, and asks the fast tests to notice.
+
+    python tests/mutants.py [WORD ...]      # all mutants, or those whose name holds a word
+
+Each mutant is a copy of the tree with one expression changed: a constant times 0.9 or
+1.1, a sign flipped, a bound left out. A mutant that the tests let live is printed, and
+the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIMIT_SECONDS = 400
+TESTS = ("sensitivity", "mechanisms", "accounting", "exactgram", "encoding", "measure", "noise", "audit")
+"""The fast tests that look at bounds and scales, the quickest to notice first."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One expression of one file, replaced."""
+
+    file: str
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}: {self.old.strip()} -> {self.new.strip()}"
+
+
+def scaled(file: str, line: str, expression: str) -> Iterator[Mutant]:
+    """The expression inside a line, times 9/10 and 11/10."""
+    for tenths in (9, 11):
+        yield Mutant(file, line, line.replace(expression, f"(Fraction({tenths}, 10) * ({expression}))", 1))
+
+
+def scaled_float(file: str, line: str, expression: str) -> Iterator[Mutant]:
+    """The same for a real number."""
+    for factor in (0.9, 1.1):
+        yield Mutant(file, line, line.replace(expression, f"({factor} * ({expression}))", 1))
+
+
+def mutants() -> Iterator[Mutant]:
+    """All of them."""
+    s, w = "dpcore/sensitivity.py", "dpcore/mechanisms/wishart.py"
+    g, a = "dpcore/mechanisms/gaussian.py", "dpcore/mechanisms/laplace.py"
+    n, e, c = "dpcore/noise.py", "dpcore/exactgram.py", "dpcore/accounting.py"
+    yield from scaled(s, "else 2 * squared_norm", "2 * squared_norm")
+    yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else 2", "squared_norm")
+    yield from scaled(s, "root_above(2 * squared_norm**2)", "root_above(2 * squared_norm**2)")
+    yield from scaled(s, "one_record = squared_norm * (1 + (p - 1) * w / 2)", "squared_norm * (1 + (p - 1) * w / 2)")
+    yield from scaled(s, "return 2 * one_record", "2 * one_record")
+    yield from scaled(s, "root_above(2 * p + p * (p - 1) * w**2 / 2)", "root_above(2 * p + p * (p - 1) * w**2 / 2)")
+    yield Mutant(s, "    if blocks > 1:\n        return 2 * one_record\n", "")
+    yield from scaled(s, "Fraction(17, 12)", "Fraction(17, 12)")
+    yield from scaled(s, "else Fraction(5, 4)", "Fraction(5, 4)")
+    yield from scaled(w, "rate = epsilon / self._sensitivity(neighbours, layout)", "epsilon")
+    yield from scaled(w, "Epsilon(event.noise * self._sensitivity", "event.noise")
+    yield Mutant(w, "if self.trace_factor and neighbours is not Neighbours.REPLACE_ONE:", "if False:")
+    yield from scaled(g, "_squared_sensitivity(layout, neighbours) / (2 * rho)", "2 * rho")
+    yield from scaled(g, "/ (2 * event.noise**2)", "2 * event.noise**2")
+    yield from scaled(g, "root_above(scale**2 / 2)", "scale**2 / 2")
+    yield from scaled(g, "float_above(scale), blocks * p", "scale")
+    yield from scaled(a, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
+    yield from scaled(a, "_sensitivity(event.layout, event.neighbours) / event.noise", "event.noise")
+    yield from scaled(a, "float_above(event.noise / best_l1_weight(event.neighbours))", "event.noise")
+    yield from scaled(a, "float_above(event.noise), blocks * p", "event.noise")
+    yield from scaled_float(n, "arb(2 * known + 1, 1) * unit", "unit")
+    yield from scaled_float(n, "root = arb(2).sqrt()", "2")
+    yield Mutant(n, "(a - b) * scale", "(a + b) * scale")
+    yield Mutant(n, "a * ratio_plus - b * ratio_minus", "a * ratio_plus + b * ratio_minus")
+    halved = "self.rate.denominator, 2 * self.rate.numerator))\n            return"
+    yield from (Mutant(n, halved, halved.replace("2 *", f"{k} *")) for k in (1, 3))
+    yield Mutant(n, "2 * self._shape + 1 if trace_factor", "self._shape + 1 if trace_factor")
+    yield Mutant(n, "(first.log() / self._shape).exp()", "(first.log() / (2 * self._shape)).exp()")
+    yield Mutant(n, "arb(fmpq(2 * base + step, 2 * step))", "arb(fmpq(2 * base, 2 * step))")
+    yield Mutant(n, "arb(fmpq(2 * base + step, 2 * step))", "arb(fmpq(step - 2 * base, 2 * step))")
+    yield Mutant(n, "(known << more) | self._noise.bits(more)", "self._noise.bits(2 * more)")
+    yield from scaled(e, "return (1 + self.count_weight**2) * self.rows_per_unit", "(1 + self.count_weight**2)")
+    yield Mutant(e, "(1 + self.count_weight**2) * self.rows_per_unit", "(1 + self.count_weight**2)")
+    yield Mutant(e, "np.where(np.abs(points) <= 1, points, 0.0)", "points")
+    yield Mutant(e, "np.nextafter(np.sqrt(share), 0.0)", "np.sqrt(share) * 1.001")
+    yield Mutant(e, "long = squared > limit", "long = squared > 1.01 * limit")
+    yield Mutant(e, "np.trunc(layout.weight_on_grid * root)", "np.trunc(layout.weight_on_grid * root * 1.01)")
+    yield Mutant(e, "chunk if self.layout.blocks == 1 else chunk[labels == block]", "chunk")
+    yield from scaled(c, "rho_of_pure=budget.value**2 / 2", "budget.value**2 / 2")
+    yield Mutant(c, "(alpha - 1) * (alpha * rho - epsilon)", "(alpha - 1) * (alpha * rho + epsilon)")
+    yield Mutant(c, "+ alpha * math.log1p(-1 / alpha)", "- alpha * math.log1p(-1 / alpha)")
+    yield from scaled_float(c, "(alpha * rho - epsilon)", "epsilon")
+    yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
+    yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
+    yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
+    yield Mutant("dpcore/encoding.py", "for code in self.codes]) / self.scale", "for code in self.codes])")
+    yield from scaled_float("dpcore/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))")
+
+
+def survives(mutant: Mutant, tree: Path) -> bool:
+    """Whether the fast tests of dpcore pass although the tree is broken."""
+    path = tree / mutant.file
+    original = path.read_text()
+    if mutant.old not in original:
+        raise SystemExit(f"the tree no longer holds {mutant.old!r} in {mutant.file}: update tests/mutants.py")
+    text = original.replace(mutant.old, mutant.new, 1)
+    if "Fraction(" in mutant.new and "from fractions import Fraction" not in text:
+        text = text.replace("from dataclasses", "from fractions import Fraction\nfrom dataclasses", 1)
+    path.write_text(text)
+    try:
+        tests = [f"tests/dpcore/test_dpcore_{name}.py" for name in TESTS]
+        command = [sys.executable, "-m", "pytest", *tests, "-x", "-q", "-m", "not slow"]
+        done = subprocess.run(command, cwd=tree, capture_output=True, timeout=LIMIT_SECONDS, check=False)
+        return done.returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        path.write_text(original)
+
+
+def main() -> int:
+    """Try all mutants, print each with its fate, return 1 if one lives."""
+    chosen = [m for m in mutants() if not sys.argv[1:] or any(word in m.name for word in sys.argv[1:])]
+    living = []
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        ignored = shutil.ignore_patterns(".venv", ".git", "demo", ".mypy_cache", ".ruff_cache", ".hypothesis")
+        shutil.copytree(ROOT, tree, ignore=ignored)
+        for number, mutant in enumerate(chosen, 1):
+            start = time.monotonic()
+            alive = survives(mutant, tree)
+            fate = "LIVES " if alive else "killed"
+            print(f"{number:3}/{len(chosen)} {fate} {time.monotonic() - start:5.1f} s  {mutant.name}", flush=True)
+            living += [mutant] * alive
+    print(f"{len(chosen) - len(living)} passed, {len(living)} failed")
+    return 1 if living else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
