@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_json, table
+from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_json, stderr, table
+
+if TYPE_CHECKING:
+    from dpcore.attacks import Finding
 
 
 def audit(
@@ -34,13 +38,50 @@ def audit(
         raise SystemExit(FAILED)
 
 
-def mechanisms(as_json: bool = JsonFlag) -> None:
+def mechanisms(
+    attacked: bool = typer.Option(False, "--audit", help="Attack every releasable mechanism of this build."),
+    draws: int = typer.Option(2000, "--draws", min=100, help="Draws on each of an attack's two tables."),
+    as_json: bool = JsonFlag,
+) -> None:
     """List every mechanism with its paper, guarantee and proof status."""
     from dpcore.registry import ENTRIES
 
+    findings = _attack_all(draws) if attacked else []
     if as_json:
-        print_json({"mechanisms": [entry.as_json() for entry in ENTRIES]})
-        return
+        content: dict[str, Any] = {"mechanisms": [entry.as_json() for entry in ENTRIES]}
+        print_json(content | ({"audit": [finding.as_json() for finding in findings]} if attacked else {}))
+    elif attacked:
+        _show_findings(findings)
+    else:
+        _show_entries()
+    if not all(finding.holds for finding in findings):
+        raise SystemExit(FAILED)
+
+
+def _attack_all(draws: int) -> list[Finding]:
+    from dpcore.attacks import attack, targets
+    from dpcore.noise import SystemNoise
+
+    findings = []
+    with stderr().status("attacking") as status:
+        for entry, relation in targets():
+            status.update(f"attacking {entry.name} under {relation.value}")
+            findings.append(attack(entry.name, relation, draws=draws, noise=SystemNoise()))
+    return findings
+
+
+def _show_findings(findings: list[Finding]) -> None:
+    rows = table("claimed and measured epsilon", "mechanism", "neighbours", "claimed", "at least", "draws", "")
+    for f in findings:
+        verdict = "[green]holds[/]" if f.holds else "[bold red]REFUTED[/]"
+        claimed = f"{f.claimed:.3g}" + (f" (delta {f.delta:g})" if f.delta else "")
+        rows.add_row(f.mechanism, f.neighbours, claimed, f"{f.measured:.3g}", str(f.draws), verdict)
+    console().print(rows)
+
+
+def _show_entries() -> None:
+    from dpcore.registry import ENTRIES
+
     rows = table("mechanisms", "name", "kind", "status", "guarantee", "why")
     colours = {"proved": "green", "approximate": "yellow", "refuted": "red"}
     for entry in ENTRIES:
