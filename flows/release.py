@@ -16,8 +16,8 @@ from dpcore.accounting import compose
 from dpcore.errors import CheckFailedError, LedgerError
 from dpcore.planning import MOMENTS, PROJECTION
 from dpcore.registry import BY_NAME
-from flows.history import label_run
-from tasks.allocate import allocate_budget
+from flows.history import Journal, label_run
+from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.artifacts import show_release
 from tasks.boundary import redacted, tell, tell_operator
 from tasks.check import check_release
@@ -26,12 +26,14 @@ from tasks.project import choose_projection
 from tasks.publish import DATA, BundleRef, publish_bundle
 from tasks.sample import decode_rows, sample_rows
 from tasks.stores.bundle import Staging
-from tasks.stores.ledger import Ledger, release_id_of, utc_now
+from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, Stage
 from tasks.stores.run import Grant, ReleaseRun, prepare_run
 from tasks.stores.workspace import Workspace
 from tasks.validate import validate_landing
+
+STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check", "publish")
 
 
 class ReleaseRequest(BaseModel):
@@ -116,7 +118,7 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
 def release_stages(run: ReleaseRun) -> ReleaseResult:
     """The way of the data, stage by stage."""
     ledger = run.ledger()
-    release_id = upcoming_release_id(run, ledger)
+    release_id = upcoming_release_id(run)
     lineage = LineageRun(
         workspace_log=run.workspace.lineage_path,
         name=run.spec.name,
@@ -126,28 +128,29 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
     )
     staging = Staging(run.workspace.bundle(run.spec.name, release_id))
     label_run(run.flow_run_id, name=release_id, tags=(run.spec.name, run.period, release_id))
+    journal = Journal(lineage, STAGES)
     with tags(release_id), lineage.flow() as whole:
-        with lineage.stage("validate", inputs=("landing",)):
+        with journal.stage("validate", inputs=("landing",)):
             validate_landing(run, release_id)
-        with lineage.stage("allocate", outputs=("reservation",)):
-            grant = allocate_budget(run)
+        with journal.stage("allocate", outputs=("reservation",)):
+            grant = allocate_budget(run, release_id)
         with recorded_failure(ledger, grant):
-            with lineage.stage("project", outputs=("projection",)) as stage:
+            with journal.stage("project", outputs=("projection",)) as stage:
                 projection = choose_projection(run, grant)
                 promise(run, grant, ledger, PROJECTION, stage)
-            with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
+            with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments(run, projection, grant)  # the last line that sees raw rows
                 promise(run, grant, ledger, MOMENTS, whole, stage)
-            with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
+            with journal.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows(run, moments, projection, grant)
-            with lineage.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
+            with journal.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
                 staging.start()
                 table = staging.folder / DATA
                 summary = decode_rows(run, moments, projection, grant, table)
-            with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
+            with journal.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
                 outcome = check_release(run, moments, projection, summary, table)
             bundle_lineage = list(lineage.lines)
-            with lineage.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
+            with journal.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
                 bundle = publish_bundle(run, grant, outcome, staging, bundle_lineage, utc_now())
         whole.inputs, whole.outputs = ["landing"], ["bundle"]
     show_release(bundle.record)
@@ -156,18 +159,6 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
 
 def _published(bundle: BundleRef) -> ReleaseResult:
     return ReleaseResult(bundle.record["release_id"], "published", bundle.folder, bundle.record)
-
-
-def upcoming_release_id(run: ReleaseRun, ledger: Ledger) -> str:
-    """The id under which this run releases: that of the unfinished release, or the next one.
-
-    Only one run of a name is here at a time, so the reservation gives the same.
-    """
-    state = ledger.state()
-    unfinished = [r for r in state.of_period(run.spec.name, run.period) if r.status not in ("published", "superseded")]
-    if unfinished:
-        return unfinished[-1].release_id
-    return release_id_of(run.spec.name, run.period, state.next_sequence(run.spec.name, run.period))
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from dpcore.errors import LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
 from tasks.stores.heads import require_complete_ledger
-from tasks.stores.ledger import ReserveRequest
+from tasks.stores.ledger import ReserveRequest, release_id_of
 from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
 
 
 @private_task("allocate budget")
-def allocate_budget(run: ReleaseRun) -> Grant:
+def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     """Reserve, or find the reservation of an earlier run of the same release.
 
     Raises: BudgetExceededError, LedgerError; nothing is spent then.
@@ -22,20 +22,14 @@ def allocate_budget(run: ReleaseRun) -> Grant:
     population, cap = run.spec.privacy.population, cap_of(run.spec)
     ledger.ensure_cap(population, cap, basis_of(run.spec))
     before = compose(ledger.state().spent(population), delta=cap.delta).as_json()
-    release = ledger.reserve(
-        ReserveRequest(
-            name=run.spec.name,
-            period=run.period,
-            population=population,
-            events=run.plan.events,
-            stated={"epsilon": float(run.spec.privacy.epsilon), "delta": float(run.spec.privacy.delta)},
-            spec_digest=run.spec.digest(),
-            seeds={"projection": fresh_seed(), "sampling": fresh_seed()},
-            flow_run_id=run.flow_run_id,
-            supersedes=run.supersedes,
-            reason=run.reason,
+    release = ledger.reserve(reserve_request(run))
+    if release.release_id != release_id:
+        raise LedgerError(
+            f"the ledger gives {release.release_id} to this run, which is about {release_id}",
+            rule="release-taken",
+            where=release_id,
+            hint="another run was faster; run again",
         )
-    )
     reserved = {name: body["event"] for name, body in release.facts["measurements"].items()}
     planned = {name: event.as_json() for name, event in run.plan.events.items()}
     if release.facts["spec_digest"] != run.spec.digest() or reserved != planned:
@@ -47,3 +41,35 @@ def allocate_budget(run: ReleaseRun) -> Grant:
         )
     tell(f"reserved epsilon {float(run.spec.privacy.epsilon):g} for {release.release_id}")
     return Grant.of(release, before)
+
+
+def reserve_request(run: ReleaseRun) -> ReserveRequest:
+    """What the run asks of the ledger, with seeds of fresh entropy."""
+    return ReserveRequest(
+        name=run.spec.name,
+        period=run.period,
+        population=run.spec.privacy.population,
+        events=run.plan.events,
+        stated={"epsilon": float(run.spec.privacy.epsilon), "delta": float(run.spec.privacy.delta)},
+        spec_digest=run.spec.digest(),
+        seeds={"projection": fresh_seed(), "sampling": fresh_seed()},
+        flow_run_id=run.flow_run_id,
+        supersedes=run.supersedes,
+        reason=run.reason,
+    )
+
+
+def upcoming_release_id(run: ReleaseRun) -> str:
+    """The id under which this run releases: that of the unfinished release, or the next one.
+
+    Reservations that lost their run are given back first. Only one run of a name is here
+    at a time, so the reservation gives the same id.
+    """
+    ledger = run.ledger()
+    ledger.give_back_abandoned(reserve_request(run))
+    state = ledger.state()
+    known = state.of_period(run.spec.name, run.period)
+    unfinished = [release for release in known if release.status not in ("published", "superseded")]
+    if unfinished:
+        return unfinished[-1].release_id
+    return release_id_of(run.spec.name, run.period, state.next_sequence(run.spec.name, run.period))

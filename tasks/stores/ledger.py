@@ -206,18 +206,29 @@ class Ledger:
                 raise _basis_differs(known.basis, basis)
             return transaction.append("cap", population, "", _cap_body(cap, basis, reason))
 
+    def give_back_abandoned(self, request: ReserveRequest) -> None:
+        """Void reservations of the request's name of which nothing was drawn and whose run is gone.
+
+        The caller holds the name's lock, so no run of that name is alive. The reservation
+        that this request can take up stays.
+        """
+        wanted = request.body(0)
+        with self._writing() as transaction:
+            for release in list(transaction.state.releases.values()):
+                same = all(release.facts[key] == wanted[key] for key in WHAT_A_RUN_CAN_TAKE_UP)
+                if release.facts["name"] == request.name and release.status == "reserved" and not same:
+                    body = {"reason": "its run is gone and nothing was drawn"}
+                    transaction.append("void", release.population, release.release_id, body)
+
     def reserve(self, request: ReserveRequest) -> ReleaseState:
         """Reserve the budget of a release, or find the unfinished one of its period.
 
         Whoever comes second for a name and period gets the first one's release, in
-        whatever status it is, unless the request supersedes it. The caller holds the
-        name's lock, so reservations of that name without a draw have lost their run: they
-        are given back, except the one that this request can take up.
+        whatever status it is, unless the request supersedes it.
         Raises: BudgetExceededError, with nothing reserved.
         """
         with self._writing() as transaction:
             state = transaction.state
-            self._void_abandoned(transaction, request)
             known = state.of_period(request.name, request.period)
             if known and request.supersedes is None:
                 return known[-1]
@@ -232,17 +243,6 @@ class Ledger:
             release_id = release_id_of(request.name, request.period, sequence)
             transaction.append("reserve", request.population, release_id, request.body(sequence))
             return state.releases[release_id]
-
-    @staticmethod
-    def _void_abandoned(transaction: Transaction, request: ReserveRequest) -> None:
-        wanted = request.body(0)
-        for release in list(transaction.state.releases.values()):
-            same = all(
-                release.facts[key] == wanted[key] for key in ("period", "measurements", "spec_digest", "supersedes")
-            )
-            if release.facts["name"] == request.name and release.status == "reserved" and not same:
-                body = {"reason": "its run is gone and nothing was drawn"}
-                transaction.append("void", release.population, release.release_id, body)
 
     @staticmethod
     def _require_room(state: LedgerState, request: ReserveRequest) -> None:

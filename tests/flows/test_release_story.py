@@ -144,11 +144,14 @@ def test_every_flow_run_in_the_record_is_in_the_orchestrators_history(story: Sto
         str(row[0]): (row[1], json.loads(row[2])) for row in database.execute("select id, name, tags from flow_run")
     }
     keys = {row[0] for row in database.execute("select key from artifact")}
+    progress = [float(row[0]) for row in database.execute("select data from artifact where type = 'progress'")]
     database.close()
     record = record_of(story, "publish")
     name, tags = runs[record["flow_run_id"]]
     assert name == record["release_id"]
     assert set(tags) == {"visits", "2026-03", record["release_id"]}
+    assert progress.count(100.0) == len(PUBLISHED)
+    assert any(0 < value < 100 for value in progress)  # of the runs that failed
     assert keys >= {"visits-release-card", "visits-budget", "visits-utility"}
 
 

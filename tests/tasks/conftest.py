@@ -60,7 +60,7 @@ def land_rows(root: Path, period: str) -> None:
 
 def release(workspace: Workspace, period: str) -> Path:
     """The stages of a release in their order, as the flow runs them; returns the bundle."""
-    from tasks.allocate import allocate_budget
+    from tasks.allocate import allocate_budget, upcoming_release_id
     from tasks.check import metric_checks
     from tasks.estimate import estimate_moments
     from tasks.project import choose_projection
@@ -69,7 +69,7 @@ def release(workspace: Workspace, period: str) -> Path:
 
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
-        grant = allocate_budget.fn(run)
+        grant = allocate_budget.fn(run, upcoming_release_id(run))
         lineage = LineageRun(
             workspace_log=workspace.lineage_path,
             name=run.spec.name,

@@ -165,10 +165,12 @@ def test_an_abandoned_reservation_of_another_plan_is_given_back(tmp_path: Path) 
     with opened(tmp_path / "ledger.db") as ledger:
         ledger.ensure_cap(POPULATION, cap("0.1"), BASIS)
         first = ledger.reserve(request("2026-01"))
-        again = ledger.reserve(request("2026-01"))
-        assert again.release_id == first.release_id  # the same plan takes it up
-        edited = ledger.reserve(replace(request("2026-01"), spec_digest="e" * 64))
-        assert edited.release_id != first.release_id
+        ledger.give_back_abandoned(request("2026-01"))
+        assert ledger.reserve(request("2026-01")).release_id == first.release_id  # the same plan takes it up
+        edited = replace(request("2026-01"), spec_digest="e" * 64)
+        ledger.give_back_abandoned(edited)
+        assert ledger.reserve(edited).release_id != first.release_id
+        ledger.give_back_abandoned(request("2026-02"))
         other = ledger.reserve(request("2026-02"))
         assert [r.status for r in ledger.state().releases.values()] == ["void", "void", "reserved"]
         assert other.release_id == "visits-2026-02-1"

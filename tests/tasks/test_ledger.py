@@ -172,7 +172,9 @@ ABANDONED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", ABANDONED)
 def test_a_reservation_that_lost_its_run_is_given_back_to_the_next_of_its_name(ledger: Ledger, case: str):
     lost = ledger.reserve(request()).release_id
-    taken = ledger.reserve(request(**ABANDONED[case])).release_id
+    wanted = request(**ABANDONED[case])
+    ledger.give_back_abandoned(wanted)
+    taken = ledger.reserve(wanted).release_id
     state = ledger.state()
     assert (state.releases[lost].status, state.releases[taken].status) == ("void", "reserved")
     assert state.committed(POPULATION) == state.releases[taken].outstanding
@@ -182,6 +184,7 @@ def test_nothing_is_given_back_of_what_was_drawn_or_is_anothers(ledger: Ledger):
     drawn = ledger.reserve(request()).release_id
     ledger.spend(drawn, "moments", released())
     others = ledger.reserve(request(name="others")).release_id
+    ledger.give_back_abandoned(request("2026-02"))
     ledger.reserve(request("2026-02"))
     state = ledger.state()
     assert (state.releases[drawn].status, state.releases[others].status) == ("measured", "reserved")
