@@ -8,6 +8,7 @@
     │   ├── LedgerError            the ledger is not in a state to release on
     │   └── BudgetExceededError    the population's cap would be exceeded
     ├── CheckFailedError           a check or an audit did not hold: exit code 1
+    ├── InterruptedReleaseError    somebody pressed Ctrl-C: exit code 130
     └── StageFailedError           an unexpected fault, redacted: exit code 3
 
 Messages name parameters, columns, rules and limits, never a data value, a count
@@ -55,6 +56,13 @@ class BudgetExceededError(RefusedError):
 
 class CheckFailedError(PrivacyError):
     """A release's checks did not hold; its spend stands and nothing is published."""
+
+
+class InterruptedReleaseError(PrivacyError):
+    """A release that was interrupted from outside; what it spent stays spent."""
+
+    def __init__(self) -> None:
+        super().__init__("interrupted; nothing was published by this run")
 
 
 class StageFailedError(PrivacyError):

@@ -5,9 +5,15 @@ from __future__ import annotations
 import logging
 import os
 import resource
+import signal
+import subprocess
+import sys
 import threading
 
 from tasks.stores.workspace import Workspace
+
+PR_SET_PDEATHSIG = 1
+"""From Linux's prctl.h."""
 
 
 def embedded_settings(workspace: Workspace) -> dict[str, str]:
@@ -28,6 +34,47 @@ def use_embedded_server(workspace: Workspace) -> None:
     """Set the environment before Prefect is imported; what the user has set stays."""
     for name, value in embedded_settings(workspace).items():
         os.environ.setdefault(name, value)
+
+
+def start_embedded_server() -> None:
+    """Start the embedded server, unless one is configured, so that it outlives neither Ctrl-C's first stroke nor us.
+
+    It gets a session of its own: an interrupt reaches the flow alone, which then can still
+    tell the server how it ended. Where the system can, it is told to end when we do.
+    """
+    from prefect.server.api.server import SubprocessASGIServer
+    from prefect.settings import PREFECT_API_URL
+
+    if PREFECT_API_URL.value() is None:
+        server = SubprocessASGIServer()
+        server._run_uvicorn_command = lambda: _server_process(str(server.port))  # type: ignore[method-assign]
+        server.start()
+
+
+def _server_process(port: str) -> subprocess.Popen[bytes]:
+    import prefect
+    from prefect.settings import get_current_settings
+
+    app = ["--app-dir", str(prefect.__module_path__.parent), "--factory", "prefect.server.api.server:create_app"]
+    address = ["--host", "127.0.0.1", "--port", port, "--log-level", "critical", "--lifespan", "on"]
+    ephemeral = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+    settings = get_current_settings().to_environment_variables(exclude_unset=True)
+    return subprocess.Popen(  # noqa: S603  our own interpreter
+        [sys.executable, "-m", "uvicorn", *app, *address],
+        env={**os.environ, **ephemeral, **settings},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+    )
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to terminate this process when its parent ends, however that happens."""
+    import ctypes
+
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def forbid_core_dumps() -> None:

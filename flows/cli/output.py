@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from dpcore.errors import CheckFailedError, PrivacyError, RefusedError
+from dpcore.errors import CheckFailedError, InterruptedReleaseError, PrivacyError, RefusedError
 
-DONE, FAILED, REFUSED, INTERNAL = 0, 1, 2, 3
+DONE, FAILED, REFUSED, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 JsonFlag = typer.Option(False, "--json", help="Print exactly one JSON object on standard output.")
 WorkspaceOption = typer.Option(".", "--workspace", "-w", help="The workspace folder.", show_default="current folder")
@@ -46,10 +46,18 @@ def leave(error: PrivacyError, *, as_json: bool) -> NoReturn:
     if isinstance(error, RefusedError):
         _say(error.as_json(), as_json)
         raise SystemExit(REFUSED)
-    code, rule = (FAILED, "check-failed") if isinstance(error, CheckFailedError) else (INTERNAL, "internal-error")
-    hint = "see `dprelease history`" if code == FAILED else "run again; an interrupted release resumes without new cost"
+    code, rule, hint = _ending(error)
     _say({"error": str(error), "rule": rule, "where": "run", "hint": hint}, as_json)
     raise SystemExit(code)
+
+
+def _ending(error: PrivacyError) -> tuple[int, str, str]:
+    again = "run the same period again: it resumes, without drawing or charging twice"
+    if isinstance(error, CheckFailedError):
+        return FAILED, "check-failed", "the spend stands; relax `checks` and run the same period again, free of charge"
+    if isinstance(error, InterruptedReleaseError):
+        return INTERRUPTED, "interrupted", again
+    return INTERNAL, "internal-error", again
 
 
 def _say(refusal: dict[str, str], as_json: bool) -> None:
@@ -57,9 +65,8 @@ def _say(refusal: dict[str, str], as_json: bool) -> None:
         print_json(refusal)
         return
     out = stderr()
-    out.print(
-        f"[bold red]refused[/] ({refusal['rule']})" if refusal["rule"] != "internal-error" else "[bold red]error[/]"
-    )
+    words = {"internal-error": "error", "check-failed": "check failed", "interrupted": "interrupted"}
+    out.print(f"[bold red]{words.get(refusal['rule'], 'refused')}[/] ({refusal['rule']})")
     for name in ("error", "where", "hint"):
         out.print(f"  [dim]{name:<6}[/]", end="")
         out.print(refusal[name], markup=False)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.status import Status
+from rich.text import Text
 
 from flows.cli.output import stderr
 
@@ -22,9 +23,9 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         seconds = time.monotonic() - self._start
-        mark = "[yellow]![/]" if record.levelno >= logging.WARNING else "[green]✓[/]"
-        self._out.print(f"{mark} [dim]{seconds:5.1f} s[/] ", end="")
-        self._out.print(record.getMessage(), markup=False, soft_wrap=True)
+        mark = ("! ", "yellow") if record.levelno >= logging.WARNING else ("✓ ", "green")
+        line = Text.assemble(mark, (f"{seconds:5.1f} s  ", "dim"), record.getMessage())
+        self._out.print(line, soft_wrap=True)  # in one call: a live spinner clears what is left open
         self._status.update("releasing")
 
 
@@ -33,7 +34,7 @@ def shown(first: str) -> Iterator[None]:
     """Show progress on standard error until the block ends."""
     out = stderr()
     logger = logging.getLogger("dprelease.progress")
-    if not out.is_terminal:
+    if not out.is_terminal or out.is_dumb_terminal:
         out.print(f"{first} ...")
     with out.status(first) as status:
         handler = _Lines(out, status)

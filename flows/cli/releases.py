@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.errors import RefusedError, StageFailedError, WorkspaceError
+from dpcore.errors import InterruptedReleaseError, RefusedError, StageFailedError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 
 if TYPE_CHECKING:
@@ -37,7 +37,10 @@ def run(
     forbid_core_dumps()
     use_embedded_server(place)
     with shown("starting the orchestration server (about 20 seconds)"):
-        result = _run_flow(place, given, period, supersedes, reason)
+        try:
+            result = _run_flow(place, given, period, supersedes, reason)
+        except KeyboardInterrupt:
+            raise InterruptedReleaseError from None
     content = _result_json(place, result)
     if as_json:
         print_json(content)
@@ -68,11 +71,13 @@ def _request(given: Path | None, period: str | None, supersedes: str | None, rea
 def _run_flow(
     place: Workspace, given: Path | None, period: str | None, supersedes: str | None, reason: str | None
 ) -> ReleaseResult:
+    from flows.server import preload_validation, quiet_libraries, start_embedded_server
+
+    preload_validation()
+    start_embedded_server()
     from flows.release import ReleaseRequest, release
-    from flows.server import preload_validation, quiet_libraries
 
     quiet_libraries()
-    preload_validation()
     with place.scratch() as folder:
         note = place.leave_note(folder, {"input": str(given.resolve())}) if given else None
         request = ReleaseRequest(
