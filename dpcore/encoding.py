@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from dpcore.levels import ClassRules, Present
 from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn, RecordSchema, Role
+from dpcore.shapes import BoundedShape
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -88,13 +89,21 @@ class ColumnCode:
             return np.column_stack([np.zeros(len(vectors)), vectors[:, 1] - 0.5])
         return None
 
-    def decode(self, vectors: Floats, levels: Codes | None, present: Present | None) -> NDArray[np.generic]:
+    def positions(self, vectors: Floats, present: Present | None) -> Floats:
+        """Positions between the bounds as if every cell were present."""
+        return present.restore(vectors[:, 0], vectors[:, 1]) if present else vectors[:, 0]
+
+    def decode(
+        self, vectors: Floats, levels: Codes | None, present: Present | None, shape: BoundedShape | None
+    ) -> NDArray[np.generic]:
         """Cells nearest to the vectors, inside the bounds; `levels` are the chosen levels."""
         column = self.column
         if isinstance(column, NominalColumn):
             assert levels is not None  # noqa: S101  a nominal column always has scores
             return np.where(levels < len(column.levels), levels, MISSING)
-        position = present.restore(vectors[:, 0], vectors[:, 1]) if present else vectors[:, 0]
+        position = self.positions(vectors, present)
+        if shape is not None:
+            position = shape.bend(position)
         values = np.clip(column.middle + column.half_width * position, column.lower, column.upper)
         if column.is_whole:
             values = np.clip(np.rint(values), math.ceil(column.lower), math.floor(column.upper))
@@ -168,6 +177,19 @@ class Encoding:
                 result[code.column.name] = Present(min(1.0, max(-1.0, position)), share)
         return result
 
+    def shapes(self, pilot: Floats, mean: Floats) -> dict[str, BoundedShape]:
+        """The shape of each interval column: the mean that a point implies, the spread of a sample."""
+        present = self.present(mean)
+        result = {}
+        for code in self.codes:
+            name = code.column.name
+            if isinstance(code.column, IntervalColumn):
+                known = present.get(name)
+                centre = known.mean if known else float(mean[code.start]) * self.scale
+                spread = float(np.std(code.positions(self._vectors(pilot, code), known)))
+                result[name] = BoundedShape.fit(centre, spread)
+        return result
+
     def decode(self, points: Floats, rules: ClassRules) -> Cells:
         """Cells of the original columns, in their order."""
         scores = self.level_scores(points)
@@ -175,7 +197,8 @@ class Encoding:
         for code in self.codes:
             name = code.column.name
             levels = rules.levels[name].choose(scores[name]) if name in scores else None
-            cells[name] = code.decode(self._vectors(points, code), levels, rules.present.get(name))
+            vectors = self._vectors(points, code)
+            cells[name] = code.decode(vectors, levels, rules.present.get(name), rules.shapes.get(name))
         label = self.schema.label
         if label is not None:
             value = rules.class_index if rules.class_index < len(label.levels) else MISSING

@@ -27,7 +27,7 @@ from dpcore.accounting import compose
 from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Released, exact_gram, measure_gram
-from dpcore.moments import NoisyMoments, pooled_covariance
+from dpcore.moments import NoisyMoments, pooled_moments
 from dpcore.noise import SystemNoise, fresh_seed
 from dpcore.planning import AUTO, MOMENTS, PROJECTION, Plan, Wishes, make_plan
 from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
@@ -175,11 +175,21 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             projection = ron_projection(encoding, plan.dimension, fresh_seed())
         if plan.projection_event is not None:
             first = self._draw(PROJECTION, cells, everything)
-            projection = principal_projection("private-pca", encoding, pooled_covariance(first), plan.dimension)
+            projection = self._components(first)
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
         if plan.reuses_gram:
-            projection = principal_projection("private-pca", encoding, pooled_covariance(released), plan.dimension)
+            projection = self._components(released)
         return projection, released
+
+    def _components(self, released: Released) -> Projection:
+        pooled = pooled_moments(released)
+        return principal_projection(
+            "private-pca",
+            self.encoding_,
+            mean=pooled.mean,
+            covariance=pooled.covariance,
+            dimension=self.plan_.dimension,
+        )
 
     def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]

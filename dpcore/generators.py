@@ -68,11 +68,12 @@ class Decoder:
     def _fit(self, mixture: ClassGaussians, index: int, generator: np.random.Generator) -> ClassRules:
         widest = max((c.level_count for c in self._encoding.schema.columns if isinstance(c, NominalColumn)), default=2)
         rows = max(LEAST_PILOT_ROWS, PILOT_CELLS // widest)
-        pilot = self._encoding.level_scores(mixture.sample_class(index, rows, generator))
+        pilot = mixture.sample_class(index, rows, generator)
         mean = mixture.projection.lift(mixture.moments.classes[index].mean[None, :])[0]
         shares = self._encoding.level_shares(mean)
-        levels = {name: fit_level_rule(scores, shares[name]) for name, scores in pilot.items()}
-        return ClassRules(index, levels, self._encoding.present(mean))
+        scores = self._encoding.level_scores(pilot)
+        levels = {name: fit_level_rule(score, shares[name]) for name, score in scores.items()}
+        return ClassRules(index, levels, self._encoding.present(mean), self._encoding.shapes(pilot, mean))
 
     def decode(self, points: Floats, classes: Codes) -> Cells:
         """Cells of the original columns, one row a point."""

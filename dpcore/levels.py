@@ -6,10 +6,12 @@ Post-processing: it sees sampled points and released shares, never rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dpcore.shapes import BoundedShape
 
 Floats = NDArray[np.float64]
 
@@ -50,11 +52,12 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class ClassRules:
-    """How points of one class become cells: a rule a column with levels, and the class itself."""
+    """How points of one class become cells: rules for levels and shapes, and the class itself."""
 
     class_index: int
     levels: Mapping[str, LevelRule]
     present: Mapping[str, Present]
+    shapes: Mapping[str, BoundedShape] = field(default_factory=dict)
 
 
 def fit_level_rule(scores: Floats, shares: Floats) -> LevelRule:

@@ -62,10 +62,9 @@ class ClassMoments:
         return ClassMoments(count, mean, covariance * (room / trace if trace > room else 1.0))
 
 
-def pooled_covariance(released: Released) -> Floats:
-    """The noisy covariance over all classes together, from which principal components are taken."""
-    block = released.matrices().sum(axis=0)
-    return ClassMoments.from_block(block, float(released.event.layout.count_weight)).covariance
+def pooled_moments(released: Released) -> ClassMoments:
+    """The noisy moments over all classes together, from which principal components are taken."""
+    return ClassMoments.from_block(released.matrices().sum(axis=0), float(released.event.layout.count_weight))
 
 
 @dataclass(frozen=True, slots=True)

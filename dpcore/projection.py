@@ -29,17 +29,28 @@ def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Fl
 class Projection:
     """A public linear map of encoded points, with whole multiples of 2^-20 as entries.
 
-    `columns` is None where points are kept as they are.
+    `columns` is None where points are kept as they are. `centre` is a known mean point,
+    public or released, that stands in for what the projection leaves out.
     """
 
     kind: str
     width: int
     dimension: int
     columns: Floats | None
+    centre: Floats | None = None
 
     def lift(self, points: Floats) -> Floats:
-        """Back to encoded coordinates: the shortest points with these projections."""
-        return points if self.columns is None else points @ self.basis().T
+        """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
+        if self.columns is None:
+            return points
+        basis = self.basis()
+        lifted: Floats = points @ basis.T
+        return lifted if self.centre is None else lifted + (self.centre - basis @ (basis.T @ self.centre))
+
+    @property
+    def knows_every_mean(self) -> bool:
+        """Whether no coordinate's mean was left out: all are kept, or a centre is known."""
+        return self.columns is None or self.centre is not None or self.dimension == self.width
 
     def basis(self) -> Floats:
         """The map as real numbers, one column a projected coordinate."""
@@ -62,22 +73,24 @@ def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
     return _beside_target("ron", encoding, basis)
 
 
-def _beside_target(kind: str, encoding: Encoding, basis: Floats) -> Projection:
+def _beside_target(kind: str, encoding: Encoding, basis: Floats, centre: Floats | None = None) -> Projection:
     """A projection of the features that keeps the target's coordinates."""
     dimension = basis.shape[1]
     whole = np.zeros((encoding.width, dimension + encoding.target_width))
     whole[: encoding.feature_width, :dimension] = basis
     whole[encoding.feature_width :, dimension:] = np.eye(encoding.target_width)
-    return Projection(kind, encoding.width, whole.shape[1], quantised_projection(whole))
+    return Projection(kind, encoding.width, whole.shape[1], quantised_projection(whole), centre)
 
 
-def principal_projection(kind: str, encoding: Encoding, covariance: Floats, dimension: int) -> Projection:
-    """The features' leading principal components under a covariance that is public or released.
+def principal_projection(
+    kind: str, encoding: Encoding, *, mean: Floats, covariance: Floats, dimension: int
+) -> Projection:
+    """The features' leading principal components under moments that are public or released.
 
-    Guarantee: post-processing of the covariance (GUARANTEE.md, P2).
+    Guarantee: post-processing of those moments (GUARANTEE.md, P2).
     """
     if not 1 <= dimension <= encoding.feature_width:
         raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
     features = covariance[: encoding.feature_width, : encoding.feature_width]
     _, vectors = np.linalg.eigh((features + features.T) / 2)
-    return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension])
+    return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean)

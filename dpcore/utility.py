@@ -44,7 +44,7 @@ class ClassSums:
         """The released moments, lifted to encoded coordinates."""
         basis = mixture.projection.basis()
         classes = mixture.moments.classes
-        means = np.array([basis @ c.mean for c in classes])
+        means = mixture.projection.lift(np.array([c.mean for c in classes]))
         seconds = [basis @ c.covariance @ basis.T + np.outer(m, m) for c, m in zip(classes, means, strict=True)]
         counts = np.array([c.count for c in classes])
         return ClassSums(counts, means * counts[:, None], np.array(seconds) * counts[:, None, None])
@@ -168,7 +168,9 @@ class Measured:
         event = self.mixture.moments.released.event
         error = gram_mechanism(event.mechanism).expected_error(event)
         deviation = error.off_diagonal_sd / float(event.layout.count_weight) * math.sqrt(event.layout.blocks)
-        lengths: Floats = np.linalg.norm(self.mixture.projection.basis(), axis=1)
+        projection = self.mixture.projection
+        measured: Floats = np.linalg.norm(projection.basis(), axis=1)
+        lengths = measured if projection.centre is None else np.ones(projection.width)  # the centre is noisy too
         return Z95 * deviation * lengths * self.encoding.scale / max(float(self.sums.counts.sum()), 1.0)
 
     def class_shares(self) -> tuple[Floats, Floats]:
@@ -190,11 +192,15 @@ class Measured:
             return self._interval(column, code.start, float(margins[0]))
         shares = self.encoding.level_shares(self.sums.mean)[column.name]
         count = column.level_count
+        if not self.mixture.projection.knows_every_mean:
+            return {"shares": [None] * count, "margins": [None] * count}
         spread = (count - 1) / count * np.sqrt((level_corners(column) ** 2) @ margins**2)
         return {"shares": shares.tolist(), "margins": spread.tolist()}
 
     def _interval(self, column: IntervalColumn, at: int, margin: float) -> dict[str, Any]:
         """Mean and spread among the present values: a missing cell sits at position 0."""
+        if not self.mixture.projection.knows_every_mean:
+            return {"mean": None, "mean_margin": None, "sd": None}
         known = self.encoding.present(self.sums.mean).get(column.name)
         present = known.share if known else 1.0
         rows = max(float(self.sums.counts.sum()), 1.0)
@@ -269,8 +275,8 @@ def utility_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
         "spectrum": spectrum,
         "metrics": {
             "noisy_rows": measured.mixture.moments.count,
-            "mean_gap": max((c["gap"] for c in columns if "levels" not in c), default=0.0),
-            "category_gap": max((c["gap"] for c in columns if "levels" in c), default=0.0),
+            "mean_gap": max((c["gap"] for c in columns if "gap" in c and "levels" not in c), default=0.0),
+            "category_gap": max((c["gap"] for c in columns if "gap" in c and "levels" in c), default=0.0),
             "correlation_gap": float(np.sqrt(np.mean((noisy - synthetic) ** 2))),
             "signal_to_noise": spectrum["signal_to_noise"],
         },
@@ -282,9 +288,11 @@ def _column_report(column: Column, measured: Measured, summary: TableSummary) ->
     facts: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
     if isinstance(column, NominalColumn):
         facts["levels"] = level_names(column)
-        facts["gap"] = float(np.max(np.abs(np.array(noisy["shares"]) - np.array(synthetic["shares"]))))
+        if None not in noisy["shares"]:
+            facts["gap"] = float(np.max(np.abs(np.array(noisy["shares"]) - np.array(synthetic["shares"]))))
     else:
-        facts["gap"] = abs(noisy["mean"] - synthetic["mean"]) / (column.upper - column.lower)
+        if noisy["mean"] is not None:
+            facts["gap"] = abs(noisy["mean"] - synthetic["mean"]) / (column.upper - column.lower)
         facts["measured_missing_share"] = measured.missing_share(column)
     return facts | {"measured": noisy, "synthetic": synthetic}
 

@@ -195,8 +195,8 @@ def promise(run: ReleaseRun, grant: Grant, ledger: Ledger, measurement: str, *st
     guarantee = DpGuaranteeFacet(
         unit=str(run.spec.unit),
         neighbours=run.spec.neighbours.value,
-        epsilon=float(run.spec.privacy.epsilon),
-        delta=float(run.spec.privacy.delta),
+        epsilon=run.stated["epsilon"],
+        delta=run.stated["delta"],
         deltaNum=float(run.plan.cost.delta_num),
         mechanism=entry.name,
         proof=f"{entry.status.value}: {entry.reason}",

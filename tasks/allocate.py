@@ -50,7 +50,7 @@ def reserve_request(run: ReleaseRun) -> ReserveRequest:
         period=run.period,
         population=run.spec.privacy.population,
         events=run.plan.events,
-        stated={"epsilon": float(run.spec.privacy.epsilon), "delta": float(run.spec.privacy.delta)},
+        stated=run.stated,
         spec_digest=run.spec.digest(),
         seeds={"projection": fresh_seed(), "sampling": fresh_seed()},
         flow_run_id=run.flow_run_id,

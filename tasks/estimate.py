@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.moments import NoisyMoments, pooled_covariance
+from dpcore.moments import NoisyMoments, pooled_moments
 from dpcore.planning import MOMENTS
 from dpcore.projection import Projection, no_projection, principal_projection
 from tasks.boundary import private_task
@@ -20,5 +20,8 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> t
     if not run.plan.reuses_gram:
         return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection)), projection
     released = measured(run, grant, MOMENTS, no_projection(run.encoding))
-    components = principal_projection("private-pca", run.encoding, pooled_covariance(released), run.plan.dimension)
+    pooled = pooled_moments(released)
+    components = principal_projection(
+        "private-pca", run.encoding, mean=pooled.mean, covariance=pooled.covariance, dimension=run.plan.dimension
+    )
     return NoisyMoments.from_released(released, components.basis()), components

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.moments import pooled_covariance
+from dpcore.moments import pooled_moments
 from dpcore.planning import PROJECTION
 from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
 from tasks.boundary import private_task, tell
@@ -29,15 +29,19 @@ def _projection(run: ReleaseRun, grant: Grant) -> Projection:
     if plan.projection == "ron":
         return ron_projection(encoding, plan.dimension, grant.seeds["projection"])
     if plan.projection == "public-pca":
-        return principal_projection("public-pca", encoding, public_covariance(run), plan.dimension)
+        mean, covariance = public_moments(run)
+        return principal_projection("public-pca", encoding, mean=mean, covariance=covariance, dimension=plan.dimension)
     if plan.projection_event is not None:
         released = measured(run, grant, PROJECTION, no_projection(encoding))
-        return principal_projection("private-pca", encoding, pooled_covariance(released), plan.dimension)
+        pooled = pooled_moments(released)
+        return principal_projection(
+            "private-pca", encoding, mean=pooled.mean, covariance=pooled.covariance, dimension=plan.dimension
+        )
     return no_projection(encoding)
 
 
-def public_covariance(run: ReleaseRun) -> np.ndarray:
-    """Covariance of the encoded rows of the table that the specification declares public."""
+def public_moments(run: ReleaseRun) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the encoded rows of the table that the specification declares public."""
     landing = open_public(run.spec, run.workspace.root, Path(str(run.spec.model.projection.public)))
     names = [code.column.name for code in run.encoding.codes]
     schema = run.encoding.schema
@@ -47,5 +51,4 @@ def public_covariance(run: ReleaseRun) -> np.ndarray:
         points = run.encoding.encode(cells_of(batch, schema, names=names, decimal=landing.decimal))
         count, total, second = count + len(points), total + points.sum(axis=0), second + points.T @ points
     mean = total / max(count, 1)
-    covariance: np.ndarray = second / max(count, 1) - np.outer(mean, mean)
-    return covariance
+    return mean, second / max(count, 1) - np.outer(mean, mean)

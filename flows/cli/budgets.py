@@ -65,6 +65,7 @@ def _left(cap: float, used: Fraction | float) -> float | None:
 def plan(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Show what a release will cost and how good it will be; no data are touched."""
     from dpcore.accounting import compose
+    from tasks.stores.run import stated_guarantee
 
     _, spec, planned, state = _open(workspace)
     now = balance(spec, planned, state)
@@ -74,8 +75,7 @@ def plan(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     after = compose(state.committed(population) + planned.cost, delta=delta)
     lifetime = now["lifetime"]
     content = {
-        "epsilon": float(spec.privacy.epsilon),
-        "delta": float(spec.privacy.delta),
+        **stated_guarantee(spec, planned),
         **planned.as_json(),
         "remaining_after": {name: _left(lifetime[name], getattr(after, name)) for name in lifetime},
         "releases_left": now["releases_left"],

@@ -68,14 +68,12 @@ def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerS
 def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any]:
     spends = state.releases[grant.release_id].spends
     measurements = [_measurement(name, entry) for name, entry in spends.items()]
-    stated = compose(state.releases[grant.release_id].spent, delta=run.spec.privacy.delta)
     return {
         "population": run.spec.privacy.population,
         "unit": str(run.spec.unit),
         "neighbours": run.spec.neighbours.value,
-        "epsilon": float(run.spec.privacy.epsilon),
-        "delta": float(run.spec.privacy.delta),
-        "delta_num": float(stated.delta_num),
+        **run.stated,
+        "delta_num": float(state.releases[grant.release_id].spent.delta_num),
         "guarantee": wording.guarantee(run),
         "measurements": measurements,
     }

@@ -37,6 +37,11 @@ class ReleaseRun:
         """The data's month."""
         return self.arrival.period
 
+    @property
+    def stated(self) -> dict[str, float]:
+        """The (epsilon, delta) that the release states; see `stated_guarantee`."""
+        return stated_guarantee(self.spec, self.plan)
+
     def ledger(self) -> Ledger:
         """The workspace's ledger."""
         return Ledger.open(self.workspace.ledger_path)
@@ -85,6 +90,11 @@ def plan_release(spec: ReleaseSpec) -> Plan:
     except PlanError as error:
         refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
     raise refusal
+
+
+def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:
+    """What a release states: the epsilon asked for, and delta only if the planned measurements need one."""
+    return {"epsilon": float(spec.privacy.epsilon), "delta": float(spec.privacy.delta) if plan.cost.rho else 0.0}
 
 
 def _require_available(spec: ReleaseSpec) -> None:

@@ -10,7 +10,7 @@ from tasks.stores.run import ReleaseRun
 
 def guarantee(run: ReleaseRun) -> list[str]:
     """What is promised to each person or row, sentence by sentence."""
-    epsilon, delta = float(run.spec.privacy.epsilon), float(run.spec.privacy.delta)
+    epsilon, delta = run.stated["epsilon"], run.stated["delta"]
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
     slack = f", and by at most delta = {delta:g} beyond that." if delta else "."
     sentences = [
@@ -51,13 +51,14 @@ def limits(run: ReleaseRun) -> list[str]:
     bell = [c.name for c in run.plan.schema.columns if isinstance(c, IntervalColumn) and c.kind is not Kind.BOOLEAN]
     if bell:
         lines.append(
-            "Within a class these columns come out bell-shaped and cut at their bounds, whatever their real "
-            f"shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
+            "Within a class these columns come out with one smooth hump between their bounds, whatever their "
+            f"real shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
         )
-    if run.plan.projection == "ron" and run.plan.dimension < run.encoding.feature_width:
+    if run.plan.projection != "none" and run.plan.dimension < run.encoding.feature_width:
+        lost = "their means are only guessed" if run.plan.projection == "ron" else "their means are kept"
         lines.append(
-            f"Only {run.plan.dimension} random directions of {run.encoding.feature_width} were measured: columns are "
-            "drawn towards the middle of their bounds, and relations between them are weakened."
+            f"Only {run.plan.dimension} directions of {run.encoding.feature_width} were measured. Of single columns "
+            f"{lost}, spreads come out too small, and relations that these directions miss are lost."
         )
     lines.append("Cells out of bounds, missing or of unknown category were clamped or mapped, as the codebook says.")
     return lines

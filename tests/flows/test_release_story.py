@@ -13,7 +13,7 @@ import canaries
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import Story
+from storybook import Story
 
 from dpcore.errors import RefusedError
 from tasks.stores.audit import audit_workspace

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import opened, request
-from conftest import NOW, land_rows, release
+from staged import NOW, land_rows, release
 
 from dpcore.errors import LandingError, LedgerError
 from dpcore.measure import exact_gram

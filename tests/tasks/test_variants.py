@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from conftest import release
+from staged import release
 
 from tasks.stores.audit import audit_workspace
 from tasks.stores.workspace import Workspace

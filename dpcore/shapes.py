@@ -1,0 +1,47 @@
+"""The shape of an interval column's values: bounded, with the measured mean and spread.
+
+A Gaussian that is cut at the bounds piles its tails up there and shifts its mean. A Beta
+distribution between the bounds has any mean and spread that bounded values can have, is
+close to the Gaussian where the bounds are far, and skewed where one is near.
+Post-processing: it sees released moments only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr
+
+Floats = NDArray[np.float64]
+
+SCORES = np.linspace(-6.0, 6.0, 1201)
+"""Normal scores at which the quantiles are tabulated; between them they are interpolated."""
+
+MOST_SPREAD = 0.95
+"""Share of the largest variance that values with this mean can have; beyond it all values sit on the bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedShape:
+    """Maps Gaussian positions of given mean and spread to positions in [-1, 1] with the same mean and spread."""
+
+    mean: float
+    spread: float
+    quantiles: Floats
+
+    @staticmethod
+    def fit(mean: float, spread: float) -> BoundedShape:
+        """The Beta distribution on [-1, 1] with this mean and standard deviation, as far as there is one."""
+        middle = min(max((1 + mean) / 2, 1e-6), 1 - 1e-6)
+        room = middle * (1 - middle)
+        variance = min(max((spread / 2) ** 2, 1e-12), MOST_SPREAD * room)
+        weight = room / variance - 1
+        quantiles: Floats = 2 * betaincinv(middle * weight, (1 - middle) * weight, ndtr(SCORES)) - 1
+        return BoundedShape(mean, max(spread, 1e-12), quantiles)
+
+    def bend(self, positions: Floats) -> Floats:
+        """The bounded positions."""
+        bent: Floats = np.interp((positions - self.mean) / self.spread, SCORES, self.quantiles)
+        return bent

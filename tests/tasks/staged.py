@@ -1,0 +1,73 @@
+"""Releases made by the real stages without the orchestrator."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from dpcore.generators import ClassGaussians
+from dpcore.utility import Measured, utility_report
+from tasks.stores.bundle import Staging
+from tasks.stores.lineage import LineageRun
+from tasks.stores.record import Outcome
+from tasks.stores.run import prepare_run
+from tasks.stores.workspace import Workspace
+
+SPEC = """
+name: small
+source: {path: landing/*.csv, period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'}
+privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.2}}
+expected_rows: 5000
+columns:
+  - {name: age, kind: numeric, bounds: [0, 100]}
+  - {name: ill, kind: boolean}
+rows: 50
+"""
+NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
+PERIODS = ("2026-01", "2026-02")
+
+
+def land_rows(root: Path, period: str) -> None:
+    """Invented people, so many that the noise never hides all of them."""
+    dice = np.random.Generator(np.random.PCG64(7))
+    rows = zip(dice.uniform(0, 100, 5000), dice.random(5000) < 0.3, strict=True)
+    text = "".join(f"{age:.2f},{str(ill).lower()}\n" for age, ill in rows)
+    (root / "landing" / f"small-{period}.csv").write_text(f"age,ill\n{text}")
+
+
+def release(workspace: Workspace, period: str) -> Path:
+    """The stages of a release in their order, as the flow runs them; returns the bundle."""
+    from tasks.allocate import allocate_budget, upcoming_release_id
+    from tasks.check import metric_checks
+    from tasks.estimate import estimate_moments
+    from tasks.project import choose_projection
+    from tasks.publish import DATA, publish_bundle
+    from tasks.sample import decode_rows, sample_rows
+
+    with workspace.scratch() as scratch:
+        run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
+        grant = allocate_budget.fn(run, upcoming_release_id(run))
+        lineage = LineageRun(
+            workspace_log=workspace.lineage_path,
+            name=run.spec.name,
+            release_id=grant.release_id,
+            schema=run.plan.schema,
+            clock=lambda: NOW,
+        )
+        projection = choose_projection.fn(run, grant)
+        moments, projection = estimate_moments.fn(run, projection, grant)
+        sample_rows.fn(run, moments, projection, grant)
+        staging = Staging(workspace.bundle(run.spec.name, grant.release_id))
+        staging.start()
+        with lineage.flow(), lineage.stage("decode", outputs=("synthetic-table",)):
+            summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
+        utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
+        checks = metric_checks(utility["metrics"], run.spec.checks)
+        outcome = Outcome(summary.rows, moments, projection, utility, checks)
+        publish_bundle.fn(run, grant, outcome, staging, lineage.lines, NOW)
+        with closing(run.ledger()) as ledger:
+            assert ledger.state().releases[grant.release_id].status == "published"
+    return staging.final
