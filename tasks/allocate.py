@@ -39,7 +39,8 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             where="release.yaml",
             hint="put the old specification back to finish that release first",
         )
-    tell(f"reserved epsilon {float(run.spec.privacy.epsilon):g} for {release.release_id}")
+    what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
+    tell(f"{what} epsilon {run.stated['epsilon']:g} for {release.release_id}")
     return Grant.of(release, before)
 
 

@@ -18,8 +18,10 @@ from tasks.stores.tables import cells_of
 
 HINTS = {
     "column-missing": "land data with every declared column, or take it out of `columns`",
-    "column-undeclared": "declare every column in `columns`, or name it in source.drop",
-    "column-type": "land the column in the type that its kind asks for",
+    "column-undeclared": "declare every column in `columns`, or name it in source.drop; its name is not shown, "
+    "because in a file without a header it would be data",
+    "column-type": "numbers for numeric and integer, booleans for boolean, dates or timestamps for date and timestamp, "
+    "text, integers or booleans for categorical",
 }
 MESSAGES = {
     "column-missing": "the landing data lack the declared column {column!r}",

@@ -9,6 +9,8 @@ import typer
 from dpcore.errors import WorkspaceError
 from flows.cli.output import JsonFlag, console, print_json
 
+EXAMPLE_NAME = "release.example.yaml"
+
 
 def init(
     folder: Path = typer.Argument(
@@ -39,11 +41,16 @@ def init(
     workspace.create()
     if demo != "none":
         write_demo(demo, workspace.root)
+    else:
+        (workspace.root / EXAMPLE_NAME).write_text(DEMOS["clinic"].specification())
     if as_json:
         print_json({"workspace": str(workspace.root), "demo": demo, "spec": str(workspace.spec_path)})
         return
     out = console()
     out.print(f"workspace [bold]{folder}[/] is ready" + (f" with the {demo} demo" if demo != "none" else ""))
-    out.print(f"  {SPEC_NAME}  the specification{'' if demo != 'none' else ' (write it next)'}")
     out.print("  landing/      put Parquet or CSV files here")
-    out.print(f"next: dprelease plan -w {folder}; dprelease run -w {folder}")
+    if demo == "none":
+        out.print(f"next: write {SPEC_NAME}; {EXAMPLE_NAME} is one that explains every key")
+    else:
+        out.print(f"  {SPEC_NAME}  the specification")
+        out.print(f"next: dprelease plan -w {folder}; dprelease run -w {folder}")

@@ -76,7 +76,7 @@ def faults(folder: Path, digest: str) -> Iterator[str]:
         return
     if sha256_of(sums) != digest:
         yield f"{CHECKSUMS} is not the one in the ledger"
-    lines = sums.read_text(errors="replace").splitlines()
+    lines = [line for line in sums.read_text(errors="replace").splitlines() if line]
     expected = {name: value for value, _, name in (line.partition("  ") for line in lines)}
     present = {path.name for path in folder.iterdir()} - {CHECKSUMS}
     for name in sorted(expected.keys() | present):
