@@ -295,3 +295,16 @@ def test_the_chosen_l1_weight_is_near_the_one_that_minimises_the_noise(neighbour
 
     best = min(noise(Fraction(k, 100)) for k in range(20, 400))
     assert noise(best_l1_weight(neighbours)) <= 1.02 * best
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("dimension", [2, 8, 40])
+def test_the_off_diagonal_weight_makes_laplace_noise_smallest(neighbours: Neighbours, dimension: int) -> None:
+    """Mean squared Frobenius norm of the noise: sensitivity² times (p + p(p-1)/w²), up to a factor."""
+
+    def noise(weight: Fraction) -> Fraction:
+        bound = gram_weighted_l1(neighbours, squared_norm=Fraction(1), dimension=dimension, blocks=1, weight=weight)
+        return bound**2 * (dimension + dimension * (dimension - 1) / weight**2)
+
+    chosen = best_l1_weight(neighbours)
+    assert noise(chosen) < min(noise(chosen * Fraction(19, 20)), noise(chosen * Fraction(21, 20)))
