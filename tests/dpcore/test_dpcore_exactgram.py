@@ -222,3 +222,17 @@ def test_a_gram_sum_does_not_print_its_values() -> None:
     total = GramSum(LAYOUT)
     total.blocks = total.blocks + 123456789
     assert "123456789" not in repr(total) + str(total) + f"{total}"
+
+
+@pytest.mark.parametrize("length", [1.00001, 1.001, 1.004, 1.009, 1.3, 2.0])
+@pytest.mark.parametrize("share", [1.0, 1 / 3])
+def test_a_point_just_outside_the_ball_is_brought_back_to_it(length: float, share: float) -> None:
+    """Such points exist: a quantised projection is not exactly orthonormal."""
+    layout = Layout(6, 1, Fraction(1, 2))
+    directions = np.vstack([np.full(5, 5**-0.5), [0.6, 0.8, 0, 0, 0], [0.36, 0.48, 0.8, 0, 0]])
+    points = np.clip(length * directions, -1, 1)
+    records = integer_records(points, None, layout, np.full(len(points), share))
+    for body in records[:, 1:].astype(np.int64).tolist():
+        squared = sum(value * value for value in body)
+        assert squared <= share * 4**GRID_BITS
+        assert squared >= 0.99 * share * 4**GRID_BITS  # brought back to the sphere, not to nothing
