@@ -42,22 +42,36 @@ class InexactProductError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Public shape of the measured blocks: the record is z = (s, y) in `classes` blocks.
+    """Public shape of the measured blocks: the record is z = (s, y), in the block of its class.
 
-    `count_weight` is s; `dimension` that of z. A unit adds to all blocks together a
-    positive semidefinite total of trace at most `squared_norm`.
+    `count_weight` is s; `dimension` that of z. With `labels` there is one block, and
+    z = (0, ..., s, ..., 0, y) tells the class by the place of s among that many. A unit
+    adds to all blocks together a positive semidefinite total of trace at most `squared_norm`.
     """
 
     dimension: int
     blocks: int
     count_weight: Fraction
     rows_per_unit: int = 1
+    labels: int = 0
 
     def __post_init__(self) -> None:
         if (self.count_weight * (1 << GRID_BITS)).denominator != 1 or not 0 < self.count_weight <= 1:
             raise ValueError("count_weight must be a positive multiple of the grid, at most 1")
-        if self.dimension < 2 or self.blocks < 1 or self.rows_per_unit < 1:
+        if self.dimension <= self.heads or self.blocks < 1 or self.rows_per_unit < 1 or self.labels < 0:
             raise ValueError("a layout needs dimension >= 2, at least one block and one row a unit")
+        if self.labels and self.blocks > 1:
+            raise ValueError("classes are told apart by labels or by blocks, not by both")
+
+    @property
+    def heads(self) -> int:
+        """Coordinates before the point: one, or one a label."""
+        return max(1, self.labels)
+
+    @property
+    def classes(self) -> int:
+        """Classes that are measured apart, by blocks or by labels."""
+        return max(self.blocks, self.labels)
 
     @property
     def squared_norm(self) -> Fraction:
@@ -77,11 +91,18 @@ def quantised_projection(matrix: Floats) -> Floats:
     return np.rint(matrix * (1 << PROJECTION_BITS))
 
 
-def integer_records(points: Floats, projection: Floats | None, layout: Layout, shares: Floats | None = None) -> Floats:
+def integer_records(
+    points: Floats,
+    projection: Floats | None,
+    layout: Layout,
+    shares: Floats | None = None,
+    classes: Codes | None = None,
+) -> Floats:
     """Records z = (s, y) as whole numbers on the grid, a pure function of each record.
 
     `projection` is quantised; None keeps the points. `shares` are the 1/k of a
-    person's rows: the whole of z is scaled by their roots. Whatever a record holds,
+    person's rows: the whole of z is scaled by their roots. `classes` say where s stands
+    in a layout with labels. Whatever a record holds,
     also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
     a record that could not be brought below is replaced by (s, 0).
     """
@@ -93,8 +114,9 @@ def integer_records(points: Floats, projection: Floats | None, layout: Layout, s
     share = np.ones(len(points)) if shares is None else shares
     root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down: the bound is strict
     body = _inside_ball(np.trunc(coarse * root[:, None]), share)
-    head = np.trunc(layout.weight_on_grid * root)
-    return np.column_stack([head, body])
+    head = np.zeros((len(points), layout.heads))
+    head[np.arange(len(points)), classes if layout.labels else 0] = np.trunc(layout.weight_on_grid * root)
+    return np.hstack([head, body])
 
 
 def _finite(points: Floats) -> Floats:

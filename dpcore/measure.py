@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
-from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
-from dpcore.mechanisms.base import UNIT, GramEvent, Triangles, triangle_size
+from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product
+from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
 from dpcore.noise import Noise
 from dpcore.projection import Projection
-from dpcore.registry import gram_mechanism
+from dpcore.registry import mechanism_of
 from dpcore.schema import Cells
 
 
@@ -63,44 +63,54 @@ def exact_gram(
     total = GramSum(layout)
     for cells, shares in chunks:
         points = encoding.encode(cells)
-        classes = encoding.classes(cells) if layout.blocks > 1 else np.zeros(len(points), dtype=np.int64)
-        total.add(integer_records(points, projection.columns, layout, shares), classes)
+        classes = encoding.classes(cells) if layout.classes > 1 else np.zeros(len(points), dtype=np.int64)
+        total.add(integer_records(points, projection.columns, layout, shares, classes), classes)
     return PrivateGram(total)
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Noisy Gram blocks, safe to show: whole multiples of `event.step` on the integer grid."""
+    """A measurement, safe to show, in whole numbers.
+
+    Of Gram blocks: upper triangles in steps of `event.step` on the integer grid; of
+    directions: one list each, on the grid of projections; of eigenvalues: one list.
+    """
 
     event: GramEvent
-    triangles: tuple[tuple[int, ...], ...]
+    values: tuple[tuple[int, ...], ...]
     seeded: bool
 
     def __post_init__(self) -> None:
-        layout = self.event.layout
-        size = triangle_size(layout.dimension)
-        if len(self.triangles) != layout.blocks or any(len(block) != size for block in self.triangles):
+        if tuple(len(part) for part in self.values) != _sizes(self.event):
             raise ValueError("a released measurement must have the shape of its event")
 
     def matrices(self) -> NDArray[np.float64]:
         """The noisy blocks as symmetric matrices, in records."""
         p = self.event.layout.dimension
         rows, columns = np.triu_indices(p)
-        result = np.zeros((len(self.triangles), p, p))
-        for block, triangle in zip(result, self.triangles, strict=True):
+        result = np.zeros((len(self.values), p, p))
+        for block, triangle in zip(result, self.values, strict=True):
             block[rows, columns] = [cell * self.event.step / UNIT for cell in triangle]
             block[columns, rows] = block[rows, columns]
         return result
 
+    def basis(self) -> NDArray[np.float64]:
+        """The released directions, one a column."""
+        return np.array(self.values, dtype=np.float64).T / (1 << PROJECTION_BITS)
+
+    def spectrum(self) -> NDArray[np.float64]:
+        """The noisy eigenvalues, in records."""
+        return np.array([value * self.event.step / UNIT for value in self.values[0]])
+
     def as_json(self) -> dict[str, Any]:
         """The stored form; `from_json` is its inverse."""
-        return {"event": self.event.as_json(), "triangles": [list(t) for t in self.triangles], "seeded": self.seeded}
+        return {"event": self.event.as_json(), "values": [list(part) for part in self.values], "seeded": self.seeded}
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> Released:
         """A measurement that was stored with its spend."""
-        triangles = tuple(tuple(block) for block in body["triangles"])
-        return Released(GramEvent.from_json(body["event"]), triangles, body["seeded"])
+        values = tuple(tuple(part) for part in body["values"])
+        return Released(GramEvent.from_json(body["event"]), values, body["seeded"])
 
     def digest(self) -> str:
         """SHA-256 of the stored form."""
@@ -108,8 +118,18 @@ class Released:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def _sizes(event: GramEvent) -> tuple[int, ...]:
+    """How many whole numbers each part of a measurement has."""
+    gives = mechanism_of(event.mechanism).gives
+    if gives is Gives.BASIS:
+        return (event.layout.dimension - event.layout.heads,) * event.components
+    if gives is Gives.SPECTRUM:
+        return (event.components,)
+    return (triangle_size(event.layout.dimension),) * event.layout.blocks
+
+
 def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
-    """Draw the event's noise and release the noisy blocks.
+    """Draw the event's noise and release what its mechanism gives: noisy blocks, directions or eigenvalues.
 
     Neighbours: those of the event. Guarantee: the cost of the event, by the entry of
     its mechanism in the registry; the same for every data.
@@ -117,5 +137,5 @@ def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
     """
     if gram.layout != event.layout:
         raise ValueError("the event was planned for blocks of another shape")
-    triangles = gram_mechanism(event.mechanism).draw(gram._triangles(), event, noise)
-    return Released(event, tuple(tuple(block) for block in triangles), noise.seeded)
+    values = mechanism_of(event.mechanism).draw(gram._triangles(), event, noise)
+    return Released(event, tuple(tuple(part) for part in values), noise.seeded)

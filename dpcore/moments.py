@@ -64,7 +64,32 @@ class ClassMoments:
 
 def pooled_moments(released: Released) -> ClassMoments:
     """The noisy moments over all classes together, from which principal components are taken."""
-    return ClassMoments.from_block(released.matrices().sum(axis=0), float(released.event.layout.count_weight))
+    block, heads = released.matrices().sum(axis=0), released.event.layout.heads
+    return ClassMoments.from_block(_one_head(block, heads), float(released.event.layout.count_weight))
+
+
+def _one_head(block: Floats, heads: int) -> Floats:
+    """The block with its labels' coordinates added up to one; what was measured between labels is known to be 0."""
+    size = block.shape[0] - heads
+    result = np.zeros((size + 1, size + 1))
+    result[0, 0] = np.trace(block[:heads, :heads])
+    result[0, 1:] = result[1:, 0] = block[:heads, heads:].sum(axis=0)
+    result[1:, 1:] = block[heads:, heads:]
+    return result
+
+
+def _labelled_moments(block: Floats, labels: int, count_weight: float) -> tuple[ClassMoments, ...]:
+    """Every class's count and mean out of one block with labels, and the covariance that all of them share."""
+    pooled = ClassMoments.from_block(_one_head(block, labels), count_weight)
+    means = []
+    for head in range(labels):
+        count = float(block[head, head]) / count_weight**2
+        mean = block[head, labels:] / count_weight / count if count >= 1 else pooled.mean
+        means.append((max(count, 0.0) if count >= 1 else 0.0, mean / max(1.0, float(np.linalg.norm(mean)))))
+    total = max(sum(count for count, _ in means), 1.0)
+    centres = [count / total * np.outer(mean - pooled.mean, mean - pooled.mean) for count, mean in means]
+    within = nearest_covariance(pooled.covariance - np.sum(centres, axis=0))
+    return tuple(ClassMoments(count, mean, within) for count, mean in means)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +104,13 @@ class NoisyMoments:
         """Post-process a measurement of Gram blocks; `basis` projects what was measured in more coordinates."""
         weight = float(released.event.layout.count_weight)
         blocks = released.matrices()
+        heads = released.event.layout.heads
         if basis is not None:
-            whole = np.zeros((basis.shape[0] + 1, basis.shape[1] + 1))
-            whole[0, 0], whole[1:, 1:] = 1.0, basis
+            whole = np.zeros((basis.shape[0] + heads, basis.shape[1] + heads))
+            whole[:heads, :heads], whole[heads:, heads:] = np.eye(heads), basis
             blocks = whole.T @ blocks @ whole
+        if released.event.layout.labels:
+            return NoisyMoments(_labelled_moments(blocks[0], heads, weight), released)
         return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released)
 
     @property

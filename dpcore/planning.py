@@ -112,8 +112,8 @@ class Plan:
         return {
             "frobenius": self.expected.frobenius,
             "operator": self.expected.operator,
-            "count_sd": self.expected.diagonal_sd * math.sqrt(self.event.layout.blocks) / weight**2,
-            "mean_sd": self.expected.off_diagonal_sd * math.sqrt(self.event.layout.blocks) / weight / rows,
+            "count_sd": self.expected.diagonal_sd * math.sqrt(self.event.layout.classes) / weight**2,
+            "mean_sd": self.expected.off_diagonal_sd * math.sqrt(self.event.layout.classes) / weight / rows,
             "relative_operator": self.expected.operator * self.event.layout.blocks / rows,
             "signal_to_noise": self.signal_to_noise,
         }
@@ -166,7 +166,7 @@ def make_plan(wishes: Wishes) -> Plan:
 
 def _signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> float:
     """Average eigenvalue of a class block against the noise's operator norm."""
-    return rows / event.layout.blocks / (event.layout.dimension - 1) / expected.operator
+    return rows / event.layout.blocks / (event.layout.dimension - event.layout.heads) / expected.operator
 
 
 def _require_projection(wishes: Wishes) -> None:

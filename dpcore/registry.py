@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import cast
 
 from dpcore.accounting import Cost
-from dpcore.mechanisms.base import GramEvent, GramMechanism
+from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.laplace import LAPLACE
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE, WISHART_DIFFERENCE_TRACE
@@ -38,7 +39,7 @@ class Entry:
     numerics: str
     status: Status
     reason: str
-    mechanism: GramMechanism | None = None
+    mechanism: Mechanism | None = None
 
     def as_json(self) -> dict[str, str]:
         """The entry as the command line shows it."""
@@ -195,10 +196,10 @@ ENTRIES: tuple[Entry, ...] = (
 BY_NAME: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
 
 
-def gram_mechanism(name: str) -> GramMechanism:
-    """The releasable Gram mechanism of that name.
+def mechanism_of(name: str) -> Mechanism:
+    """The releasable mechanism of that name.
 
-    Raises: KeyError for a name that is unknown, refuted, or no Gram mechanism.
+    Raises: KeyError for a name that is unknown, refuted, or measures nothing.
     """
     entry = BY_NAME[name]
     if entry.mechanism is None or entry.status is Status.REFUTED:
@@ -206,7 +207,18 @@ def gram_mechanism(name: str) -> GramMechanism:
     return entry.mechanism
 
 
+def gram_mechanism(name: str) -> GramMechanism:
+    """The releasable mechanism of that name, which must give whole Gram blocks.
+
+    Raises: KeyError for any other name.
+    """
+    mechanism = mechanism_of(name)
+    if mechanism.gives is not Gives.GRAM:
+        raise KeyError(name)
+    return cast(GramMechanism, mechanism)
+
+
 def cost_of(event: GramEvent) -> Cost:
     """What an event costs, recomputed from its public parameters."""
-    mechanism = gram_mechanism(event.mechanism)
+    mechanism = mechanism_of(event.mechanism)
     return Cost.of(mechanism.cost(event), mechanism.delta_num(event))

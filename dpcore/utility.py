@@ -167,7 +167,7 @@ class Measured:
         """95 % margins of the noise on each encoded coordinate's mean."""
         event = self.mixture.moments.released.event
         error = gram_mechanism(event.mechanism).expected_error(event)
-        deviation = error.off_diagonal_sd / float(event.layout.count_weight) * math.sqrt(event.layout.blocks)
+        deviation = error.off_diagonal_sd / float(event.layout.count_weight) * math.sqrt(event.layout.classes)
         projection = self.mixture.projection
         measured: Floats = np.linalg.norm(projection.basis(), axis=1)
         lengths = measured if projection.centre is None else np.ones(projection.width)  # the centre is noisy too
@@ -302,11 +302,12 @@ def _spectrum(measured: Measured) -> dict[str, Any]:
     released = measured.mixture.moments.released
     error = gram_mechanism(released.event.mechanism).expected_error(released.event)
     label = measured.encoding.schema.label
-    names = level_names(label) if label else ["all rows"]
-    total = max(float(measured.sums.counts.sum()), 1.0)
+    apart = label is not None and released.event.layout.blocks > 1
+    names = level_names(label) if label is not None and apart else ["all rows"]
+    total, heads = max(float(measured.sums.counts.sum()), 1.0), released.event.layout.heads
     blocks = []
     for name, matrix in zip(names, released.matrices(), strict=True):
-        values = np.linalg.eigvalsh(matrix[1:, 1:])[::-1] / total
+        values = np.linalg.eigvalsh(matrix[heads:, heads:])[::-1] / total
         blocks.append({"label": name, "eigenvalues": values.tolist()})
     average = np.mean([max(0.0, float(np.mean(b["eigenvalues"]))) for b in blocks])
     level = error.operator / total

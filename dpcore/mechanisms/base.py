@@ -1,9 +1,10 @@
-"""What a Gram mechanism is, and the public event that one draw leaves behind."""
+"""What a mechanism on the Gram matrix is, and the public event that one draw leaves behind."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -19,13 +20,22 @@ Triangles = list[list[int]]
 """Upper triangles, row by row, one a block."""
 
 
+class Gives(StrEnum):
+    """What a mechanism releases of the Gram matrix: a noisy copy, directions, or eigenvalues alone."""
+
+    GRAM = "gram"
+    BASIS = "basis"
+    SPECTRUM = "spectrum"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GramEvent:
     """What was measured and with how much noise: all public, nothing about its cost.
 
     `noise` is the mechanism's one parameter (Wishart: the rate c; Gaussian and
     Laplace: the diagonal's scale on the integer grid); `step` the public step to which
-    the noisy sum is rounded, on the integer grid.
+    the noisy sum is rounded, on the integer grid. `components` directions or
+    eigenvalues are released where it is not the whole matrix, after `iterations` noisy steps.
     """
 
     mechanism: str
@@ -33,9 +43,12 @@ class GramEvent:
     layout: Layout
     noise: Fraction
     step: int
+    components: int = 0
+    iterations: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The event for ledger and record; fractions as text, so that they stay exact."""
+        sometimes = {"labels": self.layout.labels, "components": self.components, "iterations": self.iterations}
         return {
             "mechanism": self.mechanism,
             "neighbours": self.neighbours.value,
@@ -46,20 +59,28 @@ class GramEvent:
             "grid_bits": GRID_BITS,
             "noise": str(self.noise),
             "step": self.step,
-        }
+        } | {name: number for name, number in sometimes.items() if number}
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> GramEvent:
         """The event that `as_json` wrote."""
         if body["grid_bits"] != GRID_BITS:
             raise ValueError(f"grid_bits must be {GRID_BITS}")
-        layout = Layout(body["dimension"], body["blocks"], Fraction(body["count_weight"]), body["rows_per_unit"])
+        layout = Layout(
+            body["dimension"],
+            body["blocks"],
+            Fraction(body["count_weight"]),
+            body["rows_per_unit"],
+            body.get("labels", 0),
+        )
         return GramEvent(
             mechanism=body["mechanism"],
             neighbours=Neighbours(body["neighbours"]),
             layout=layout,
             noise=Fraction(body["noise"]),
             step=body["step"],
+            components=body.get("components", 0),
+            iterations=body.get("iterations", 0),
         )
 
 
@@ -73,32 +94,57 @@ class ExpectedError:
     diagonal_sd: float
 
 
-class GramMechanism(Protocol):
-    """Noise for Gram blocks, calibrated to a budget."""
+class Mechanism(Protocol):
+    """What every mechanism on Gram blocks can do."""
 
     @property
     def name(self) -> str:
         """The name in the registry."""
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
-        """The event that spends the whole budget."""
+    @property
+    def gives(self) -> Gives:
+        """What it releases."""
 
     def cost(self, event: GramEvent) -> Budget:
         """What an event costs, recomputed from its parameters alone."""
 
-    def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
-        """Noisy upper triangles in whole steps of `event.step`."""
-
-    def expected_error(self, event: GramEvent) -> ExpectedError:
-        """Size of the noise, from public constants."""
+    def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
+        """Released whole numbers: noisy upper triangles in steps of `event.step`, or what `gives` says."""
 
     def delta_num(self, event: GramEvent) -> Fraction:
         """What finite precision adds to delta (GUARANTEE.md, N3)."""
 
 
+class GramMechanism(Mechanism, Protocol):
+    """Noise for whole Gram blocks, calibrated to a budget."""
+
+    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+        """The event that spends the whole budget."""
+
+    def expected_error(self, event: GramEvent) -> ExpectedError:
+        """Size of the noise, from public constants."""
+
+
+class PartMechanism(Mechanism, Protocol):
+    """Releases some directions or eigenvalues of the points' second moments, calibrated to a budget."""
+
+    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
+        """The event that spends the whole budget."""
+
+
 def triangle_size(dimension: int) -> int:
     """Entries of an upper triangle."""
     return dimension * (dimension + 1) // 2
+
+
+def points_matrix(triangle: Sequence[int], layout: Layout) -> list[list[int]]:
+    """The second moments of the points alone, as a square of whole numbers: the record's head is left out."""
+    size, cells = layout.dimension, iter(triangle)
+    square = [[0] * size for _ in range(size)]
+    for i in range(size):
+        for j in range(i, size):
+            square[i][j] = square[j][i] = next(cells)
+    return [row[layout.heads :] for row in square[layout.heads :]]
 
 
 def is_diagonal(dimension: int) -> list[bool]:

@@ -11,6 +11,7 @@ from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import (
     UNIT,
     ExpectedError,
+    Gives,
     GramEvent,
     Triangles,
     add_scaled_noise,
@@ -31,6 +32,7 @@ class GaussianMechanism:
     """
 
     name: str = "gaussian"
+    gives: Gives = Gives.GRAM
 
     def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole rho, the scale rounded up."""

@@ -11,6 +11,7 @@ from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import (
     UNIT,
     ExpectedError,
+    Gives,
     GramEvent,
     Triangles,
     add_scaled_noise,
@@ -32,6 +33,7 @@ class LaplaceMechanism:
     """
 
     name: str = "laplace"
+    gives: Gives = Gives.GRAM
 
     def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up."""

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon
 from dpcore.exactgram import Layout
-from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Triangles, require_budget
+from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, require_budget
 from dpcore.noise import Noise, WishartDifference
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import gram_nuclear
@@ -34,6 +34,7 @@ class WishartMechanism:
 
     name: str
     trace_factor: bool
+    gives: Gives = Gives.GRAM
 
     def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon."""

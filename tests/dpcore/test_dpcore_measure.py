@@ -92,11 +92,11 @@ def test_a_measurement_survives_its_json_and_any_changed_cell_changes_its_digest
     assert back == released
     assert back.digest() == released.digest()
     digests = {released.digest()}
-    for b, block in enumerate(released.triangles):
+    for b, block in enumerate(released.values):
         for i in range(len(block)):
-            cells = [list(t) for t in released.triangles]
+            cells = [list(t) for t in released.values]
             cells[b][i] += 1
-            digests.add(replace(released, triangles=tuple(map(tuple, cells))).digest())
+            digests.add(replace(released, values=tuple(map(tuple, cells))).digest())
     digests.add(replace(released, seeded=False).digest())
     digests.add(replace(released, event=replace(released.event, noise=released.event.noise * 2)).digest())
     digests.add(replace(released, event=replace(released.event, step=released.event.step * 2)).digest())
@@ -143,7 +143,7 @@ def test_a_measurement_says_whether_its_noise_was_seeded() -> None:
 
 def test_two_real_measurements_of_one_gram_differ_in_every_cell() -> None:
     gram, event = secret_gram(), event_for("wishart-difference")
-    one, two = (measure_gram(gram, event, SystemNoise()).triangles for _ in range(2))
+    one, two = (measure_gram(gram, event, SystemNoise()).values for _ in range(2))
     assert all(a != b for x, y in zip(one, two, strict=True) for a, b in zip(x, y, strict=True))
 
 
@@ -166,7 +166,7 @@ def test_with_the_same_noise_two_neighbours_differ_by_exactly_their_grams(name: 
     assert drawn[0].seeded
     i, j = np.triu_indices(pipe.layout.dimension)
     moved = False
-    for block, (one, two) in enumerate(zip(*(d.triangles for d in drawn), strict=True)):
+    for block, (one, two) in enumerate(zip(*(d.values for d in drawn), strict=True)):
         truth = (exact[0][block] - exact[1][block])[i, j]
         for a, b, difference in zip(one, two, truth, strict=True):
             assert abs((a - b) * event.step - int(difference)) <= (0 if event.step == 1 else event.step)

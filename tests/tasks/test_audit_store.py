@@ -254,8 +254,8 @@ def move_one_cell(workspace: Workspace) -> None:
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         stored = ledger.measurement(FIRST, "moments")
     assert stored is not None
-    (first, *cells), *blocks = stored.triangles
-    store(workspace, replace(stored, triangles=((first + 1, *cells), *blocks)))
+    (first, *cells), *blocks = stored.values
+    store(workspace, replace(stored, values=((first + 1, *cells), *blocks)))
 
 
 LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
