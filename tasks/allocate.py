@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dpcore.accounting import compose
 from dpcore.errors import LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
+from tasks.stores.gate import audit_of_build, known_audit, require_passed
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import ReserveRequest, release_id_of
+from tasks.stores.ledger_state import LedgerState
 from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
 
 
@@ -15,10 +19,12 @@ from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
 def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     """Reserve, or find the reservation of an earlier run of the same release.
 
-    Raises: BudgetExceededError, LedgerError; nothing is spent then.
+    Raises: BudgetExceededError, LedgerError, RefusedError for a build that failed its audit;
+    nothing is spent then.
     """
     ledger = run.ledger()
     require_complete_ledger(run.workspace, ledger.entries())
+    builds = _audited_builds(run, ledger.state(), release_id)
     population, cap = run.spec.privacy.population, cap_of(run.spec)
     ledger.ensure_cap(population, cap, basis_of(run.spec))
     before = compose(ledger.state().spent(population), delta=cap.delta).as_json()
@@ -41,7 +47,24 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
         )
     what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
     tell(f"{what} epsilon {run.stated['epsilon']:g} for {release.release_id}")
-    return Grant.of(release, before)
+    return Grant.of(release, before, builds)
+
+
+def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
+    """The audit of this build for everything that is still to be drawn; what it cannot pass is refused."""
+    known = state.releases.get(release_id)
+    drawn = known.spends if known else {}
+    builds = {}
+    for name, event in run.plan.events.items():
+        if name in drawn:
+            continue
+        build = known_audit(state, event)
+        if build is None:
+            tell(f"auditing this build's {event.mechanism} before it may draw")
+            build = audit_of_build(event)
+        require_passed(build, event.mechanism)
+        builds[name] = build
+    return builds
 
 
 def reserve_request(run: ReleaseRun) -> ReserveRequest:

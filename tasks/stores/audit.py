@@ -3,7 +3,8 @@
 1. The ledger's chain holds and every entry means something that those before allow
    (caps never exceeded, nothing drawn twice, nothing published unmeasured).
 2. Every stated cost follows from the parameters of its mechanism, which is proved.
-3. Every stored measurement is the one its spend names, and its noise was not seeded.
+3. Every stored measurement is the one its spend names, its noise was not seeded, and the build
+   that drew it had passed its audit.
 4. Every published bundle is there, as published; no other bundle is.
 5. Every record says what the ledger says.
 6. Every entry that a bundle or the lineage names is in the ledger.
@@ -150,6 +151,8 @@ def _measurement_faults(ledger: Ledger, release: ReleaseState) -> list[str]:
         ledger.measurement(release.release_id, name)  # refuses one that is missing or was changed
         if entry.facts["seeded"]:
             found.append(f"the noise of entry {entry.seq} was seeded")
+        if not (entry.facts.get("build") or {}).get("holds"):
+            found.append(f"the build that drew entry {entry.seq} has not passed its audit")
     return found
 
 
@@ -173,6 +176,8 @@ def _record_faults(
         entry = release.spends.get(measurement["name"])
         if entry is None or measurement["ledger_entry"] != {"seq": entry.seq, "hash": entry.hash}:
             found.append(f"its measurement {measurement['name']!r} is not in the ledger")
+        elif measurement["build"] != entry.facts["build"]:
+            found.append(f"the audit of the build that it names for {measurement['name']!r} is not the ledger's")
     head = (record["ledger"]["entries"], record["ledger"]["head"])
     if head not in {(entry.seq, entry.hash) for entry in entries}:
         found.append("the ledger head that it names is not in this ledger: the ledger is older, or another one")

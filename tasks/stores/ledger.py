@@ -259,11 +259,20 @@ class Ledger:
             hint="ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`",
         )
 
-    def spend(self, release_id: str, name: str, released: Released, *, fingerprint: str | None = None) -> Released:
+    def spend(
+        self,
+        release_id: str,
+        name: str,
+        released: Released,
+        *,
+        build: dict[str, Any] | None = None,
+        fingerprint: str | None = None,
+    ) -> Released:
         """Store a drawn measurement together with its spend, in one transaction.
 
         If the measurement was stored before, that one is returned and the new draw,
-        which nobody has seen, is forgotten. `fingerprint` is the operator's, of the data measured.
+        which nobody has seen, is forgotten. `build` is the audit of the build that drew;
+        `fingerprint` is the operator's, of the data measured.
         """
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
@@ -275,6 +284,7 @@ class Ledger:
                 "cost": cost_to_json(cost_of(released.event)),
                 "seeded": released.seeded,
                 "digest": released.digest(),
+                "build": build,
             }
             transaction.append("spend", release.population, release_id, body)
             transaction.store(release_id, name, released)

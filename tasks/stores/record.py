@@ -93,6 +93,7 @@ def _measurement(name: str, entry: Entry) -> dict[str, Any]:
         "parameters": event.as_json(),
         "seeded": facts["seeded"],
         "digest": facts["digest"],
+        "build": facts["build"],
         "ledger_entry": {"seq": entry.seq, "hash": entry.hash},
     }
 
