@@ -1,7 +1,7 @@
 """Costs of what was measured, and the statement they compose to.
 
 What happened (an event) is kept apart from what it cost: `Cost` is what an event's
-mechanism says it costs, pure or zero-concentrated; `compose` turns all costs of a
+mechanism says it costs, pure or of Gaussian noise; `compose` turns all costs of a
 population into one statement. Everything pure is an exact fraction. Fails closed:
 a cost that cannot be stated is infinite.
 """
@@ -29,7 +29,7 @@ class Epsilon:
 
 @dataclass(frozen=True, slots=True)
 class Rho:
-    """A zero-concentrated (zCDP) privacy cost; costs add."""
+    """The cost of Gaussian noise, (sensitivity / scale)² / 2, which is also its zCDP cost; costs add."""
 
     value: Fraction
 
@@ -43,7 +43,7 @@ Budget = Epsilon | Rho
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a set of events costs: pure epsilon, zCDP rho, and the finite-precision delta."""
+    """What a set of events costs: pure epsilon, rho of Gaussian noise, and the finite-precision delta."""
 
     epsilon: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
@@ -87,16 +87,18 @@ class Statement:
 def compose(cost: Cost, *, delta: Fraction) -> Statement:
     """The smaller valid statement of a cost at a given delta.
 
-    Either the pure costs are added to the converted zCDP costs, or everything is
-    counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
-    Without zCDP costs, delta is only claimed where it buys a smaller epsilon.
+    Either the pure costs are added to what Gaussian noise of the whole rho gives, or
+    everything is counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
+    Without Gaussian costs, delta is only claimed where it buys a smaller epsilon.
     """
     apart: Fraction | float = cost.epsilon
     if cost.rho:
-        sum_of_both = float_above(cost.epsilon) + epsilon_of_rho(float_above(cost.rho), delta=float(delta))
-        apart = math.nextafter(sum_of_both, INFINITE)  # rounded up: a statement never flatters
+        gaussian = gaussian_epsilon(float_above(cost.rho), delta=float(delta))
+        apart = gaussian
+        if cost.epsilon:
+            apart = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # a statement never flatters
     merged = INFINITE
-    if cost.rho or cost.rho_of_pure:
+    if cost.rho_of_pure:
         merged = epsilon_of_rho(float_above(cost.rho + cost.rho_of_pure), delta=float(delta))
     if merged < apart:
         return Statement(merged, delta, cost.delta_num)
@@ -137,6 +139,37 @@ def float_above(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, INFINITE)
 
 
+GAUSSIAN_MARGIN = 1e-10
+"""Relative margin for the rounding of the two normal tails, which are computed in double precision."""
+
+
+def gaussian_delta(rho: float, *, epsilon: float) -> float:
+    """The delta of Gaussian noise at an epsilon, rounded up: the exact curve (GUARANTEE.md, M3).
+
+    With mu = sqrt(2 rho) it is Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu + mu/2), Q the upper
+    tail of the normal law. A second tail too small for a float is counted as 0, which errs upward.
+    """
+    mu = math.sqrt(2 * rho)
+    inside = _upper_tail(epsilon / mu - mu / 2)
+    outside = math.exp(epsilon) * _upper_tail(epsilon / mu + mu / 2) if epsilon < 700 else 0.0
+    return min(1.0, inside * (1 + GAUSSIAN_MARGIN) - outside * (1 - GAUSSIAN_MARGIN))
+
+
+def _upper_tail(x: float) -> float:
+    return math.erfc(x / math.sqrt(2)) / 2
+
+
+def gaussian_epsilon(rho: float, *, delta: float) -> float:
+    """The smallest epsilon at which Gaussian noise meets a delta, rounded up; infinite when delta is 0."""
+    if not delta > 0 or not math.isfinite(rho):
+        return INFINITE
+    low, high = 0.0, (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + 1e-9)  # zCDP's simple conversion
+    for _ in range(64):
+        middle = (low + high) / 2
+        low, high = (low, middle) if gaussian_delta(rho, epsilon=middle) <= delta else (middle, high)
+    return high
+
+
 def delta_of_rho(rho: float, *, epsilon: float) -> float:
     """Smallest delta the zCDP conversion of Canonne, Kamath and Steinke (2020) gives.
 
@@ -171,12 +204,14 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
 
 
 def rho_of_epsilon(epsilon: float, *, delta: float) -> Fraction:
-    """The largest rho (to nine digits) whose conversion stays within (epsilon, delta)."""
+    """The largest rho (to nine digits) of Gaussian noise that stays within (epsilon, delta)."""
     if not delta > 0:
-        raise ValueError("zCDP needs delta > 0")
-    low, high = 0.0, epsilon
+        raise ValueError("Gaussian noise needs delta > 0")
+    low, high = 0.0, 1.0
+    while gaussian_epsilon(high, delta=delta) <= epsilon:
+        high *= 2
     for _ in range(64):
         middle = (low + high) / 2
-        fits = delta_of_rho(middle, epsilon=epsilon * (1 - 1e-9)) <= delta
+        fits = gaussian_epsilon(middle, delta=delta) <= epsilon * (1 - 1e-9)
         low, high = (middle, high) if fits else (low, middle)
     return Fraction(low)

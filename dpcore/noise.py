@@ -9,9 +9,10 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,6 +26,9 @@ FIRST_BITS = 128
 
 GUARD_BITS = 64
 """Working precision beyond the known places of the uniform numbers."""
+
+QUICK_BITS = 64
+"""Working precision at which a yes or no is tried first; nearly always it is enough."""
 
 
 def fresh_seed() -> str:
@@ -56,6 +60,14 @@ class Noise(Protocol):
     def discrete_gaussian(self, scale: float, size: int) -> list[int]:
         """Independent integers with mass proportional to exp(-x² / (2 scale²))."""
 
+    def generator(self) -> np.random.Generator:
+        """A stream of floating-point draws.
+
+        For what needs no secrecy, such as a random start, and for mechanisms whose entry in
+        the registry says `approximate`: nothing bounds the error of these draws, so no
+        proved guarantee may rest on them.
+        """
+
 
 class SystemNoise:
     """Operating-system entropy: OpenDP's exact samplers, and `secrets` for raw bits."""
@@ -77,6 +89,12 @@ class SystemNoise:
         dp = _opendp()
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
         return list(dp.m.make_gaussian(*space, scale=scale)([0] * size))
+
+    def generator(self) -> np.random.Generator:
+        """A new ChaCha stream under a key of operating-system entropy."""
+        from randomgen import ChaCha
+
+        return np.random.Generator(ChaCha(key=secrets.randbits(256)))
 
 
 def _opendp() -> Any:
@@ -107,6 +125,10 @@ class SeededNoise:
         """Rounded continuous draws; close enough where the scale is large."""
         return [round(x) for x in self._generator.normal(scale=scale, size=size).tolist()]
 
+    def generator(self) -> np.random.Generator:
+        """The repeatable stream itself."""
+        return self._generator
+
 
 class LazyUniforms:
     """Independent uniform numbers in (0, 1), known to some binary places; more can be asked for.
@@ -132,6 +154,37 @@ class LazyUniforms:
 
         unit = arb(2) ** -(self.known_bits + 1)
         return [arb(2 * known + 1, 1) * unit for known in self._places]
+
+
+class NormalSums:
+    """Independent normal numbers as certified balls, to be added to whole numbers."""
+
+    def __init__(self, count: int, noise: Noise) -> None:
+        self._uniforms = LazyUniforms(count, noise)
+
+    def rounded(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
+        """Each offset plus a normal number of its variance, rounded to a whole number without error.
+
+        A rounding that a ball cannot decide asks for more places of the same uniform
+        numbers, so the result is what exact real arithmetic would give.
+        """
+        while True:
+            whole = self._try_rounding(offsets, variances)
+            if all(number is not None for number in whole):
+                return [int(number) for number in whole]
+            self._uniforms.extend()
+
+    def _try_rounding(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[Any]:
+        from flint import arb, ctx, fmpq
+
+        with ctx.workprec(self._uniforms.known_bits + GUARD_BITS):
+            half = arb(1) / 2
+            roots = {v: arb(fmpq(2 * v.numerator, v.denominator)).sqrt() for v in set(variances)}
+            normals = ((2 * u - 1).erfinv() for u in self._uniforms.balls())
+            return [
+                (n * roots[v] + (base + half)).floor().unique_fmpz()
+                for n, v, base in zip(normals, variances, offsets, strict=True)
+            ]
 
 
 class WishartDifference:
@@ -182,15 +235,24 @@ class WishartDifference:
 
     def _difference(self) -> list[arb_mat]:
         """The blocks of Z at the present working precision."""
+        return [a - b for a, b in zip(*self.terms(), strict=True)]
+
+    def terms(self) -> tuple[list[arb_mat], list[arb_mat]]:
+        """The blocks of A and of B at the present working precision."""
         from flint import arb, fmpq
 
         plus, minus = self._wisharts()
-        if not self.trace_factor:
-            scale = arb(fmpq(self.rate.denominator, 2 * self.rate.numerator))
-            return [(a - b) * scale for a, b in zip(plus, minus, strict=True)]
-        trace_plus, trace_minus = self._trace_pair()
-        ratio_plus, ratio_minus = trace_plus / _trace(plus), trace_minus / _trace(minus)
-        return [a * ratio_plus - b * ratio_minus for a, b in zip(plus, minus, strict=True)]
+        if self.trace_factor:
+            trace_plus, trace_minus = self._trace_pair()
+            ratio_plus, ratio_minus = trace_plus / _trace(plus), trace_minus / _trace(minus)
+        else:
+            ratio_plus = ratio_minus = arb(fmpq(self.rate.denominator, 2 * self.rate.numerator))
+        return [a * ratio_plus for a in plus], [b * ratio_minus for b in minus]
+
+    @property
+    def uniforms(self) -> list[LazyUniforms]:
+        """The uniform numbers behind the draw."""
+        return [self._normals, self._traces]
 
     def _wisharts(self) -> tuple[list[arb_mat], list[arb_mat]]:
         from flint import arb, arb_mat
@@ -219,3 +281,114 @@ def _trace(blocks: list[arb_mat]) -> arb:
     from flint import arb
 
     return sum((block[i, i] for block in blocks for i in range(block.nrows())), arb(0))
+
+
+class NuclearNoise:
+    """One draw of symmetric noise Z, in blocks, of density proportional to exp(-c |Z|), nuclear norms added.
+
+    Each block is a Wishart difference A - B, drawn again until A + B - |A - B| is
+    positive semidefinite. With `trace_factor` the density is multiplied by
+    exp(-c |tr Z|), the trace over all blocks: a single block starts from the Wishart
+    difference with that factor; several are kept with that probability, or all drawn
+    again (GUARANTEE.md, M5). Every decision is certified.
+    """
+
+    def __init__(self, *, dimension: int, blocks: int, rate: Fraction, trace_factor: bool, noise: Noise) -> None:
+        self._noise, self._dimension, self._rate = noise, dimension, rate
+        self._factor_at_once = trace_factor and blocks == 1
+        self._blocks = self._draw(blocks)
+        while trace_factor and not self._factor_at_once and not self._kept():
+            self._blocks = self._draw(blocks)
+
+    def rounded_sums(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
+        """The upper triangles of (offset + unit Z) / step, rounded to whole numbers without error."""
+        pairs = zip(self._blocks, offsets, strict=True)
+        return [block.rounded_sums([offset], unit=unit, step=step)[0] for block, offset in pairs]
+
+    def _draw(self, blocks: int) -> list[WishartDifference]:
+        return [self._block() for _ in range(blocks)]
+
+    def _block(self) -> WishartDifference:
+        """A Wishart difference that passes the test."""
+        while True:
+            block = WishartDifference(
+                dimension=self._dimension,
+                blocks=1,
+                rate=self._rate,
+                trace_factor=self._factor_at_once,
+                noise=self._noise,
+            )
+            if _decided(functools.partial(_dominates, block), block.uniforms):
+                return block
+
+    def _kept(self) -> bool:
+        """True with probability exp(-c |tr Z|): an exponential number is compared with c |tr Z|."""
+        from flint import arb, fmpq
+
+        uniform = LazyUniforms(1, self._noise)
+
+        def longer() -> bool | None:
+            rate = arb(fmpq(self._rate.numerator, self._rate.denominator))
+            total = _trace([z for block in self._blocks for z in block._difference()])
+            return _positive(-uniform.balls()[0].log() - rate * abs(total))
+
+        return _decided(longer, [uniform, *(part for block in self._blocks for part in block.uniforms)])
+
+
+def _decided(question: Callable[[], bool | None], uniforms: Sequence[LazyUniforms]) -> bool:
+    """The answer to a question about the ideal real numbers, with as many places of them as it takes."""
+    from flint import ctx
+
+    bits = QUICK_BITS
+    while True:
+        with ctx.workprec(bits):
+            answer = question()
+        if answer is not None:
+            return answer
+        bits *= 2
+        for part in uniforms:
+            if part.known_bits < bits:
+                part.extend()
+
+
+def _dominates(block: WishartDifference) -> bool | None:
+    """Whether A + B - |A - B| is positive definite; None where the balls cannot tell."""
+    (plus,), (minus,) = block.terms()
+    modulus = _modulus(plus - minus)
+    return None if modulus is None else _positive_definite(plus + minus - modulus)
+
+
+def _modulus(matrix: arb_mat) -> arb_mat | None:
+    """|Z| = R |L| R⁻¹ of a symmetric Z, from certified eigenvalues L and eigenvectors R.
+
+    Each isolated ball holds one eigenvalue, which is real; the product does not depend
+    on the lengths of the eigenvectors.
+    """
+    from flint import acb_mat
+
+    size = matrix.nrows()
+    try:
+        values, vectors = acb_mat(matrix).eig(right=True)
+        scaled = acb_mat(size, size, [vectors[i, j] * abs(values[j].real) for i in range(size) for j in range(size)])
+        return (scaled * vectors.inv()).real
+    except (ValueError, ZeroDivisionError):  # eigenvalues not told apart, or eigenvectors not known well enough
+        return None
+
+
+def _positive_definite(matrix: arb_mat) -> bool | None:
+    """Whether every pivot of a symmetric matrix is positive; None where the balls cannot tell."""
+    size, rows = matrix.nrows(), matrix.tolist()
+    for k in range(size):
+        sign = _positive(rows[k][k])
+        if not sign:
+            return sign
+        for i in range(k + 1, size):
+            ratio = rows[k][i] / rows[k][k]
+            for j in range(i, size):
+                rows[i][j] -= ratio * rows[k][j]
+    return True
+
+
+def _positive(ball: arb) -> bool | None:
+    """The sign of a number that is not zero, if its ball shows it."""
+    return True if ball > 0 else False if ball < 0 else None

@@ -1,4 +1,4 @@
-"""Symmetric discrete Gaussian noise: zero-concentrated differential privacy."""
+"""Symmetric Gaussian noise, rounded without error: Analyze Gauss at its exact privacy curve."""
 
 from __future__ import annotations
 
@@ -6,29 +6,20 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.accounting import Budget, Rho, float_above
+from dpcore.accounting import Budget, Rho
 from dpcore.exactgram import Layout
-from dpcore.mechanisms.base import (
-    UNIT,
-    ExpectedError,
-    Gives,
-    GramEvent,
-    Triangles,
-    add_scaled_noise,
-    integer_scale,
-    require_budget,
-    saturation_delta,
-)
-from dpcore.noise import Noise
+from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, is_diagonal, require_budget
+from dpcore.noise import Noise, NormalSums
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import gram_frobenius, root_above
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianMechanism:
-    """Adds integers of variance s² on the diagonal and s²/2 off it.
+    """Adds normal noise of variance s² on the diagonal and s²/2 off it, and rounds the sum to the grid.
 
-    Guarantee: rho = (Frobenius sensitivity)² / (2 s²) (GUARANTEE.md, M3).
+    Guarantee: that of continuous Gaussian noise with rho = (Frobenius sensitivity)² / (2 s²)
+    (GUARANTEE.md, M3): the rounding is certified, hence post-processing.
     """
 
     name: str = "gaussian"
@@ -38,19 +29,17 @@ class GaussianMechanism:
         """The event that spends the whole rho, the scale rounded up."""
         rho = require_budget(self.name, budget, Rho)
         scale = root_above(_squared_sensitivity(layout, neighbours) / (2 * rho))
-        exact = integer_scale(self.name, scale)
-        return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=exact, step=1)
+        return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
 
     def cost(self, event: GramEvent) -> Budget:
         """rho = sensitivity² / (2 scale²)."""
         return Rho(_squared_sensitivity(event.layout, event.neighbours) / (2 * event.noise**2))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
-        """Noisy triangles on the integer grid."""
-        p, blocks, scale = event.layout.dimension, len(sums), event.noise
-        diagonal = noise.discrete_gaussian(float_above(scale), blocks * p)
-        other = noise.discrete_gaussian(float_above(root_above(scale**2 / 2)), blocks * p * (p - 1) // 2)
-        return add_scaled_noise(sums, p, diagonal, other)
+        """Noisy triangles on the integer grid, rounded without error."""
+        diagonal, other = event.noise**2, event.noise**2 / 2
+        pattern = [diagonal if d else other for d in is_diagonal(event.layout.dimension)]
+        return [NormalSums(len(block), noise).rounded(block, pattern) for block in sums]
 
     def expected_error(self, event: GramEvent) -> ExpectedError:
         """Exact root mean square Frobenius norm; the operator norm's semicircle limit."""
@@ -64,8 +53,8 @@ class GaussianMechanism:
         )
 
     def delta_num(self, event: GramEvent) -> Fraction:
-        """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return saturation_delta(event)
+        """Zero: the rounding is certified, so the output is that of exact real arithmetic."""
+        return Fraction(0)
 
 
 def _squared_sensitivity(layout: Layout, neighbours: Neighbours) -> Fraction:
