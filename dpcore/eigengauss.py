@@ -1,0 +1,113 @@
+"""PCA-Gauss's Algorithm 1, corrected: noisy eigenvalues, and a Gaussian in coordinates that stay unknown."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpcore.accounting import Epsilon, compose
+from dpcore.encoding import Encoding
+from dpcore.estimators import Bounds, _exact
+from dpcore.exactgram import Layout
+from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.eigenvalues import EIGENVALUES
+from dpcore.noise import SystemNoise, fresh_seed, public_generator
+from dpcore.projection import no_projection
+from dpcore.registry import BY_NAME, cost_of
+from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema
+
+Floats = NDArray[np.float64]
+
+
+class EigenvalueGauss(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Rows with the spectrum of the data and nothing else: PCA-Gauss, Algorithm 1, with a fixed public centre.
+
+    The largest eigenvalues of the second moments are measured once; the basis that
+    they belong to is withheld. Points are encoded as everywhere here: the middle of the
+    bounds is the centre and a row at the bounds has length 1. Centring by the exact mean,
+    as in the paper, would couple all rows.
+
+        >>> model = EigenvalueGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, expected_rows=50)
+        >>> model.fit([[0.1, 0.2, 0.3]] * 50).sample(10).shape
+        (10, 2)
+
+    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one a feature), `n_components` and
+    `expected_rows` are required. `expected_rows` is public and divides the noisy
+    eigenvalues: under add-remove the number of rows is private.
+    Guarantee: pure epsilon for each row (GUARANTEE.md, M6).
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        n_components: int,
+        expected_rows: int,
+        neighbours: str = "replace-one",
+        random_state: str | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.n_components = n_components
+        self.expected_rows = expected_rows
+        self.neighbours = neighbours
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True  # mapped by a public rule, never refused: a refusal would leak
+        tags.non_deterministic = True
+        return tags
+
+    def fit(self, X: ArrayLike, y: None = None) -> Self:
+        """Measure the largest eigenvalues of the rows of X."""
+        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        if self.expected_rows < 1:
+            raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")
+        encoding = Encoding(self._schema(rows.shape[1]))
+        event = self._event(encoding)
+        cells: Cells = {column.name: rows[:, i] for i, column in enumerate(encoding.schema.columns)}
+        gram = exact_gram([(cells, None)], encoding, event.layout, no_projection(encoding))
+        self.spectrum_: Released = measure_gram(gram, event, SystemNoise())
+        self.privacy_ = self._privacy(event)
+        return self
+
+    def sample(self, n: int = 1) -> Floats:
+        """Independent N(0, eigenvalue / expected rows) in each of the withheld principal coordinates."""
+        check_is_fitted(self, "spectrum_")
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        seed = fresh_seed() if self.random_state is None else self.random_state
+        variances = np.maximum(self.spectrum_.spectrum(), 0.0) / self.expected_rows
+        normals: Floats = public_generator(seed, "eigenvalues").standard_normal((n, len(variances)))
+        return normals * np.sqrt(variances)
+
+    def _schema(self, features: int) -> RecordSchema:
+        lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), (features,)) for side in self.bounds)
+        bounds = zip(lower.tolist(), upper.tolist(), strict=True)
+        columns = (
+            IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=low, upper=high)
+            for i, (low, high) in enumerate(bounds)
+        )
+        return RecordSchema(tuple(columns))
+
+    def _event(self, encoding: Encoding) -> GramEvent:
+        layout = Layout(encoding.width + 1, 1, Fraction(1))  # the head is not measured
+        budget = Epsilon(_exact("epsilon", self.epsilon))
+        return EIGENVALUES.calibrate(layout, Neighbours(self.neighbours), budget, components=self.n_components)
+
+    def _privacy(self, event: GramEvent) -> dict[str, Any]:
+        return {
+            **compose(cost_of(event), delta=Fraction(0)).as_json(),
+            "neighbours": self.neighbours,
+            "unit": "row",
+            "measurements": {"eigenvalues": event.as_json()},
+            "why": [BY_NAME[event.mechanism].reason],
+        }
