@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -27,10 +28,16 @@ from dpcore.accounting import compose
 from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Released, exact_gram, measure_gram
-from dpcore.moments import NoisyMoments, pooled_moments
+from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed
 from dpcore.planning import AUTO, MOMENTS, PROJECTION, Plan, Wishes, make_plan
-from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
+from dpcore.projection import (
+    Projection,
+    measured_coordinates,
+    no_projection,
+    private_components,
+    ron_projection,
+)
 from dpcore.registry import BY_NAME
 from dpcore.schema import (
     UNKNOWN,
@@ -174,22 +181,12 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if plan.projection == "ron":
             projection = ron_projection(encoding, plan.dimension, fresh_seed())
         if plan.projection_event is not None:
-            first = self._draw(PROJECTION, cells, everything)
-            projection = self._components(first)
+            first = self._draw(PROJECTION, cells, measured_coordinates(plan.projection_event, encoding))
+            projection = private_components(first, encoding, plan.dimension)
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
         if plan.reuses_gram:
-            projection = self._components(released)
+            projection = private_components(released, encoding, plan.dimension)
         return projection, released
-
-    def _components(self, released: Released) -> Projection:
-        pooled = pooled_moments(released)
-        return principal_projection(
-            "private-pca",
-            self.encoding_,
-            mean=pooled.mean,
-            covariance=pooled.covariance,
-            dimension=self.plan_.dimension,
-        )
 
     def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]
@@ -218,9 +215,45 @@ class RonGauss(MomentMixture):
 
 
 class PcaGauss(MomentMixture):
-    """PCA-Gauss, corrected: private principal components, then noisy moments in them."""
+    """PCA-Gauss, corrected: private principal components, then noisy moments in them.
+
+    `projection_mechanism` names what gives the components: "auto", a Gram mechanism,
+    "noisy-power-method", or "exponential-pca", which is approximate.
+    """
 
     projection_kind: ClassVar[str] = "private-pca"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        delta: float | Fraction = 0,
+        neighbours: str = "replace-one",
+        classes: Sequence[Any] | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        n_components: int | str = AUTO,
+        expected_rows: int | None = None,
+        mechanism: str = AUTO,
+        projection_mechanism: str = AUTO,
+        random_state: str | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            bounds=bounds,
+            delta=delta,
+            neighbours=neighbours,
+            classes=classes,
+            target_bounds=target_bounds,
+            n_components=n_components,
+            expected_rows=expected_rows,
+            mechanism=mechanism,
+            random_state=random_state,
+        )
+        self.projection_mechanism = projection_mechanism
+
+    def _wishes(self, schema: RecordSchema) -> Wishes:
+        return replace(super()._wishes(schema), projection_mechanism=self.projection_mechanism)
 
 
 def _feature(index: int) -> str:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,11 @@ from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
 from dpcore.noise import Noise
-from dpcore.projection import Projection
 from dpcore.registry import mechanism_of
 from dpcore.schema import Cells
+
+if TYPE_CHECKING:  # dpcore.projection builds on released values
+    from dpcore.projection import Projection
 
 
 class PrivateGram:

@@ -15,8 +15,8 @@ from typing import Any
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, rho_of_epsilon, total
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS, Layout
-from dpcore.mechanisms.base import ExpectedError, GramEvent
-from dpcore.registry import BY_NAME, Status, cost_of, gram_mechanism
+from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
+from dpcore.registry import BY_NAME, Entry, Status, basis_mechanism, cost_of, gram_mechanism, mechanism_of
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role, RowRule
 
 NOISE_SHARE = 0.25
@@ -28,6 +28,9 @@ WEIGHT_GRID = 64
 AUTO = "auto"
 MOMENTS, PROJECTION = "moments", "projection"
 """Names of the measurements in allocation, ledger and record."""
+
+GAUSSIAN_NOISE = ("gaussian", "noisy-power-method")
+"""Mechanisms that spend rho and need delta > 0; all others spend epsilon."""
 
 PROJECTION_SHARE = Fraction(3, 10)
 """What private principal components take of the budget when they are measured apart, as in RON-Gauss's 0.3/0.7."""
@@ -52,6 +55,7 @@ class Wishes:
     delta: Fraction
     expected_rows: int
     projection: str = "ron"
+    projection_mechanism: str = AUTO
     dimension: int | str = AUTO
     mechanism: str = AUTO
     generator: str = AUTO
@@ -93,6 +97,18 @@ class Plan:
     def reuses_gram(self) -> bool:
         """Whether the principal components come out of the measured moments, at no cost of their own."""
         return self.projection == "private-pca" and self.projection_event is None
+
+    @property
+    def knows_centre(self) -> bool:
+        """Whether the projection comes with a mean point: neither random nor measured directions do."""
+        first = self.projection_event
+        return self.projection != "ron" and (first is None or mechanism_of(first.mechanism).gives is not Gives.BASIS)
+
+    @property
+    def approximate(self) -> tuple[str, ...]:
+        """The mechanisms of this release whose guarantee is not wholly proved."""
+        names = dict.fromkeys(event.mechanism for event in self.events.values())
+        return tuple(name for name in names if BY_NAME[name].status is Status.APPROXIMATE)
 
     @property
     def cost(self) -> Cost:
@@ -139,13 +155,14 @@ def make_plan(wishes: Wishes) -> Plan:
     """
     reasons: list[str] = []
     _require_projection(wishes)
+    _require_projection_mechanism(wishes)
     _require_measured_allocation(wishes)
     generator, schema = _choose_generator(wishes, reasons)
     encoding = Encoding(schema)
     _require_exact_width(encoding)
     budgets = _budget(wishes)
     share = _projection_share(wishes)
-    dimension = _choose_dimension(wishes, encoding, _scaled(budgets, 1 - share), reasons)
+    dimension = _choose_dimension(wishes, encoding, _moments_budgets(wishes, budgets), reasons)
     first, event = _choose_events(wishes, encoding, budgets, dimension, reasons)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     return Plan(
@@ -170,7 +187,8 @@ def _signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> 
 
 
 def _require_projection(wishes: Wishes) -> None:
-    known = [entry.name for entry in BY_NAME.values() if entry.kind == PROJECTION and entry.status is Status.PROVED]
+    entries = [entry for entry in BY_NAME.values() if entry.kind == PROJECTION and entry.mechanism is None]
+    known = [entry.name for entry in entries if entry.status is Status.PROVED]
     if wishes.projection not in known:
         raise PlanError(
             f"{wishes.projection!r} is no projection that can be released",
@@ -178,6 +196,39 @@ def _require_projection(wishes: Wishes) -> None:
             where="model.projection.kind",
             hint=f"use {', '.join(known)}",
         )
+
+
+def _require_projection_mechanism(wishes: Wishes) -> None:
+    """A named mechanism must be able to give components, and have components to give and budget to spend."""
+    name = wishes.projection_mechanism
+    if name == AUTO:
+        return
+    entry = BY_NAME.get(name)
+    known = [entry.name for entry in BY_NAME.values() if _gives_components(entry)]
+    faults = {
+        "projection-mechanism-unused": (
+            wishes.projection != "private-pca",
+            f"the projection {wishes.projection!r} measures nothing, so it has no mechanism",
+        ),
+        "mechanism-refuted": (
+            entry is not None and entry.status is Status.REFUTED,
+            f"mechanism {name!r} is refuted: {entry.reason if entry else ''}",
+        ),
+        "projection-mechanism-unknown": (name not in known, f"{name!r} gives no private components"),
+        "allocation-missing": (
+            not _projection_share(wishes),
+            f"the allocation leaves nothing for {name!r}, which measures the projection apart",
+        ),
+    }
+    hint = f"use `kind: private-pca` with auto, {', '.join(known)}, and give the projection a fraction of the budget"
+    for rule, (broken, message) in faults.items():
+        if broken:
+            where = "model.allocation" if rule == "allocation-missing" else "model.projection.mechanism"
+            raise PlanError(message, rule=rule, where=where, hint=hint)
+
+
+def _gives_components(entry: Entry) -> bool:
+    return entry.mechanism is not None and entry.mechanism.gives in (Gives.GRAM, Gives.BASIS)
 
 
 def _require_measured_allocation(wishes: Wishes) -> None:
@@ -204,6 +255,34 @@ def _projection_share(wishes: Wishes) -> Fraction:
 def _scaled(budgets: list[Budget], share: Fraction) -> list[Budget]:
     """A share of each way to spend the budget."""
     return [replace(budget, value=budget.value * share) for budget in budgets]
+
+
+def _moments_budgets(wishes: Wishes, budgets: list[Budget]) -> list[Budget]:
+    """What the projection leaves to the moments, for each way to spend it."""
+    rest = 1 - _projection_share(wishes)
+    if wishes.projection_mechanism == AUTO:
+        return _scaled(budgets, rest)
+    return [_part(wishes, rest, type(budget), _spends(wishes.projection_mechanism)) for budget in budgets]
+
+
+def _spends(mechanism: str) -> type[Budget]:
+    """The kind of budget that a mechanism spends."""
+    return Rho if mechanism in GAUSSIAN_NOISE else Epsilon
+
+
+def _part(wishes: Wishes, share: Fraction, kind: type[Budget], other: type[Budget]) -> Budget:
+    """A share of the budget for a measurement of one kind, beside one of another kind that takes the rest.
+
+    Two of a kind share epsilon or rho, which add. Unlike kinds share epsilon: the Gaussian
+    one gets the rho that stays within its part at the whole delta, so that the parts,
+    stated one beside the other, stay within the epsilon asked for.
+    """
+    if kind is Epsilon:
+        return Epsilon(share * wishes.epsilon)
+    delta = float(wishes.delta)
+    if other is Rho:
+        return Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))
+    return Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))
 
 
 def _require_exact_width(encoding: Encoding) -> None:
@@ -234,7 +313,7 @@ def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSc
             f"generator {choice!r} cannot be released by this version",
             rule="generator-unavailable",
             where="model.generator",
-            hint="use auto, gaussian, supervised or mixture",
+            hint="use auto, gaussian, supervised, mixture or lda",
         )
     if choice != "mixture" and schema.label is not None:
         columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
@@ -318,6 +397,13 @@ def _require_releasable(wishes: Wishes) -> str:
             where="model.mechanism",
             hint=hint,
         )
+    if entry.mechanism is not None and entry.mechanism.gives is not Gives.GRAM:
+        raise PlanError(
+            f"mechanism {entry.name!r} gives a {entry.mechanism.gives} only, and a release needs whole moments",
+            rule="mechanism-not-moments",
+            where="model.mechanism",
+            hint=hint,
+        )
     return entry.name
 
 
@@ -362,10 +448,12 @@ def _choose_events(
     wishes: Wishes, encoding: Encoding, budgets: list[Budget], dimension: int, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
     """What is measured for the projection, if anything, and for the moments."""
-    blocks, share = encoding.schema.class_count, _projection_share(wishes)
+    blocks = encoding.schema.class_count
     layout = _layout(wishes, _projected_size(wishes, encoding, dimension), blocks)
-    first, event = None, _best(wishes, layout, _scaled(budgets, 1 - share))
-    if wishes.projection == "private-pca":
+    first, event = None, _best(wishes, layout, _moments_budgets(wishes, budgets))
+    if wishes.projection_mechanism != AUTO:
+        first = _named_components(wishes, encoding, dimension, event, reasons)
+    elif wishes.projection == "private-pca":
         first, event = _principal_events(wishes, encoding, budgets, event, reasons)
     if wishes.mechanism == AUTO:
         way = "pure epsilon" if wishes.delta == 0 else "less expected noise than the alternative at this dimension"
@@ -397,6 +485,43 @@ def _principal_events(
     if reuse:
         return None, wide
     return _best(wishes, _layout(wishes, encoding.width, 1), _same_way(budgets, second, share)), second
+
+
+def _named_components(
+    wishes: Wishes, encoding: Encoding, dimension: int, second: GramEvent, reasons: list[str]
+) -> GramEvent:
+    """Private principal components measured apart, by the mechanism that the specification names."""
+    name, share = wishes.projection_mechanism, _projection_share(wishes)
+    kind, other = _spends(name), _spends(second.mechanism)
+    if kind is Rho and not wishes.delta:
+        raise PlanError(
+            f"mechanism {name!r} needs delta > 0",
+            rule="mechanism-needs-delta",
+            where="privacy.delta",
+            hint="set a small delta such as 1.0e-6, or use a pure mechanism",
+        )
+    entry = BY_NAME[name]
+    doubt = f"; its guarantee is approximate: {entry.reason}" if entry.status is Status.APPROXIMATE else ""
+    reasons.append(
+        f"private principal components are measured apart by {name} with {float(share):g} of the budget, "
+        f"as the specification says{doubt}"
+    )
+    return _components_event(wishes, encoding, dimension, _part(wishes, share, kind, other))
+
+
+def _components_event(wishes: Wishes, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:
+    """A noisy Gram of all coordinates, or directions of the features' alone."""
+    name, fault = wishes.projection_mechanism, ""
+    try:
+        if mechanism_of(name).gives is Gives.GRAM:
+            layout = _layout(wishes, encoding.width, 1)
+            return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)
+        layout = _layout(wishes, encoding.feature_width, 1)
+        return basis_mechanism(name).calibrate(layout, wishes.neighbours, budget, components=dimension)
+    except ValueError as error:
+        fault = str(error)
+    where, hint = "model.projection.mechanism", "use `mechanism: auto` for the projection"
+    raise PlanError(fault, rule="mechanism-not-applicable", where=where, hint=hint)
 
 
 def _entry_noise(event: GramEvent) -> float:

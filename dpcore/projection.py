@@ -9,7 +9,11 @@ from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, quantised_projection
+from dpcore.measure import Released
+from dpcore.mechanisms.base import Gives, GramEvent
+from dpcore.moments import pooled_moments
 from dpcore.noise import public_generator
+from dpcore.registry import mechanism_of
 
 Floats = NDArray[np.float64]
 
@@ -94,3 +98,26 @@ def principal_projection(
     features = covariance[: encoding.feature_width, : encoding.feature_width]
     _, vectors = np.linalg.eigh((features + features.T) / 2)
     return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean)
+
+
+def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
+    """What is measured for private components: every coordinate, or the features' alone where directions come out."""
+    if mechanism_of(event.mechanism).gives is not Gives.BASIS or not encoding.target_width:
+        return no_projection(encoding)
+    features = np.eye(encoding.width)[:, : encoding.feature_width]
+    return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
+
+
+def private_components(released: Released, encoding: Encoding, dimension: int) -> Projection:
+    """The projection to private principal components, out of whatever was released: a noisy Gram or directions.
+
+    A noisy Gram knows the mean point too, which stands in for what is left out;
+    directions come without one.
+    Guarantee: post-processing of the measurement (GUARANTEE.md, P2).
+    """
+    if mechanism_of(released.event.mechanism).gives is Gives.BASIS:
+        return _beside_target("private-pca", encoding, released.basis())
+    pooled = pooled_moments(released)
+    return principal_projection(
+        "private-pca", encoding, mean=pooled.mean, covariance=pooled.covariance, dimension=dimension
+    )

@@ -12,9 +12,11 @@ from enum import StrEnum
 from typing import cast
 
 from dpcore.accounting import Cost
-from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism
+from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism, PartMechanism
+from dpcore.mechanisms.bingham import EXPONENTIAL_PCA
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.laplace import LAPLACE
+from dpcore.mechanisms.power import POWER
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE, WISHART_DIFFERENCE_TRACE
 from dpcore.schema import Neighbours
 
@@ -162,6 +164,29 @@ ENTRIES: tuple[Entry, ...] = (
         status=Status.PROVED,
         reason="GUARANTEE.md, P1",
     ),
+    Entry(
+        name="noisy-power-method",
+        kind="projection",
+        paper="Hardt and Price; Imtiaz and Sarwate's PPM; calibrated for a whole row",
+        guarantee="Gaussian: (epsilon, delta) by the exact curve of its rho; also rho-zCDP",
+        neighbours=BOTH,
+        numerics="exact integer products, certified balls, exact rounding, delta_num = 0",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M7; dominated by noising the Gram matrix once, kept for comparison",
+        mechanism=POWER,
+    ),
+    Entry(
+        name="exponential-pca",
+        kind="projection",
+        paper="Chaudhuri, Sarwate and Sinha's PPCA: the exponential mechanism, a matrix Bingham distribution",
+        guarantee="pure epsilon for the exact law",
+        neighbours=BOTH,
+        numerics="double precision without a certified bound",
+        status=Status.APPROXIMATE,
+        reason="GUARANTEE.md, M8; the sampler is exact in real arithmetic for one direction, all but one, or all, "
+        "and a Gibbs sampler not proved to have mixed between them; either in double precision",
+        mechanism=EXPONENTIAL_PCA,
+    ),
     _refuted("published-lap-pca", "projection", f"{PCA_GAUSS}, Lap-PCA", "the loss of the noisy matrix is M epsilon"),
     _refuted(
         "published-pca-gauss-gmm",
@@ -216,6 +241,17 @@ def gram_mechanism(name: str) -> GramMechanism:
     if mechanism.gives is not Gives.GRAM:
         raise KeyError(name)
     return cast(GramMechanism, mechanism)
+
+
+def basis_mechanism(name: str) -> PartMechanism:
+    """The releasable mechanism of that name, which must give directions.
+
+    Raises: KeyError for any other name.
+    """
+    mechanism = mechanism_of(name)
+    if mechanism.gives is not Gives.BASIS:
+        raise KeyError(name)
+    return cast(PartMechanism, mechanism)
 
 
 def cost_of(event: GramEvent) -> Cost:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dpcore.moments import NoisyMoments, pooled_moments
+from dpcore.moments import NoisyMoments
 from dpcore.planning import MOMENTS
-from dpcore.projection import Projection, no_projection, principal_projection
+from dpcore.projection import Projection, no_projection, private_components
 from tasks.boundary import private_task
 from tasks.measure import measured
 from tasks.stores.run import Grant, ReleaseRun
@@ -20,8 +20,5 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> t
     if not run.plan.reuses_gram:
         return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection)), projection
     released = measured(run, grant, MOMENTS, no_projection(run.encoding))
-    pooled = pooled_moments(released)
-    components = principal_projection(
-        "private-pca", run.encoding, mean=pooled.mean, covariance=pooled.covariance, dimension=run.plan.dimension
-    )
+    components = private_components(released, run.encoding, run.plan.dimension)
     return NoisyMoments.from_released(released, components.basis()), components

@@ -6,9 +6,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.moments import pooled_moments
 from dpcore.planning import PROJECTION
-from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
+from dpcore.projection import (
+    Projection,
+    measured_coordinates,
+    no_projection,
+    principal_projection,
+    private_components,
+    ron_projection,
+)
 from tasks.boundary import private_task, tell
 from tasks.measure import measured
 from tasks.stores.landing import open_public
@@ -32,11 +38,8 @@ def _projection(run: ReleaseRun, grant: Grant) -> Projection:
         mean, covariance = public_moments(run)
         return principal_projection("public-pca", encoding, mean=mean, covariance=covariance, dimension=plan.dimension)
     if plan.projection_event is not None:
-        released = measured(run, grant, PROJECTION, no_projection(encoding))
-        pooled = pooled_moments(released)
-        return principal_projection(
-            "private-pca", encoding, mean=pooled.mean, covariance=pooled.covariance, dimension=plan.dimension
-        )
+        released = measured(run, grant, PROJECTION, measured_coordinates(plan.projection_event, encoding))
+        return private_components(released, encoding, plan.dimension)
     return no_projection(encoding)
 
 

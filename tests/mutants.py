@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LIMIT_SECONDS = 400
-TESTS = ("sensitivity", "mechanisms", "accounting", "exactgram", "encoding", "measure", "noise", "audit")
+TESTS = ("sensitivity", "mechanisms", "accounting", "exactgram", "encoding", "measure", "noise", "audit", "private_pca")
 """The fast tests that look at bounds and scales, the quickest to notice first."""
 
 
@@ -101,6 +101,58 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
     yield Mutant("dpcore/encoding.py", "for code in self.codes]) / self.scale", "for code in self.codes])")
     yield from scaled_float("dpcore/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))")
+    yield from directions()
+    yield from vectors()
+
+
+def directions() -> Iterator[Mutant]:
+    """Those of the mechanisms that release directions."""
+    p, b = "dpcore/mechanisms/power.py", "dpcore/mechanisms/bingham.py"
+    yield from scaled(p, "root_above(ITERATIONS * squared / (2 * rho))", "2 * rho")
+    yield Mutant(p, "root_above(ITERATIONS * squared", "root_above(squared")
+    yield from scaled(p, "Rho(event.iterations * squared / (2 * event.noise**2))", "2 * event.noise**2")
+    yield from scaled(p, "[(scale * FRAME_UNIT) ** 2]", "scale * FRAME_UNIT")
+    yield from scaled(p, "return moved * UNIT", "moved")
+    yield Mutant(p, "if components > 1 else r", "if components > 2 else r")
+    yield Mutant(p, "r = Fraction(layout.rows_per_unit)", "r = Fraction(1)")
+    yield Mutant("dpcore/mechanisms/frames.py", "<= FRAME_UNIT**2", "<= 1.01 * FRAME_UNIT**2")
+    yield from scaled(b, "noise=epsilon / score_range", "epsilon")
+    yield from scaled(b, "Epsilon(event.noise * score_range", "event.noise")
+    yield from scaled(b, "else 2 * r", "2 * r")
+    yield Mutant(b, "return r if", "return r / 2 if")
+    yield Mutant(b, "r = Fraction(layout.rows_per_unit)", "r = Fraction(1)")
+    yield from scaled(b, "rate = event.noise / UNIT", "event.noise")
+    yield Mutant(b, "bingham_direction(-matrix, generator)", "bingham_direction(matrix, generator)")
+    yield from (Mutant(b, "- u - most", f"- {factor} * u - most") for factor in (0.9, 1.1))
+    yield Mutant(b, "math.log(m / b) - (m - b) / 2", "math.log(m / b) - (m - b)")
+    unlike = "Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))"
+    yield Mutant("dpcore/planning.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))")
+
+
+def vectors() -> Iterator[Mutant]:
+    """Those of Jiang's statistics and of noisy rows."""
+    s, v = "dpcore/sensitivity.py", "dpcore/vectors.py"
+    yield from scaled(
+        s, "1 + p + q + Fraction((p + q) * (p + q + 1), 2)", "1 + p + q + Fraction((p + q) * (p + q + 1), 2)"
+    )
+    yield Mutant(s, "moved = 2 if classes > 1 else 0", "moved = 0")
+    yield Mutant(s, "slope = q - 1 + moved", "slope = q - 1")
+    yield Mutant(s, "gain = p * (slope * t - (p + 1) * t**2 / 2)", "gain = Fraction(0)")
+    yield from scaled(s, "return moved + p * (q + 1)", "moved + p * (q + 1)")
+    yield from scaled(s, "Fraction(p * (p + 1), 2) + gain", "Fraction(p * (p + 1), 2)")
+    yield from scaled(s, "gain + q * (q + 3)", "q * (q + 3)")
+    yield from scaled(s, "root_above(Fraction(4 * dimension))", "root_above(Fraction(4 * dimension))")
+    yield from scaled(v, "self._sensitivity(query, neighbours) / epsilon", "epsilon")
+    yield from scaled(v, "self._sensitivity(event.query, event.neighbours) / event.noise", "event.noise")
+    yield from scaled(v, "float_above(event.noise), len(answer)", "event.noise")
+    yield from scaled(v, "return bound * UNIT", "bound")
+    yield from scaled(v, "return rows_l1(dimension=self.dimension) * GRID", "rows_l1(dimension=self.dimension)")
+    yield Mutant(v, "if neighbours is not Neighbours.REPLACE_ONE:", "if False:")
+    yield Mutant(v, "(code.encode(cells) + 1) * (GRID / 2)", "(code.encode(cells) + 1) * GRID")
+    yield Mutant(v, "np.arange(classes), float(GRID), 0.0)", "np.arange(classes), 1.01 * GRID, 0.0)")
+    yield Mutant(v, "number + extra for", "number for")
+    yield Mutant("dpcore/rowwise.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
+    yield Mutant("dpcore/rowwise.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
 
 
 def survives(mutant: Mutant, tree: Path) -> bool:

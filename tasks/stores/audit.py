@@ -2,7 +2,7 @@
 
 1. The ledger's chain holds and every entry means something that those before allow
    (caps never exceeded, nothing drawn twice, nothing published unmeasured).
-2. Every stated cost follows from the parameters of its mechanism, which is proved.
+2. Every stated cost follows from the parameters of its mechanism, which is proved, or named as approximate.
 3. Every stored measurement is the one its spend names, its noise was not seeded, and the build
    that drew it had passed its audit.
 4. Every published bundle is there, as published; no other bundle is.
@@ -99,7 +99,7 @@ def _chosen(state: LedgerState, release_id: str | None) -> list[ReleaseState]:
 def _release_checks(
     workspace: Workspace, ledger: Ledger, state: LedgerState, entries: list[Entry], release: ReleaseState
 ) -> Iterator[Check]:
-    yield _check(f"{release.release_id}: costs", lambda: _cost_faults(release), "follow from proved mechanisms")
+    yield _check(f"{release.release_id}: costs", lambda: _cost_faults(release), _proof(release))
     yield _check(
         f"{release.release_id}: measurements", lambda: _measurement_faults(ledger, release), "are those that were spent"
     )
@@ -143,6 +143,14 @@ def _cost_faults(release: ReleaseState) -> list[str]:
         elif cost_to_json(cost_of(GramEvent.from_json(body["event"]))) != body["cost"]:
             found.append(f"{place} states another cost than its parameters give")
     return found
+
+
+def _proof(release: ReleaseState) -> str:
+    names = dict.fromkeys(str(body["event"]["mechanism"]) for body in release.facts["measurements"].values())
+    doubtful = [name for name in names if name in BY_NAME and BY_NAME[name].status is Status.APPROXIMATE]
+    if not doubtful:
+        return "follow from proved mechanisms"
+    return f"follow from their mechanisms, of which {', '.join(doubtful)} is approximate"
 
 
 def _measurement_faults(ledger: Ledger, release: ReleaseState) -> list[str]:

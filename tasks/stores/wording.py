@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from dpcore.registry import BY_NAME
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit
 from tasks.stores.run import ReleaseRun
 
@@ -21,14 +22,22 @@ def guarantee(run: ReleaseRun) -> list[str]:
     delta_num = float(run.plan.cost.delta_num)
     if delta_num:
         sentences.append(f"The computer's finite precision adds at most {delta_num:.1g} to every probability.")
-    elif not delta:
+    elif not delta and not run.plan.approximate:
         sentences.append("The promise is pure: nothing is added to that factor (delta = 0), not by rounding either.")
+    sentences += [_doubt(name) for name in run.plan.approximate]
     sentences.append(_participation(run.spec.neighbours, run.spec.unit))
     sentences.append(
         "The promise holds whatever else is known, and whatever is computed from the release later. Releases over "
         "the same population add up; the ledger keeps the sum below the lifetime cap."
     )
     return sentences
+
+
+def _doubt(mechanism: str) -> str:
+    return (
+        f"One measurement, by {mechanism}, is approximate: the promise is proved for exact arithmetic and an exact "
+        f"sampler, and how far the computer stays from them is not bounded ({BY_NAME[mechanism].reason})."
+    )
 
 
 def _participation(neighbours: Neighbours, unit: PrivacyUnit) -> str:
@@ -55,7 +64,7 @@ def limits(run: ReleaseRun) -> list[str]:
             f"real shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
         )
     if run.plan.projection != "none" and run.plan.dimension < run.encoding.feature_width:
-        lost = "their means are only guessed" if run.plan.projection == "ron" else "their means are kept"
+        lost = "their means are kept" if run.plan.knows_centre else "their means are only guessed"
         lines.append(
             f"Only {run.plan.dimension} directions of {run.encoding.feature_width} were measured. Of single columns "
             f"{lost}, spreads come out too small, and relations that these directions miss are lost."

@@ -20,6 +20,8 @@ class ProjectionSpec(Section):
 
     kind: ProjectionKind = "ron"
     dimension: AutoOrWhole = "auto"
+    mechanism: Slug | None = None
+    """For `private-pca`: what gives the components, measured apart from the moments; `auto` is the same as none."""
     public: FilledText | None = None
     """For `public-pca`: a file of public rows with the same columns, relative to the workspace."""
 
@@ -35,6 +37,20 @@ class ProjectionSpec(Section):
         if (self.kind == "public-pca") != (self.public is not None):
             hint = "give `public: FILE` with `kind: public-pca`, and only with it"
             refuse("public-file", f"the projection {self.kind} and a public file do not go together", hint, "public")
+        return self
+
+    @field_validator("mechanism")
+    @classmethod
+    def _automatic_is_not_set(cls, mechanism: str | None) -> str | None:
+        """Left out of the description then, so that specifications without the key keep their digest."""
+        return None if mechanism == "auto" else mechanism
+
+    @model_validator(mode="after")
+    def _mechanism_belongs_to_private_pca(self) -> Self:
+        if self.mechanism is not None and self.kind != "private-pca":
+            hint = "remove the key, or use `kind: private-pca`"
+            message = f"the projection {self.kind} measures nothing, so it has no mechanism"
+            refuse("projection-mechanism-unused", message, hint, "mechanism")
         return self
 
 
