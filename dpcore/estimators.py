@@ -256,6 +256,34 @@ class PcaGauss(MomentMixture):
         return replace(super()._wishes(schema), projection_mechanism=self.projection_mechanism)
 
 
+class Modips(MomentMixture):
+    """Liu's modips with one Gaussian, corrected: Laplace noise on mean and second moment in all coordinates.
+
+    The baseline of RON-Gauss and PCA-Gauss: no dimension is left out, so the noise grows
+    with all of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        neighbours: str = "replace-one",
+        classes: Sequence[Any] | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        random_state: str | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            bounds=bounds,
+            neighbours=neighbours,
+            classes=classes,
+            target_bounds=target_bounds,
+            mechanism="laplace",
+            random_state=random_state,
+        )
+
+
 def _feature(index: int) -> str:
     return f"x{index}"
 

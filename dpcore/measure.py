@@ -1,8 +1,9 @@
 """The only door from private to released: every draw passes here.
 
-A `PrivateGram` can be measured and nothing else: it does not print, pickle or
-compare. A `Released` value comes out of `measure_gram`, or out of a ledger that
-stored one; it carries the event that produced it, and whether its noise was seeded.
+A `PrivateGram` or `PrivateVector` can be measured and nothing else: it does not print,
+pickle or compare. A `Released` or `ReleasedVector` value comes out of `measure_gram` or
+`measure_vector`, or out of a ledger that stored one; it carries the event that produced
+it, and whether its noise was seeded.
 """
 
 from __future__ import annotations
@@ -20,11 +21,16 @@ from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
 from dpcore.noise import Noise
-from dpcore.registry import mechanism_of
+from dpcore.registry import mechanism_of, vector_mechanism
 from dpcore.schema import Cells
+from dpcore.vectors import PrivateVector, VectorEvent
 
 if TYPE_CHECKING:  # dpcore.projection builds on released values
     from dpcore.projection import Projection
+
+
+STORED = "triangles"
+"""The name of a measurement's whole numbers in its stored form, after what was first measured."""
 
 
 class PrivateGram:
@@ -104,14 +110,20 @@ class Released:
         """The noisy eigenvalues, in records."""
         return np.array([value * self.event.step / UNIT for value in self.values[0]])
 
+    def counts_and_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Noisy counts and sums of points, one a block."""
+        weight = float(self.event.layout.count_weight)
+        rows = np.array([[cell * self.event.step / UNIT for cell in part] for part in self.values])
+        return rows[:, 0] / weight**2, rows[:, 1:] / weight
+
     def as_json(self) -> dict[str, Any]:
         """The stored form; `from_json` is its inverse."""
-        return {"event": self.event.as_json(), "values": [list(part) for part in self.values], "seeded": self.seeded}
+        return {"event": self.event.as_json(), STORED: [list(part) for part in self.values], "seeded": self.seeded}
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> Released:
         """A measurement that was stored with its spend."""
-        values = tuple(tuple(part) for part in body["values"])
+        values = tuple(tuple(part) for part in body[STORED])
         return Released(GramEvent.from_json(body["event"]), values, body["seeded"])
 
     def digest(self) -> str:
@@ -127,6 +139,8 @@ def _sizes(event: GramEvent) -> tuple[int, ...]:
         return (event.layout.dimension - event.layout.heads,) * event.components
     if gives is Gives.SPECTRUM:
         return (event.components,)
+    if gives is Gives.SUMS:
+        return (event.layout.dimension,) * event.layout.blocks
     return (triangle_size(event.layout.dimension),) * event.layout.blocks
 
 
@@ -141,3 +155,42 @@ def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
         raise ValueError("the event was planned for blocks of another shape")
     values = mechanism_of(event.mechanism).draw(gram._triangles(), event, noise)
     return Released(event, tuple(tuple(part) for part in values), noise.seeded)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedVector:
+    """A measured vector, safe to show, in whole numbers of its query's grid."""
+
+    event: VectorEvent
+    values: tuple[int, ...]
+    seeded: bool
+
+    def __post_init__(self) -> None:
+        if len(self.values) != self.event.query.size:
+            raise ValueError("a released measurement must have the shape of its event")
+
+    def numbers(self) -> NDArray[np.float64]:
+        """The noisy answer as real numbers."""
+        return np.array(self.values, dtype=np.float64) / self.event.query.unit
+
+    def as_json(self) -> dict[str, Any]:
+        """The stored form; `from_json` is its inverse."""
+        return {"event": self.event.as_json(), "values": list(self.values), "seeded": self.seeded}
+
+    @staticmethod
+    def from_json(body: dict[str, Any]) -> ReleasedVector:
+        """A measurement that was stored."""
+        return ReleasedVector(VectorEvent.from_json(body["event"]), tuple(body["values"]), body["seeded"])
+
+
+def measure_vector(vector: PrivateVector, event: VectorEvent, noise: Noise) -> ReleasedVector:
+    """Draw the event's noise and release the noisy answer to its query.
+
+    Neighbours: those of the event. Guarantee: the cost of the event, by the entry of
+    its mechanism in the registry; the same for every data.
+    Raises: ValueError if the event was planned for another query.
+    """
+    if vector.query != event.query:
+        raise ValueError("the event was planned for another query")
+    values = vector_mechanism(event.mechanism).draw(vector._whole_numbers(), event, noise)
+    return ReleasedVector(event, tuple(values), noise.seeded)

@@ -26,6 +26,9 @@ WEIGHT_GRID = 64
 """The count's weight is rounded to multiples of 1/64."""
 
 AUTO = "auto"
+LDA = "lda"
+"""The generator whose classes share a covariance."""
+
 MOMENTS, PROJECTION = "moments", "projection"
 """Names of the measurements in allocation, ledger and record."""
 
@@ -308,18 +311,35 @@ def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSc
             "gaussian": "there is neither label nor target",
         }
         reasons.append(f"generator {choice}: {why[choice]}")
-    if choice not in ("mixture", "supervised", "gaussian"):
+    if choice == LDA:
+        _require_label(schema)
+        reasons.append(
+            "generator lda: class counts, class means and the second moment that all classes share come out of one "
+            "block, at the price of one; rows are Gaussian around their class's mean with the shared covariance, "
+            "because the greedy sampler of Jiang et al. works in plain columns, not along projections, and row by row"
+        )
+    if choice not in ("mixture", "supervised", "gaussian", LDA):
         raise PlanError(
             f"generator {choice!r} cannot be released by this version",
             rule="generator-unavailable",
             where="model.generator",
             hint="use auto, gaussian, supervised, mixture or lda",
         )
-    if choice != "mixture" and schema.label is not None:
+    if choice not in ("mixture", LDA) and schema.label is not None:
         columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
         reasons.append("the label is modelled as one more feature")
         schema = RecordSchema(tuple(columns))
     return choice, schema
+
+
+def _require_label(schema: RecordSchema) -> None:
+    if schema.label is None:
+        raise PlanError(
+            "generator 'lda' needs a label",
+            rule="generator-needs-label",
+            where="model.generator",
+            hint="give a categorical column `role: label`",
+        )
 
 
 def _budget(wishes: Wishes) -> list[Budget]:
@@ -332,6 +352,8 @@ def _budget(wishes: Wishes) -> list[Budget]:
 
 def _layout(wishes: Wishes, size: int, blocks: int) -> Layout:
     rows_per_unit = wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
+    if wishes.generator == LDA and blocks > 1:  # classes are labels in one block, whose points they share
+        return Layout(size + blocks, 1, count_weight(size), rows_per_unit, labels=blocks)
     return Layout(size + 1, blocks, count_weight(size), rows_per_unit)
 
 

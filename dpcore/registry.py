@@ -14,11 +14,15 @@ from typing import cast
 from dpcore.accounting import Cost
 from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism, PartMechanism
 from dpcore.mechanisms.bingham import EXPONENTIAL_PCA
+from dpcore.mechanisms.eigenvalues import EIGENVALUES
 from dpcore.mechanisms.gaussian import GAUSSIAN
+from dpcore.mechanisms.knorm import NUCLEAR
 from dpcore.mechanisms.laplace import LAPLACE
 from dpcore.mechanisms.power import POWER
+from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE, WISHART_DIFFERENCE_TRACE
 from dpcore.schema import Neighbours
+from dpcore.vectors import JIANG_LAPLACE, NOISY_ROWS, VectorEvent, VectorLaplace
 
 
 class Status(StrEnum):
@@ -42,6 +46,7 @@ class Entry:
     status: Status
     reason: str
     mechanism: Mechanism | None = None
+    vector: VectorLaplace | None = None
 
     def as_json(self) -> dict[str, str]:
         """The entry as the command line shows it."""
@@ -61,6 +66,7 @@ BOTH = (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE)
 PCA_GAUSS = "PCA-Gauss (Chanyaswad, Liu and Mittal)"
 RON_GAUSS = "RON-Gauss (Chanyaswad, Liu and Mittal)"
 JIANG = "Jiang et al., differential PCA and LDA"
+LI = "Li et al., projected rows"
 IMTIAZ = "Imtiaz and Sarwate, symmetric noise"
 XU = "Xu et al., LIP and LOP"
 HERE = "this project"
@@ -105,10 +111,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         name="gaussian",
         kind="moments",
-        paper="Analyze Gauss, on the integer grid with zCDP accounting",
-        guarantee="rho-zCDP",
+        paper=f"Analyze Gauss; {IMTIAZ}, AG; at the true sensitivity and its exact curve",
+        guarantee="Gaussian: (epsilon, delta) by the exact curve of its rho; also rho-zCDP",
         neighbours=BOTH,
-        numerics="discrete Gaussian on 64-bit integers, delta_num below 1e-100",
+        numerics="certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, M3",
         mechanism=GAUSSIAN,
@@ -123,6 +129,61 @@ ENTRIES: tuple[Entry, ...] = (
         status=Status.PROVED,
         reason="GUARANTEE.md, M4",
         mechanism=LAPLACE,
+    ),
+    Entry(
+        name="nuclear-k-norm",
+        kind="moments",
+        paper=f"{HERE}; the K-norm mechanism of Hardt and Talwar for Gram matrices, up to 8 dimensions",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="certified balls, exact rejection and rounding, delta_num = 0",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M5",
+        mechanism=NUCLEAR,
+    ),
+    Entry(
+        name="eigenvalues-only",
+        kind="moments",
+        paper=f"{PCA_GAUSS}, Algorithm 1, eigenvalues only, with a fixed public centre",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="certified eigenvalues, discrete Laplace on 64-bit integers, delta_num below 1e-100",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M6",
+        mechanism=EIGENVALUES,
+    ),
+    Entry(
+        name="jiang-laplace",
+        kind="moments",
+        paper=f"{JIANG}, sections 3.1 and 3.2; at the true sensitivity, with noisy class counts",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M9",
+        vector=JIANG_LAPLACE,
+    ),
+    Entry(
+        name="noisy-rows",
+        kind="rows",
+        paper=f"{JIANG}, section 3.1; {LI}; {XU}, LOP; along a public or released basis",
+        guarantee="local: pure epsilon for each row's values under replace-one; reveals the number of rows",
+        neighbours=(Neighbours.REPLACE_ONE,),
+        numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, M10",
+        vector=NOISY_ROWS,
+    ),
+    Entry(
+        name="laplace-sums",
+        kind="moments",
+        paper=f"{RON_GAUSS}, Lemma 2; {PCA_GAUSS}, Algorithm 3: counts and sums measured apart",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, S6 and M4",
+        mechanism=LAPLACE_SUMS,
     ),
     Entry(
         name="ron",
@@ -254,7 +315,21 @@ def basis_mechanism(name: str) -> PartMechanism:
     return cast(PartMechanism, mechanism)
 
 
-def cost_of(event: GramEvent) -> Cost:
+def vector_mechanism(name: str) -> VectorLaplace:
+    """The proved mechanism of that name, which must answer queries of vectors.
+
+    Raises: KeyError for any other name.
+    """
+    entry = BY_NAME[name]
+    if entry.vector is None or entry.status is Status.REFUTED:
+        raise KeyError(name)
+    return entry.vector
+
+
+def cost_of(event: GramEvent | VectorEvent) -> Cost:
     """What an event costs, recomputed from its public parameters."""
+    if isinstance(event, VectorEvent):
+        vector = vector_mechanism(event.mechanism)
+        return Cost.of(vector.cost(event), vector.delta_num(event))
     mechanism = mechanism_of(event.mechanism)
     return Cost.of(mechanism.cost(event), mechanism.delta_num(event))

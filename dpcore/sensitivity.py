@@ -57,6 +57,52 @@ def gram_weighted_l1(
     return min(2 * one_record, squared_norm * root_above(2 * p + p * (p - 1) * w**2 / 2))
 
 
+def top_eigenvalues(neighbours: Neighbours, *, squared_norm: Fraction, components: int) -> Fraction:
+    """L1 norm of the largest eigenvalues of one block (GUARANTEE.md, S5): r, or min(P, 2) r under replace-one.
+
+    Attained by a record of full length in an empty table; under replace-one by one that
+    lies along all others and turns to a direction of its own.
+    """
+    return squared_norm if neighbours is Neighbours.ADD_REMOVE else min(components, 2) * squared_norm
+
+
+def record_sums_l1(
+    neighbours: Neighbours, *, count_weight: Fraction, points: int, rows: int, blocks: int
+) -> Fraction:
+    """L1 norm of a block's first row, count times s² and sum of points times s (GUARANTEE.md, S6).
+
+    One record adds s² + s sqrt(p) at the most. Under replace-one in a single block the
+    counts lie in [0, s²] and cancel, so only the sums are counted twice.
+    """
+    s, length = count_weight, count_weight * root_above(Fraction(points))
+    one_record = s**2 + length
+    if neighbours is Neighbours.ADD_REMOVE:
+        return rows * one_record
+    return rows * (s**2 + 2 * length if blocks == 1 else 2 * one_record)
+
+
 def best_l1_weight(neighbours: Neighbours) -> Fraction:
     """The off-diagonal weight that makes weighted Laplace noise smallest: about sqrt 2, or 2^(1/3)."""
     return Fraction(17, 12) if neighbours is Neighbours.REPLACE_ONE else Fraction(5, 4)
+
+
+def jiang_moments(neighbours: Neighbours, *, numeric: int, categorical: int, classes: int) -> Fraction:
+    """L1 norm of class counts, class sums and the upper triangle of x xᵀ together (GUARANTEE.md, M9).
+
+    x has `numeric` coordinates in [0, 1] and one indicator of each of `categorical`
+    columns. Add-remove: attained by x with all coordinates 1. Replace-one: attained by
+    all coordinates 1 against all t, every category changed, and the class if there are two.
+    """
+    p, q = numeric, categorical
+    if neighbours is Neighbours.ADD_REMOVE:
+        return 1 + p + q + Fraction((p + q) * (p + q + 1), 2)
+    moved = 2 if classes > 1 else 0  # a changed class moves two counts, and both records' sums in full
+    slope = q - 1 + moved
+    t = min(Fraction(1), max(Fraction(0), Fraction(slope, p + 1)))
+    gain = p * (slope * t - (p + 1) * t**2 / 2)
+    return moved + p * (q + 1) + Fraction(p * (p + 1), 2) + gain + q * (q + 3)
+
+
+def rows_l1(*, dimension: int) -> Fraction:
+    """L1 distance of two points of the unit ball (GUARANTEE.md, M10): 2 sqrt(k), between opposite diagonals."""
+    return root_above(Fraction(4 * dimension))

@@ -20,7 +20,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LIMIT_SECONDS = 400
-TESTS = ("sensitivity", "mechanisms", "accounting", "exactgram", "encoding", "measure", "noise", "audit", "private_pca")
+TESTS = (
+    "sensitivity",
+    "vectors",
+    "rowwise",
+    "mechanisms",
+    "accounting",
+    "exactgram",
+    "encoding",
+    "measure",
+    "noise",
+    "audit",
+    "private_pca",
+    "eigenvalues",
+    "knorm",
+)
 """The fast tests that look at bounds and scales, the quickest to notice first."""
 
 
@@ -76,15 +90,40 @@ def mutants() -> Iterator[Mutant]:
     yield from scaled(a, "float_above(event.noise), blocks * p", "event.noise")
     yield from scaled_float(n, "arb(2 * known + 1, 1) * unit", "unit")
     yield from scaled_float(n, "root = arb(2).sqrt()", "2")
-    yield Mutant(n, "(a - b) * scale", "(a + b) * scale")
-    yield Mutant(n, "a * ratio_plus - b * ratio_minus", "a * ratio_plus + b * ratio_minus")
-    halved = "self.rate.denominator, 2 * self.rate.numerator))\n            return"
+    yield Mutant(n, "[a - b for a, b in zip(*self.terms()", "[a + b for a, b in zip(*self.terms()")
+    yield Mutant(n, "[a * ratio_plus for a in plus]", "[a * ratio_minus for a in plus]")
+    halved = "ratio_plus = ratio_minus = arb(fmpq(self.rate.denominator, 2 * self.rate.numerator))"
     yield from (Mutant(n, halved, halved.replace("2 *", f"{k} *")) for k in (1, 3))
     yield Mutant(n, "2 * self._shape + 1 if trace_factor", "self._shape + 1 if trace_factor")
     yield Mutant(n, "(first.log() / self._shape).exp()", "(first.log() / (2 * self._shape)).exp()")
     yield Mutant(n, "arb(fmpq(2 * base + step, 2 * step))", "arb(fmpq(2 * base, 2 * step))")
     yield Mutant(n, "arb(fmpq(2 * base + step, 2 * step))", "arb(fmpq(step - 2 * base, 2 * step))")
     yield Mutant(n, "(known << more) | self._noise.bits(more)", "self._noise.bits(2 * more)")
+    k, v = "dpcore/mechanisms/knorm.py", "dpcore/mechanisms/eigenvalues.py"
+    yield from scaled(k, "rate = epsilon / self._sensitivity(layout, neighbours)", "epsilon")
+    yield from scaled(k, "Epsilon(event.noise * self._sensitivity", "event.noise")
+    yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=True")
+    yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=False")
+    yield Mutant(k, "if layout.dimension > LARGEST_DIMENSION:", "if False:")
+    yield Mutant(k, "size + 2 + rest, neighbours)", "size + 1 + rest, neighbours)")
+    yield Mutant(k, "_pairing(i + 2, j) + _pairing(i, j + 2)", "_pairing(i + 2, j)")
+    yield Mutant(n, "plus + minus - modulus", "plus + minus + modulus")
+    yield Mutant(n, "plus + minus - modulus", "plus - modulus")
+    yield Mutant(n, "abs(values[j].real)", "values[j].real")
+    yield Mutant(n, "self._factor_at_once = trace_factor and blocks == 1", "self._factor_at_once = trace_factor")
+    yield from (Mutant(n, "- rate * abs(total)", f"- {factor} * rate * abs(total)") for factor in (0.9, 1.1))
+    yield Mutant(n, "return True if ball > 0 else False if ball < 0 else None", "return bool(ball.mid() > 0)")
+    yield from scaled(s, "else min(components, 2) * squared_norm", "min(components, 2)")
+    yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else min", "squared_norm")
+    yield Mutant(s, "min(components, 2)", "1")
+    yield Mutant(v, "* UNIT + components", "* UNIT")
+    yield from scaled(v, "components) / epsilon", "epsilon")
+    yield from scaled(v, "event.components) / event.noise", "event.noise")
+    yield from scaled(v, "float_above(event.noise)", "event.noise")
+    yield Mutant(v, "Fraction(layout.rows_per_unit)", "Fraction(1)")
+    yield Mutant(v, "if layout.blocks > 1 or layout.labels:", "if False:")
+    yield Mutant(v, "(root.real + 0.5).floor()", "root.real.floor()")
+    yield Mutant(v, "for _ in range(count)", "for _ in range(1)")
     yield from scaled(e, "return (1 + self.count_weight**2) * self.rows_per_unit", "(1 + self.count_weight**2)")
     yield Mutant(e, "(1 + self.count_weight**2) * self.rows_per_unit", "(1 + self.count_weight**2)")
     yield Mutant(e, "np.where(np.abs(points) <= 1, points, 0.0)", "points")

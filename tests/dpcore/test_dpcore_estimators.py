@@ -140,6 +140,8 @@ def test_fractions_and_decimals_are_exact() -> None:
 
 
 def test_the_package_offers_the_estimators_and_nothing_else() -> None:
-    assert dpcore.__all__ == ["MomentMixture", "PcaGauss", "RonGauss"]
+    gaussians = ["EigenvalueGauss", "Modips", "MomentMixture", "PcaGauss", "RonGauss"]
+    assert sorted(dpcore.__all__) == sorted([*gaussians, "DifferentialLda", "BernoulliRows", "JiangPca", "LopRows"])
+    assert all(getattr(dpcore, name).__name__ == name for name in dpcore.__all__)
     with pytest.raises(AttributeError):
         dpcore.nothing  # noqa: B018
