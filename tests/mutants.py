@@ -105,7 +105,7 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=True")
     yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=False")
     yield Mutant(k, "if layout.dimension > LARGEST_DIMENSION:", "if False:")
-    yield Mutant(k, "size + 2 + rest, neighbours)", "size + 1 + rest, neighbours)")
+    yield Mutant(k, "size + 2 + rest, neighbours)", "size + rest, neighbours)")
     yield Mutant(k, "_pairing(i + 2, j) + _pairing(i, j + 2)", "_pairing(i + 2, j)")
     yield Mutant(n, "plus + minus - modulus", "plus + minus + modulus")
     yield Mutant(n, "plus + minus - modulus", "plus - modulus")
