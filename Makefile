@@ -32,6 +32,7 @@ test: $(VENV)/.installed-dev
 
 verify: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest --timeout=3600
+	$(BIN)/dprelease mechanisms --audit --thorough
 	$(BIN)/python tests/mutants.py
 
 lint: $(VENV)/.installed-dev

@@ -7,12 +7,14 @@ but says how much of the claim the attack could reach.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 THRESHOLDS = 400
 """Thresholds tried in each tail of each sample, at geometrically spaced ranks."""
@@ -30,6 +32,31 @@ def lower_bound(*, hits: int, hits_neighbour: int, trials: int, delta: float = 0
     if not (0 <= delta < 1 and 0 < error < 1):
         raise ValueError(f"delta must lie in [0, 1) and error in (0, 1), got {delta} and {error}")
     return float(_bounds(np.array([hits]), np.array([hits_neighbour]), trials, delta, error)[0])
+
+
+def lower_bound_of_parts(counts: Sequence[tuple[int, int]], *, trials: int, error: float = 1e-6) -> float:
+    """A bound below a pure epsilon, from one event in each of several independent parts of what is released.
+
+    That all events happen has the product of their probabilities on either table, so
+    the parts' bounds add: no sample could show an event as rare as their conjunction.
+    Guarantee: that of `lower_bound`; each part may err with its share of `error`.
+    """
+    each = error / len(counts)
+    pairs = ((hits, others) if hits >= others else (others, hits) for hits, others in counts)
+    return sum(lower_bound(hits=a, hits_neighbour=b, trials=trials, error=each) for a, b in pairs)
+
+
+def weighted_lower_bound(
+    *, hits: int, hits_neighbour: int, trials: int, log_weights: float, error: float = 1e-6
+) -> float:
+    """A bound below a pure epsilon, from hits whose true odds are exp(`log_weights`) times those counted.
+
+    For draws from a tilted law that are kept with a probability proportional to what the
+    tilt distorts: counts stay binomial, and the known constant is put back.
+    Guarantee: that of `lower_bound`.
+    """
+    low, high = _interval(np.array([hits]), np.array([hits_neighbour]), trials, error)
+    return max(0.0, math.log(low[0] / high[0]) + log_weights) if low[0] > 0 else 0.0
 
 
 def audit(statistic: Floats, statistic_neighbour: Floats, *, delta: float = 0.0, error: float = 1e-6) -> float:
@@ -67,9 +94,15 @@ def _best_event(first: Floats, second: Floats, delta: float, error: float) -> tu
     return event
 
 
-def _bounds(hits: NDArray[np.int64], others: NDArray[np.int64], trials: int, delta: float, error: float) -> Floats:
+def _bounds(hits: Counts, others: Counts, trials: int, delta: float, error: float) -> Floats:
     """log((p_low - delta) / q_high), at least 0."""
-    low = np.where(hits > 0, stats.beta.ppf(error / 2, np.maximum(hits, 1), trials - hits + 1), 0.0)
-    high = np.where(others < trials, stats.beta.isf(error / 2, others + 1, np.maximum(trials - others, 1)), 1.0)
+    low, high = _interval(hits, others, trials, error)
     bounds: Floats = np.log(np.maximum((low - delta) / high, 1.0))
     return bounds
+
+
+def _interval(hits: Counts, others: Counts, trials: int, error: float) -> tuple[Floats, Floats]:
+    """Clopper-Pearson: below the first probability and above the second, each with half of the error."""
+    low = np.where(hits > 0, stats.beta.ppf(error / 2, np.maximum(hits, 1), trials - hits + 1), 0.0)
+    high = np.where(others < trials, stats.beta.isf(error / 2, others + 1, np.maximum(trials - others, 1)), 1.0)
+    return low, high

@@ -2,42 +2,113 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dpcore import attacks
-from dpcore.attacks import attack, targets
-from dpcore.measure import PrivateGram, Released, measure_gram
-from dpcore.mechanisms.base import GramEvent
-from dpcore.noise import Noise, SeededNoise
-from dpcore.registry import ENTRIES, Entry
+from dpcore.attacks import ATTACKS, Finding, attack, attack_law, attack_published, steps, targets
+from dpcore.bulk import DIMENSIONS, SIMULATED
+from dpcore.noise import SeededNoise
+from dpcore.published import WITNESSES
+from dpcore.registry import ENTRIES, Entry, Status
 from dpcore.schema import Neighbours
 
-DRAWS = 1500
 TARGETS = [pytest.param(entry, relation, id=f"{entry.name}, {relation}") for entry, relation in targets()]
+DRAWS = 800
+RATES = {"wishart-difference", "wishart-difference-trace", "nuclear-k-norm", "exponential-pca"}
+"""Mechanisms whose parameter grows as the noise shrinks."""
+
+LESS = {"noisy-power-method": 32}
+"""How many times less noise the attack must catch; 4 where nothing is said.
+
+Of the power method only the last of six noisy products is seen, so that far less of its
+noise stands between the tables than it pays for.
+"""
 
 
 @pytest.mark.parametrize(("entry", "relation"), TARGETS)
 def test_an_honest_mechanism_survives_its_attack(entry: Entry, relation: Neighbours) -> None:
-    finding = attack(entry.name, relation, draws=DRAWS, noise=SeededNoise(3))
+    directions = entry.kind == "projection"  # slow to draw, and they tell little
+    finding = attack(entry.name, relation, draws=DRAWS // 2 if directions else DRAWS, noise=SeededNoise(3))
+    assert finding.ok
     assert finding.holds
-    assert 0 < finding.measured <= finding.claimed
-    assert finding.as_json()["holds"] is True
+    assert finding.as_json()["verdict"] == "holds"
+    assert finding.status is entry.status
+    assert finding.measured > 0 or directions
 
 
 @pytest.mark.parametrize(("entry", "relation"), TARGETS)
-def test_a_quarter_of_the_noise_does_not_survive(
+def test_a_fraction_of_the_noise_does_not_survive(
     entry: Entry, relation: Neighbours, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def weakened(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
-        louder = event.noise * 4 if "wishart" in event.mechanism else event.noise / 4
-        return measure_gram(gram, replace(event, noise=louder), noise)
+    times = LESS.get(entry.name, 4)
 
-    monkeypatch.setattr(attacks, "measure_gram", weakened)
-    assert not attack(entry.name, relation, draws=DRAWS, noise=SeededNoise(4)).holds
+    def weakened(door: Any) -> Any:
+        def draw(table: Any, event: Any, noise: Any) -> Any:
+            louder = event.noise * times if event.mechanism in RATES else event.noise / times
+            return door(table, replace(event, noise=louder), noise)
+
+        return draw
+
+    for door in ("measure_gram", "measure_vector"):
+        monkeypatch.setattr(attacks, door, weakened(getattr(attacks, door)))
+    finding = attack(entry.name, relation, draws=DRAWS, noise=SeededNoise(4))
+    assert not finding.holds
+    assert finding.verdict == "BROKEN"
 
 
-def test_every_releasable_mechanism_is_attacked_under_all_its_relations() -> None:
-    expected = {(e.name, n) for e in ENTRIES if e.mechanism is not None for n in e.neighbours}
-    assert {(entry.name, relation) for entry, relation in targets()} == expected
+def test_every_mechanism_that_draws_noise_is_attacked_under_all_its_relations() -> None:
+    measuring = [entry for entry in ENTRIES if entry.mechanism is not None or entry.vector is not None]
+    assert set(ATTACKS) == {entry.name for entry in measuring}
+    assert {(e.name, n) for e, n in targets()} == {(e.name, n) for e in measuring for n in e.neighbours}
+
+
+def test_the_attacked_tables_are_different_and_their_events_claim_what_is_attacked() -> None:
+    for entry, relation in targets():
+        prepared = ATTACKS[entry.name](relation)
+        assert (prepared.event.mechanism, prepared.event.neighbours) == (entry.name, relation)
+        assert not np.array_equal(*prepared.tables)
+
+
+def test_the_audit_runs_every_attack_once() -> None:
+    names = Counter(step.name for step in steps(draws=10, bulk_draws=10, noise=SeededNoise(1)))
+    assert names == Counter(
+        [entry.name for entry, _ in targets()]
+        + [f"{e.name} at dimension {p}" for e, _ in targets() if e.name in SIMULATED for p in DIMENSIONS]
+        + list(WITNESSES)
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "measured", "verdict", "ok"),
+    [
+        (Status.PROVED, 0.9, "holds", True),
+        (Status.PROVED, 1.1, "BROKEN", False),
+        (Status.APPROXIMATE, 1.1, "BROKEN", False),
+        (Status.REFUTED, 1.1, "caught", True),
+        (Status.REFUTED, 0.9, "ESCAPED", False),
+    ],
+)
+def test_a_verdict_compares_what_was_found_with_what_the_registry_says(
+    status: Status, measured: float, verdict: str, ok: bool
+) -> None:
+    finding = Finding("some", "replace-one", 1.0, 0.0, measured, 100, status)
+    assert (finding.verdict, finding.ok) == (verdict, ok)
+    assert finding.as_json()["expected"] == ("caught" if status is Status.REFUTED else "holds")
+
+
+def test_published_calibrations_and_simulated_laws_give_findings_of_their_own() -> None:
+    caught = attack_published("published-lop", seed="1")
+    assert (caught.verdict, caught.how) == ("caught", "published")
+    held = attack_law("wishart-difference", Neighbours.REPLACE_ONE, 8, draws=50_000, seed="1")
+    assert (held.verdict, held.how) == ("holds", "law, P = 8")
+
+
+@pytest.mark.parametrize("name", ["published-sn", "ron", "no-such-name"])
+def test_only_a_mechanism_that_draws_noise_can_be_attacked_through_the_door(name: str) -> None:
+    with pytest.raises(KeyError):
+        attack(name, Neighbours.REPLACE_ONE, draws=10, noise=SeededNoise(1))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from samplers_dpcore import generator
 from scipy import stats
 
-from dpcore.auditing import audit, lower_bound
+from dpcore.auditing import audit, lower_bound, lower_bound_of_parts, weighted_lower_bound
 
 
 @settings(deadline=None, max_examples=80)
@@ -88,3 +88,37 @@ def test_a_delta_forgives_exactly_as_much_as_it_says() -> None:
     assert audit(one, two) > 4
     assert audit(one, two, delta=0.01) > 3
     assert audit(one, two, delta=0.03) == 0
+
+
+def test_bounds_of_independent_parts_add_and_share_the_error() -> None:
+    parts = [(900, 300), (300, 900), (500, 500)]
+    apart = [lower_bound(hits=max(p), hits_neighbour=min(p), trials=1000, error=1e-6 / 3) for p in parts]
+    assert lower_bound_of_parts(parts, trials=1000) == pytest.approx(sum(apart))
+    assert apart[2] == 0
+
+
+def test_independent_parts_show_an_epsilon_that_no_single_event_could() -> None:
+    """Twenty randomised responses of epsilon 1: their conjunction is too rare to be seen once."""
+    rng, truth = generator(7), math.e / (1 + math.e)
+    counts = [tuple(int(rng.binomial(20_000, p)) for p in (truth, 1 - truth)) for _ in range(20)]
+    assert 17 < lower_bound_of_parts([(a, b) for a, b in counts], trials=20_000) < 20
+
+
+def test_bounds_of_equal_parts_err_no_more_often_than_they_say() -> None:
+    rng, error, audits = generator(8), 0.05, 400
+    alarms = sum(
+        lower_bound_of_parts([(int(a), int(b)) for a, b in rng.binomial(500, 0.5, (10, 2))], trials=500, error=error)
+        > 0
+        for _ in range(audits)
+    )
+    assert stats.binomtest(alarms, audits, 2 * error, alternative="greater").pvalue > 1e-6
+
+
+@settings(deadline=None, max_examples=50)
+@given(hits=st.integers(0, 1000), others=st.integers(0, 1000), weights=st.floats(0, 30))
+def test_known_weights_are_added_to_the_bound_of_the_counts(hits: int, others: int, weights: float) -> None:
+    found = weighted_lower_bound(hits=hits, hits_neighbour=others, trials=1000, log_weights=weights)
+    plain = lower_bound(hits=hits, hits_neighbour=others, trials=1000)
+    if plain > 0:
+        assert found == pytest.approx(plain + weights)
+    assert 0 <= found <= plain + weights + 1e-9

@@ -139,15 +139,35 @@ def test_an_unexpected_error_shows_its_type_and_place_only(
     assert "417" not in out + err
 
 
-def test_mechanisms_lists_the_registry_and_attacks_it(run: Any) -> None:
+def test_mechanisms_lists_the_registry(run: Any) -> None:
     listed = json.loads(run("mechanisms", "--json")[1])["mechanisms"]
     assert {"name", "paper", "kind", "guarantee", "status"} <= set(listed[0])
     assert {m["kind"] for m in listed} <= {"projection", "moments", "marginals", "rows", "check"}
     assert "published-sn" in run("mechanisms")[1]
-    code, out, _ = run("mechanisms", "--audit", "--draws", "200", "--json")
+
+
+def test_one_command_audits_every_mechanism_and_says_what_it_found(run: Any) -> None:
+    code, out, _ = run("mechanisms", "--audit", "--draws", "100", "--json")
+    answer = json.loads(out)
     assert code == 0
-    assert all(finding["holds"] for finding in json.loads(out)["audit"])
-    assert "claimed" in run("mechanisms", "--audit", "--draws", "100")[1]
+    assert answer["ok"]
+    assert {f["verdict"] for f in answer["audit"]} == {"holds", "caught"}
+    assert {m["name"] for m in answer["mechanisms"] if m["status"] == "refuted"} <= {
+        f["mechanism"] for f in answer["audit"]
+    }
+    assert all(replay["ok"] for replay in answer["replay"])
+
+
+def test_a_mechanism_that_is_not_as_the_registry_says_fails_the_audit(run: Any, monkeypatch: Any) -> None:
+    import dpcore.attacks
+    from dpcore.registry import Status
+
+    escaped = dpcore.attacks.Finding("some-name", "replace-one", 1.0, 0.0, 0.5, 100, Status.REFUTED)
+    monkeypatch.setattr(dpcore.attacks, "steps", lambda **_: [dpcore.attacks.Step("some-name", lambda: escaped)])
+    code, out, _ = run("mechanisms", "--audit")
+    assert code == 1
+    assert "ESCAPED" in out
+    assert "claimed" in out
 
 
 def test_help_and_version_answer(run: Any) -> None:

@@ -1,0 +1,156 @@
+"""Frozen-noise replays: honest pipelines pass on hostile neighbours, and each kind of fault is seen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore import exactgram, replay
+from dpcore.encoding import Encoding
+from dpcore.measure import measure_gram
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.gaussian import GaussianMechanism
+from dpcore.noise import Noise, SeededNoise, public_generator
+from dpcore.planning import Plan, Wishes, make_plan
+from dpcore.replay import Recorder, example_plans, hostile_pair, hostile_rows, replay_pairs
+from dpcore.schema import (
+    MISSING,
+    UNKNOWN,
+    IntervalColumn,
+    Kind,
+    Neighbours,
+    PrivacyUnit,
+    RecordSchema,
+    RowRule,
+)
+
+PLANS = [pytest.param(plan, id=f"{plan.event.mechanism}, {plan.event.neighbours}") for plan in example_plans()]
+NUMBERS = RecordSchema(
+    tuple(IntervalColumn(name=name, kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for name in ("a", "b", "c", "d"))
+)
+
+
+def plan_of(neighbours: Neighbours = Neighbours.REPLACE_ONE, **wishes: Any) -> Plan:
+    chosen: dict[str, Any] = {"projection": "none", "mechanism": "gaussian", "unit": PrivacyUnit()} | wishes
+    return make_plan(
+        Wishes(
+            schema=NUMBERS,
+            neighbours=neighbours,
+            epsilon=Fraction(1),
+            delta=Fraction(1, 10**6),
+            expected_rows=1000,
+            **chosen,
+        )
+    )
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_nothing_but_the_noise_stands_between_hostile_neighbours(plan: Plan) -> None:
+    replays = replay_pairs(plan, pairs=8, seed="1")
+    assert len(replays) == 8 * len(plan.events)
+    assert all(found.ok for found in replays)
+    assert all(found.as_json()["ok"] for found in replays)
+
+
+@pytest.mark.parametrize(("neighbours", "share"), [("replace-one", 0.85), ("add-remove", 0.99)])
+def test_hostile_neighbours_come_close_to_every_sensitivity(neighbours: str, share: float) -> None:
+    """Corners of the cube are records of full length, and some of two are nearly orthogonal."""
+    replays = replay_pairs(plan_of(Neighbours(neighbours)), pairs=60, seed="2")
+    assert all(found.ok for found in replays)
+    assert max(found.nuclear for found in replays) > share
+    assert max(found.frobenius for found in replays) > share
+    assert max(found.weighted_l1 for found in replays) > 0.6
+
+
+@pytest.mark.parametrize("projection", ["ron", "private-pca", "none"])
+def test_every_projection_is_replayed(projection: str) -> None:
+    apart = {"allocation": {"projection": Fraction(1, 2), "moments": Fraction(1, 2)}}
+    plan = plan_of(projection=projection, dimension=2, **(apart if projection == "private-pca" else {}))
+    replays = replay_pairs(plan, pairs=10, seed="3")
+    assert {found.measurement for found in replays} == set(plan.events)
+    assert all(found.ok for found in replays)
+
+
+def test_a_person_of_several_rows_stays_within_the_bounds() -> None:
+    plan = plan_of(unit=PrivacyUnit(person="who", row_rule=RowRule.AT_MOST, most_rows=4))
+    replays = replay_pairs(plan, pairs=40, seed="4")
+    assert all(found.ok for found in replays)
+    assert max(found.nuclear for found in replays) > 0.5
+
+
+def test_the_change_is_the_exact_difference_of_the_sums() -> None:
+    plan, rng = plan_of(), public_generator("5", "test")
+    encoding = Encoding(NUMBERS)
+    tables = hostile_pair(NUMBERS, plan.event, rng)
+    arguments = {"encoding": encoding, "projection": replay.no_projection(encoding), "event": plan.event, "seed": 1}
+    forward = replay.replay(tables, **arguments)
+    backward = replay.replay(tables[::-1], **arguments)
+    assert forward.change == [[-cell for cell in block] for block in backward.change]
+    assert replay.replay((tables[0], tables[0]), **arguments).change == [[0] * 15]
+
+
+def test_a_record_that_is_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exactgram, "_inside_ball", lambda body, share: body)
+    monkeypatch.setattr(Encoding, "encode", lambda self, cells: np.column_stack([np.ones(len(cells["a"]))] * 4))
+    replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=4, seed="6")
+    assert all(found.nuclear > 1 and found.frobenius > 1 and not found.ok for found in replays)
+
+
+def test_a_person_whose_rows_all_count_in_full_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "_unit", lambda schema, most, rng: (hostile_rows(schema, 3, rng), None))
+    replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=4, seed="7")
+    assert all(found.nuclear > 1 and not found.ok for found in replays)
+
+
+def test_draws_that_depend_on_the_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = GaussianMechanism.draw
+
+    def leaking(self: GaussianMechanism, sums: Any, event: GramEvent, noise: Noise) -> Any:
+        if sums[0][0] > 6 << 30:  # more rows than five
+            noise.bits(1)
+        return honest(self, sums, event, noise)
+
+    monkeypatch.setattr(GaussianMechanism, "draw", leaking)
+    replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=2, seed="8")
+    assert not any(found.same_draws or found.ok for found in replays)
+
+
+def test_a_released_value_that_adds_more_than_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = GaussianMechanism.draw
+    doubled = lambda self, sums, event, noise: honest(self, [[2 * s for s in b] for b in sums], event, noise)  # noqa: E731
+    monkeypatch.setattr(GaussianMechanism, "draw", doubled)
+    replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=2, seed="9")
+    assert all(found.same_draws and not found.same_difference and not found.ok for found in replays)
+
+
+def test_hostile_rows_hold_every_kind_of_cell() -> None:
+    schema, rng = example_plans()[0].schema, public_generator("10", "test")
+    parts = [hostile_rows(schema, 50, rng) for _ in range(10)]
+    numbers = np.concatenate([part["number"] for part in parts])
+    assert np.isnan(numbers).any()
+    assert {-np.inf, np.inf, 1e308, -3.0, 9.0} <= set(numbers[~np.isnan(numbers)])
+    assert {0, 1, 2, MISSING, UNKNOWN} <= set(np.concatenate([part["class"] for part in parts]))
+
+
+def test_the_recorder_changes_nothing_and_forgets_nothing() -> None:
+    recorder, plain = Recorder(SeededNoise(1)), SeededNoise(1)
+    assert recorder.seeded
+    assert recorder.bits(7) == plain.bits(7)
+    assert recorder.discrete_laplace(3.0, 2) == plain.discrete_laplace(3.0, 2)
+    assert recorder.discrete_gaussian(3.0, 2) == plain.discrete_gaussian(3.0, 2)
+    assert recorder.generator().random() == plain.generator().random()
+    assert [kind for kind, _, _ in recorder.asked] == ["bits", "discrete_laplace", "discrete_gaussian", "generator"]
+
+
+def test_a_share_just_above_one_is_not_rounded_down() -> None:
+    found = replay_pairs(plan_of(), pairs=1, seed="11")[0]
+    assert replay._share(1.0, above=True) > 1
+    assert not replace(found, frobenius=replay._share(1.0, above=True)).ok
+
+
+def test_the_replay_draws_through_the_real_door() -> None:
+    assert replay.measure_gram is measure_gram
