@@ -8,14 +8,20 @@ semidefinite and points lie in the unit ball.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.measure import Released
+from dpcore.mechanisms.base import ExpectedError
+from dpcore.registry import gram_mechanism
 
 Floats = NDArray[np.float64]
+
+SMALLEST = 1e-300
+"""Keeps a quotient of two zeros from being undefined."""
 
 
 def nearest_covariance(matrix: Floats) -> Floats:
@@ -78,18 +84,65 @@ def _one_head(block: Floats, heads: int) -> Floats:
     return result
 
 
-def _labelled_moments(block: Floats, labels: int, count_weight: float) -> tuple[ClassMoments, ...]:
+def _labelled_moments(
+    block: Floats, labels: int, count_weight: float, noise: ExpectedError
+) -> tuple[ClassMoments, ...]:
     """Every class's count and mean out of one block with labels, and the covariance that all of them share."""
-    pooled = ClassMoments.from_block(_one_head(block, labels), count_weight)
-    means = []
-    for head in range(labels):
-        count = float(block[head, head]) / count_weight**2
-        mean = block[head, labels:] / count_weight / count if count >= 1 else pooled.mean
-        means.append((max(count, 0.0) if count >= 1 else 0.0, mean / max(1.0, float(np.linalg.norm(mean)))))
-    total = max(sum(count for count, _ in means), 1.0)
-    centres = [count / total * np.outer(mean - pooled.mean, mean - pooled.mean) for count, mean in means]
-    within = nearest_covariance(pooled.covariance - np.sum(centres, axis=0))
-    return tuple(ClassMoments(count, mean, within) for count, mean in means)
+    size = block.shape[0] - labels
+    counts = np.diag(block)[:labels] / count_weight**2
+    counts = np.where(counts >= 1, counts, 0.0)  # a class of noisy size below 1 counts as empty
+    total = float(counts.sum())
+    if not total:
+        return (ClassMoments(0.0, np.zeros(size), np.zeros((size, size))),) * labels
+    sums = block[:labels, labels:] / count_weight
+    centre = _into_ball(sums.sum(axis=0) / total)
+    variances = (noise.off_diagonal_sd / count_weight / np.maximum(counts, 1.0)) ** 2
+    raw = np.array([_into_ball(s / c) if c else centre for s, c in zip(sums, counts, strict=True)])
+    means = centre + _shrunk(raw - centre, variances, counts / total)
+    between = (means.T * (counts / total)) @ means
+    within = _known_spectrum(block[labels:, labels:] / total - between, noise.operator / total)
+    room, trace = max(0.0, 1.0 - float(np.trace(between))), float(np.trace(within))
+    within = within * (room / trace if trace > room else 1.0)
+    return tuple(ClassMoments(float(count), mean, within) for count, mean in zip(counts, means, strict=True))
+
+
+def _into_ball(point: Floats) -> Floats:
+    """The point, or the nearest one of length 1."""
+    return point / max(1.0, float(np.linalg.norm(point)))
+
+
+def _shrunk(offsets: Floats, variances: Floats, weights: Floats) -> Floats:
+    """Class means' offsets from the grand mean, shortened by the share of their spread that is known to be noise.
+
+    Unshortened they would take the noise for differences of classes and leave too
+    little of the second moment to the covariance.
+    """
+    noise = float(weights @ variances)
+    least = noise * math.sqrt(2 / offsets.size)  # its own error: below that the spread cannot be told from 0
+    spread = max(float(weights @ np.mean(offsets**2, axis=1)) - noise, least, SMALLEST)
+    shortened: Floats = offsets * (spread / (spread + variances))[:, None]
+    return shortened
+
+
+def _known_spectrum(matrix: Floats, level: float) -> Floats:
+    """The matrix with its eigenvalues below the noise's level spread evenly: of those only the sum is known.
+
+    Noise makes some of them nearly 0; kept so, directions without meaning would tell classes apart.
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    low = values <= level
+    values[low] = max(0.0, float(values[low].mean())) if low.any() else 0.0
+    known: Floats = (vectors * values) @ vectors.T
+    return (known + known.T) / 2
+
+
+def _with_sums(blocks: Floats, sums: Released, count_weight: float) -> Floats:
+    """The blocks with counts and sums of another measurement in their first rows and columns."""
+    counts, totals = sums.counts_and_sums()
+    result = blocks.copy()
+    result[:, 0, 0] = counts * count_weight**2
+    result[:, 0, 1:] = result[:, 1:, 0] = totals * count_weight
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,17 +153,24 @@ class NoisyMoments:
     released: Released
 
     @staticmethod
-    def from_released(released: Released, basis: Floats | None = None) -> NoisyMoments:
-        """Post-process a measurement of Gram blocks; `basis` projects what was measured in more coordinates."""
+    def from_released(released: Released, basis: Floats | None = None, sums: Released | None = None) -> NoisyMoments:
+        """Post-process a measurement of Gram blocks.
+
+        `basis` projects what was measured in more coordinates; `sums` are counts and sums
+        that were measured apart and stand in for the blocks' own.
+        """
         weight = float(released.event.layout.count_weight)
         blocks = released.matrices()
         heads = released.event.layout.heads
+        if sums is not None:
+            blocks = _with_sums(blocks, sums, weight)
         if basis is not None:
             whole = np.zeros((basis.shape[0] + heads, basis.shape[1] + heads))
             whole[:heads, :heads], whole[heads:, heads:] = np.eye(heads), basis
             blocks = whole.T @ blocks @ whole
         if released.event.layout.labels:
-            return NoisyMoments(_labelled_moments(blocks[0], heads, weight), released)
+            noise = gram_mechanism(released.event.mechanism).expected_error(released.event)
+            return NoisyMoments(_labelled_moments(blocks[0], heads, weight, noise), released)
         return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released)
 
     @property

@@ -21,11 +21,12 @@ Triangles = list[list[int]]
 
 
 class Gives(StrEnum):
-    """What a mechanism releases of the Gram matrix: a noisy copy, directions, or eigenvalues alone."""
+    """What a mechanism releases of the Gram matrix: a noisy copy, directions, eigenvalues, or counts and sums."""
 
     GRAM = "gram"
     BASIS = "basis"
     SPECTRUM = "spectrum"
+    SUMS = "sums"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
