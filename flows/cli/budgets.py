@@ -141,11 +141,12 @@ def raise_cap(
     from dpcore.errors import RefusedError
     from tasks.stores.ledger import Ledger
     from tasks.stores.run import basis_of, cap_of
+    from tasks.stores.signing import signing_key
 
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say why")
     place, spec, planned, _ = _open(workspace)
-    ledger = Ledger.open(place.ledger_path)
+    ledger = Ledger.open(place.ledger_path, signing_key(place.keys))
     ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), reason.strip())
     content = balance(spec, planned, ledger.state())
     if as_json:

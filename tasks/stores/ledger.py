@@ -1,32 +1,34 @@
 """The ledger's storage: append-only tables, one transaction an event, measurements with their spends.
 
-Written against SQLAlchemy Core, so that PostgreSQL needs another address and another
-way to take the writer's lock, and nothing else.
+One code path for SQLite and PostgreSQL; what differs between them is in `tasks.stores.databases`.
+Every entry is signed by the workspace's key.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 
 from dpcore.accounting import Cap, Cost, compose
-from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
+from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.measure import Released
 from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import cost_of
+from tasks.stores.databases import Database, database_at, own_errors
 from tasks.stores.ledger_state import Entry, LedgerState, Population, ReleaseState, canonical, cost_to_json
+from tasks.stores.signing import PublicKey, SigningKey
 
-SCHEMA_VERSION = 1
-LOCK_WAIT_SECONDS = 60
+SCHEMA_VERSION = 2
+"""1: unsigned entries. 2: every entry names its key and carries its signature."""
+
 WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
 
 METADATA = sa.MetaData()
@@ -41,6 +43,8 @@ EVENTS = sa.Table(
     sa.Column("body", sa.Text, nullable=False),
     sa.Column("previous", sa.Text, nullable=False, unique=True),
     sa.Column("hash", sa.Text, nullable=False, unique=True),
+    sa.Column("key_id", sa.Text, nullable=False, server_default=""),
+    sa.Column("signature", sa.Text, nullable=False, server_default=""),
 )
 MEASUREMENTS = sa.Table(
     "measurements",
@@ -55,7 +59,13 @@ FINGERPRINTS = sa.Table(  # the operator's side: keyed, never exported, not part
     sa.Column("release_id", sa.Text, primary_key=True),
     sa.Column("fingerprint", sa.Text, nullable=False),
 )
-APPEND_ONLY = ("events", "measurements")
+MIGRATIONS = {
+    2: (
+        "ALTER TABLE events ADD COLUMN key_id TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE events ADD COLUMN signature TEXT NOT NULL DEFAULT ''",
+    ),
+}
+"""What brings the tables of the version before to this one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,59 +114,74 @@ def utc_now() -> datetime:
 
 
 class Ledger:
-    """The budget ledger of a workspace."""
+    """The budget ledger of a workspace, or of a team.
 
-    def __init__(self, url: str | sa.URL, *, clock: Callable[[], datetime] = utc_now) -> None:
-        self._engine = sa.create_engine(url, connect_args={"timeout": LOCK_WAIT_SECONDS, "isolation_level": None})
-        sa.event.listen(self._engine, "connect", _prepare_connection)
-        self._clock = clock
+    The replayed state is kept between calls, and only entries that are new are read and
+    verified: a transaction takes milliseconds however long the ledger is.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        signer: SigningKey | None = None,
+        clock: Callable[[], datetime] = utc_now,
+        read_only: bool = False,
+    ) -> None:
+        self._database, self._signer, self._clock = database, signer, clock
+        self._engine = database.engine(read_only=read_only)
+        self._known = LedgerState()
+        self._columns: list[sa.Column[Any]] = []
 
     @staticmethod
-    def open(path: Path) -> Ledger:
-        """The SQLite ledger at a path, made on first use.
+    def open(address: Path | str, signer: SigningKey, *, clock: Callable[[], datetime] = utc_now) -> Ledger:
+        """The ledger at a path or address, made on first use and brought to the present version.
 
         Raises: WorkspaceError if it cannot be written, LedgerError if it is no ledger.
         """
-        ledger = Ledger(sa.URL.create("sqlite", database=str(path)))
-        with _own_errors():
-            ledger._create_tables()
-        with suppress(PermissionError):  # somebody else's file keeps its mode
-            path.chmod(0o600)  # it holds the operator's fingerprints
+        database = database_at(address)
+        ledger = Ledger(database, signer=signer, clock=clock)
+        with own_errors(database.where):
+            ledger._prepare_tables()
+        database.opened()
         return ledger
 
     @staticmethod
-    def open_to_read(path: Path) -> Ledger:
-        """The SQLite ledger at a path, for reading only; it must exist."""
-        if not path.is_file():
+    def open_to_read(address: Path | str) -> Ledger:
+        """The ledger at a path or address, for reading only; it must exist."""
+        database = database_at(address)
+        if not database.exists():
             raise LedgerError(
                 "the workspace has no ledger yet",
                 rule="ledger-missing",
-                where="ledger.db",
+                where=database.where,
                 hint="the first `dprelease run` makes it",
             )
-        read_only = {"mode": "ro", "uri": "true"}
-        return Ledger(sa.URL.create("sqlite", database=path.absolute().as_uri(), query=read_only))
+        return Ledger(database, read_only=True)
 
-    def _create_tables(self) -> None:
+    def _prepare_tables(self) -> None:
         with self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+            self._database.lock_writer(connection)
+            version = self._database.version(connection)
             if version > SCHEMA_VERSION:
                 raise LedgerError(
                     f"the ledger has version {version}, this program knows {SCHEMA_VERSION}",
                     rule="ledger-newer",
-                    where="ledger.db",
+                    where=self._database.where,
                     hint="use the newer program that wrote it",
                 )
-            METADATA.create_all(connection)
-            for table in APPEND_ONLY:
-                for action in ("UPDATE", "DELETE"):
-                    connection.exec_driver_sql(
-                        f"CREATE TRIGGER IF NOT EXISTS {table}_no_{action.lower()} BEFORE {action} ON {table} "
-                        "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-                    )
-            connection.exec_driver_sql(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            if version < SCHEMA_VERSION:
+                self._bring_up_to_date(connection, version)
             connection.commit()
+
+    def _bring_up_to_date(self, connection: sa.Connection, version: int) -> None:
+        if version == 0:
+            METADATA.create_all(connection)
+        for step in range(max(version, 1) + 1, SCHEMA_VERSION + 1) if version else ():
+            for statement in MIGRATIONS[step]:
+                connection.exec_driver_sql(statement)
+        self._database.forbid_changes(connection)
+        self._database.set_version(connection, SCHEMA_VERSION)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -164,27 +189,57 @@ class Ledger:
 
     def entries(self) -> list[Entry]:
         """All entries in order."""
-        with _own_errors(), self._engine.connect() as connection:
-            return _read_entries(connection)
+        with own_errors(self._database.where), self._engine.connect() as connection:
+            return self._read(connection)
+
+    def _read(self, connection: sa.Connection, *, since: int = 0) -> list[Entry]:
+        """Entries from a sequence number on."""
+        if not self._columns:
+            self._columns = _stored_columns(connection)
+        if not self._columns and self._database.may_be_empty:
+            return []
+        query = sa.select(*(self._columns or EVENTS.columns)).where(EVENTS.c.seq >= since).order_by(EVENTS.c.seq)
+        return [Entry(**row) for row in connection.execute(query).mappings()]
 
     def state(self) -> LedgerState:
-        """The replayed state.
+        """The state after all entries, as a copy.
 
-        Raises: LedgerError if the chain is broken.
+        Raises: LedgerError if the chain or a signature is broken.
         """
-        return LedgerState.replay(self.entries())
+        with own_errors(self._database.where), self._engine.connect() as connection:
+            return self._latest(connection).snapshot()
+
+    def _latest(self, connection: sa.Connection) -> LedgerState:
+        """The state after all entries; those since the last look are read and verified."""
+        state, self._known = self._known, LedgerState()  # nothing is known while an entry may fail
+        head = state.head
+        fresh = self._read(connection, since=head.seq if head else 0)
+        if head is not None and (not fresh or fresh[0] != head):
+            state, fresh = LedgerState(), self._read(connection)  # another ledger is in its place
+        elif head is not None:
+            fresh = fresh[1:]
+        for entry in fresh:
+            state.apply(entry)
+        self._known = state
+        return state
 
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:
         """One write transaction: it sees the latest head, and nobody else writes meanwhile."""
-        with _own_errors(), self._engine.connect() as connection:
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        with own_errors(self._database.where), self._engine.connect() as connection:
             try:
-                yield Transaction(connection, LedgerState.replay(_read_entries(connection)), self._clock)
+                self._database.lock_writer(connection)
+                yield Transaction(connection, self._latest(connection), self._signer, self._clock)
                 connection.commit()
             except BaseException:
+                self._known = LedgerState()  # it may hold what is being rolled back
                 connection.rollback()
                 raise
+
+    def rotate_key(self, successor: PublicKey) -> Entry:
+        """Announce the key that follows this ledger's own; the old key signs the announcement."""
+        with self._writing() as transaction:
+            return transaction.announce_successor(successor)
 
     def ensure_cap(self, population: str, cap: Cap, basis: dict[str, str]) -> None:
         """Write the population's cap on first use; refuse a specification that states another one.
@@ -231,10 +286,10 @@ class Ledger:
             state = transaction.state
             known = state.of_period(request.name, request.period)
             if known and request.supersedes is None:
-                return known[-1]
+                return _copy(known[-1])
             if known and known[-1].status not in ("published", "superseded"):
                 if known[-1].facts.get("supersedes") == request.supersedes:
-                    return known[-1]
+                    return _copy(known[-1])
                 raise _cannot_supersede(request.supersedes)
             if request.supersedes is not None and (not known or known[-1].release_id != request.supersedes):
                 raise _cannot_supersede(request.supersedes)
@@ -242,7 +297,7 @@ class Ledger:
             self._require_room(state, request)
             release_id = release_id_of(request.name, request.period, sequence)
             transaction.append("reserve", request.population, release_id, request.body(sequence))
-            return state.releases[release_id]
+            return _copy(state.releases[release_id])
 
     @staticmethod
     def _require_room(state: LedgerState, request: ReserveRequest) -> None:
@@ -297,8 +352,8 @@ class Ledger:
 
         Raises: LedgerError if it is not the one that was spent.
         """
-        with _own_errors(), self._engine.connect() as connection:
-            release = LedgerState.replay(_read_entries(connection)).releases.get(release_id)
+        with own_errors(self._database.where), self._engine.connect() as connection:
+            release = self._latest(connection).releases.get(release_id)
             return _read_measurement(connection, release, name) if release and name in release.spends else None
 
     def publish(self, release_id: str, *, bundle_digest: str, flow_run_id: str) -> Entry:
@@ -321,7 +376,7 @@ class Ledger:
 
     def fingerprint(self, release_id: str) -> str | None:
         """The operator's fingerprint of a release's data."""
-        with _own_errors(), self._engine.connect() as connection:
+        with own_errors(self._database.where), self._engine.connect() as connection:
             query = sa.select(FINGERPRINTS.c.fingerprint).where(FINGERPRINTS.c.release_id == release_id)
             return connection.execute(query).scalar_one_or_none()
 
@@ -329,17 +384,60 @@ class Ledger:
 class Transaction:
     """An open write transaction and the state it builds on."""
 
-    def __init__(self, connection: sa.Connection, state: LedgerState, clock: Callable[[], datetime]) -> None:
-        self._connection, self.state, self._clock = connection, state, clock
+    def __init__(
+        self,
+        connection: sa.Connection,
+        state: LedgerState,
+        signer: SigningKey | None,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._connection, self.state, self._signer, self._clock = connection, state, signer, clock
 
     def append(self, kind: str, population: str, release_id: str, body: dict[str, Any]) -> Entry:
-        """Append an event; it must be one that the state allows."""
-        at = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        entry = Entry.after(self.state.head, at=at, kind=kind, population=population, release_id=release_id, body=body)
-        self.state.apply(entry)
-        columns = {column.name: getattr(entry, column.name) for column in EVENTS.columns}
-        self._connection.execute(EVENTS.insert().values(**columns))
-        return entry
+        """Append a signed event; it must be one that the state allows."""
+        if self._signer is None:
+            raise LedgerError(
+                "this ledger was opened for reading",
+                rule="ledger-read-only",
+                where="ledger",
+                hint="open it with the workspace's key",
+            )
+        if kind != "key":
+            self._announce_key(self._signer.public)
+        entry = Entry.after(
+            self.state.head, at=self._time(), kind=kind, population=population, release_id=release_id, body=body
+        )
+        key_id, signature = self._signer.public.key_id, self._signer.sign(entry.hash.encode())
+        signed = replace(entry, key_id=key_id, signature=signature)
+        self.state.apply(signed)
+        self._connection.execute(EVENTS.insert().values(**signed.as_json()))
+        return signed
+
+    def _time(self) -> str:
+        """The present time, never before the head's: a clock that steps back does not reorder the ledger."""
+        now = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return max(now, self.state.head.at) if self.state.head else now
+
+    def _announce_key(self, public: PublicKey) -> None:
+        """Make the writer's key known to the ledger, on its first use.
+
+        Raises: LedgerError for a key that was replaced.
+        """
+        known = self.state.keys.get(public.key_id)
+        if known is None:
+            self.append("key", "", "", _key_body(public, None))
+        elif not known.active:
+            raise LedgerError(
+                f"the signing key {public.key_id} was replaced by a newer one",
+                rule="signing-key-replaced",
+                where="keys/signing.key",
+                hint="use the newer key; this folder may be an old copy of the workspace",
+            )
+
+    def announce_successor(self, successor: PublicKey) -> Entry:
+        """Announce the key that takes the writer's place."""
+        assert self._signer is not None  # noqa: S101  only writers rotate
+        return self.append("key", "", "", _key_body(successor, self._signer.public.key_id))
 
     def measurement(self, release: ReleaseState, name: str) -> Released:
         """A measurement that was drawn before."""
@@ -357,13 +455,22 @@ class Transaction:
             self._connection.execute(FINGERPRINTS.insert().values(release_id=release_id, fingerprint=fingerprint))
 
 
-def _prepare_connection(connection: Any, _record: Any) -> None:
-    connection.execute("PRAGMA synchronous = EXTRA")
+def _key_body(public: PublicKey, replaces: str | None) -> dict[str, Any]:
+    return {"key_id": public.key_id, "public_key": public.text, "replaces": replaces}
 
 
-def _read_entries(connection: sa.Connection) -> list[Entry]:
-    rows = connection.execute(sa.select(EVENTS).order_by(EVENTS.c.seq)).mappings()
-    return [Entry(**row) for row in rows]
+def _copy(release: ReleaseState) -> ReleaseState:
+    """The release as it is now; later events do not change the copy."""
+    return replace(release, spends=dict(release.spends))
+
+
+def _stored_columns(connection: sa.Connection) -> list[sa.Column[Any]]:
+    """The columns of the events that this database has: version 1 has no signatures, an empty one nothing."""
+    inspector = sa.inspect(connection)
+    if not inspector.has_table("events"):
+        return []
+    stored = {column["name"] for column in inspector.get_columns("events")}
+    return [column for column in EVENTS.columns if column.name in stored]
 
 
 def _read_measurement(connection: sa.Connection, release: ReleaseState, name: str) -> Released:
@@ -388,38 +495,6 @@ def _parse_measurement(payload: str | None) -> Released | None:
         return None if payload is None else Released.from_json(json.loads(payload))
     except (ValueError, KeyError, TypeError):
         return None
-
-
-@contextmanager
-def _own_errors() -> Iterator[None]:
-    """Tell database faults in our own words."""
-    fault = kind = ""
-    try:
-        yield
-    except DBAPIError as error:
-        kind = type(error.orig).__name__
-        fault = str(error.orig) or kind
-    if any(words in fault for words in ("readonly", "unable to open", "disk I/O", "disk is full")):
-        raise WorkspaceError(
-            f"the ledger cannot be written: {fault}",
-            rule="workspace-unwritable",
-            where="ledger.db",
-            hint="check the folder's owner, its permissions and the space on its disk",
-        )
-    if "locked" in fault:
-        raise LedgerError(
-            "the ledger is being written by another process",
-            rule="ledger-busy",
-            where="ledger.db",
-            hint="try again; if it stays so, look for a process that holds ledger.db open",
-        )
-    if fault:
-        raise LedgerError(
-            f"the ledger's database is not usable ({kind})",
-            rule="ledger-broken",
-            where="ledger.db",
-            hint="restore it from a backup and run `dprelease audit`",
-        )
 
 
 def _cap_body(cap: Cap, basis: dict[str, str], reason: str | None) -> dict[str, Any]:

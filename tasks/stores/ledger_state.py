@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cap, Cost, total
 from dpcore.errors import LedgerError
+from tasks.stores.signing import PublicKey
 
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
@@ -37,6 +38,8 @@ class Entry:
     body: str
     previous: str
     hash: str
+    key_id: str = ""
+    signature: str = ""
 
     @staticmethod
     def after(head: Entry | None, *, at: str, kind: str, population: str, release_id: str, body: Any) -> Entry:
@@ -54,7 +57,7 @@ class Entry:
         return replace(draft, hash=draft.expected_hash())
 
     def expected_hash(self) -> str:
-        """SHA-256 over every field but the hash itself."""
+        """SHA-256 over every field but the hash itself and its signature."""
         fields = [self.seq, self.at, self.kind, self.population, self.release_id, self.body, self.previous]
         return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
@@ -63,6 +66,15 @@ class Entry:
         """The body, parsed."""
         facts: dict[str, Any] = json.loads(self.body)
         return facts
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry as it is exported; `from_json` is its inverse."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @staticmethod
+    def from_json(line: dict[str, Any]) -> Entry:
+        """The entry that `as_json` wrote."""
+        return Entry(**line)
 
 
 def cost_to_json(cost: Cost) -> dict[str, str]:
@@ -80,12 +92,24 @@ def cost_from_json(body: dict[str, str]) -> Cost:
     return Cost(**{name: Fraction(value) for name, value in body.items()})
 
 
-@dataclass(slots=True)
+def less(one: Cost, other: Cost) -> Cost:
+    """A cost without another that is part of it."""
+    return Cost(
+        one.epsilon - other.epsilon,
+        one.rho - other.rho,
+        one.rho_of_pure - other.rho_of_pure,
+        one.delta_num - other.delta_num,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Population:
-    """A population's cap and what its budget is counted for."""
+    """A population's cap, what its budget is counted for, and what was taken of it."""
 
     cap: Cap
     basis: dict[str, str]
+    spent: Cost = field(default_factory=Cost)
+    reserved: Cost = field(default_factory=Cost)
 
 
 @dataclass(slots=True)
@@ -98,27 +122,19 @@ class ReleaseState:
     reserve_seq: int
     status: str = "reserved"
     reserved: Cost = field(default_factory=Cost)
+    spent: Cost = field(default_factory=Cost)
     spends: dict[str, Entry] = field(default_factory=dict)
+    approval: Entry | None = None
     published: Entry | None = None
 
-    @property
-    def spent(self) -> Cost:
-        """What its drawn measurements cost."""
-        return total(cost_from_json(entry.facts["cost"]) for entry in self.spends.values())
 
-    @property
-    def outstanding(self) -> Cost:
-        """What is reserved and not yet spent."""
-        if self.status in ("void", "published", "superseded"):
-            return Cost()
-        drawn = total(cost_from_json(self.facts["measurements"][name]["cost"]) for name in self.spends)
-        left = self.reserved
-        return Cost(
-            left.epsilon - drawn.epsilon,
-            left.rho - drawn.rho,
-            left.rho_of_pure - drawn.rho_of_pure,
-            left.delta_num - drawn.delta_num,
-        )
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A public key that signs entries, or did."""
+
+    public: str
+    active: bool = True
+    vouched_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -128,6 +144,7 @@ class LedgerState:
     head: Entry | None = None
     populations: dict[str, Population] = field(default_factory=dict)
     releases: dict[str, ReleaseState] = field(default_factory=dict)
+    keys: dict[str, Key] = field(default_factory=dict)
 
     @staticmethod
     def replay(entries: Iterable[Entry]) -> LedgerState:
@@ -140,12 +157,18 @@ class LedgerState:
             state.apply(entry)
         return state
 
+    def snapshot(self) -> LedgerState:
+        """A copy that later events do not change."""
+        releases = {name: replace(release, spends=dict(release.spends)) for name, release in self.releases.items()}
+        return LedgerState(self.head, dict(self.populations), releases, dict(self.keys))
+
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account.
 
         Raises: LedgerError if its place in the chain, its hash or its meaning is wrong.
         """
         self._require_chained(entry)
+        self._require_signed(entry)
         handler = getattr(self, f"_apply_{entry.kind.replace('-', '_')}", None)
         _require(handler is not None, entry, "has an unknown kind")
         handler(entry)  # type: ignore[misc]  # checked the line before
@@ -157,13 +180,45 @@ class LedgerState:
         _require(entry.previous == (self.head.hash if self.head else GENESIS), entry, "names another predecessor")
         _require(entry.hash == entry.expected_hash(), entry, "was changed: its hash does not fit its content")
 
+    def _require_signed(self, entry: Entry) -> None:
+        """Entries before the first key are unsigned; after it every entry is signed by an active one."""
+        if entry.kind == "key" and entry.facts["replaces"] is None:
+            public = entry.facts["public_key"]  # a key announces itself
+        elif not self.keys:
+            _require(not entry.key_id and not entry.signature, entry, "is signed by a key that nobody announced")
+            return
+        else:
+            known = self.keys.get(entry.key_id)
+            _require(known is not None and known.active, entry, "is not signed by an active key")
+            public = self.keys[entry.key_id].public
+        _require(
+            PublicKey.from_text(public).verifies(entry.signature, entry.hash.encode()),
+            entry,
+            "has a signature that is not its key's",
+        )
+
+    def _apply_key(self, entry: Entry) -> None:
+        facts = entry.facts
+        key_id, replaces = facts["key_id"], facts["replaces"]
+        _require(key_id not in self.keys, entry, "announces a key a second time")
+        _require(key_id == PublicKey.from_text(facts["public_key"]).key_id, entry, "misnames the key it announces")
+        if replaces is None:
+            _require(entry.key_id == key_id, entry, "announces a key that did not sign it")
+        else:
+            known = self.keys.get(replaces)
+            _require(known is not None and known.active, entry, "replaces a key that is not active")
+            _require(entry.key_id == replaces, entry, "is not signed by the key that it replaces")
+            self.keys[replaces] = replace(self.keys[replaces], active=False)
+        self.keys[key_id] = Key(facts["public_key"], vouched_by=replaces)
+
     def _apply_cap(self, entry: Entry) -> None:
         facts = entry.facts
         cap = Cap(*(Fraction(facts[name]) for name in ("epsilon", "delta", "delta_num")))
         known = self.populations.get(entry.population)
         _require(known is None or bool(facts.get("reason")), entry, "changes a cap without a reason")
         _require(known is None or known.basis == facts["basis"], entry, "changes what the budget is counted for")
-        self.populations[entry.population] = Population(cap, facts["basis"])
+        taken = known or Population(cap, facts["basis"])
+        self.populations[entry.population] = replace(taken, cap=cap)
 
     def _apply_reserve(self, entry: Entry) -> None:
         facts = entry.facts
@@ -175,6 +230,13 @@ class LedgerState:
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id, entry.population, facts, entry.seq, reserved=reserved
         )
+        self._take(entry.population, reserved=reserved)
+
+    def _take(self, population: str, *, spent: Cost | None = None, reserved: Cost) -> None:
+        """Move a population's tallies; a negative reservation is given with `less`."""
+        known = self.populations[population]
+        spent_now = known.spent + spent if spent else known.spent
+        self.populations[population] = replace(known, spent=spent_now, reserved=known.reserved + reserved)
 
     def _apply_spend(self, entry: Entry) -> None:
         release = self._release(entry, "reserved", "measured", "failed", "check-failed")
@@ -185,17 +247,31 @@ class LedgerState:
         reserved = release.facts["measurements"][name]
         _require(facts["cost"] == reserved["cost"], entry, "spends another cost than was reserved")
         _require(facts["event"] == reserved["event"], entry, "measures something else than was reserved")
+        cost = cost_from_json(facts["cost"])
         release.spends[name] = entry
         release.status = "measured"
+        release.spent, release.reserved = release.spent + cost, less(release.reserved, cost)
+        self._take(entry.population, spent=cost, reserved=less(Cost(), cost))
 
     def _apply_fail(self, entry: Entry) -> None:
         release = self._release(entry, "measured", "failed", "check-failed")
         _require(entry.facts["status"] in ("failed", "check-failed"), entry, "has an unknown status")
         release.status = entry.facts["status"]
 
+    def _apply_await(self, entry: Entry) -> None:
+        release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
+        release.status = "awaiting-approval"
+
+    def _apply_approve(self, entry: Entry) -> None:
+        release = self._release(entry, "awaiting-approval")
+        _require(bool(entry.facts["who"] and entry.facts["reason"]), entry, "does not say who approved, or why")
+        release.approval = entry
+
     def _apply_publish(self, entry: Entry) -> None:
-        release = self._release(entry, "measured", "failed", "check-failed")
+        release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
         _require(set(release.spends) == set(release.facts["measurements"]), entry, "publishes before all was measured")
+        approved = release.approval is not None or release.facts.get("approve", "none") == "none"
+        _require(approved, entry, "publishes what nobody has approved")
         release.status, release.published = "published", entry
         replaced = release.facts.get("supersedes")
         if replaced:
@@ -205,27 +281,29 @@ class LedgerState:
     def _apply_void(self, entry: Entry) -> None:
         release = self._release(entry, "reserved")
         release.status = "void"
+        self._take(entry.population, reserved=less(Cost(), release.reserved))
+        release.reserved = Cost()
 
     def _release(self, entry: Entry, *statuses: str) -> ReleaseState:
         _require(entry.release_id in self.releases, entry, "speaks of an unknown release")
         release = self.releases[entry.release_id]
+        _require(entry.population == release.population, entry, "speaks of another population than its release")
         _require(release.status in statuses, entry, f"cannot follow status {release.status!r}")
         return release
 
     def spent(self, population: str) -> Cost:
         """What a population's drawn measurements cost together."""
-        return total(r.spent for r in self._of(population))
+        known = self.populations.get(population)
+        return known.spent if known else Cost()
 
     def reserved(self, population: str) -> Cost:
         """What is reserved for a population and not yet spent."""
-        return total(r.outstanding for r in self._of(population))
+        known = self.populations.get(population)
+        return known.reserved if known else Cost()
 
     def committed(self, population: str) -> Cost:
         """Spent and reserved together: what the cap is held against."""
         return self.spent(population) + self.reserved(population)
-
-    def _of(self, population: str) -> list[ReleaseState]:
-        return [r for r in self.releases.values() if r.population == population]
 
     def of_period(self, name: str, period: str) -> list[ReleaseState]:
         """The releases of one name and period that were not given up, oldest first."""

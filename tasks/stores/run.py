@@ -14,6 +14,7 @@ from dpcore.planning import Plan, PlanError, Wishes, make_plan
 from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
+from tasks.stores.signing import signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -44,7 +45,7 @@ class ReleaseRun:
 
     def ledger(self) -> Ledger:
         """The workspace's ledger."""
-        return Ledger.open(self.workspace.ledger_path)
+        return Ledger.open(self.workspace.ledger_path, signing_key(self.workspace.keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from dpcore.registry import cost_of
 from dpcore.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import Entry, cost_to_json
+from tasks.stores.signing import signing_key
 from tasks.stores.workspace import Workspace
 
 POPULATION = "people"
@@ -66,7 +67,7 @@ def request(period: str = "2026-01", epsilon: str = "0.1", **changes: Any) -> Re
 @contextmanager
 def opened(path: Path) -> Iterator[Ledger]:
     """A ledger that is closed in the end."""
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(path, signing_key(path.parent))
     try:
         yield ledger
     finally:
@@ -137,7 +138,7 @@ def race_to_spend(path: Path, period: str, barrier: Any, answers: Any) -> None:
 
 def die_inside_the_spend(path: Path, release_id: str) -> None:
     """End like a crash after both rows are written and before they are committed."""
-    ledger = Ledger.open(path)
+    ledger = Ledger.open(path, signing_key(path.parent))
     with ledger._writing() as transaction:
         body = {"measurement": "moments", **measurement("0.1"), "seeded": False, "digest": released().digest()}
         transaction.append("spend", POPULATION, release_id, body)

@@ -22,6 +22,7 @@ from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
 from tasks.stores.lineage import append_line
+from tasks.stores.signing import SigningKey, signing_key
 from tasks.stores.workspace import Workspace
 
 FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
@@ -69,7 +70,7 @@ def test_the_audit_needs_no_raw_data_no_keys_and_writes_nothing(workspace: Works
 
 
 def test_a_release_in_flight_is_no_fault(workspace: Workspace):
-    with closing(Ledger.open(workspace.ledger_path)) as ledger:
+    with closing(Ledger.open(workspace.ledger_path, signing_key(workspace.keys))) as ledger:
         ledger.reserve(request("2026-03", name="small"))
     checks = {check.name: check for check in audit_workspace(workspace)}
     assert checks["small-2026-03-1: bundle"].ok
@@ -206,8 +207,9 @@ def replace_ledger(workspace: Workspace) -> None:
         ledger.ensure_cap("people", cap(), BASIS)
 
 
-def rechain(workspace: Workspace, change: Callable[[Entry], Entry]) -> None:
-    """Rewrite the whole history with right hashes, as only the ledger's owner can."""
+def rechain(workspace: Workspace, change: Callable[[Entry], Entry], key: SigningKey | None = None) -> None:
+    """Rewrite the whole history with right hashes and signatures, as only the key's owner can."""
+    signer = key or signing_key(workspace.keys)
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         entries = ledger.entries()
     on_the_ledger(workspace, "DELETE FROM events")
@@ -215,9 +217,11 @@ def rechain(workspace: Workspace, change: Callable[[Entry], Entry]) -> None:
     with closing(sqlite3.connect(workspace.ledger_path)) as connection:
         for old in entries:
             new = replace(change(old), previous=head.hash if head else "0" * 64)
-            head = replace(new, hash=new.expected_hash())
-            row = (head.seq, head.at, head.kind, head.population, head.release_id, head.body, head.previous, head.hash)
-            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+            hashed = replace(new, hash=new.expected_hash())
+            head = replace(hashed, signature=signer.sign(hashed.hash.encode()))
+            connection.execute(
+                "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", tuple(head.as_json().values())
+            )
         connection.commit()
 
 
@@ -260,27 +264,27 @@ def move_one_cell(workspace: Workspace) -> None:
 
 LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "cap-edited": (
-        lambda w: on_the_ledger(w, "UPDATE events SET body = replace(body, '6/5', '60/5') WHERE seq = 1"),
+        lambda w: on_the_ledger(w, "UPDATE events SET body = replace(body, '6/5', '60/5') WHERE seq = 2"),
         "ledger chain",
-        "entry 1 (cap) was changed",
+        "entry 2 (cap) was changed",
     ),
     "time-edited": (
-        lambda w: on_the_ledger(w, "UPDATE events SET at = '2020-01-01T00:00:00Z' WHERE seq = 3"),
+        lambda w: on_the_ledger(w, "UPDATE events SET at = '2020-01-01T00:00:00Z' WHERE seq = 4"),
         "ledger chain",
-        "entry 3 (spend) was changed",
+        "entry 4 (spend) was changed",
     ),
     "spend-deleted": (
-        lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 3"),
+        lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 4"),
         "ledger chain",
-        "entry 4 (publish) does not follow the one before",
+        "entry 5 (publish) does not follow the one before",
     ),
     "body-no-longer-text": (
-        lambda w: on_the_ledger(w, "UPDATE events SET body = x'00ff' WHERE seq = 2"),
+        lambda w: on_the_ledger(w, "UPDATE events SET body = x'00ff' WHERE seq = 3"),
         "ledger chain",
         "",
     ),
     "body-invalid-text": (
-        lambda w: on_the_ledger(w, "UPDATE events SET body = CAST(x'ff' AS TEXT) WHERE seq = 2"),
+        lambda w: on_the_ledger(w, "UPDATE events SET body = CAST(x'ff' AS TEXT) WHERE seq = 3"),
         "ledger chain",
         "",
     ),
@@ -288,20 +292,20 @@ LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "measurements-dropped": (lambda w: _drop(w, "measurements"), f"{FIRST}: measurements", "not usable"),
     "not-a-database": (lambda w: w.ledger_path.write_bytes(b"nothing" * 999), "ledger chain", "not usable"),
     "emptied": (lambda w: w.ledger_path.write_bytes(b""), "ledger chain", "not usable"),
-    "last-event-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 7"), "bundles", SECOND),
-    "last-release-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 4"), "bundles", SECOND),
-    "all-but-the-cap-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 1"), "bundles", FIRST),
+    "last-event-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 8"), "bundles", SECOND),
+    "last-release-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 5"), "bundles", SECOND),
+    "all-but-the-cap-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 2"), "bundles", FIRST),
     "fresh-ledger": (replace_ledger, "bundles", f"{FIRST}, {SECOND}"),
-    "payload-edited": (move_one_cell, f"{FIRST}: measurements", "entry 3 is missing or was changed"),
+    "payload-edited": (move_one_cell, f"{FIRST}: measurements", "entry 4 is missing or was changed"),
     "payload-of-another-draw": (
         lambda w: store(w, released()),
         f"{FIRST}: measurements",
-        "entry 3 is missing or was changed",
+        "entry 4 is missing or was changed",
     ),
     "payload-unreadable": (
         lambda w: on_the_ledger(w, "UPDATE measurements SET payload = '{}'"),
         f"{FIRST}: measurements",
-        "entry 3 is missing or was changed",
+        "entry 4 is missing or was changed",
     ),
     "payload-invalid-text": (
         lambda w: on_the_ledger(w, "UPDATE measurements SET payload = CAST(x'ff' AS TEXT)"),
@@ -311,7 +315,22 @@ LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "payload-deleted": (
         lambda w: on_the_ledger(w, f"DELETE FROM measurements WHERE release_id = '{FIRST}'"),
         f"{FIRST}: measurements",
-        "entry 3 is missing or was changed",
+        "entry 4 is missing or was changed",
+    ),
+    "history-rewritten-without-the-key": (
+        lambda w: rechain(w, later, SigningKey.fresh()),
+        "ledger chain",
+        "signature that is not its key's",
+    ),
+    "signature-removed": (
+        lambda w: on_the_ledger(w, "UPDATE events SET signature = '' WHERE seq = 8"),
+        "ledger chain",
+        "entry 8 (publish) has a signature that is not its key's",
+    ),
+    "signed-by-an-unknown-key": (
+        lambda w: on_the_ledger(w, "UPDATE events SET key_id = 'f' WHERE seq = 4"),
+        "ledger chain",
+        "entry 4 (spend) is not signed by an active key",
     ),
     "history-rewritten": (lambda w: rechain(w, later), f"{FIRST}: record", "the ledger head that it names"),
     "history-rewritten-with-less-noise": (lambda w: rechain(w, renoised), f"{FIRST}: costs", "another cost"),

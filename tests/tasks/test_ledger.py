@@ -34,6 +34,7 @@ from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, Worksp
 from dpcore.mechanisms.laplace import LAPLACE
 from tasks.stores.ledger import Ledger, Transaction, release_id_of
 from tasks.stores.ledger_state import LedgerState
+from tasks.stores.signing import SigningKey
 
 SPAWN = multiprocessing.get_context("spawn")
 RACERS = 8
@@ -52,7 +53,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 
 def kinds(ledger: Ledger) -> list[str]:
-    return [entry.kind for entry in ledger.entries()]
+    return [entry.kind for entry in ledger.entries() if entry.kind != "key"]
 
 
 def publish(ledger: Ledger, period: str = "2026-01", **changes: Any) -> str:
@@ -177,7 +178,7 @@ def test_a_reservation_that_lost_its_run_is_given_back_to_the_next_of_its_name(l
     taken = ledger.reserve(wanted).release_id
     state = ledger.state()
     assert (state.releases[lost].status, state.releases[taken].status) == ("void", "reserved")
-    assert state.committed(POPULATION) == state.releases[taken].outstanding
+    assert state.committed(POPULATION) == state.releases[taken].reserved
 
 
 def test_nothing_is_given_back_of_what_was_drawn_or_is_anothers(ledger: Ledger):
@@ -349,8 +350,8 @@ def test_two_entries_cannot_follow_the_same_one(ledger: Ledger, path: Path):
     connection = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError, match=r"UNIQUE.*previous"):
         connection.execute(
-            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (9, row.at, row.kind, row.population, "b", row.body, row.previous, "f" * 64),
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (9, row.at, row.kind, row.population, "b", row.body, row.previous, "f" * 64, row.key_id, row.signature),
         )
     connection.close()
 
@@ -443,17 +444,18 @@ def test_a_ledger_that_is_read_is_never_written(ledger: Ledger, path: Path):
     ledger.close()
     before = path.read_bytes()
     reading = Ledger.open_to_read(path)
-    assert len(reading.entries()) == 4
+    assert [entry.kind for entry in reading.entries()] == ["key", "cap", "reserve", "spend", "publish"]
     for attempt in (
         lambda: reading.reserve(request("2026-02")),
         lambda: reading.ensure_cap("others", cap(), BASIS),
         lambda: reading.raise_cap(POPULATION, cap("9"), BASIS, "growth"),
     ):
-        with pytest.raises(WorkspaceError, match="readonly"):
+        with pytest.raises(LedgerError) as refusal:
             attempt()
+        assert refusal.value.rule == "ledger-read-only"
     reading.close()
     assert path.read_bytes() == before
-    assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.db"]
+    assert sorted(p.name for p in path.parent.iterdir()) == ["ledger.db", "signing.key", "signing.pub"]
 
 
 def test_a_ledger_is_its_owners_alone(ledger: Ledger, path: Path):
@@ -500,7 +502,7 @@ def test_a_ledger_that_cannot_be_written_is_a_fault_of_the_workspace(tmp_path: P
     (tmp_path / "ledger.db").mkdir()
     (tmp_path / "file").touch()
     with pytest.raises(WorkspaceError) as caught:
-        Ledger.open(UNWRITABLE[case](tmp_path))
+        Ledger.open(UNWRITABLE[case](tmp_path), SigningKey.fresh())
     assert (caught.value.rule, caught.value.where) == ("workspace-unwritable", "ledger.db")
     assert str(tmp_path) not in str(caught.value)
 
@@ -518,7 +520,7 @@ def test_a_file_that_is_no_database_is_a_broken_ledger(path: Path, case: str):
     with opened(path) as ledger:
         ledger.ensure_cap(POPULATION, cap(), BASIS)
     path.write_bytes(BROKEN_FILES[case](path.read_bytes()))
-    for opening in (Ledger.open, Ledger.open_to_read):
+    for opening in (partial(Ledger.open, signer=SigningKey.fresh()), Ledger.open_to_read):
         with pytest.raises(LedgerError) as caught:
             _read_and_close(opening(path))
         assert (caught.value.rule, caught.value.where) == ("ledger-broken", "ledger.db")
@@ -540,7 +542,7 @@ def test_a_ledger_of_a_newer_program_is_refused_untouched(path: Path):
     connection.close()
     before = path.read_bytes()
     with pytest.raises(LedgerError) as caught:
-        Ledger.open(path)
+        Ledger.open(path, SigningKey.fresh())
     assert caught.value.rule == "ledger-newer"
     assert path.read_bytes() == before
 
@@ -549,7 +551,7 @@ def test_times_are_written_in_utc(path: Path):
     moment = datetime(2026, 3, 1, 0, 30, tzinfo=timezone(timedelta(hours=2)))
     with opened(path):
         pass
-    ledger = Ledger(f"sqlite:///{path}", clock=lambda: moment)
+    ledger = Ledger.open(path, SigningKey.fresh(), clock=lambda: moment)
     ledger.ensure_cap(POPULATION, cap(), BASIS)
     assert ledger.entries()[0].at == "2026-02-28T22:30:00.000000Z"
     assert datetime.fromisoformat(ledger.entries()[0].at) == moment.astimezone(UTC)
