@@ -38,12 +38,12 @@ def lower_bound_of_parts(counts: Sequence[tuple[int, int]], *, trials: int, erro
     """A bound below a pure epsilon, from one event in each of several independent parts of what is released.
 
     That all events happen has the product of their probabilities on either table, so
-    the parts' bounds add: no sample could show an event as rare as their conjunction.
+    the parts' bounds add: no sample could show an event as rare as their conjunction. A
+    part whose event turns out rarer on the first table counts as 0, the certain event.
     Guarantee: that of `lower_bound`; each part may err with its share of `error`.
     """
     each = error / len(counts)
-    pairs = ((hits, others) if hits >= others else (others, hits) for hits, others in counts)
-    return sum(lower_bound(hits=a, hits_neighbour=b, trials=trials, error=each) for a, b in pairs)
+    return sum(lower_bound(hits=a, hits_neighbour=b, trials=trials, error=each) for a, b in counts)
 
 
 def weighted_lower_bound(
