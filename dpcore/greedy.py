@@ -177,8 +177,8 @@ def _cubic_roots(p: float, q: float) -> list[float]:
     """The real roots of z³ + p z + q."""
     inside = q * q / 4 + p**3 / 27
     if inside >= 0:
-        root = math.sqrt(inside)
-        return [math.cbrt(root - q / 2) + math.cbrt(-root - q / 2)]
+        larger = -math.copysign(math.cbrt(abs(q) / 2 + math.sqrt(inside)), q)  # no difference of like numbers
+        return [larger - p / (3 * larger) if larger else 0.0]
     size = 2 * math.sqrt(-p / 3)
     angle = math.acos(max(-1.0, min(1.0, 3 * q / (p * size)))) / 3
     return [size * math.cos(angle - 2 * math.pi * k / 3) for k in range(3)]

@@ -353,7 +353,7 @@ def _budget(wishes: Wishes) -> list[Budget]:
 def _layout(wishes: Wishes, size: int, blocks: int) -> Layout:
     rows_per_unit = wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
     if wishes.generator == LDA and blocks > 1:  # classes are labels in one block, whose points they share
-        return Layout(size + blocks, 1, count_weight(size), rows_per_unit, labels=blocks)
+        return Layout(size + blocks, 1, count_weight(size, blocks), rows_per_unit, labels=blocks)
     return Layout(size + 1, blocks, count_weight(size), rows_per_unit)
 
 
@@ -362,12 +362,14 @@ def _projected_size(wishes: Wishes, encoding: Encoding, dimension: int) -> int:
     return encoding.width if wishes.projection == "none" else dimension + encoding.target_width
 
 
-def count_weight(size: int) -> Fraction:
-    """The weight s of the count in (s, y) that balances the errors of mean and second moment.
+def count_weight(size: int, labels: int = 1) -> Fraction:
+    """The weight s of the count in (s, y) that balances the errors of means and second moment.
 
-    s² = q solves 2 (size + 1) q² + q = 1; rounded to 1/64.
+    s² = q solves 2 (size + 1) q² + k q = k; rounded to 1/64. k is the square of the
+    number of labels in one block: a class's mean has that many times fewer rows.
     """
-    q = (math.sqrt(1 + 8 * (size + 1)) - 1) / (4 * (size + 1))
+    k = labels**2
+    q = (math.sqrt(k**2 + 8 * k * (size + 1)) - k) / (4 * (size + 1))
     return Fraction(max(1, round(math.sqrt(q) * WEIGHT_GRID)), WEIGHT_GRID)
 
 

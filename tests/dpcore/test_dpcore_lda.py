@@ -24,9 +24,9 @@ from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.greedy import GreedySampler, PooledMoments, _cubic_roots, _lowest
 from dpcore.measure import PrivateGram, Released, measure_gram
-from dpcore.moments import NoisyMoments, pooled_moments
+from dpcore.moments import NoisyMoments, _known_spectrum, pooled_moments
 from dpcore.noise import SeededNoise
-from dpcore.planning import PlanError, Wishes, make_plan
+from dpcore.planning import PlanError, Wishes, count_weight, make_plan
 from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Neighbours, PrivacyUnit, RowRule
@@ -92,6 +92,56 @@ def test_whatever_the_noise_the_labelled_moments_are_usable(seed: int, epsilon: 
         assert np.linalg.eigvalsh(moments.covariance)[0] >= -1e-9
         assert moments.covariance is found.classes[0].covariance
     assert found.weights.sum() == pytest.approx(1)
+
+
+def test_noise_is_not_taken_for_differences_between_classes() -> None:
+    """Shortened means are nearer to the truth than plain quotients, and leave the shared covariance its part."""
+    points, classes = points_in_classes(400)
+    _, means, within = true_moments(points, classes)
+    plain, shortened, traces = [], [], []
+    for seed in range(40):
+        measured = released(points, classes, epsilon=Fraction(1), seed=seed)
+        block, found = measured.matrices()[0], NoisyMoments.from_released(measured)
+        quotients = block[:3, 3:] * 2 / np.maximum(1.0, 4 * np.diag(block)[:3])[:, None]
+        inside = quotients / np.maximum(1.0, np.linalg.norm(quotients, axis=1))[:, None]
+        plain.append(np.linalg.norm(inside - means))
+        shortened.append(np.linalg.norm(np.array([c.mean for c in found.classes]) - means))
+        traces.append(np.trace(found.classes[0].covariance))
+    assert np.mean(shortened) < 0.9 * np.mean(plain)
+    assert np.mean(traces) > 0.7 * np.trace(within)
+
+
+def test_with_more_noise_than_classes_differ_their_means_come_together() -> None:
+    points, classes = points_in_classes(400)
+    near, far = (
+        np.linalg.norm([a.mean - b.mean for a in found.classes for b in found.classes])
+        for found in (
+            NoisyMoments.from_released(released(points, classes, epsilon=epsilon, seed=3))
+            for epsilon in (Fraction(1, 5), Fraction(1000))
+        )
+    )
+    assert near < far
+
+
+def test_what_lies_below_the_noise_is_spread_evenly_and_what_lies_above_is_kept() -> None:
+    basis = haar_basis(4, 4, generator(8))
+    found = np.linalg.eigvalsh(_known_spectrum(basis @ np.diag([5.0, 2.0, 0.5, -0.1]) @ basis.T, 1.0))
+    assert found == pytest.approx([0.2, 0.2, 2.0, 5.0])
+    assert np.linalg.eigvalsh(_known_spectrum(np.diag([5.0, -3.0]), 1.0)) == pytest.approx([0.0, 5.0])
+    assert np.linalg.eigvalsh(_known_spectrum(np.diag([5.0, 3.0]), 1.0)) == pytest.approx([3.0, 5.0])
+
+
+@pytest.mark.parametrize(("size", "labels"), [(1, 1), (8, 1), (8, 3), (64, 10), (300, 2)])
+def test_the_weight_of_the_labels_balances_the_errors_of_class_means_and_second_moment(size: int, labels: int) -> None:
+    """The noise grows as 1 + s²; on a class's sum it counts 1/s, over a share of 1/labels of the rows."""
+
+    def error(s: Fraction) -> float:
+        return float((1 + s**2) ** 2 * (size + 1 + labels**2 / s**2))
+
+    best = count_weight(size, labels)
+    step = Fraction(1, 64)
+    assert error(best) <= min(error(best + 2 * step), error(max(step, best - 2 * step)))
+    assert count_weight(size, labels + 5) >= best
 
 
 def test_labels_need_the_noise_of_a_plain_block_of_that_size_and_no_more() -> None:
