@@ -21,8 +21,7 @@ budget_app = typer.Typer(help="The population's lifetime budget.", invoke_withou
 
 
 def _open(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerState]:
-    from tasks.stores.ledger import Ledger
-    from tasks.stores.ledger_state import LedgerState
+    from tasks.stores.ledgers import ledger_state
     from tasks.stores.run import plan_release
     from tasks.stores.spec import load_spec
     from tasks.stores.workspace import Workspace
@@ -30,9 +29,7 @@ def _open(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerState]:
     workspace = Workspace(folder.resolve())
     workspace.require()
     spec = load_spec(workspace.spec_path)
-    path = workspace.ledger_path
-    state = Ledger.open_to_read(path).state() if path.is_file() else LedgerState()
-    return workspace, spec, plan_release(spec), state
+    return workspace, spec, plan_release(spec), ledger_state(workspace)
 
 
 def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]:
@@ -139,14 +136,13 @@ def raise_cap(
 ) -> None:
     """Write the spec's lifetime into the ledger as the new cap."""
     from dpcore.errors import RefusedError
-    from tasks.stores.ledger import Ledger
+    from tasks.stores.ledgers import writable_ledger
     from tasks.stores.run import basis_of, cap_of
-    from tasks.stores.signing import signing_key
 
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say why")
     place, spec, planned, _ = _open(workspace)
-    ledger = Ledger.open(place.ledger_path, signing_key(place.keys))
+    ledger = writable_ledger(place, spec)
     ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), reason.strip())
     content = balance(spec, planned, ledger.state())
     if as_json:

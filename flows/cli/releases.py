@@ -109,14 +109,12 @@ def _record(bundle: Path) -> dict[str, Any]:
 
 
 def _releases(folder: Path) -> tuple[Workspace, list[ReleaseState]]:
-    from tasks.stores.ledger import Ledger
+    from tasks.stores.ledgers import ledger_state
     from tasks.stores.workspace import Workspace
 
     place = Workspace(folder.resolve())
     place.require()
-    if not place.ledger_path.is_file():
-        return place, []
-    return place, list(Ledger.open_to_read(place.ledger_path).state().releases.values())
+    return place, list(ledger_state(place).releases.values())
 
 
 def history(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:

@@ -27,6 +27,7 @@ from tasks.stores.bundle import faults
 from tasks.stores.heads import bundle_folders, missing_entries
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, cost_to_json
+from tasks.stores.ledgers import has_ledger, readable_ledger
 from tasks.stores.workspace import Workspace
 
 
@@ -45,9 +46,9 @@ def audit_workspace(workspace: Workspace, release_id: str | None = None) -> list
     Raises: RefusedError for a workspace or release that is not there.
     """
     workspace.require()
-    if release_id is None and not workspace.ledger_path.exists():
+    if release_id is None and not has_ledger(workspace):
         return [_no_ledger(workspace)]
-    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+    with closing(readable_ledger(workspace)) as ledger:
         return _checks(workspace, ledger, release_id)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from dpcore.planning import Plan, PlanError, Wishes, make_plan
 from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
-from tasks.stores.signing import signing_key
+from tasks.stores.ledgers import writable_ledger
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: the ledger is opened once, on first use
 class ReleaseRun:
     """One run: workspace, specification, plan, and where the landing data are."""
 
@@ -44,8 +45,12 @@ class ReleaseRun:
         return stated_guarantee(self.spec, self.plan)
 
     def ledger(self) -> Ledger:
-        """The workspace's ledger."""
-        return Ledger.open(self.workspace.ledger_path, signing_key(self.workspace.keys))
+        """The workspace's ledger, opened on first use."""
+        return self._ledger
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return writable_ledger(self.workspace, self.spec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,6 @@ def _require_available(spec: ReleaseSpec) -> None:
     asked = {
         "approve": spec.approve != "none",
         "runner": spec.runner is not None,
-        "ledger": spec.ledger is not None,
     }
     for key, wanted in asked.items():
         if wanted:

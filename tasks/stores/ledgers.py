@@ -1,0 +1,59 @@
+"""Which ledger belongs to a workspace: the file beside its specification, or the address that this names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpcore.errors import SpecError
+from tasks.stores.databases import database_at
+from tasks.stores.ledger import Ledger
+from tasks.stores.ledger_state import LedgerState
+from tasks.stores.signing import signing_key
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import Workspace
+
+
+def ledger_address(workspace: Workspace, spec: ReleaseSpec) -> Path | str:
+    """The path or URL of the ledger; a relative SQLite path is taken from the workspace."""
+    if spec.ledger is None:
+        return workspace.ledger_path
+    prefix = "sqlite:///"
+    return workspace.root / spec.ledger[len(prefix) :] if spec.ledger.startswith(prefix) else spec.ledger
+
+
+def writable_ledger(workspace: Workspace, spec: ReleaseSpec) -> Ledger:
+    """The workspace's ledger, opened with its signing key."""
+    return Ledger.open(ledger_address(workspace, spec), signing_key(workspace.keys))
+
+
+def readable_ledger(workspace: Workspace) -> Ledger:
+    """The workspace's ledger for reading; if the specification cannot be read, the file beside it.
+
+    Raises: LedgerError if there is none.
+    """
+    return Ledger.open_to_read(_address(workspace))
+
+
+def has_ledger(workspace: Workspace) -> bool:
+    """Whether a ledger may be there."""
+    return database_at(_address(workspace)).exists()
+
+
+def ledger_state(workspace: Workspace) -> LedgerState:
+    """What the ledger says; nothing before the first run."""
+    if not has_ledger(workspace):
+        return LedgerState()
+    ledger = readable_ledger(workspace)
+    try:
+        return ledger.state()
+    finally:
+        ledger.close()
+
+
+def _address(workspace: Workspace) -> Path | str:
+    try:
+        return ledger_address(workspace, load_spec(workspace.spec_path))
+    except SpecError:
+        if workspace.ledger_path.is_file():
+            return workspace.ledger_path
+        raise
