@@ -5,7 +5,7 @@ for the ball's whole width, and is lifted back. The noise does not shrink with t
 number of rows: each row is protected on its own, and tells little (GUARANTEE.md, M10).
 
     >>> model = BernoulliRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
-    >>> model.fit([[0.1, 0.2, 0.3]] * 50).rows_.shape, model.privacy_["epsilon"]
+    >>> model.fit([[0.1, 0.2, 0.3]] * 50).rows_.shape, round(model.privacy_["epsilon"], 9)
     ((50, 3), 1.0)
 """
 

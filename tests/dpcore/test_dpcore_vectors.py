@@ -206,6 +206,14 @@ def test_a_calibrated_event_costs_its_budget_to_nine_digits_and_never_more(case,
     assert cost == Cost.of(mechanism.cost(event), mechanism.delta_num(event))
 
 
+@pytest.mark.parametrize(("p", "q", "classes"), SHAPES)
+def test_a_query_moves_by_exactly_its_bound_in_units_of_its_grid(p: int, q: int, classes: int) -> None:
+    for relation in Neighbours:
+        exact = jiang_moments(relation, numeric=p, categorical=q, classes=classes)
+        assert MomentsQuery(p, (3,) * q, classes).sensitivity(relation) == exact * UNIT
+    assert RowsQuery(2, p + 1).sensitivity(R1) == rows_l1(dimension=p + 1) * (1 << 16)
+
+
 def test_saturation_is_charged_where_the_scale_is_large() -> None:
     event = VectorEvent(mechanism="noisy-rows", neighbours=R1, query=ROWS, noise=Fraction(1 << 54))
     assert NOISY_ROWS.delta_num(event) == 12 * Fraction(1 << 151, 1 << 512)
