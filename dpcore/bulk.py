@@ -47,8 +47,13 @@ LAPLACE_EPSILON_AN_ENTRY = Fraction(1, 2)
 DELTA = Fraction(1, 100)
 """The delta at which Gaussian noise is attacked."""
 
-FAR, FAR_WITH_TRACE = 10.0, 4.0
-"""Thresholds of the tilted attacks, in means of the Gamma laws; nearer where the trace factor thins the draws more."""
+FAR = 10.0
+"""Threshold of the tilted attacks, in means of the Gamma laws."""
+
+
+def far_with_trace(draws: int) -> float:
+    """The threshold where the trace factor thins the draws, the more the farther out: more draws may go farther."""
+    return max(2.0, 4 * (draws / 400_000) ** (1 / 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class Tail:
 
     def measured(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
         """A bound below epsilon, where the two tables move the trace by `shift` (in units of 1/c)."""
-        middle = (FAR if self.rest is None else FAR_WITH_TRACE) * self.shape
+        middle = self.shape * (FAR if self.rest is None else far_with_trace(draws))
         tilt = 1 - self.shape / middle
         near, far = middle - shift / 2, middle + shift / 2
         hits = [self.hits(threshold, tilt, draws, rng) for threshold in (near, far)]
