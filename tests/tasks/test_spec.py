@@ -787,3 +787,43 @@ def test_reading_the_specification_needs_neither_prefect_nor_pandas():
     assert "import prefect" not in text
     assert "from prefect" not in text
     assert "pandas" not in text
+
+
+# ---------------------------------------------------------------- words for those who use a release
+
+ABOUT = """
+about:
+  curator: The clinic
+  use: Teaching
+  sector: Healthcare
+  links: ["https://example.org/clinic"]
+"""
+
+
+def test_words_about_a_release_are_public_and_do_not_shape_its_measurement():
+    plain, told = parse_spec(SMALL), parse_spec(SMALL + ABOUT)
+    assert told.digest() == plain.digest()
+    assert "about" not in plain.as_public_json()
+    assert told.as_public_json()["about"]["curator"] == "The clinic"
+
+
+def test_the_unit_of_a_column_is_public_and_does_not_shape_its_measurement():
+    plain = parse_spec(with_column("{name: height, kind: numeric, bounds: [0, 3]}"))
+    told = parse_spec(with_column("{name: height, kind: numeric, bounds: [0, 3], unit: metres}"))
+    assert told.digest() == plain.digest()
+    assert told.as_public_json()["columns"][-1]["unit"] == "metres"
+    assert "unit" not in plain.as_public_json()["columns"][-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (SMALL + "about: {curater: x}\n", "unknown-key"),
+        (SMALL + "about: {use: ' '}\n", "empty-text"),
+        (SMALL + f"about: {{use: '{'x' * 2001}'}}\n", "text-too-long"),
+        (SMALL + 'about: {use: "a\\x07b"}\n', "text-unprintable"),
+        (with_column("{name: ill, kind: boolean, unit: metres}"), "unit-kind"),
+    ],
+)
+def test_words_that_cannot_be_published_are_refused(text: str, rule: str):
+    assert refusal(text).rule == rule

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dpcore.errors import SpecError
+from tasks.stores.spec.about import AboutSpec
 from tasks.stores.spec.columns import ColumnSpec, Impute
 from tasks.stores.spec.loader import read_yaml
 from tasks.stores.spec.modelling import AllocationSpec, ModelSpec, ProjectionSpec
@@ -20,6 +21,7 @@ from tasks.stores.spec.refusals import first_problem
 from tasks.stores.spec.release import ReleaseSpec
 
 __all__ = [
+    "AboutSpec",
     "AllocationSpec",
     "ChecksSpec",
     "ColumnSpec",

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 
 from dpcore.schema import Column, IntervalColumn, Kind, LevelValue, NominalColumn, Role
+from tasks.stores.spec.about import PublicText
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.ticks import as_ticks, from_ticks
 from tasks.stores.spec.values import FilledText, Section, TimezoneName
@@ -50,6 +51,8 @@ class ColumnSpec(Section):
     categories: tuple[LevelValue, ...] | None = Field(default=None, validate_default=True)
     other: LevelValue | None = None
     missing: Literal["category"] | Impute | None = None
+    unit: PublicText | None = None
+    """What the numbers count, such as `years`; for the codebook."""
 
     @field_validator("role")
     @classmethod
@@ -115,6 +118,14 @@ class ColumnSpec(Section):
             refuse("missing-rule", message, "write `missing: category` or `missing: {impute: VALUE}`")
         return _read_impute(value["impute"], info.data)
 
+    @field_validator("unit")
+    @classmethod
+    def _only_numbers_have_units(cls, unit: str | None, info: ValidationInfo) -> str | None:
+        kind = info.data.get("kind", Kind.NUMERIC)
+        if unit is not None and kind not in _TARGETS:
+            refuse("unit-kind", f"a {kind} column has no unit", "remove the key")
+        return unit
+
     @model_validator(mode="after")
     def _many_categories_need_an_other(self) -> Self:
         count = len(self.categories or ())
@@ -143,6 +154,7 @@ class ColumnSpec(Section):
             "categories": list(self.categories) if self.categories else None,
             "other": self.other,
             "missing": self._missing_as_json(),
+            "unit": self.unit,
         }
         return always | {key: value for key, value in optional.items() if value is not None}
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
+from tasks.stores.spec.about import AboutSpec
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
 from tasks.stores.spec.operations import ChecksSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
@@ -19,7 +20,7 @@ from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import PositiveWhole, Section, Slug
 
 _PRIVATE_KEYS = {"source", "runner", "ledger"}  # file names, addresses and passwords stay here
-_KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve"}
+_KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve", "about"}
 _GENERATOR_NEEDS = {"supervised": Role.TARGET, "mixture": Role.LABEL, "lda": Role.LABEL}
 
 
@@ -36,6 +37,7 @@ class ReleaseSpec(Section):
     checks: ChecksSpec = Field(default_factory=ChecksSpec)
     schedule: ScheduleSpec = Field(default_factory=ScheduleSpec)
     approve: Literal["none", "required"] = "none"
+    about: AboutSpec | None = None
     runner: RunnerSpec | None = None
     ledger: Annotated[str, AfterValidator(ledger_url)] | None = None
     """None is the SQLite file of the workspace."""
@@ -79,6 +81,7 @@ class ReleaseSpec(Section):
         public = self.as_public_json()
         shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
         shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
+        shaping["columns"] = [{k: v for k, v in column.items() if k != "unit"} for column in public["columns"]]
         text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
