@@ -53,7 +53,7 @@ FAR = 10.0
 
 def far_with_trace(draws: int) -> float:
     """The threshold where the trace factor thins the draws, the more the farther out: more draws may go farther."""
-    return max(2.0, 4 * (draws / 400_000) ** (1 / 3))
+    return max(2.0, 4 * math.cbrt(draws / 400_000))
 
 
 @dataclass(frozen=True, slots=True)
