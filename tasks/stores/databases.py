@@ -5,8 +5,9 @@ Everything else goes through one code path in `tasks.stores.ledger`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +51,12 @@ class Database(Protocol):
 
     def opened(self) -> None:
         """Called when the ledger was opened for writing."""
+
+    def one_moment(self, connection: sa.Connection) -> None:
+        """Start a transaction all of whose reads see the same moment."""
+
+    def exclusive(self, name: str) -> AbstractContextManager[None]:
+        """Wait until nobody else who uses this database releases under that name."""
 
 
 class SqliteDatabase:
@@ -103,6 +110,14 @@ class SqliteDatabase:
         except PermissionError:  # somebody else's file keeps its mode
             return
 
+    def one_moment(self, connection: sa.Connection) -> None:
+        """A transaction: its shared lock keeps writers from committing."""
+        connection.exec_driver_sql("BEGIN")
+
+    def exclusive(self, name: str) -> AbstractContextManager[None]:
+        """Nothing more: the file is one workspace's, and that has a lock of its own."""
+        return nullcontext()
+
 
 def _durable(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA synchronous = EXTRA")
@@ -122,7 +137,13 @@ class PostgresDatabase:
         options = f"-c lock_timeout={LOCK_WAIT_SECONDS}s -c synchronous_commit=on"
         if read_only:
             options += " -c default_transaction_read_only=on"
-        return sa.create_engine(self._url, connect_args={"options": options, "connect_timeout": 10}, pool_pre_ping=True)
+        return sa.create_engine(
+            self._url,
+            connect_args={"options": options, "connect_timeout": CONNECT_SECONDS},
+            pool_pre_ping=True,
+            # stricter levels keep the snapshot from before the writers' lock was had: an old head
+            isolation_level="READ COMMITTED",
+        )
 
     def exists(self) -> bool:
         """Always: a server without tables is an empty ledger."""
@@ -159,9 +180,90 @@ class PostgresDatabase:
                     "FOR EACH STATEMENT EXECUTE FUNCTION ledger_is_append_only()"
                 )
             )
+            # always: also for sessions that replicate, which skip ordinary triggers
+            connection.execute(sa.text(f"ALTER TABLE {table} ENABLE ALWAYS TRIGGER {table}_append_only"))
 
     def opened(self) -> None:
         """Nothing to do: the server looks after its files."""
+
+    def one_moment(self, connection: sa.Connection) -> None:
+        """One snapshot for the whole transaction."""
+        connection.execute(sa.text("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Hold the name's advisory lock on a connection of its own.
+
+        The server lets it go when the connection ends, however that comes. A run that loses
+        it can still not spend or publish twice: the ledger's own rules forbid it.
+        """
+        connect_args = {"connect_timeout": CONNECT_SECONDS, **KEEP_ALIVE}
+        engine = sa.create_engine(
+            self._url, connect_args=connect_args, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT"
+        )
+        with own_errors(self.where):
+            connection = engine.connect()
+        try:
+            with own_errors(self.where):
+                connection.execute(sa.text("SELECT pg_advisory_lock(:key)"), {"key": _lock_of(name)})
+            yield
+        finally:
+            connection.invalidate()  # closed, not kept: with it goes the lock
+            connection.close()
+
+    def grant(self, *, writer: str, auditor: str) -> None:
+        """Give the writer and the auditor what they need, and take everything else from them.
+
+        The writer appends and reads; the auditor reads, but not the operator's fingerprints.
+        Raises: LedgerError if a role is unknown, or these are not this account's tables to share.
+        """
+        engine = self.engine(read_only=False)
+        try:
+            with own_errors(self.where), engine.begin() as connection:
+                _require_roles(connection, (writer, auditor))
+                schema = str(connection.execute(sa.text("SELECT current_schema()")).scalar_one())
+                quote = engine.dialect.identifier_preparer.quote
+                for statement in _grants(quote(schema), quote(writer), quote(auditor)):
+                    connection.exec_driver_sql(statement)
+        finally:
+            engine.dispose()
+
+
+CONNECT_SECONDS = 10
+KEEP_ALIVE = {"keepalives": 1, "keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+"""A release takes minutes in which the lock's connection says nothing; routers forget silent ones."""
+
+
+def _lock_of(name: str) -> int:
+    """The advisory lock of a release's name: 64 bits of its hash."""
+    return int.from_bytes(hashlib.sha256(b"dprelease name " + name.encode()).digest()[:8], signed=True)
+
+
+def _require_roles(connection: sa.Connection, roles: tuple[str, str]) -> None:
+    known = set(connection.execute(sa.text("SELECT rolname FROM pg_roles")).scalars())
+    for option, role in zip(("--writer", "--auditor"), roles, strict=True):
+        if role not in known:
+            raise LedgerError(
+                "the database has no such role",
+                rule="role-unknown",
+                where=option,
+                hint="make the role first: CREATE ROLE name LOGIN; passwords stay between you and the database",
+            )
+    if roles[0] == roles[1]:
+        raise LedgerError(
+            "writer and auditor must be two roles", rule="role-twice", where="--auditor", hint="name another role"
+        )
+
+
+def _grants(schema: str, writer: str, auditor: str) -> Iterator[str]:
+    tables = (*APPEND_ONLY, "operator_fingerprints", "ledger_version")
+    for role in ("PUBLIC", writer, auditor):
+        yield f"REVOKE ALL ON {', '.join(tables)} FROM {role}"
+    for role in (writer, auditor):
+        yield f"GRANT SELECT ON {', '.join(APPEND_ONLY)}, ledger_version TO {role}"
+        yield f"GRANT USAGE ON SCHEMA {schema} TO {role}"
+    yield f"GRANT INSERT ON {', '.join(APPEND_ONLY)} TO {writer}"
+    yield f"GRANT SELECT, INSERT ON operator_fingerprints TO {writer}"
 
 
 def database_at(address: Path | str) -> Database:
@@ -200,7 +302,14 @@ def own_errors(where: str) -> Iterator[None]:
 
 def _refusal(error: DBAPIError, where: str) -> PrivacyError:
     said, kind = str(error.orig), type(error.orig).__name__
-    if any(words in said for words in ("readonly", "unable to open", "disk I/O", "is full", "No space left")):
+    if kind == "DiskFull":  # PostgreSQL's words would name the server's files
+        return LedgerError(
+            "the ledger cannot be written: the database's disk is full",
+            rule="ledger-full",
+            where=where,
+            hint="make room on the database's disk and run again; nothing was lost",
+        )
+    if any(words in said for words in ("readonly", "unable to open", "disk I/O", "is full")):
         return WorkspaceError(
             f"the ledger cannot be written: {said}",
             rule="workspace-unwritable",
@@ -211,10 +320,10 @@ def _refusal(error: DBAPIError, where: str) -> PrivacyError:
         return _busy(where)
     if kind in ("InsufficientPrivilege", "ReadOnlySqlTransaction"):
         return LedgerError(
-            "this role may read the ledger, but not write to it",
+            "the database does not allow this role what was asked",
             rule="ledger-read-only",
             where=where,
-            hint="release with the writer's role; the auditor's may only read",
+            hint="the writer's role releases, the auditor's reads, and only the tables' owner gives roles their rights",
         )
     if isinstance(error, OperationalError) and type(error.orig).__module__.startswith("psycopg"):
         return LedgerError(

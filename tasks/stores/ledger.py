@@ -7,8 +7,8 @@ Every entry is signed by the workspace's key.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -23,13 +23,23 @@ from dpcore.measure import Released
 from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import cost_of
 from tasks.stores.databases import Database, database_at, own_errors
-from tasks.stores.ledger_state import Entry, LedgerState, Population, ReleaseState, canonical, cost_to_json
+from tasks.stores.ledger_state import (
+    MAY_FOLLOW_A_RESTORE,
+    Entry,
+    LedgerState,
+    Population,
+    ReleaseState,
+    canonical,
+    cost_to_json,
+)
 from tasks.stores.signing import PublicKey, SigningKey
 
 SCHEMA_VERSION = 2
 """1: unsigned entries. 2: every entry names its key and carries its signature."""
 
 WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
+
+Row = dict[str, Any]
 
 METADATA = sa.MetaData()
 EVENTS = sa.Table(
@@ -100,6 +110,28 @@ class ReserveRequest:
             "flow_run_id": self.flow_run_id,
             "supersedes": self.supersedes,
             "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """A person's answer for what is missing in a ledger: costs by population, or nothing at all."""
+
+    reason: str
+    who: str
+    charges: dict[str, Cost]
+    lost: Sequence[tuple[int, str]] = ()
+    retired: Sequence[str] = ()
+
+    def body(self) -> dict[str, Any]:
+        """The reconciliation's content."""
+        return {
+            "reason": self.reason,
+            "who": self.who,
+            "nothing_was_spent": not self.charges,
+            "charges": {name: cost_to_json(cost) for name, cost in self.charges.items()},
+            "lost": sorted(set(self.lost)),
+            "retired": sorted(set(self.retired)),
         }
 
 
@@ -187,6 +219,13 @@ class Ledger:
         """Let go of the database."""
         self._engine.dispose()
 
+    def exclusive(self, name: str) -> AbstractContextManager[None]:
+        """Wait until no other user of this ledger releases under that name, on whatever machine.
+
+        A workspace's own lock does the same for its processes; take that one first.
+        """
+        return self._database.exclusive(name)
+
     def entries(self) -> list[Entry]:
         """All entries in order."""
         with own_errors(self._database.where), self._engine.connect() as connection:
@@ -241,6 +280,32 @@ class Ledger:
         with self._writing() as transaction:
             return transaction.announce_successor(successor)
 
+    def mark_restored(self, *, who: str, made_at: str) -> Entry:
+        """Say that what follows continues a backup: nothing is released until it is reconciled."""
+        with self._writing() as transaction:
+            return transaction.append("restore", "", "", {"who": who, "backup_made_at": made_at})
+
+    def reconcile(self, answer: Reconciliation) -> Entry:
+        """Write down what entries that are gone may have cost; releases may go on."""
+        with self._writing() as transaction:
+            return transaction.append("reconcile", "", "", answer.body())
+
+    def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
+        """Fill an empty ledger with a backup's entries, which must replay.
+
+        Raises: LedgerError if there are entries already, or the backup's do not hold.
+        """
+        with self._writing() as transaction:
+            transaction.adopt(entries, measurements, fingerprints)
+
+    def contents(self) -> tuple[list[Entry], list[Row], list[Row]]:
+        """Entries, measurements and fingerprints at one moment."""
+        with own_errors(self._database.where), self._engine.connect() as connection:
+            self._database.one_moment(connection)
+            tables = (MEASUREMENTS, FINGERPRINTS)
+            rows = [[dict(row) for row in connection.execute(sa.select(table)).mappings()] for table in tables]
+            return self._read(connection), rows[0], rows[1]
+
     def ensure_cap(self, population: str, cap: Cap, basis: dict[str, str]) -> None:
         """Write the population's cap on first use; refuse a specification that states another one.
 
@@ -284,6 +349,7 @@ class Ledger:
         """
         with self._writing() as transaction:
             state = transaction.state
+            _require_reconciled(state)
             known = state.of_period(request.name, request.period)
             if known and request.supersedes is None:
                 return _copy(known[-1])
@@ -402,6 +468,8 @@ class Transaction:
                 where="ledger",
                 hint="open it with the workspace's key",
             )
+        if kind not in MAY_FOLLOW_A_RESTORE:
+            _require_reconciled(self.state)
         if kind != "key":
             self._announce_key(self._signer.public)
         entry = Entry.after(
@@ -439,6 +507,22 @@ class Transaction:
         assert self._signer is not None  # noqa: S101  only writers rotate
         return self.append("key", "", "", _key_body(successor, self._signer.public.key_id))
 
+    def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
+        """Take over all rows of another ledger; this one must be empty."""
+        if self.state.head is not None:
+            raise LedgerError(
+                "the ledger is not empty",
+                rule="ledger-not-empty",
+                where="ledger",
+                hint="restore into a new database; entries are never replaced",
+            )
+        for entry in entries:
+            self.state.apply(entry)
+        contents = {EVENTS: [entry.as_json() for entry in entries], MEASUREMENTS: measurements}
+        for table, rows in (contents | {FINGERPRINTS: fingerprints}).items():
+            if rows:
+                self._connection.execute(table.insert(), list(rows))
+
     def measurement(self, release: ReleaseState, name: str) -> Released:
         """A measurement that was drawn before."""
         return _read_measurement(self._connection, release, name)
@@ -453,6 +537,16 @@ class Transaction:
         query = sa.select(FINGERPRINTS).where(FINGERPRINTS.c.release_id == release_id)
         if self._connection.execute(query).first() is None:
             self._connection.execute(FINGERPRINTS.insert().values(release_id=release_id, fingerprint=fingerprint))
+
+
+def _require_reconciled(state: LedgerState) -> None:
+    if state.restored is not None:
+        raise LedgerError(
+            "the ledger was restored from a backup; what was spent after that is not in it",
+            rule="ledger-unreconciled",
+            where=f"ledger entry {state.restored.seq}",
+            hint='run `dprelease ledger reconcile --reason "..."` with --nothing-was-spent or --charge EPSILON',
+        )
 
 
 def _key_body(public: PublicKey, replaces: str | None) -> dict[str, Any]:

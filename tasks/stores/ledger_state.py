@@ -20,6 +20,10 @@ from tasks.stores.signing import PublicKey
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
 
+UNFINISHED = ("reserved", "measured", "failed", "check-failed", "awaiting-approval")
+MAY_FOLLOW_A_RESTORE = ("key", "restore", "reconcile")
+"""Until somebody says what a backup does not know, nothing else happens on it."""
+
 
 def canonical(body: Any) -> str:
     """JSON with one spelling: sorted keys, no spaces."""
@@ -145,6 +149,12 @@ class LedgerState:
     populations: dict[str, Population] = field(default_factory=dict)
     releases: dict[str, ReleaseState] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
+    restored: Entry | None = None
+    """The restore of a backup that nobody has reconciled yet."""
+    lost: frozenset[tuple[int, str]] = frozenset()
+    """Entries that witnesses name, that are gone, and that were answered for."""
+    retired: frozenset[str] = frozenset()
+    """Release ids that lost entries used: they are not given again."""
 
     @staticmethod
     def replay(entries: Iterable[Entry]) -> LedgerState:
@@ -160,7 +170,7 @@ class LedgerState:
     def snapshot(self) -> LedgerState:
         """A copy that later events do not change."""
         releases = {name: replace(release, spends=dict(release.spends)) for name, release in self.releases.items()}
-        return LedgerState(self.head, dict(self.populations), releases, dict(self.keys))
+        return replace(self, populations=dict(self.populations), releases=releases, keys=dict(self.keys))
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account.
@@ -169,6 +179,8 @@ class LedgerState:
         """
         self._require_chained(entry)
         self._require_signed(entry)
+        allowed = self.restored is None or entry.kind in MAY_FOLLOW_A_RESTORE
+        _require(allowed, entry, "follows a restored backup that nobody has reconciled")
         handler = getattr(self, f"_apply_{entry.kind.replace('-', '_')}", None)
         _require(handler is not None, entry, "has an unknown kind")
         handler(entry)  # type: ignore[misc]  # checked the line before
@@ -284,6 +296,37 @@ class LedgerState:
         self._take(entry.population, reserved=less(Cost(), release.reserved))
         release.reserved = Cost()
 
+    def _apply_restore(self, entry: Entry) -> None:
+        _require(bool(entry.facts["who"]), entry, "does not say who restored")
+        self.restored = entry
+
+    def _apply_reconcile(self, entry: Entry) -> None:
+        """What the entries that are gone may have cost, by the word of a person.
+
+        With a charge, releases in flight are over as well: whether the lost entries drew for
+        them is not known, so what they reserved counts as spent and their ids are not used again.
+        """
+        facts = entry.facts
+        _require(bool(facts["who"] and facts["reason"]), entry, "does not say who reconciled, or why")
+        charges = {name: cost_from_json(cost) for name, cost in facts["charges"].items()}
+        _require(charges.keys() <= self.populations.keys(), entry, "charges an unknown population")
+        _require(all(_is_charge(cost) for cost in charges.values()), entry, "gives budget back")
+        _require(bool(charges) or not facts["lost"], entry, "charges nothing for entries that are known to be lost")
+        for population, cost in charges.items():
+            self._take(population, spent=cost, reserved=Cost())
+        if charges:
+            self._give_up_unfinished()
+        self.lost |= {(int(seq), str(digest)) for seq, digest in facts["lost"]}
+        self.retired |= set(facts["retired"])
+        self.restored = None
+
+    def _give_up_unfinished(self) -> None:
+        for release in self.releases.values():
+            if release.status in UNFINISHED:
+                left = release.reserved
+                self._take(release.population, spent=left, reserved=less(Cost(), left))
+                release.status, release.reserved, release.spent = "lost", Cost(), release.spent + left
+
     def _release(self, entry: Entry, *statuses: str) -> ReleaseState:
         _require(entry.release_id in self.releases, entry, "speaks of an unknown release")
         release = self.releases[entry.release_id]
@@ -308,16 +351,23 @@ class LedgerState:
     def of_period(self, name: str, period: str) -> list[ReleaseState]:
         """The releases of one name and period that were not given up, oldest first."""
         mine = [r for r in self.releases.values() if (r.facts["name"], r.facts["period"]) == (name, period)]
-        return sorted((r for r in mine if r.status != "void"), key=lambda r: int(r.facts["sequence"]))
+        kept = (r for r in mine if r.status not in ("void", "lost"))
+        return sorted(kept, key=lambda r: int(r.facts["sequence"]))
 
     def next_sequence(self, name: str, period: str) -> int:
-        """The sequence number of a new release of a name and period; void ones keep theirs."""
+        """The sequence number of a new release of a name and period; void, lost and retired ones keep theirs."""
         used = [
             int(r.facts["sequence"])
             for r in self.releases.values()
             if (r.facts["name"], r.facts["period"]) == (name, period)
         ]
-        return max(used, default=0) + 1
+        prefix = f"{name}-{period}-"
+        gone = [r.removeprefix(prefix) for r in self.retired if r.startswith(prefix)]
+        return max(used + [int(number) for number in gone if number.isdecimal()], default=0) + 1
+
+
+def _is_charge(cost: Cost) -> bool:
+    return min(cost.epsilon, cost.rho, cost.rho_of_pure, cost.delta_num) >= 0 and cost != Cost()
 
 
 def _require(holds: bool, entry: Entry, what: str) -> None:

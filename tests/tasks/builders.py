@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,26 @@ def request(period: str = "2026-01", epsilon: str = "0.1", **changes: Any) -> Re
     return ReserveRequest(**(facts | changes))
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a ledger is, and the folder of the key that signs it."""
+
+    address: Path | str
+    keys: Path
+
+    def open(self, **options: Any) -> Ledger:
+        """The ledger for writing."""
+        return Ledger.open(self.address, signing_key(self.keys), **options)
+
+    def read(self) -> Ledger:
+        """The ledger for reading."""
+        return Ledger.open_to_read(self.address)
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[Ledger]:
-    """A ledger that is closed in the end."""
-    ledger = Ledger.open(path, signing_key(path.parent))
+def opened(place: Path | Place) -> Iterator[Ledger]:
+    """A ledger that is closed in the end; a file's key lies beside it."""
+    ledger = (place if isinstance(place, Place) else Place(place, place.parent)).open()
     try:
         yield ledger
     finally:
@@ -117,28 +133,28 @@ def measurement(epsilon: str, *, blocks: int = 1) -> dict[str, Any]:
 # ---------------------------------------------------------------- what spawned processes run
 
 
-def race_to_reserve(path: Path, name: str, barrier: Any, answers: Any) -> None:
+def race_to_reserve(place: Place, period: str, barrier: Any, answers: Any) -> None:
     """Wait for the others, reserve, and say how it went."""
-    with opened(path) as ledger:
-        barrier.wait()
+    with opened(place) as ledger:
+        barrier.wait(60)
         try:
-            answers.put(ledger.reserve(request(name=name)).release_id)
+            answers.put(ledger.reserve(request(period)).release_id)
         except BudgetExceededError:
             answers.put("refused")
 
 
-def race_to_spend(path: Path, period: str, barrier: Any, answers: Any) -> None:
+def race_to_spend(place: Place, period: str, barrier: Any, answers: Any) -> None:
     """Draw, wait for the others, reserve and spend; say what is the measurement."""
     drawn = released()
-    with opened(path) as ledger:
-        barrier.wait()
+    with opened(place) as ledger:
+        barrier.wait(60)
         release_id = ledger.reserve(request(period)).release_id
         answers.put((release_id, drawn.digest(), ledger.spend(release_id, "moments", drawn).digest()))
 
 
-def die_inside_the_spend(path: Path, release_id: str) -> None:
+def die_inside_the_spend(place: Place, release_id: str) -> None:
     """End like a crash after both rows are written and before they are committed."""
-    ledger = Ledger.open(path, signing_key(path.parent))
+    ledger = place.open()
     with ledger._writing() as transaction:
         body = {"measurement": "moments", **measurement("0.1"), "seeded": False, "digest": released().digest()}
         transaction.append("spend", POPULATION, release_id, body)
