@@ -77,7 +77,7 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     asked = request.model_dump() | (workspace.read_note(request.note) if request.note else {})
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
-        with workspace.exclusive(run.spec.name):
+        with workspace.exclusive(run.spec.name), run.ledger().exclusive(run.spec.name):
             finish_reveals(run)
             known = published_release(run)
             return already_published(run, known) if known else release_stages(run)
@@ -112,7 +112,13 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     differ = kept is not None and kept != run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
     if differ:
         tell_operator("the landing data differ from those released; `run --supersedes ID --reason` releases them anew")
-    return ReleaseResult(known.release_id, "already-published", final, {}, differ)
+    record = {} if final.exists() else _published_elsewhere(known)
+    return ReleaseResult(known.release_id, "already-published", final, record, differ)
+
+
+def _published_elsewhere(known: ReleaseState) -> dict[str, Any]:
+    """What the shared ledger says of a release whose bundle is in another workspace."""
+    return {"privacy": known.facts["stated"] | {"delta_num": float(known.spent.delta_num)}, "rows": None}
 
 
 def release_stages(run: ReleaseRun) -> ReleaseResult:
