@@ -14,7 +14,7 @@ sampling only.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
@@ -25,12 +25,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcore.accounting import compose
+from dpcore.allocation import preset_or_fractions
 from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed
-from dpcore.planning import AUTO, MOMENTS, PROJECTION, Plan, Wishes, make_plan
+from dpcore.planning import Plan, make_plan
 from dpcore.projection import (
     Projection,
     measured_coordinates,
@@ -51,6 +52,7 @@ from dpcore.schema import (
     RecordSchema,
     Role,
 )
+from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, Wishes
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +66,8 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are
     required. `classes` lists the public labels where `fit` gets a `y` of labels;
     `target_bounds` bounds a `y` of numbers. `n_components` is a number or "auto", which
-    needs `expected_rows`.
+    needs `expected_rows`. `allocation` is "auto", the name of a paper's split, or fractions
+    of the budget for "projection", "mean" and "moments".
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
     """
 
@@ -82,6 +85,7 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         n_components: int | str = AUTO,
         expected_rows: int | None = None,
         mechanism: str = AUTO,
+        allocation: str | Mapping[str, float | Fraction] = AUTO,
         random_state: str | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -93,6 +97,7 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         self.n_components = n_components
         self.expected_rows = expected_rows
         self.mechanism = mechanism
+        self.allocation = allocation
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -156,6 +161,7 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             projection=self.projection_kind,
             dimension=AUTO if self.projection_kind == "none" else self.n_components,
             mechanism=self.mechanism,
+            allocation=preset_or_fractions(self.allocation),
         )
 
     def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
@@ -183,6 +189,7 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         if plan.projection_event is not None:
             first = self._draw(PROJECTION, cells, measured_coordinates(plan.projection_event, encoding))
             projection = private_components(first, encoding, plan.dimension)
+        self.sums_ = self._draw(MEAN, cells, projection) if plan.mean_event else None
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
         if plan.reuses_gram:
             projection = private_components(released, encoding, plan.dimension)
@@ -195,7 +202,7 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     def _noisy_moments(self) -> NoisyMoments:
         basis = self.projection_.basis() if self.plan_.reuses_gram else None
-        return NoisyMoments.from_released(self.moments_, basis)
+        return NoisyMoments.from_released(self.moments_, basis, self.sums_)
 
     def _privacy(self, plan: Plan) -> dict[str, Any]:
         stated = compose(plan.cost, delta=_exact("delta", self.delta))
@@ -235,6 +242,7 @@ class PcaGauss(MomentMixture):
         n_components: int | str = AUTO,
         expected_rows: int | None = None,
         mechanism: str = AUTO,
+        allocation: str | Mapping[str, float | Fraction] = AUTO,
         projection_mechanism: str = AUTO,
         random_state: str | None = None,
     ) -> None:
@@ -248,6 +256,7 @@ class PcaGauss(MomentMixture):
             n_components=n_components,
             expected_rows=expected_rows,
             mechanism=mechanism,
+            allocation=allocation,
             random_state=random_state,
         )
         self.projection_mechanism = projection_mechanism

@@ -162,6 +162,11 @@ class GramSum:
         """Add another chunk's sum; the order does not matter."""
         self.blocks = self.blocks + other.blocks
 
+    def upper_triangles(self) -> list[list[int]]:
+        """The blocks' upper triangles, row by row."""
+        rows, columns = np.triu_indices(self.layout.dimension)
+        return [block[rows, columns].tolist() for block in self.blocks]
+
     def __repr__(self) -> str:
         return "GramSum(<private>)"
 

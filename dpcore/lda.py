@@ -25,10 +25,11 @@ from dpcore.greedy import GreedySampler, PooledMoments
 from dpcore.measure import Released, ReleasedVector, exact_gram, measure_gram, measure_vector
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed
-from dpcore.planning import AUTO, MOMENTS, Wishes, make_plan
+from dpcore.planning import make_plan
 from dpcore.projection import no_projection
 from dpcore.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.vectors import GRID, JIANG_LAPLACE, UnitCoordinates, exact_moments
+from dpcore.wishes import AUTO, MOMENTS, Wishes
 
 Floats = NDArray[np.float64]
 

@@ -47,8 +47,7 @@ class PrivateGram:
         return self._sum.layout
 
     def _triangles(self) -> Triangles:
-        rows, columns = np.triu_indices(self.layout.dimension)
-        return [block[rows, columns].tolist() for block in self._sum.blocks]
+        return self._sum.upper_triangles()
 
     def __repr__(self) -> str:
         return "PrivateGram(<private>)"
@@ -67,13 +66,23 @@ def exact_gram(
 
     One block holds all classes together. Memory does not grow with the table.
     """
+    return PrivateGram(summed(chunks, encoding, layout, projection))
+
+
+def summed(
+    chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
+    encoding: Encoding,
+    layout: Layout,
+    projection: Projection,
+) -> GramSum:
+    """The sum behind `exact_gram`, in the open: for invented rows only."""
     require_exact_product()
     total = GramSum(layout)
     for cells, shares in chunks:
         points = encoding.encode(cells)
         classes = encoding.classes(cells) if layout.classes > 1 else np.zeros(len(points), dtype=np.int64)
         total.add(integer_records(points, projection.columns, layout, shares, classes), classes)
-    return PrivateGram(total)
+    return total
 
 
 @dataclass(frozen=True, slots=True)

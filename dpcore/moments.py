@@ -151,6 +151,7 @@ class NoisyMoments:
 
     classes: tuple[ClassMoments, ...]
     released: Released
+    sums: Released | None = None
 
     @staticmethod
     def from_released(released: Released, basis: Floats | None = None, sums: Released | None = None) -> NoisyMoments:
@@ -171,7 +172,7 @@ class NoisyMoments:
         if released.event.layout.labels:
             noise = gram_mechanism(released.event.mechanism).expected_error(released.event)
             return NoisyMoments(_labelled_moments(blocks[0], heads, weight, noise), released)
-        return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released)
+        return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released, sums)
 
     @property
     def count(self) -> float:

@@ -57,9 +57,6 @@ class Noise(Protocol):
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
         """Independent integers with mass proportional to exp(-|x| / scale)."""
 
-    def discrete_gaussian(self, scale: float, size: int) -> list[int]:
-        """Independent integers with mass proportional to exp(-x² / (2 scale²))."""
-
     def generator(self) -> np.random.Generator:
         """A stream of floating-point draws.
 
@@ -83,12 +80,6 @@ class SystemNoise:
         dp = _opendp()
         space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
         return list(dp.m.make_laplace(*space, scale=scale)([0] * size))
-
-    def discrete_gaussian(self, scale: float, size: int) -> list[int]:
-        """Independent integers with mass proportional to exp(-x² / (2 scale²))."""
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T="f64")
-        return list(dp.m.make_gaussian(*space, scale=scale)([0] * size))
 
     def generator(self) -> np.random.Generator:
         """A new ChaCha stream under a key of operating-system entropy."""
@@ -120,10 +111,6 @@ class SeededNoise:
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
         """Rounded continuous draws; close enough where the scale is large."""
         return [round(x) for x in self._generator.laplace(scale=scale, size=size).tolist()]
-
-    def discrete_gaussian(self, scale: float, size: int) -> list[int]:
-        """Rounded continuous draws; close enough where the scale is large."""
-        return [round(x) for x in self._generator.normal(scale=scale, size=size).tolist()]
 
     def generator(self) -> np.random.Generator:
         """The repeatable stream itself."""

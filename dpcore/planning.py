@@ -12,12 +12,24 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Budget, Cost, Epsilon, Rho, rho_of_epsilon, total
+from dpcore.accounting import Budget, Cost, Epsilon, Rho, total
+from dpcore.allocation import (
+    Shares,
+    apart_error,
+    best_share,
+    moments_budgets,
+    part,
+    shares_of,
+    spends,
+    whole_budgets,
+)
 from dpcore.encoding import Encoding
-from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS, Layout
+from dpcore.exactgram import EXACT, GRID_BITS, POINT_BITS, PROJECTION_BITS, Layout
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
+from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.registry import BY_NAME, Entry, Status, basis_mechanism, cost_of, gram_mechanism, mechanism_of
-from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role, RowRule
+from dpcore.schema import Neighbours, RecordSchema, Role, RowRule
+from dpcore.wishes import AUTO, LDA, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
 
 NOISE_SHARE = 0.25
 """Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
@@ -25,52 +37,8 @@ NOISE_SHARE = 0.25
 WEIGHT_GRID = 64
 """The count's weight is rounded to multiples of 1/64."""
 
-AUTO = "auto"
-LDA = "lda"
-"""The generator whose classes share a covariance."""
-
-MOMENTS, PROJECTION = "moments", "projection"
-"""Names of the measurements in allocation, ledger and record."""
-
-GAUSSIAN_NOISE = ("gaussian", "noisy-power-method")
-"""Mechanisms that spend rho and need delta > 0; all others spend epsilon."""
-
-PROJECTION_SHARE = Fraction(3, 10)
-"""What private principal components take of the budget when they are measured apart, as in RON-Gauss's 0.3/0.7."""
-
-
-class PlanError(ValueError):
-    """A choice that cannot be carried out; names the key, the rule and what to do."""
-
-    def __init__(self, message: str, *, rule: str, where: str, hint: str) -> None:
-        super().__init__(message)
-        self.rule, self.where, self.hint = rule, where, hint
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the specification says about a release; `auto` leaves a choice to the plan."""
-
-    schema: RecordSchema
-    neighbours: Neighbours
-    unit: PrivacyUnit
-    epsilon: Fraction
-    delta: Fraction
-    expected_rows: int
-    projection: str = "ron"
-    projection_mechanism: str = AUTO
-    dimension: int | str = AUTO
-    mechanism: str = AUTO
-    generator: str = AUTO
-    allocation: dict[str, Fraction] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.epsilon > 0:
-            raise ValueError(f"epsilon must be positive, got {self.epsilon}")
-        if not 0 <= self.delta < 1:
-            raise ValueError(f"delta must lie in [0, 1), got {self.delta}")
-        if self.expected_rows < 1:
-            raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")
+SUMS_WEIGHT, NO_WEIGHT = Fraction(1, 4), Fraction(1, 1 << GRID_BITS)
+"""Weights of the count where counts and sums are measured apart: in that measurement, and in the moments'."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +55,16 @@ class Plan:
     signal_to_noise: float
     expected_rows: int
     reasons: tuple[str, ...]
+    shares: Shares
     projection_event: GramEvent | None = None
-    projection_share: Fraction = Fraction(0)
+    mean_event: GramEvent | None = None
+    sensitivity_to_information: float | None = None
 
     @property
     def events(self) -> dict[str, GramEvent]:
         """Everything that will be measured, by the names that ledger and record use."""
-        first = {} if self.projection_event is None else {PROJECTION: self.projection_event}
-        return {**first, MOMENTS: self.event}
+        measured = {PROJECTION: self.projection_event, MEAN: self.mean_event, MOMENTS: self.event}
+        return {name: event for name, event in measured.items() if event is not None}
 
     @property
     def reuses_gram(self) -> bool:
@@ -121,21 +91,26 @@ class Plan:
     @property
     def allocation(self) -> dict[str, float]:
         """Shares of the budget."""
-        shares = {PROJECTION: float(self.projection_share), MOMENTS: float(1 - self.projection_share)}
-        return {name: share for name, share in shares.items() if share}
+        return {name: float(share) for name, share in self.shares.items() if name in self.events}
 
     def expected_error(self) -> dict[str, float]:
-        """Expected error of the release, in records and relative to the expected rows."""
-        rows = self.expected_rows
-        weight = float(self.event.layout.count_weight)
-        return {
+        """Expected error of the release, in records and relative to the expected rows.
+
+        `sir` is PCA-Gauss's ratio of sensitivity gain to information loss against keeping every
+        coordinate; above 1 the projection pays.
+        """
+        rows, classes = self.expected_rows, self.event.layout.classes
+        count_sd, sum_sd = count_and_sum_noise(self.event, self.mean_event)
+        figures = {
             "frobenius": self.expected.frobenius,
             "operator": self.expected.operator,
-            "count_sd": self.expected.diagonal_sd * math.sqrt(self.event.layout.classes) / weight**2,
-            "mean_sd": self.expected.off_diagonal_sd * math.sqrt(self.event.layout.classes) / weight / rows,
+            "count_sd": count_sd * math.sqrt(classes),
+            "mean_sd": sum_sd * math.sqrt(classes) / rows,
             "relative_operator": self.expected.operator * self.event.layout.blocks / rows,
             "signal_to_noise": self.signal_to_noise,
         }
+        gain = self.sensitivity_to_information
+        return figures if gain is None else figures | {"sir": gain}
 
     def as_json(self) -> dict[str, Any]:
         """The plan for people and machines."""
@@ -151,6 +126,14 @@ class Plan:
         }
 
 
+def count_and_sum_noise(moments: GramEvent, mean: GramEvent | None = None) -> tuple[float, float]:
+    """Standard deviations of the noise on a class's count and on one coordinate of its sum, in records."""
+    if mean is not None:
+        return LAPLACE_SUMS.deviations(mean)
+    expected, weight = gram_mechanism(moments.mechanism).expected_error(moments), float(moments.layout.count_weight)
+    return expected.diagonal_sd / weight**2, expected.off_diagonal_sd / weight
+
+
 def make_plan(wishes: Wishes) -> Plan:
     """Decide everything that the specification leaves open.
 
@@ -158,15 +141,15 @@ def make_plan(wishes: Wishes) -> Plan:
     """
     reasons: list[str] = []
     _require_projection(wishes)
-    _require_projection_mechanism(wishes)
-    _require_measured_allocation(wishes)
+    shares = shares_of(wishes)
+    _require_projection_mechanism(wishes, shares)
     generator, schema = _choose_generator(wishes, reasons)
     encoding = Encoding(schema)
     _require_exact_width(encoding)
-    budgets = _budget(wishes)
-    share = _projection_share(wishes)
-    dimension = _choose_dimension(wishes, encoding, _moments_budgets(wishes, budgets), reasons)
-    first, event = _choose_events(wishes, encoding, budgets, dimension, reasons)
+    dimension = _choose_dimension(wishes, encoding, moments_budgets(wishes, shares), reasons)
+    shares = _best_shares(wishes, encoding, dimension, shares)
+    first, event = _choose_events(wishes, encoding, shares, dimension, reasons)
+    mean = _mean_event(wishes, event.layout, shares, reasons)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     return Plan(
         schema=schema,
@@ -179,14 +162,76 @@ def make_plan(wishes: Wishes) -> Plan:
         signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
         expected_rows=wishes.expected_rows,
         reasons=tuple(reasons),
+        shares=shares,
         projection_event=first,
-        projection_share=share if first else Fraction(0),
+        mean_event=mean,
+        sensitivity_to_information=_gain_to_loss(wishes, encoding, event, expected),
     )
 
 
 def _signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> float:
     """Average eigenvalue of a class block against the noise's operator norm."""
     return rows / event.layout.blocks / (event.layout.dimension - event.layout.heads) / expected.operator
+
+
+def _gain_to_loss(wishes: Wishes, encoding: Encoding, event: GramEvent, expected: ExpectedError) -> float | None:
+    """The papers' ratio of sensitivity gain to information loss, from public constants.
+
+    The gain is how much less noise the same budget puts on the projected moments than on
+    all coordinates; the loss is the share of variance that a random projection leaves
+    out on average (principal components leave out less, so for them this is a lower bound).
+    """
+    mechanism = gram_mechanism(event.mechanism)
+    layout = _layout(wishes, encoding.width, encoding.schema.class_count)
+    try:
+        whole = mechanism.calibrate(layout, wishes.neighbours, mechanism.cost(event))
+    except ValueError:  # the mechanism cannot measure so many coordinates at all
+        return None
+    gain = mechanism.expected_error(whole).operator / expected.operator
+    return gain * (event.layout.dimension - event.layout.heads) / encoding.width
+
+
+def _best_shares(wishes: Wishes, encoding: Encoding, dimension: int, shares: Shares) -> Shares:
+    """The shares with the least error, or none for the components where one measurement serves both better.
+
+    Errors are operator norms of the noise over the average eigenvalue of what is kept. A
+    single wide measurement spends everything at once: its noise on the projected moments
+    is that of its entries, and its components cost nothing more.
+    """
+    if wishes.projection != "private-pca" or wishes.allocation is not None or wishes.projection_mechanism != AUTO:
+        return shares
+    size, blocks = _projected_size(wishes, encoding, dimension), encoding.schema.class_count
+    eigenvalue, whole = wishes.expected_rows / size, whole_budgets(wishes)
+    moments = _best(wishes, _layout(wishes, size, blocks), whole)
+    kind = spends(moments.mechanism)
+    same_kind = [budget for budget in whole if isinstance(budget, kind)]
+    components = _best(wishes, _components_layout(wishes, encoding.width), same_kind)
+    wide = _best(wishes, _layout(wishes, encoding.width, blocks), whole)
+    errors = _operator(components) / eigenvalue, _operator(moments) * moments.layout.blocks / eigenvalue
+    share = best_share(*errors, kind)
+    noise = _entry_noise(wide) * 2 * math.sqrt(size) * wide.layout.blocks / eigenvalue
+    together = (_operator(wide) * math.sqrt(wide.layout.blocks) / eigenvalue) ** 2 + noise
+    return shares_of(wishes, share if apart_error(*errors, share, kind) < together else Fraction(0))
+
+
+def _operator(event: GramEvent) -> float:
+    return gram_mechanism(event.mechanism).expected_error(event).operator
+
+
+def _mean_event(wishes: Wishes, moments: Layout, shares: Shares, reasons: list[str]) -> GramEvent | None:
+    """Counts and sums measured apart, as the papers do; only where the allocation says so."""
+    if not shares[MEAN]:
+        return None
+    if moments.labels:
+        raise PlanError(
+            "generator 'lda' measures its means with the moments",
+            rule="allocation-unused",
+            where="model.allocation",
+            hint="leave the mean out of the allocation",
+        )
+    reasons.append("counts and means are measured apart from the second moments, as the specification says")
+    layout = replace(moments, count_weight=SUMS_WEIGHT)
+    return LAPLACE_SUMS.calibrate(layout, wishes.neighbours, Epsilon(shares[MEAN] * wishes.epsilon))
 
 
 def _require_projection(wishes: Wishes) -> None:
@@ -201,7 +246,7 @@ def _require_projection(wishes: Wishes) -> None:
         )
 
 
-def _require_projection_mechanism(wishes: Wishes) -> None:
+def _require_projection_mechanism(wishes: Wishes, shares: Shares) -> None:
     """A named mechanism must be able to give components, and have components to give and budget to spend."""
     name = wishes.projection_mechanism
     if name == AUTO:
@@ -219,7 +264,7 @@ def _require_projection_mechanism(wishes: Wishes) -> None:
         ),
         "projection-mechanism-unknown": (name not in known, f"{name!r} gives no private components"),
         "allocation-missing": (
-            not _projection_share(wishes),
+            not shares[PROJECTION],
             f"the allocation leaves nothing for {name!r}, which measures the projection apart",
         ),
     }
@@ -232,60 +277,6 @@ def _require_projection_mechanism(wishes: Wishes) -> None:
 
 def _gives_components(entry: Entry) -> bool:
     return entry.mechanism is not None and entry.mechanism.gives in (Gives.GRAM, Gives.BASIS)
-
-
-def _require_measured_allocation(wishes: Wishes) -> None:
-    measured = {MOMENTS, PROJECTION} if wishes.projection == "private-pca" else {MOMENTS}
-    unused = sorted(set(wishes.allocation or {}) - measured)
-    if unused:
-        raise PlanError(
-            f"the allocation gives budget to {', '.join(unused)}, which this release does not measure",
-            rule="allocation-unused",
-            where="model.allocation",
-            hint=f"use `allocation: auto`, or fractions of {' and '.join(sorted(measured))} only",
-        )
-
-
-def _projection_share(wishes: Wishes) -> Fraction:
-    """What the projection may take: the fraction asked for, or the usual one."""
-    if wishes.projection != "private-pca":
-        return Fraction(0)
-    if wishes.allocation is None:
-        return PROJECTION_SHARE
-    return wishes.allocation.get(PROJECTION, Fraction(0))
-
-
-def _scaled(budgets: list[Budget], share: Fraction) -> list[Budget]:
-    """A share of each way to spend the budget."""
-    return [replace(budget, value=budget.value * share) for budget in budgets]
-
-
-def _moments_budgets(wishes: Wishes, budgets: list[Budget]) -> list[Budget]:
-    """What the projection leaves to the moments, for each way to spend it."""
-    rest = 1 - _projection_share(wishes)
-    if wishes.projection_mechanism == AUTO:
-        return _scaled(budgets, rest)
-    return [_part(wishes, rest, type(budget), _spends(wishes.projection_mechanism)) for budget in budgets]
-
-
-def _spends(mechanism: str) -> type[Budget]:
-    """The kind of budget that a mechanism spends."""
-    return Rho if mechanism in GAUSSIAN_NOISE else Epsilon
-
-
-def _part(wishes: Wishes, share: Fraction, kind: type[Budget], other: type[Budget]) -> Budget:
-    """A share of the budget for a measurement of one kind, beside one of another kind that takes the rest.
-
-    Two of a kind share epsilon or rho, which add. Unlike kinds share epsilon: the Gaussian
-    one gets the rho that stays within its part at the whole delta, so that the parts,
-    stated one beside the other, stay within the epsilon asked for.
-    """
-    if kind is Epsilon:
-        return Epsilon(share * wishes.epsilon)
-    delta = float(wishes.delta)
-    if other is Rho:
-        return Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))
-    return Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))
 
 
 def _require_exact_width(encoding: Encoding) -> None:
@@ -342,19 +333,22 @@ def _require_label(schema: RecordSchema) -> None:
         )
 
 
-def _budget(wishes: Wishes) -> list[Budget]:
-    """The ways in which the promised (epsilon, delta) can be spent: pure, and as zCDP if delta allows."""
-    ways: list[Budget] = [Epsilon(wishes.epsilon)]
-    if wishes.delta > 0:
-        ways.append(Rho(rho_of_epsilon(float(wishes.epsilon), delta=float(wishes.delta))))
-    return ways
+def _rows_per_unit(wishes: Wishes) -> int:
+    return wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
+
+
+def _components_layout(wishes: Wishes, size: int) -> Layout:
+    """The shape of a measurement for components: all classes together, with the mean."""
+    return Layout(size + 1, 1, count_weight(size), _rows_per_unit(wishes))
 
 
 def _layout(wishes: Wishes, size: int, blocks: int) -> Layout:
-    rows_per_unit = wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
+    """The shape of the moments' measurement."""
+    rows_per_unit = _rows_per_unit(wishes)
     if wishes.generator == LDA and blocks > 1:  # classes are labels in one block, whose points they share
         return Layout(size + blocks, 1, count_weight(size, blocks), rows_per_unit, labels=blocks)
-    return Layout(size + 1, blocks, count_weight(size), rows_per_unit)
+    apart = MEAN in (wishes.allocation or {})
+    return Layout(size + 1, blocks, NO_WEIGHT if apart else count_weight(size), rows_per_unit)
 
 
 def _projected_size(wishes: Wishes, encoding: Encoding, dimension: int) -> int:
@@ -469,54 +463,51 @@ def _choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget],
 
 
 def _choose_events(
-    wishes: Wishes, encoding: Encoding, budgets: list[Budget], dimension: int, reasons: list[str]
+    wishes: Wishes, encoding: Encoding, shares: Shares, dimension: int, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
     """What is measured for the projection, if anything, and for the moments."""
     blocks = encoding.schema.class_count
     layout = _layout(wishes, _projected_size(wishes, encoding, dimension), blocks)
-    first, event = None, _best(wishes, layout, _moments_budgets(wishes, budgets))
+    first, event = None, _best(wishes, layout, moments_budgets(wishes, shares))
     if wishes.projection_mechanism != AUTO:
-        first = _named_components(wishes, encoding, dimension, event, reasons)
+        first = _named_components(wishes, encoding, dimension, event, shares[PROJECTION], reasons)
     elif wishes.projection == "private-pca":
-        first, event = _principal_events(wishes, encoding, budgets, event, reasons)
+        first, event = _principal_events(wishes, encoding, shares, event, reasons)
     if wishes.mechanism == AUTO:
         way = "pure epsilon" if wishes.delta == 0 else "less expected noise than the alternative at this dimension"
         reasons.append(f"mechanism {event.mechanism}: {way}")
-    reasons.append(
-        f"count weight {float(event.layout.count_weight):.3g}: balances the errors of means and second moments"
-    )
+    if not shares[MEAN]:
+        reasons.append(
+            f"count weight {float(event.layout.count_weight):.3g}: balances the errors of means and second moments"
+        )
     return first, event
 
 
 def _principal_events(
-    wishes: Wishes, encoding: Encoding, budgets: list[Budget], second: GramEvent, reasons: list[str]
+    wishes: Wishes, encoding: Encoding, shares: Shares, second: GramEvent, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
     """Private principal components: out of one wide measurement, or measured apart from the moments.
 
     The wide measurement spends everything at once and its components cost nothing more;
-    apart, the moments are measured in few dimensions with what the components leave. The
-    planner takes what is expected to leave less noise on an entry of the moments.
+    apart, the moments are measured in few dimensions with what the components leave.
     """
-    wide = _best(wishes, _layout(wishes, encoding.width, encoding.schema.class_count), budgets)
-    share = _projection_share(wishes)
-    noise = {name: _entry_noise(event) for name, event in (("wide", wide), ("second", second))}
-    reuse = share == 0 or (wishes.allocation is None and noise["wide"] <= noise["second"])
-    what = "come out of the measured moments" if reuse else f"are measured apart with {float(share):g} of the budget"
-    reasons.append(
-        f"private principal components {what}: noise of {noise['wide']:.3g} on an entry if measured together, "
-        f"{noise['second']:.3g} if apart"
-    )
-    if reuse:
+    share = shares[PROJECTION]
+    if share == 0:
+        wide = _best(wishes, _layout(wishes, encoding.width, encoding.schema.class_count), whole_budgets(wishes))
+        reasons.append("private principal components come out of the measured moments, at no cost of their own")
         return None, wide
-    return _best(wishes, _layout(wishes, encoding.width, 1), _same_way(budgets, second, share)), second
+    why = "the least expected error" if wishes.allocation is None else "as the specification says"
+    reasons.append(f"private principal components are measured apart with {float(share):g} of the budget: {why}")
+    kind = spends(second.mechanism)
+    return _best(wishes, _components_layout(wishes, encoding.width), [part(wishes, share, kind, kind)]), second
 
 
 def _named_components(
-    wishes: Wishes, encoding: Encoding, dimension: int, second: GramEvent, reasons: list[str]
+    wishes: Wishes, encoding: Encoding, dimension: int, second: GramEvent, share: Fraction, reasons: list[str]
 ) -> GramEvent:
     """Private principal components measured apart, by the mechanism that the specification names."""
-    name, share = wishes.projection_mechanism, _projection_share(wishes)
-    kind, other = _spends(name), _spends(second.mechanism)
+    name = wishes.projection_mechanism
+    kind, other = spends(name), spends(second.mechanism)
     if kind is Rho and not wishes.delta:
         raise PlanError(
             f"mechanism {name!r} needs delta > 0",
@@ -530,7 +521,7 @@ def _named_components(
         f"private principal components are measured apart by {name} with {float(share):g} of the budget, "
         f"as the specification says{doubt}"
     )
-    return _components_event(wishes, encoding, dimension, _part(wishes, share, kind, other))
+    return _components_event(wishes, encoding, dimension, part(wishes, share, kind, other))
 
 
 def _components_event(wishes: Wishes, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:
@@ -538,9 +529,9 @@ def _components_event(wishes: Wishes, encoding: Encoding, dimension: int, budget
     name, fault = wishes.projection_mechanism, ""
     try:
         if mechanism_of(name).gives is Gives.GRAM:
-            layout = _layout(wishes, encoding.width, 1)
+            layout = _components_layout(wishes, encoding.width)
             return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)
-        layout = _layout(wishes, encoding.feature_width, 1)
+        layout = _components_layout(wishes, encoding.feature_width)
         return basis_mechanism(name).calibrate(layout, wishes.neighbours, budget, components=dimension)
     except ValueError as error:
         fault = str(error)
@@ -550,9 +541,3 @@ def _components_event(wishes: Wishes, encoding: Encoding, dimension: int, budget
 
 def _entry_noise(event: GramEvent) -> float:
     return gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
-
-
-def _same_way(budgets: list[Budget], event: GramEvent, share: Fraction) -> list[Budget]:
-    """The share of the budget, spent in the same way (pure or zCDP) as another event spends the rest."""
-    kind = type(gram_mechanism(event.mechanism).cost(event))
-    return [budget for budget in _scaled(budgets, share) if isinstance(budget, kind)]

@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
-from dpcore.measure import exact_gram, measure_gram
+from dpcore.measure import PrivateGram, measure_gram, summed
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, is_diagonal
 from dpcore.noise import Noise, SeededNoise, public_generator
-from dpcore.planning import PROJECTION, Plan, Wishes, make_plan
-from dpcore.projection import Projection, no_projection, ron_projection
+from dpcore.planning import Plan, make_plan
+from dpcore.projection import Projection, measured_coordinates, no_projection, ron_projection
 from dpcore.registry import ENTRIES, mechanism_of
 from dpcore.schema import (
     MISSING,
@@ -38,6 +38,7 @@ from dpcore.schema import (
     Role,
 )
 from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1
+from dpcore.wishes import PROJECTION, Wishes
 
 Floats = NDArray[np.float64]
 Part = tuple[Cells, Floats | None]
@@ -71,11 +72,6 @@ class Recorder:
         """Independent integers with mass proportional to exp(-|x| / scale)."""
         self.asked.append(("discrete_laplace", scale, size))
         return self._noise.discrete_laplace(scale, size)
-
-    def discrete_gaussian(self, scale: float, size: int) -> list[int]:
-        """Independent integers with mass proportional to exp(-x² / (2 scale²))."""
-        self.asked.append(("discrete_gaussian", scale, size))
-        return self._noise.discrete_gaussian(scale, size)
 
     def generator(self) -> np.random.Generator:
         """A stream of floating-point draws; how many are taken from it is not recorded."""
@@ -128,10 +124,10 @@ def replay(
     name: str = "measurement",
 ) -> Replay:
     """Measure two tables with the same noise and compare everything that can be compared."""
-    grams = [exact_gram(chunks, encoding, event.layout, projection) for chunks in tables]
-    noises = [Recorder(SeededNoise(seed)) for _ in grams]
-    values = [measure_gram(gram, event, noise).values for gram, noise in zip(grams, noises, strict=True)]
-    change = _difference(*(gram._triangles() for gram in grams))  # invented rows: nothing private
+    sums = [summed(chunks, encoding, event.layout, projection) for chunks in tables]
+    noises = [Recorder(SeededNoise(seed)) for _ in sums]
+    values = [measure_gram(PrivateGram(total), event, noise).values for total, noise in zip(sums, noises, strict=True)]
+    change = _difference(*(total.upper_triangles() for total in sums))  # invented rows: nothing private
     return Replay(
         name,
         change,
@@ -246,8 +242,27 @@ def replay_pairs(plan: Plan, *, pairs: int, seed: str) -> list[Replay]:
     return result
 
 
+def largest_change(plan: Plan, *, pairs: int, seed: str) -> float:
+    """The largest share of any declared sensitivity that hostile neighbours of a plan's columns use.
+
+    The part of a replay before the draw, which is quick at every dimension. Above 1 the
+    noise would hide less than is claimed.
+    """
+    encoding, rng = Encoding(plan.schema), public_generator(seed, "replay")
+    shares = [0.0]
+    for name, event in plan.events.items():
+        projection = _stand_in(plan, name, encoding, seed)
+        for _ in range(pairs):
+            tables = hostile_pair(plan.schema, event, rng)
+            sums = [summed(chunks, encoding, event.layout, projection).upper_triangles() for chunks in tables]
+            shares += _shares(_difference(*sums), event)
+    return max(shares)
+
+
 def _stand_in(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
-    if name == PROJECTION or plan.reuses_gram or plan.projection == "none":
+    if name == PROJECTION:
+        return measured_coordinates(plan.events[name], encoding)
+    if plan.reuses_gram or plan.projection == "none":
         return no_projection(encoding)
     return ron_projection(encoding, plan.dimension, seed)
 

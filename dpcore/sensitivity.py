@@ -66,9 +66,7 @@ def top_eigenvalues(neighbours: Neighbours, *, squared_norm: Fraction, component
     return squared_norm if neighbours is Neighbours.ADD_REMOVE else min(components, 2) * squared_norm
 
 
-def record_sums_l1(
-    neighbours: Neighbours, *, count_weight: Fraction, points: int, rows: int, blocks: int
-) -> Fraction:
+def record_sums_l1(neighbours: Neighbours, *, count_weight: Fraction, points: int, rows: int, blocks: int) -> Fraction:
     """L1 norm of a block's first row, count times s² and sum of points times s (GUARANTEE.md, S6).
 
     One record adds s² + s sqrt(p) at the most. Under replace-one in a single block the

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding, level_corners
 from dpcore.generators import ClassGaussians
+from dpcore.planning import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING, Cells, Column, IntervalColumn, NominalColumn
 
@@ -166,19 +167,20 @@ class Measured:
     def coordinate_margins(self) -> Floats:
         """95 % margins of the noise on each encoded coordinate's mean."""
         event = self.mixture.moments.released.event
-        error = gram_mechanism(event.mechanism).expected_error(event)
-        deviation = error.off_diagonal_sd / float(event.layout.count_weight) * math.sqrt(event.layout.classes)
+        deviation = self._count_and_sum_noise()[1] * math.sqrt(event.layout.classes)
         projection = self.mixture.projection
         measured: Floats = np.linalg.norm(projection.basis(), axis=1)
         lengths = measured if projection.centre is None else np.ones(projection.width)  # the centre is noisy too
         return Z95 * deviation * lengths * self.encoding.scale / max(float(self.sums.counts.sum()), 1.0)
 
+    def _count_and_sum_noise(self) -> tuple[float, float]:
+        moments = self.mixture.moments
+        return count_and_sum_noise(moments.released.event, moments.sums.event if moments.sums else None)
+
     def class_shares(self) -> tuple[Floats, Floats]:
         """Noisy shares of the label's levels, and their margins."""
-        event = self.mixture.moments.released.event
-        error = gram_mechanism(event.mechanism).expected_error(event)
         rows = max(float(self.sums.counts.sum()), 1.0)
-        margin = Z95 * error.diagonal_sd / float(event.layout.count_weight) ** 2 / rows
+        margin = Z95 * self._count_and_sum_noise()[0] / rows
         return self.mixture.moments.weights, np.full(len(self.sums.counts), margin)
 
     def column(self, column: Column) -> dict[str, Any]:

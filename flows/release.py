@@ -12,10 +12,9 @@ from prefect import flow, tags
 from prefect.runtime import flow_run
 from pydantic import BaseModel, ConfigDict
 
-from dpcore.accounting import compose
 from dpcore.errors import CheckFailedError, LedgerError
-from dpcore.planning import MOMENTS, PROJECTION
-from dpcore.registry import BY_NAME
+from dpcore.wishes import MEAN, MOMENTS, PROJECTION
+from flows.delivery import delivered_afterwards
 from flows.history import Journal, label_run
 from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.artifacts import show_release
@@ -28,7 +27,8 @@ from tasks.sample import decode_rows, sample_rows
 from tasks.stores.bundle import Staging
 from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import ReleaseState
-from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, Stage
+from tasks.stores.lineage import LineageRun
+from tasks.stores.promises import promise
 from tasks.stores.run import Grant, ReleaseRun, prepare_run
 from tasks.stores.workspace import Workspace
 from tasks.validate import validate_landing
@@ -65,7 +65,8 @@ class ReleaseResult:
 @flow(name="release", retries=0, persist_result=False, log_prints=False)
 def release(request: ReleaseRequest) -> ReleaseResult:
     """Release one period of a workspace's data, once."""
-    return _release(request)
+    with delivered_afterwards(Path(request.workspace)):
+        return _release(request)
 
 
 @redacted("release")
@@ -131,6 +132,7 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
         release_id=release_id,
         schema=run.plan.schema,
         clock=utc_now,
+        period=run.period,
     )
     staging = Staging(run.workspace.bundle(run.spec.name, release_id))
     label_run(run.flow_run_id, name=release_id, tags=(run.spec.name, run.period, release_id))
@@ -141,12 +143,14 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
         with journal.stage("allocate", outputs=("reservation",)):
             grant = allocate_budget(run, release_id)
         with recorded_failure(ledger, grant):
-            with journal.stage("project", outputs=("projection",)) as stage:
+            bought = ("landing",) if run.plan.projection_event else ()
+            with journal.stage("project", inputs=bought, outputs=("projection",)) as stage:
                 projection = choose_projection(run, grant)
-                promise(run, grant, ledger, PROJECTION, stage)
+                promise(run, ledger.entries(), release_id, PROJECTION, [stage])
             with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments(run, projection, grant)  # the last line that sees raw rows
-                promise(run, grant, ledger, MOMENTS, whole, stage)
+                promise(run, ledger.entries(), release_id, MOMENTS, [whole, stage])
+                promise(run, ledger.entries(), release_id, MEAN, [whole, stage])
             with journal.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows(run, moments, projection, grant)
             with journal.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
@@ -189,25 +193,3 @@ def _record_failure(ledger: Ledger, grant: Grant, status: str) -> None:
             ledger.fail(grant.release_id, status=status, stage="release")
     except LedgerError:
         tell_operator("the failure could not be written to the ledger; its reservation stays")
-
-
-def promise(run: ReleaseRun, grant: Grant, ledger: Ledger, measurement: str, *stages: Stage) -> None:
-    """Put a measurement's guarantee and spend on the lineage; nothing where nothing was measured."""
-    state = ledger.state()
-    spent = state.releases[grant.release_id].spends.get(measurement)
-    if spent is None:
-        return
-    entry = BY_NAME[run.plan.events[measurement].mechanism]
-    guarantee = DpGuaranteeFacet(
-        unit=str(run.spec.unit),
-        neighbours=run.spec.neighbours.value,
-        epsilon=run.stated["epsilon"],
-        delta=run.stated["delta"],
-        deltaNum=float(run.plan.cost.delta_num),
-        mechanism=entry.name,
-        proof=f"{entry.status.value}: {entry.reason}",
-    )
-    after = compose(state.spent(run.spec.privacy.population), delta=run.spec.privacy.lifetime.delta).as_json()
-    spend = DpSpendFacet(ledgerEntry=spent.seq, ledgerHash=spent.hash, before=grant.before, after=after)
-    for stage in stages:
-        stage.facets |= {"dp_guarantee": guarantee, "dp_spend": spend}

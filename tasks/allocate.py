@@ -8,7 +8,7 @@ from dpcore.accounting import compose
 from dpcore.errors import LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
-from tasks.stores.gate import audit_of_build, known_audit, require_passed
+from tasks.stores.gate import audit_of_build, known_audit, replay_of_plan, require_passed
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import ReserveRequest, release_id_of
 from tasks.stores.ledger_state import LedgerState
@@ -53,17 +53,17 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
 def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
     """The audit of this build for everything that is still to be drawn; what it cannot pass is refused."""
     known = state.releases.get(release_id)
-    drawn = known.spends if known else {}
-    builds = {}
-    for name, event in run.plan.events.items():
-        if name in drawn:
-            continue
+    missing = {name: event for name, event in run.plan.events.items() if known is None or name not in known.spends}
+    if not missing:
+        return {}
+    replay, builds = replay_of_plan(run.plan), {}
+    for name, event in missing.items():
         build = known_audit(state, event)
         if build is None:
             tell(f"auditing this build's {event.mechanism} before it may draw")
             build = audit_of_build(event)
-        require_passed(build, event.mechanism)
-        builds[name] = build
+        builds[name] = {**build, "replay": replay}
+        require_passed(builds[name], event.mechanism)
     return builds
 
 

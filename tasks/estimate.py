@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dpcore.moments import NoisyMoments
-from dpcore.planning import MOMENTS
 from dpcore.projection import Projection, no_projection, private_components
+from dpcore.wishes import MEAN, MOMENTS
 from tasks.boundary import private_task
 from tasks.measure import measured
 from tasks.stores.run import Grant, ReleaseRun
@@ -18,7 +18,8 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> t
     measured and both components and projected moments are post-processing.
     """
     if not run.plan.reuses_gram:
-        return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection)), projection
+        sums = measured(run, grant, MEAN, projection) if run.plan.mean_event else None
+        return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection), sums=sums), projection
     released = measured(run, grant, MOMENTS, no_projection(run.encoding))
     components = private_components(released, run.encoding, run.plan.dimension)
     return NoisyMoments.from_released(released, components.basis()), components

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.planning import PROJECTION
 from dpcore.projection import (
     Projection,
     measured_coordinates,
@@ -15,6 +14,7 @@ from dpcore.projection import (
     private_components,
     ron_projection,
 )
+from dpcore.wishes import PROJECTION
 from tasks.boundary import private_task, tell
 from tasks.measure import measured
 from tasks.stores.landing import open_public

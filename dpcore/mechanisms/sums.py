@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -38,6 +39,11 @@ class LaplaceSums:
         size = event.layout.dimension
         drawn = iter(noise.discrete_laplace(float_above(event.noise), size * len(sums)))
         return [[cell + next(drawn) for cell in block[:size]] for block in sums]
+
+    def deviations(self, event: GramEvent) -> tuple[float, float]:
+        """Standard deviations of the noise on a count and on a coordinate of the sum, in records."""
+        deviation, weight = math.sqrt(2) * float(event.noise) / UNIT, float(event.layout.count_weight)
+        return deviation / weight**2, deviation / weight
 
     def delta_num(self, event: GramEvent) -> Fraction:
         """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""

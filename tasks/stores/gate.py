@@ -7,9 +7,13 @@ from typing import Any
 
 from dpcore.errors import RefusedError
 from dpcore.mechanisms.base import GramEvent
-from dpcore.noise import SystemNoise
+from dpcore.noise import SystemNoise, fresh_seed
+from dpcore.planning import Plan
 from tasks.stores.build import code_digest
 from tasks.stores.ledger_state import LedgerState
+
+REPLAYED_PAIRS = 8
+"""Invented pairs of neighbours on which each measurement's sums are compared before a release."""
 
 
 def known_audit(state: LedgerState, event: GramEvent) -> dict[str, Any] | None:
@@ -32,11 +36,26 @@ def audit_of_build(event: GramEvent) -> dict[str, Any]:
     return {"code_digest": code_digest(), **audit_event(event, SystemNoise()).as_json()}
 
 
+def replay_of_plan(plan: Plan) -> dict[str, Any]:
+    """How much of every declared sensitivity hostile neighbours of the specification's columns use."""
+    from dpcore.replay import largest_change
+
+    share = largest_change(plan, pairs=REPLAYED_PAIRS, seed=fresh_seed())
+    return {"pairs": REPLAYED_PAIRS, "largest_share": share, "holds": share <= 1}
+
+
 def require_passed(build: dict[str, Any], mechanism: str) -> None:
     """Refuse a build whose audit failed.
 
     Raises: RefusedError.
     """
+    if not build["replay"]["holds"]:
+        raise RefusedError(
+            f"one record of this specification moves the sums by {build['replay']['largest_share']:.3g} of the bound",
+            rule="build-replay-failed",
+            where="columns",
+            hint="do not release with this build; please report it with the specification",
+        )
     if build["holds"]:
         return
     attack = build["attack"]

@@ -11,7 +11,8 @@ from typing import Any
 from dpcore.accounting import Cap
 from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
-from dpcore.planning import Plan, PlanError, Wishes, make_plan
+from dpcore.planning import Plan, make_plan
+from dpcore.wishes import PlanError, Wishes
 from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
@@ -90,7 +91,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         dimension=model.projection.dimension,
         mechanism=model.mechanism,
         generator=model.generator,
-        allocation=None if model.allocation == "auto" else model.allocation.shares,
+        allocation=model.shares,
     )
     refusal: SpecError | None = None
     try:

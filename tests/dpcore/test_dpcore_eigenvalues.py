@@ -27,10 +27,11 @@ from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.eigenvalues import EIGENVALUES, rounded_eigenvalues
 from dpcore.noise import SeededNoise
-from dpcore.planning import PlanError, Wishes, make_plan
+from dpcore.planning import make_plan
 from dpcore.registry import BY_NAME, cost_of, gram_mechanism, mechanism_of
 from dpcore.schema import Neighbours, PrivacyUnit
 from dpcore.sensitivity import top_eigenvalues
+from dpcore.wishes import PlanError, Wishes
 
 Floats = NDArray[np.float64]
 

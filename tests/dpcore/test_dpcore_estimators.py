@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dpcore
 from dpcore import MomentMixture, PcaGauss, RonGauss
-from dpcore.planning import PlanError
+from dpcore.wishes import PlanError
 
 ESTIMATORS = [RonGauss, PcaGauss, MomentMixture]
 

@@ -26,10 +26,11 @@ from dpcore.greedy import GreedySampler, PooledMoments, _cubic_roots, _lowest
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.moments import NoisyMoments, _known_spectrum, pooled_moments
 from dpcore.noise import SeededNoise
-from dpcore.planning import PlanError, Wishes, count_weight, make_plan
+from dpcore.planning import count_weight, make_plan
 from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Neighbours, PrivacyUnit, RowRule
+from dpcore.wishes import PlanError, Wishes
 
 MECHANISMS = ["auto", "jiang-laplace", "laplace"]
 SEED = "5eed" * 8

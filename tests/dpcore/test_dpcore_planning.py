@@ -6,22 +6,25 @@ import inspect
 import math
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from strategies_dpcore import schema_with
 
 from dpcore import planning
-from dpcore.accounting import compose
+from dpcore.accounting import Budget, Epsilon, Rho, compose
+from dpcore.allocation import PRESETS, apart_error, best_share
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import ExpectedError
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
-from dpcore.planning import Plan, PlanError, Wishes, count_weight, make_plan
-from dpcore.registry import BY_NAME, Status
+from dpcore.planning import Plan, count_weight, make_plan
+from dpcore.registry import BY_NAME, Status, cost_of
 from dpcore.schema import Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
+from dpcore.wishes import PlanError, Wishes
 
 WISHES = Wishes(
     schema=schema_with(),
@@ -196,7 +199,15 @@ def test_the_predicted_error_is_that_of_releases(mechanism: str) -> None:
         norms.append(np.linalg.norm(blocks, axis=(1, 2)))
     assert math.sqrt(np.mean(np.square(norms))) == pytest.approx(predicted["frobenius"], rel=0.12)
     assert np.std(means) == pytest.approx(predicted["mean_sd"], rel=0.25)
-    assert set(predicted) == {"frobenius", "operator", "count_sd", "mean_sd", "relative_operator", "signal_to_noise"}
+    assert set(predicted) == {
+        "frobenius",
+        "operator",
+        "count_sd",
+        "mean_sd",
+        "relative_operator",
+        "signal_to_noise",
+        "sir",
+    }
     if mechanism == "laplace":  # the Wishart noise of different blocks is correlated by the trace factor
         assert np.std(counts) == pytest.approx(predicted["count_sd"], rel=0.25)
 
@@ -236,8 +247,71 @@ def test_private_components_and_moments_together_stay_within_the_budget(
     assert any("private principal components" in reason for reason in decided.reasons)
 
 
-def test_components_are_measured_apart_where_that_leaves_less_noise() -> None:
-    wide = wide_schema()
-    few, many = (plan(schema=wide, projection="private-pca", dimension=d) for d in (2, 150))
-    assert not few.reuses_gram
-    assert many.reuses_gram
+def test_components_are_measured_apart_where_rows_are_many_and_dimensions_few() -> None:
+    """A perturbed subspace loses in the second order of noise over rows, noisy moments in the first."""
+
+    def reuses(dimension: int, rows: int) -> bool:
+        return plan(schema=wide_schema(), projection="private-pca", dimension=dimension, expected_rows=rows).reuses_gram
+
+    assert not reuses(2, 10**6)
+    assert reuses(2, 10**3)
+    assert reuses(150, 10**6)
+
+
+@pytest.mark.parametrize("kind", [Epsilon, Rho])
+@pytest.mark.parametrize(("components", "moments"), [(0.3, 0.01), (0.01, 0.3), (0.1, 0.1)])
+def test_the_best_share_is_that_of_a_fine_search(kind: type[Budget], components: float, moments: float) -> None:
+    found = best_share(components, moments, kind)
+    fine = min((Fraction(i, 1000) for i in range(1, 1000)), key=lambda s: apart_error(components, moments, s, kind))
+    assert abs(found - fine) <= Fraction(1, 20)
+    assert apart_error(components, moments, found, kind) <= 1.1 * apart_error(components, moments, fine, kind)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_splits_of_the_papers_are_presets_whose_parts_add_up_to_the_budget(name: str) -> None:
+    projection = "private-pca" if "projection" in PRESETS[name] else "ron"
+    decided = plan(projection=projection, dimension=2, allocation=PRESETS[name], delta=Fraction(1, 10**6))
+    assert sum(PRESETS[name].values()) == 1
+    assert decided.allocation == {part: float(share) for part, share in PRESETS[name].items()}
+    assert set(decided.events) == set(PRESETS[name])
+    for part, event in decided.events.items():
+        assert cost_of(event).epsilon == pytest.approx(float(PRESETS[name][part]), rel=1e-9)
+    assert compose(decided.cost, delta=Fraction(0)).epsilon <= WISHES.epsilon
+
+
+def test_the_papers_splits_are_those_that_they_print() -> None:
+    assert PRESETS["ron-gauss"] == {"mean": Fraction("0.3"), "moments": Fraction("0.7")}
+    assert PRESETS["pca-gauss"] == {"mean": Fraction("0.1"), "moments": Fraction("0.9")}
+    assert PRESETS["pca-gauss-0.5"]["projection"] == Fraction("0.5")
+
+
+def test_one_joint_measurement_has_less_noise_on_the_mean_than_the_papers_split_at_hardly_more_on_the_moments() -> None:
+    """RON-Gauss's 0.3/0.7 at 8 dimensions."""
+    joint = plan(dimension=8)
+    split = plan(dimension=8, allocation=PRESETS["ron-gauss"])
+    ours, papers = joint.expected_error(), split.expected_error()
+    assert ours["mean_sd"] < papers["mean_sd"] / 1.5
+    assert ours["operator"] < papers["operator"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"allocation": {"mean": Fraction(1)}}, "allocation-missing"),
+        ({"projection": "private-pca", "allocation": PRESETS["ron-gauss"]}, "allocation-missing"),
+        ({"allocation": PRESETS["pca-gauss-0.5"]}, "allocation-unused"),
+        ({"allocation": PRESETS["ron-gauss"], "mechanism": "gaussian"}, "allocation-not-pure"),
+    ],
+)
+def test_a_split_that_cannot_be_measured_is_refused(changes: dict[str, Any], rule: str) -> None:
+    with pytest.raises(PlanError) as refusal:
+        plan(dimension=2, delta=Fraction(1, 10**6), **changes)
+    assert refusal.value.rule == rule
+
+
+def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dimensions_fall() -> None:
+    assert plan(projection="none").expected_error()["sir"] == pytest.approx(1.0)
+    ratios = [
+        plan(schema=wide_schema(), dimension=d, mechanism="laplace").expected_error()["sir"] for d in (100, 40, 10)
+    ]
+    assert 1 < ratios[0] < ratios[1] < ratios[2]

@@ -177,6 +177,12 @@ def test_delta_num_may_be_written_in_any_notation(text: str):
     assert spec.privacy.lifetime.delta_num == Fraction(1, 10**9)
 
 
+def test_the_papers_splits_have_names():
+    spec = parse_spec(edited("allocation: auto", "allocation: ron-gauss"))
+    assert spec.model.shares == {"mean": Fraction("0.3"), "moments": Fraction("0.7")}
+    assert parse_spec(edited("allocation: auto", "allocation: auto")).model.shares is None
+
+
 def test_allocation_fractions_are_exact():
     spec = parse_spec(edited("allocation: auto", "allocation: {projection: 0.3, moments: 0.6, marginals: 0.1}"))
     assert spec.model.allocation != "auto"

@@ -82,6 +82,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
         **ZCDP,
     },
     "components, all automatic": {"model__projection": {"kind": "private-pca"}},
+    "the split of RON-Gauss": {
+        "model__projection": {"kind": "ron", "dimension": 3},
+        "model__allocation": "ron-gauss",
+    },
+    "the split of PCA-Gauss, a label": {
+        "columns": with_role("d", "label"),
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": "pca-gauss-0.4",
+    },
     "public components": {"model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"}},
     "gaussian": {"model__mechanism": "gaussian", **ZCDP},
     "laplace": {"model__mechanism": "laplace"},

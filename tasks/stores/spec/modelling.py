@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, PlainValidator, Tag, field_validator, model_validator
 
+from dpcore.allocation import PRESETS
 from tasks.stores.spec.refusals import UNION_TAG, refuse
 from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole
 
@@ -58,13 +59,15 @@ class AllocationSpec(Section):
     """Which fraction of epsilon each measurement takes; together exactly 1."""
 
     projection: ExactFraction | None = None
+    mean: ExactFraction | None = None
     moments: ExactFraction | None = None
     marginals: ExactFraction | None = None
 
     @property
     def shares(self) -> dict[str, Fraction]:
         """The fractions that are given, by name."""
-        shares = {"projection": self.projection, "moments": self.moments, "marginals": self.marginals}
+        names = ("projection", "mean", "moments", "marginals")
+        shares = {name: getattr(self, name) for name in names}
         return {name: share for name, share in shares.items() if share is not None}
 
     @model_validator(mode="after")
@@ -83,8 +86,9 @@ def _auto_or_mapping(value: object) -> str:
     return f"{UNION_TAG}auto" if isinstance(value, str) else f"{UNION_TAG}fractions"
 
 
+AllocationName = Literal["auto", *PRESETS]  # type: ignore[valid-type]  # the papers' splits by name
 AutoOrAllocation = Annotated[
-    Annotated[Literal["auto"], Tag(f"{UNION_TAG}auto")] | Annotated[AllocationSpec, Tag(f"{UNION_TAG}fractions")],
+    Annotated[AllocationName, Tag(f"{UNION_TAG}auto")] | Annotated[AllocationSpec, Tag(f"{UNION_TAG}fractions")],
     Discriminator(_auto_or_mapping),
 ]
 
@@ -96,3 +100,10 @@ class ModelSpec(Section):
     mechanism: Slug = "auto"
     generator: GeneratorName = "auto"
     allocation: AutoOrAllocation = "auto"
+
+    @property
+    def shares(self) -> dict[str, Fraction] | None:
+        """The fractions asked for, given or by a preset's name; None leaves them to the planner."""
+        if isinstance(self.allocation, AllocationSpec):
+            return self.allocation.shares
+        return PRESETS.get(self.allocation)

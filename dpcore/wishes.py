@@ -1,0 +1,49 @@
+"""What a specification says about a release, and how a wish that cannot be carried out is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema
+
+AUTO = "auto"
+LDA = "lda"
+"""The generator whose classes share a covariance."""
+
+MOMENTS, PROJECTION, MEAN = "moments", "projection", "mean"
+"""Names of the measurements in allocation, ledger and record."""
+
+
+class PlanError(ValueError):
+    """A choice that cannot be carried out; names the key, the rule and what to do."""
+
+    def __init__(self, message: str, *, rule: str, where: str, hint: str) -> None:
+        super().__init__(message)
+        self.rule, self.where, self.hint = rule, where, hint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the specification says about a release; `auto` leaves a choice to the plan."""
+
+    schema: RecordSchema
+    neighbours: Neighbours
+    unit: PrivacyUnit
+    epsilon: Fraction
+    delta: Fraction
+    expected_rows: int
+    projection: str = "ron"
+    projection_mechanism: str = AUTO
+    dimension: int | str = AUTO
+    mechanism: str = AUTO
+    generator: str = AUTO
+    allocation: dict[str, Fraction] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.epsilon > 0:
+            raise ValueError(f"epsilon must be positive, got {self.epsilon}")
+        if not 0 <= self.delta < 1:
+            raise ValueError(f"delta must lie in [0, 1), got {self.delta}")
+        if self.expected_rows < 1:
+            raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")
