@@ -34,8 +34,23 @@ TESTS = (
     "private_pca",
     "eigenvalues",
     "knorm",
+    "sums",
+    "planning",
 )
 """The fast tests that look at bounds and scales, the quickest to notice first."""
+
+NEAREST = {
+    "wishart": ("mechanisms", "noise"),
+    "gaussian": ("mechanisms", "noise"),
+    "laplace": ("mechanisms", "noise"),
+    "power": ("private_pca",),
+    "bingham": ("private_pca",),
+    "frames": ("private_pca",),
+    "allocation": ("private_pca", "planning"),
+    "sensitivity": ("sensitivity", "sums", "vectors", "eigenvalues"),
+    "noise": ("noise", "knorm"),
+}
+"""Where a mutated module is looked at first; by default in the tests of its own name."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,9 @@ def scaled_float(file: str, line: str, expression: str) -> Iterator[Mutant]:
         yield Mutant(file, line, line.replace(expression, f"({factor} * ({expression}))", 1))
 
 
+TENTHS = ("Fraction(9, 10)", "Fraction(11, 10)")
+
+
 def mutants() -> Iterator[Mutant]:
     """All of them."""
     s, w = "dpcore/sensitivity.py", "dpcore/mechanisms/wishart.py"
@@ -82,8 +100,19 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(w, "if self.trace_factor and neighbours is not Neighbours.REPLACE_ONE:", "if False:")
     yield from scaled(g, "_squared_sensitivity(layout, neighbours) / (2 * rho)", "2 * rho")
     yield from scaled(g, "/ (2 * event.noise**2)", "2 * event.noise**2")
-    yield from scaled(g, "root_above(scale**2 / 2)", "scale**2 / 2")
-    yield from scaled(g, "float_above(scale), blocks * p", "scale")
+    spread = "diagonal, other = event.noise**2, event.noise**2 / 2"
+    yield from scaled(g, spread, "event.noise**2 / 2")
+    yield from (Mutant(g, spread, spread.replace("= event.noise**2,", f"= {f} * event.noise**2,")) for f in TENTHS)
+    yield from (Mutant(n, "fmpq(2 * v.numerator,", f"fmpq({two} * v.numerator,") for two in (1, 3))
+    yield Mutant(n, "(base + half)", "(base - half)")
+    yield from scaled(s, "one_record = s**2 + length", "s**2 + length")
+    yield from scaled(s, "rows * (s**2 + 2 * length", "s**2 + 2 * length")
+    yield Mutant(s, "if blocks == 1 else 2 * one_record)", "if blocks else 2 * one_record)")
+    sums = "dpcore/mechanisms/sums.py"
+    yield from scaled(sums, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
+    yield from scaled(sums, "_sensitivity(event.layout, event.neighbours) / event.noise", "event.noise")
+    yield from scaled(sums, "float_above(event.noise), size", "event.noise")
+    yield Mutant(sums, "rows=layout.rows_per_unit", "rows=1")
     yield from scaled(a, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
     yield from scaled(a, "_sensitivity(event.layout, event.neighbours) / event.noise", "event.noise")
     yield from scaled(a, "float_above(event.noise / best_l1_weight(event.neighbours))", "event.noise")
@@ -133,6 +162,10 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(e, "chunk if self.layout.blocks == 1 else chunk[labels == block]", "chunk")
     yield from scaled(c, "rho_of_pure=budget.value**2 / 2", "budget.value**2 / 2")
     yield Mutant(c, "(alpha - 1) * (alpha * rho - epsilon)", "(alpha - 1) * (alpha * rho + epsilon)")
+    yield from scaled_float(c, "mu = math.sqrt(2 * rho)", "2 * rho")
+    yield Mutant(c, "_upper_tail(epsilon / mu + mu / 2) if", "_upper_tail(epsilon / mu - mu / 2) if")
+    yield Mutant(c, "inside = _upper_tail(epsilon / mu - mu / 2)", "inside = _upper_tail(epsilon / mu)")
+    yield Mutant(c, "float_above(cost.epsilon) + gaussian", "gaussian")
     yield Mutant(c, "+ alpha * math.log1p(-1 / alpha)", "- alpha * math.log1p(-1 / alpha)")
     yield from scaled_float(c, "(alpha * rho - epsilon)", "epsilon")
     yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
@@ -165,7 +198,7 @@ def directions() -> Iterator[Mutant]:
     yield from (Mutant(b, "- u - most", f"- {factor} * u - most") for factor in (0.9, 1.1))
     yield Mutant(b, "math.log(m / b) - (m - b) / 2", "math.log(m / b) - (m - b)")
     unlike = "Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))"
-    yield Mutant("dpcore/planning.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))")
+    yield Mutant("dpcore/allocation.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))")
 
 
 def vectors() -> Iterator[Mutant]:
@@ -205,7 +238,9 @@ def survives(mutant: Mutant, tree: Path) -> bool:
         text = text.replace("from dataclasses", "from fractions import Fraction\nfrom dataclasses", 1)
     path.write_text(text)
     try:
-        tests = [f"tests/dpcore/test_dpcore_{name}.py" for name in TESTS]
+        near = Path(mutant.file).stem  # the tests of the mutated module notice first
+        names = sorted(TESTS, key=lambda name: (name not in NEAREST.get(near, (near,)), TESTS.index(name)))
+        tests = [f"tests/dpcore/test_dpcore_{name}.py" for name in names]
         command = [sys.executable, "-m", "pytest", *tests, "-x", "-q", "-m", "not slow"]
         done = subprocess.run(command, cwd=tree, capture_output=True, timeout=LIMIT_SECONDS, check=False)
         return done.returncode == 0
