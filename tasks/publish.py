@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError
+from dpcore.measure import Released
 from tasks.boundary import private_task, tell
 from tasks.pages.report import render_report
 from tasks.stores.bundle import Staging
-from tasks.stores.record import Outcome, build_codebook, build_model, build_record
+from tasks.stores.codebook import build_codebook
+from tasks.stores.deployment import REGISTRY, deployment_text
+from tasks.stores.ledger import Ledger
+from tasks.stores.record import Outcome, build_model, build_record
 from tasks.stores.run import Grant, ReleaseRun
+from tasks.stores.signing import signing_key
+from tasks.stores.statement import STATEMENT, build_statement, sign_statement
 
 DATA, RECORD, CODEBOOK, MODEL = "data.parquet", "record.json", "codebook.json", "model.json"
 REPORT, LINEAGE = "report.html", "lineage.ndjson"
@@ -53,15 +59,25 @@ def publish_bundle(
     record = build_record(run, grant, outcome, ledger.state(), now)
     folder = staging.folder
     _write_json(folder / RECORD, record)
-    _write_json(folder / CODEBOOK, build_codebook(run))
-    _write_json(folder / MODEL, build_model(run, outcome))
+    _write_json(folder / CODEBOOK, build_codebook(run, record))
+    _write_json(folder / MODEL, build_model(run, outcome, _measurements(ledger, grant)))
     (folder / REPORT).write_text(render_report(record))
+    (folder / REGISTRY).write_text(deployment_text(record))
     (folder / LINEAGE).write_text("".join(f"{line}\n" for line in lineage))
+    statement = build_statement(record, staging.digests())
+    _write_json(folder / STATEMENT, sign_statement(statement, signing_key(run.workspace.keys)))
     digest = staging.seal()
     ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
     staging.reveal()
     tell(f"published {grant.release_id}")
     return BundleRef(staging.final, record)
+
+
+def _measurements(ledger: Ledger, grant: Grant) -> dict[str, Released]:
+    """Everything that was drawn for the release, by name."""
+    drawn = ledger.state().releases[grant.release_id].spends
+    stored = {name: ledger.measurement(grant.release_id, name) for name in drawn}
+    return {name: released for name, released in stored.items() if released is not None}
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

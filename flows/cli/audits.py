@@ -8,37 +8,80 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dpcore.errors import RefusedError
 from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_json, stderr, table
 
 if TYPE_CHECKING:
     from dpcore.attacks import Finding
     from dpcore.membership import MembershipFigure
     from dpcore.replay import Replay
+    from tasks.stores.audit import Check
 
 
 def audit(
     release_id: str | None = typer.Argument(None, metavar="[RELEASE]", help="One release; all without it."),
     workspace: Path = WorkspaceOption,
+    since: str | None = typer.Option(None, "--since", metavar="PERIOD|DATE", help="Only releases of then and later."),
+    export: Path | None = typer.Option(None, "--export", help="A ledger export, instead of a workspace."),
+    bundles: Path | None = typer.Option(None, "--bundles", help="With --export: the folder of the bundles."),
+    public_keys: list[Path] | None = typer.Option(
+        None, "--public-key", help="A key that you trust; it must be one of the ledger's. May be repeated."
+    ),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Verify ledger, bundles and records against each other; exit 0 only if all holds."""
-    from tasks.stores.audit import audit_workspace
-    from tasks.stores.workspace import Workspace
+    """Verify ledger, bundles, records and lineage against each other; exit 0 only if all holds.
 
-    place = Workspace(workspace.resolve())
-    checks = audit_workspace(place, release_id)
+    An auditor without the workspace needs a ledger export, the bundles and a public key.
+    """
+    checks = _audit(release_id, workspace, since, export, bundles, public_keys or [])
     ok = all(check.ok for check in checks)
     if as_json:
         print_json({"ok": ok, "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks]})
     else:
-        out = console()
-        for number, check in enumerate(checks, 1):
-            mark = "[green]ok[/]    " if check.ok else "[bold red]BROKEN[/]"
-            out.print(f"{number:3} {mark} ", end="")
-            out.print(f"{check.name}: {check.detail}", markup=False, soft_wrap=True)
-        out.print("everything holds" if ok else "[bold red]the audit failed[/]")
+        _show_checks(checks)
     if not ok:
         raise SystemExit(FAILED)
+
+
+def _audit(
+    release_id: str | None,
+    workspace: Path,
+    since: str | None,
+    export: Path | None,
+    bundles: Path | None,
+    public_keys: list[Path],
+) -> list[Check]:
+    from tasks.stores.audit import audit_export, audit_workspace, read_public_key
+    from tasks.stores.workspace import Workspace
+
+    trusted = [read_public_key(path) for path in public_keys]
+    if export is None and bundles is None:
+        from flows.recorded import recorded_runs
+
+        place = Workspace(workspace.resolve())
+        return audit_workspace(place, release_id, since=since, trusted=trusted, runs=recorded_runs(place))
+    if export is None or bundles is None or not trusted:
+        raise RefusedError(
+            "without a workspace an audit needs the export, the bundles and a public key",
+            rule="audit-incomplete",
+            where="--export, --bundles, --public-key",
+            hint="give all three; the key must come from the steward by another way than the export",
+        )
+    return audit_export(export, bundles, trusted, release_id, since=since)
+
+
+def _show_checks(checks: list[Check]) -> None:
+    out = console()
+    for number, check in enumerate(checks, 1):
+        mark = "[green]ok[/]    " if check.ok else "[bold red]BROKEN[/]"
+        out.print(f"{number:3} {mark} ", end="")
+        out.print(f"{check.name}: {check.detail}", markup=False, soft_wrap=True)
+    first = next((check for check in checks if not check.ok), None)
+    if first is None:
+        out.print("everything holds")
+        return
+    out.print("[bold red]the audit failed[/]: ", end="")
+    out.print(f"{first.name}: {first.detail}", markup=False, soft_wrap=True)
 
 
 def mechanisms(

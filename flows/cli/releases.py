@@ -151,11 +151,19 @@ def _history_row(release: ReleaseState) -> dict[str, Any]:
 
 
 def show(
-    release_id: str = typer.Argument(..., metavar="RELEASE", help="A release id, as `history` lists them."),
+    release_id: str | None = typer.Argument(None, metavar="RELEASE", help="A release id, as `history` lists them."),
     workspace: Path = WorkspaceOption,
+    schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of records instead."),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Show one release's record."""
+    """Show one release's record, or the schema of all of them."""
+    if schema:
+        from tasks.stores.record import record_schema
+
+        print_json(record_schema())
+        return
+    if release_id is None:
+        raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
     place, releases = _releases(workspace)
     known = next((r for r in releases if r.release_id == release_id), None)
     if known is None:

@@ -38,6 +38,10 @@ class Staging:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
 
+    def digests(self) -> dict[str, str]:
+        """The digest of every file written so far."""
+        return {path.name: sha256_of(path) for path in self.folder.iterdir()}
+
     def seal(self) -> str:
         """Write the checksums, bring everything to disk; returns the checksums' digest."""
         names = sorted(path.name for path in self.folder.iterdir() if path.name != CHECKSUMS)

@@ -1,26 +1,38 @@
-"""The files of a bundle that say what the release is: record, codebook and model."""
+"""The files of a bundle that say what the release is: record and model."""
 
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import compose
 from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
+from dpcore.measure import Released
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, cost_of
-from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn
 from dpcore.utility import level_names
 from tasks.stores import wording
-from tasks.stores.ledger_state import Entry, LedgerState
+from tasks.stores.build import code_facts
+from tasks.stores.codebook import noise_limits
+from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
 from tasks.stores.run import Grant, ReleaseRun, cap_of
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
+"""1: the balance before counted from the run's start; one measurement in the model; no `code`."""
+
 SOFTWARE = ("dprelease", "numpy", "scipy", "pyarrow", "opendp", "python-flint", "randomgen", "prefect")
+
+
+def record_schema() -> dict[str, Any]:
+    """The published JSON Schema of record.json."""
+    schema: dict[str, Any] = json.loads((Path(__file__).parent / "schemas" / "record.schema.json").read_text())
+    return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,7 @@ def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerS
         "created_at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "flow_run_id": run.flow_run_id,
         "privacy": _privacy(run, state, grant),
-        "budget": _budget(run, grant, state),
+        "budget": _budget(run, release, state),
         "model": _model(run, grant, outcome.projection),
         "rows": outcome.rows,
         "noisy_count": outcome.moments.count,
@@ -57,9 +69,13 @@ def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerS
         "numerics": _numerics(run),
         "utility": outcome.utility,
         "checks": outcome.checks,
-        "limits": wording.limits(run),
+        "limits": [
+            *wording.limits(run),
+            *noise_limits(run.encoding, outcome.moments, outcome.projection, outcome.utility),
+        ],
         "specification": run.spec.as_public_json(),
         "spec_digest": run.spec.digest(),
+        "code": code_facts(),
         "software": {name: importlib.metadata.version(name) for name in SOFTWARE},
         "ledger": {"head": state.head.hash if state.head else None, "entries": state.head.seq if state.head else 0},
     }
@@ -98,7 +114,8 @@ def _measurement(name: str, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _budget(run: ReleaseRun, grant: Grant, state: LedgerState) -> dict[str, Any]:
+def _budget(run: ReleaseRun, release: ReleaseState, state: LedgerState) -> dict[str, Any]:
+    """The population's balance without this release and with it, as the ledger's head has it."""
     cap, population = cap_of(run.spec), run.spec.privacy.population
     spent = state.spent(population)
     return {
@@ -107,7 +124,7 @@ def _budget(run: ReleaseRun, grant: Grant, state: LedgerState) -> dict[str, Any]
             "delta": float(cap.delta),
             "delta_num": float(cap.delta_num),
         },
-        "before": grant.before,
+        "before": compose(less(spent, release.spent), delta=cap.delta).as_json(),
         "after": compose(spent, delta=cap.delta).as_json(),
         "releases_left": cap.further(state.committed(population), run.plan.cost),
     }
@@ -143,53 +160,8 @@ def _numerics(run: ReleaseRun) -> dict[str, Any]:
     }
 
 
-def build_codebook(run: ReleaseRun) -> dict[str, Any]:
-    """The columns of the released table, as an analyst needs to know them."""
-    return {
-        "table": "data.parquet",
-        "columns": [_column_entry(column) for column in run.plan.schema.columns],
-        "do_not_trust": wording.limits(run),
-    }
-
-
-def _column_entry(column: Column) -> dict[str, Any]:
-    entry: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
-    entry["nullable"] = column.missing_level
-    if isinstance(column, NominalColumn):
-        entry["categories"] = list(column.levels)
-        entry["unknown_categories"] = _nominal_fallback(column, column.other)
-        entry["missing_cells"] = "null" if column.missing_level else _nominal_missing(column)
-        return entry
-    entry["bounds"] = [_readable(column, column.lower), _readable(column, column.upper)]
-    entry["out_of_bounds"] = "moved to the nearer bound"
-    stand_in = column.middle if column.impute is None else column.impute
-    entry["missing_cells"] = "null" if column.missing_level else f"counted as {_readable(column, stand_in)}"
-    if column.kind is Kind.TIMESTAMP:
-        entry["timezone"] = column.timezone
-    return entry
-
-
-def _nominal_missing(column: NominalColumn) -> str:
-    return _nominal_fallback(column, column.other if column.impute is None else column.impute)
-
-
-def _nominal_fallback(column: NominalColumn, level: int | None) -> str:
-    if level is not None:
-        return f"counted as {column.levels[level]}"
-    return f"counted as {column.levels[0]}" if column.role.value == "label" else "counted equally for all categories"
-
-
-def _readable(column: IntervalColumn, value: float) -> Any:
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    if column.kind is Kind.DATE:
-        return (epoch + timedelta(days=value)).date().isoformat()
-    if column.kind is Kind.TIMESTAMP:
-        return (epoch + timedelta(microseconds=value)).isoformat()
-    return int(value) if column.kind is Kind.INTEGER and value == int(value) else value
-
-
-def build_model(run: ReleaseRun, outcome: Outcome) -> dict[str, Any]:
-    """Everything needed to sample again: projection, noisy measurement, repaired moments."""
+def build_model(run: ReleaseRun, outcome: Outcome, measurements: dict[str, Released]) -> dict[str, Any]:
+    """Everything needed to sample again: projection, noisy measurements, repaired moments."""
     classes = [
         {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
         for c in outcome.moments.classes
@@ -198,6 +170,6 @@ def build_model(run: ReleaseRun, outcome: Outcome) -> dict[str, Any]:
     return {
         "coordinates": run.encoding.coordinate_names(),
         "projection": None if columns is None else {"bits": PROJECTION_BITS, "columns": columns.astype(int).tolist()},
-        "measurement": outcome.moments.released.as_json(),
+        "measurements": {name: released.as_json() for name, released in measurements.items()},
         "classes": classes,
     }

@@ -5,32 +5,85 @@ from __future__ import annotations
 import math
 
 from dpcore.registry import BY_NAME
-from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit
+from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
 from tasks.stores.run import ReleaseRun
 
 
 def guarantee(run: ReleaseRun) -> list[str]:
-    """What is promised to each person or row, sentence by sentence."""
+    """What is promised, to whom, against whom, over which releases, and what is not: sentence by sentence."""
+    return [
+        _whom(run.spec.unit),
+        _promise(run),
+        *_precision(run),
+        *(_doubt(name) for name in run.plan.approximate),
+        "The promise holds against everybody, whatever else they know, whatever they compute from the release, and "
+        "for all time. What they may learn are facts about the population as a whole, such as that two things go "
+        "together; such a fact may be applied to anyone, in the data or not, and that is no breach of it.",
+        _participation(run.spec.neighbours, run.spec.unit),
+        _composition(run),
+        _not_protected(run.spec.unit),
+    ]
+
+
+def _whom(unit: PrivacyUnit) -> str:
+    if unit.person is None:
+        return (
+            "Protected is every single row of the data. Somebody who has several rows is protected for each of "
+            "them by itself, not for all of them together."
+        )
+    weighted = unit.row_rule is RowRule.WEIGHT
+    kept = "each counted once, whatever their number" if weighted else f"of which the first {unit.most_rows} were used"
+    return f"Protected is every single person in the data with all of their rows, {kept}."
+
+
+def _promise(run: ReleaseRun) -> str:
     epsilon, delta = run.stated["epsilon"], run.stated["delta"]
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
-    slack = f", and by at most delta = {delta:g} beyond that." if delta else "."
-    sentences = [
+    slack = f", and by at most delta = {delta:g} beyond that" if delta else ""
+    surest = 1 / (1 + math.exp(-epsilon))
+    apart = f", except with a chance of about {delta:g}" if delta else ""
+    return (
         f"Whatever {unit} contained, anything that anyone can conclude from this release would have come out "
         f"almost as likely had it contained something else: every probability changes by a factor of at most "
-        f"e^{epsilon:g} = {math.exp(epsilon):.3g}{slack}",
-    ]
+        f"e^{epsilon:g} = {math.exp(epsilon):.3g}{slack}. Someone who held two accounts of it to be equally likely "
+        f"can become at most {_percent(surest)} sure of one of them through this release{apart}."
+    )
+
+
+def _percent(share: float) -> str:
+    """A percentage that never rounds up to certainty."""
+    return f"{share:.1%}" if share < 0.999 else f"{math.floor(share * 1e6) / 1e4:.4f}%"
+
+
+def _precision(run: ReleaseRun) -> list[str]:
     delta_num = float(run.plan.cost.delta_num)
     if delta_num:
-        sentences.append(f"The computer's finite precision adds at most {delta_num:.1g} to every probability.")
-    elif not delta and not run.plan.approximate:
-        sentences.append("The promise is pure: nothing is added to that factor (delta = 0), not by rounding either.")
-    sentences += [_doubt(name) for name in run.plan.approximate]
-    sentences.append(_participation(run.spec.neighbours, run.spec.unit))
-    sentences.append(
-        "The promise holds whatever else is known, and whatever is computed from the release later. Releases over "
-        "the same population add up; the ledger keeps the sum below the lifetime cap."
+        return [f"The computer's finite precision adds at most {delta_num:.1g} to every probability."]
+    if not run.stated["delta"] and not run.plan.approximate:
+        return ["The promise is pure: nothing is added to that factor (delta = 0), not by rounding either."]
+    return []
+
+
+def _composition(run: ReleaseRun) -> str:
+    privacy = run.spec.privacy
+    lifetime = f"epsilon {float(privacy.lifetime.epsilon):g}"
+    if privacy.lifetime.delta:
+        lifetime += f", delta {float(privacy.lifetime.delta):g}"
+    return (
+        f"Releases add up. This one is counted together with every release over the population "
+        f"{privacy.population!r}, and the ledger keeps their sum within {lifetime} for life, unless that cap is raised "
+        "with a reason that the ledger keeps. What was published about the same people under another population's "
+        "name, or without this ledger, adds to it and is not counted here."
     )
-    return sentences
+
+
+def _not_protected(unit: PrivacyUnit) -> str:
+    whom = "persons" if unit.person else "rows"
+    return (
+        "Not protected are the public description itself (columns, bounds, categories, settings), the fact that a "
+        f"release was made and when, and what is true of many {whom} together: a group of k of them is protected "
+        "with k times epsilon only."
+    )
 
 
 def _doubt(mechanism: str) -> str:

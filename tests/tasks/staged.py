@@ -12,6 +12,7 @@ from dpcore.generators import ClassGaussians
 from dpcore.utility import Measured, utility_report
 from tasks.stores.bundle import Staging
 from tasks.stores.lineage import LineageRun
+from tasks.stores.promises import promise
 from tasks.stores.record import Outcome
 from tasks.stores.run import prepare_run
 from tasks.stores.workspace import Workspace
@@ -49,25 +50,38 @@ def release(workspace: Workspace, period: str) -> Path:
 
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
-        grant = allocate_budget.fn(run, upcoming_release_id(run))
+        release_id = upcoming_release_id(run)
         lineage = LineageRun(
             workspace_log=workspace.lineage_path,
             name=run.spec.name,
-            release_id=grant.release_id,
+            release_id=release_id,
             schema=run.plan.schema,
             clock=lambda: NOW,
         )
-        projection = choose_projection.fn(run, grant)
-        moments, projection = estimate_moments.fn(run, projection, grant)
-        sample_rows.fn(run, moments, projection, grant)
-        staging = Staging(workspace.bundle(run.spec.name, grant.release_id))
-        staging.start()
-        with lineage.flow(), lineage.stage("decode", outputs=("synthetic-table",)):
-            summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
-        utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
-        checks = metric_checks(utility["metrics"], run.spec.checks)
-        outcome = Outcome(summary.rows, moments, projection, utility, checks)
-        publish_bundle.fn(run, grant, outcome, staging, lineage.lines, NOW)
-        with closing(run.ledger()) as ledger:
-            assert ledger.state().releases[grant.release_id].status == "published"
+        staging = Staging(workspace.bundle(run.spec.name, release_id))
+        with lineage.flow() as whole, closing(run.ledger()) as ledger:
+            with lineage.stage("validate", inputs=("landing",)):
+                pass
+            with lineage.stage("allocate", outputs=("reservation",)):
+                grant = allocate_budget.fn(run, release_id)
+            with lineage.stage("project", outputs=("projection",)) as stage:
+                projection = choose_projection.fn(run, grant)
+                promise(run, ledger.entries(), release_id, "projection", [stage])
+            with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
+                moments, projection = estimate_moments.fn(run, projection, grant)
+                for name in ("moments", "mean"):
+                    promise(run, ledger.entries(), release_id, name, [whole, stage])
+            with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
+                sample_rows.fn(run, moments, projection, grant)
+            with lineage.stage("decode", outputs=("synthetic-table",)):
+                staging.start()
+                summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
+            with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
+                utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
+                checks = metric_checks(utility["metrics"], run.spec.checks)
+                outcome = Outcome(summary.rows, moments, projection, utility, checks)
+            told = list(lineage.lines)
+            with lineage.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
+                publish_bundle.fn(run, grant, outcome, staging, told, NOW)
+            assert ledger.state().releases[release_id].status == "published"
     return staging.final

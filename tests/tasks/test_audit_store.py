@@ -26,7 +26,29 @@ from tasks.stores.signing import SigningKey, signing_key
 from tasks.stores.workspace import Workspace
 
 FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
-BUNDLE_FILES = ("data.parquet", "codebook.json", "model.json", "record.json", "report.html", "lineage.ndjson")
+BUNDLE_FILES = (
+    "data.parquet",
+    "codebook.json",
+    "model.json",
+    "record.json",
+    "report.html",
+    "lineage.ndjson",
+    "registry.yaml",
+    "statement.intoto.json",
+)
+PARTS = (
+    "costs",
+    "measurements",
+    "bundle",
+    "record",
+    "balance",
+    "statement",
+    "registry",
+    "model",
+    "lineage",
+    "codebook",
+    "data",
+)
 
 
 def bundle(workspace: Workspace, release_id: str = FIRST) -> Path:
@@ -48,9 +70,9 @@ def rewritten(path: Path, content: bytes) -> None:
 def test_an_untouched_workspace_is_green(workspace: Workspace):
     checks = audit_workspace(workspace)
     assert broken(checks) == {}
-    parts = ("costs", "measurements", "bundle", "record")
-    names = [f"{release}: {part}" for release in (FIRST, SECOND) for part in parts]
-    assert [check.name for check in checks] == ["ledger chain", *names, "bundles", "ledger completeness"]
+    names = [f"{release}: {part}" for release in (FIRST, SECOND) for part in PARTS]
+    ends = ("bundles", "lineage log", "ledger completeness")
+    assert [check.name for check in checks] == ["ledger chain", "keys", "caps", *names, *ends]
     assert all(check.detail for check in checks)
 
 
@@ -98,6 +120,8 @@ def test_a_ledger_may_be_missing_only_before_the_first_release(workspace: Worksp
     workspace.ledger_path.unlink()
     assert FIRST in broken(audit_workspace(workspace))["ledger"]
     shutil.rmtree(workspace.releases)
+    assert "the lineage of entry 4" in broken(audit_workspace(workspace))["ledger"]
+    workspace.lineage_path.unlink()
     assert broken(audit_workspace(workspace)) == {}
 
 

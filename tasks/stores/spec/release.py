@@ -78,12 +78,16 @@ class ReleaseSpec(Section):
 
     def digest(self) -> str:
         """SHA-256 of all that shapes the measurement; can be recomputed from the public description."""
-        public = self.as_public_json()
-        shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
-        shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
-        shaping["columns"] = [{k: v for k, v in column.items() if k != "unit"} for column in public["columns"]]
-        text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return public_digest(self.as_public_json())
+
+
+def public_digest(public: dict[str, Any]) -> str:
+    """The digest of a specification, from its public description alone."""
+    shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
+    shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
+    shaping["columns"] = [{k: v for k, v in column.items() if k != "unit"} for column in public["columns"]]
+    text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def _refuse_repeated_names(spec: ReleaseSpec) -> None:

@@ -1,0 +1,211 @@
+"""Offline verification: ledger, bundles, records and lineage against each other, without the raw data.
+
+For the whole ledger:
+1. The chain holds: each hash, each signature by an active key, and each entry means something that
+   those before allow (nothing reserved above the cap, drawn twice, or published unmeasured).
+2. Keys: every given public key is one of the chain's; keys that announced themselves are named.
+3. Caps were never exceeded, at any time.
+
+For each release, or those asked for:
+4. Costs follow from the parameters of their mechanisms, none refuted, approximate ones labelled.
+5. Measurements are those that their spends name, of unseeded noise, by builds that had passed their audit.
+6. The bundle is as published.
+7. Its record says what the ledger says, ...
+8. ... and the balance that the ledger, replayed to the head it names, gives.
+9. Its statement is signed by the key that published, over these files and these facts.
+10. The measurements in its model are those that were spent.
+11. Its lineage tells every stage, and every spend with the balance around it.
+12. Registry entry, codebook and table agree with the record.
+
+And between them:
+13. No bundle without a ledger entry; every entry that a bundle or the lineage names is in the ledger.
+14. The workspace's lineage tells of no release that the ledger does not know.
+15. Where the orchestrator's history is at hand: every run of the ledger is in it, and it has no other release.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import PrivacyError, RefusedError
+from tasks.stores.audit.chain import caps_check, keys_check, strays_check
+from tasks.stores.audit.checks import Check
+from tasks.stores.audit.evidence import Evidence, Shelf, given_shelf, read_export, read_public_key, workspace_shelf
+from tasks.stores.audit.files import bundle_check, codebook_check, data_check, registry_check, statement_check
+from tasks.stores.audit.lineages import lineage_check, log_check
+from tasks.stores.audit.measured import costs_check, measurements_check, model_check
+from tasks.stores.audit.records import accounting_check, record_check
+from tasks.stores.audit.runs import runs_check
+from tasks.stores.balances import replay
+from tasks.stores.heads import missing_entries
+from tasks.stores.ledger_state import Entry, ReleaseState
+from tasks.stores.ledgers import has_ledger, readable_ledger
+from tasks.stores.signing import PublicKey
+from tasks.stores.workspace import Workspace
+
+__all__ = ["Check", "audit_export", "audit_workspace", "read_public_key"]
+
+FlowRuns = Mapping[str, Mapping[str, Any]]
+
+
+def audit_workspace(
+    workspace: Workspace,
+    release_id: str | None = None,
+    *,
+    since: str | None = None,
+    trusted: Sequence[PublicKey] = (),
+    runs: FlowRuns | None = None,
+) -> list[Check]:
+    """Verify a workspace, or one release of it, or those of a period or date and later.
+
+    Raises: RefusedError for a workspace or release that is not there.
+    """
+    workspace.require()
+    if release_id is None and not has_ledger(workspace):
+        return [_no_ledger(workspace)]
+    log = workspace.lineage_path
+    with closing(readable_ledger(workspace)) as ledger:
+        shelf, more = (
+            workspace_shelf(workspace),
+            {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs},
+        )
+        more["log"] = log.read_text(errors="replace").splitlines() if log.is_file() else []
+        evidence = _gather(ledger.entries, shelf, more)
+        if isinstance(evidence, Check):
+            return [evidence]
+        checks = _checks(evidence, release_id, since)
+        return checks if release_id else [*checks, _completeness(workspace, evidence)]
+
+
+def audit_export(
+    export: Path,
+    bundles: Path,
+    trusted: Sequence[PublicKey],
+    release_id: str | None = None,
+    *,
+    since: str | None = None,
+    runs: FlowRuns | None = None,
+) -> list[Check]:
+    """Verify bundles against a ledger export and the public keys that an auditor trusts: nothing else is needed.
+
+    Raises: RefusedError for a file, folder or release that is not there.
+    """
+    evidence = _gather(lambda: read_export(export), given_shelf(bundles), {"trusted": tuple(trusted), "runs": runs})
+    return [evidence] if isinstance(evidence, Check) else _checks(evidence, release_id, since)
+
+
+def _no_ledger(workspace: Workspace) -> Check:
+    missing = missing_entries(workspace, [])
+    detail = f"it is missing, but there is {missing[0]}" if missing else "not there yet: nothing was released"
+    return Check("ledger", not missing, detail)
+
+
+def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any]) -> Evidence | Check:
+    """Step 1: replay the chain; without it there is nothing to compare with."""
+    try:
+        entries = read()
+        state, history = replay(entries)
+    except RefusedError as error:
+        if error.rule in ("export-missing", "bundles-missing"):
+            raise
+        return Check("ledger chain", False, str(error))
+    except PrivacyError as error:
+        return Check("ledger chain", False, str(error))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        return Check("ledger chain", False, f"an entry cannot be read ({type(error).__name__})")
+    known = frozenset((entry.seq, entry.hash) for entry in entries)
+    return Evidence(entries=entries, state=state, history=history, shelf=shelf, known=known, **more)
+
+
+def _checks(evidence: Evidence, release_id: str | None, since: str | None) -> list[Check]:
+    """Steps 1 to 15; of what is not published, only what there is of it."""
+    checks = [_chain_holds(evidence), keys_check(evidence), caps_check(evidence)]
+    for release in _chosen(evidence, release_id, since):
+        checks += _release_checks(evidence, release)
+    if release_id is not None:
+        return checks
+    checks.append(strays_check(evidence))
+    if evidence.log is not None:
+        checks.append(log_check(evidence))
+    if evidence.runs is not None:
+        checks.append(runs_check(evidence, evidence.runs))
+    return checks
+
+
+def _chain_holds(evidence: Evidence) -> Check:
+    return Check("ledger chain", True, f"{len(evidence.entries)} entries: each hash, signature and meaning holds")
+
+
+def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check]:
+    """Steps 4 to 12."""
+    yield costs_check(release)
+    yield measurements_check(evidence, release)
+    folder = evidence.shelf.place(release)
+    whole = bundle_check(folder, release)
+    yield whole
+    if release.published is None or not whole.ok:
+        return
+    record = _record_in(folder)
+    told = record_check(evidence, record, release)
+    yield told
+    if not told.ok:
+        return
+    yield accounting_check(evidence, record, release)
+    if record["record_version"] > 1:  # the first version had neither
+        yield statement_check(evidence, folder, record, release.published)
+        yield registry_check(folder, record)
+    yield model_check(folder, release)
+    yield lineage_check(evidence, folder, record, release)
+    yield codebook_check(folder, record)
+    yield data_check(folder, record)
+
+
+def _record_in(folder: Path) -> dict[str, Any]:
+    """The record of a bundle; one that was published unreadable says nothing."""
+    try:
+        record = json.loads((folder / "record.json").read_text())
+    except (ValueError, OSError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _completeness(workspace: Workspace, evidence: Evidence) -> Check:
+    missing = missing_entries(workspace, evidence.entries)
+    detail = f"lacks entries that are named by {', '.join(missing)}" if missing else "contains every entry named"
+    return Check("ledger completeness", not missing, detail)
+
+
+PERIOD, DATE = re.compile(r"\d{4}-\d{2}"), re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def _chosen(evidence: Evidence, release_id: str | None, since: str | None) -> list[ReleaseState]:
+    releases = evidence.state.releases
+    if release_id is not None and release_id not in releases:
+        raise RefusedError(
+            f"there is no release {release_id!r}",
+            rule="release-unknown",
+            where="RELEASE",
+            hint="see `dprelease history`",
+        )
+    chosen = list(releases.values()) if release_id is None else [releases[release_id]]
+    return [release for release in chosen if since is None or _is_since(evidence, release, since)]
+
+
+def _is_since(evidence: Evidence, release: ReleaseState, since: str) -> bool:
+    """Whether a release's data are of that period or later, or its last word in the ledger of that date or later."""
+    if PERIOD.fullmatch(since):
+        return str(release.facts["period"]) >= since
+    if DATE.fullmatch(since):
+        last = release.published or evidence.entries[release.reserve_seq - 1]
+        return last.at[:10] >= since
+    raise RefusedError(
+        f"{since!r} is neither a period nor a date",
+        rule="since-malformed",
+        where="--since",
+        hint="write a period such as 2026-11, or a date such as 2026-11-16",
+    )

@@ -1,0 +1,94 @@
+"""Steps over the whole ledger: its keys, its caps, and what else names its entries."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dpcore.accounting import compose
+from tasks.stores.audit.checks import Check, check
+from tasks.stores.audit.evidence import Evidence
+from tasks.stores.ledger_state import LedgerState
+from tasks.stores.signing import PublicKey
+
+
+def keys_check(evidence: Evidence) -> Check:
+    """Every given key is one of the chain's; keys that nobody vouches for are named."""
+    return check("keys", lambda: _key_faults(evidence), lambda: _key_words(evidence))
+
+
+def _key_faults(evidence: Evidence) -> list[str]:
+    known = evidence.state.keys
+    return [f"the given key {k.key_id} never signed this ledger" for k in evidence.trusted if k.key_id not in known]
+
+
+def _key_words(evidence: Evidence) -> str:
+    state, signed = evidence.state, Counter(entry.key_id for entry in evidence.entries)
+    words = [f"{key_id} ({_origin(state, key_id)}, signed {signed[key_id]})" for key_id in state.keys]
+    if signed[""]:
+        words.append(f"{signed['']} entries are older than the first key and unsigned")
+    if not evidence.trusted:
+        return "; ".join(words) or "none yet"
+    trusted = vouched_for(state, evidence.trusted)
+    strangers = [key_id for key_id in state.keys if key_id not in trusted]
+    words += [f"NOT VOUCHED FOR by a given key: {key_id}, which announced itself" for key_id in strangers]
+    sealed = max((entry.seq for entry in evidence.entries if entry.key_id in trusted), default=0)
+    open_end = len(evidence.entries) - sealed
+    words.append(f"a given key seals entries 1 to {sealed}" + (f", not the last {open_end}" if open_end else ""))
+    return "; ".join(words)
+
+
+def _origin(state: LedgerState, key_id: str) -> str:
+    key = state.keys[key_id]
+    origin = f"announced by {key.vouched_by}" if key.vouched_by else "announced itself"
+    return origin if key.active else f"{origin}, replaced since"
+
+
+def vouched_for(state: LedgerState, given: tuple[PublicKey, ...]) -> set[str]:
+    """The given keys of a ledger, and those that one of them announced as its successor, and so on."""
+    trusted = {key.key_id for key in given} & set(state.keys)
+    for key_id, key in state.keys.items():  # in the order of their announcement
+        if key.vouched_by in trusted:
+            trusted.add(key_id)
+    return trusted
+
+
+def caps_check(evidence: Evidence) -> Check:
+    """No cap was exceeded at any time."""
+    return check("caps", lambda: _cap_faults(evidence), lambda: _cap_words(evidence))
+
+
+def _cap_faults(evidence: Evidence) -> list[str]:
+    """Charges that exceeded a cap; reservations were held against it when the chain was replayed.
+
+    Lowering a cap below what is spent breaks no promise that was made; it only stops releases.
+    """
+    found = []
+    for entry in evidence.entries:
+        if entry.kind != "reconcile":
+            continue
+        for name in entry.facts["charges"]:
+            known = evidence.history.at(name, entry.seq)
+            if not known.cap.admits(known.spent + known.reserved):
+                found.append(f"{name}: what entry {entry.seq} charges for lost entries exceeds the cap")
+    return found
+
+
+def _cap_words(evidence: Evidence) -> str:
+    words = []
+    for name, known in evidence.state.populations.items():
+        spent = compose(known.spent, delta=known.cap.delta)
+        words.append(f"{name}: epsilon {float(spent.epsilon):g} of {float(known.cap.epsilon):g} spent")
+    changes = sum(entry.kind == "cap" for entry in evidence.entries) - len(words)
+    return "never exceeded; " + "; ".join(words) + (f"; changed {changes} times, with reasons" if changes else "")
+
+
+def strays_check(evidence: Evidence) -> Check:
+    """No bundle without a ledger entry, except those whose entries were lost and answered for."""
+    published = [release for release in evidence.state.releases.values() if release.published]
+    known = {evidence.shelf.place(release) for release in published}
+    others = [folder.name for folder in evidence.shelf.found if folder not in known]
+    found = [name for name in others if name not in evidence.state.retired]
+    if found:
+        return Check("bundles", False, f"not in the ledger: {', '.join(found)}")
+    lost = f"; of lost entries that were answered for: {', '.join(others)}" if others else ""
+    return Check("bundles", True, f"every bundle has its ledger entry{lost}")

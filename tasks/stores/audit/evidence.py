@@ -1,0 +1,117 @@
+"""What an audit looks at: a workspace as it stands, or what an auditor was given of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import RefusedError
+from dpcore.measure import Released
+from tasks.stores.balances import History
+from tasks.stores.bundle import CHECKSUMS
+from tasks.stores.heads import bundle_folders
+from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState
+from tasks.stores.signing import PublicKey
+from tasks.stores.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The folder that holds bundles, and the bundles in it."""
+
+    root: Path
+    found: tuple[Path, ...]
+
+    def place(self, release: ReleaseState) -> Path:
+        """Where a release's bundle is: under its name, as a workspace has it, or beside the others."""
+        nested = self.root / str(release.facts["name"]) / release.release_id
+        flat = self.root / release.release_id
+        if self.root.name == release.release_id and (self.root / CHECKSUMS).is_file():
+            return self.root
+        return flat if flat.is_dir() and not nested.is_dir() else nested
+
+
+def workspace_shelf(workspace: Workspace) -> Shelf:
+    """The bundles of a workspace."""
+    return Shelf(workspace.releases, tuple(bundle_folders(workspace)))
+
+
+def given_shelf(root: Path) -> Shelf:
+    """The bundles below a folder that an auditor was given.
+
+    Raises: RefusedError if there is no such folder.
+    """
+    if not root.is_dir():
+        raise RefusedError(
+            "there is no such folder of bundles",
+            rule="bundles-missing",
+            where="--bundles",
+            hint="name the folder that holds the release folders",
+        )
+    return Shelf(root, tuple(folder for folder in _folders(root) if _looks_like_a_bundle(folder)))
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    yield root
+    for pattern in ("*", "*/*"):
+        yield from (f for f in sorted(root.glob(pattern)) if f.is_dir() and not f.name.startswith("."))
+
+
+def _looks_like_a_bundle(folder: Path) -> bool:
+    return (folder / CHECKSUMS).exists() or (folder / "record.json").exists()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that the steps of an audit compare."""
+
+    entries: list[Entry]
+    state: LedgerState
+    history: History
+    shelf: Shelf
+    stored: Callable[[str, str], Released | None] | None = None
+    """The measurement that the ledger's database keeps; an export has none."""
+    log: list[str] | None = None
+    """The lines of the workspace's lineage."""
+    trusted: tuple[PublicKey, ...] = ()
+    runs: Mapping[str, Mapping[str, Any]] | None = None
+    """The orchestrator's flow runs by id: name, tags, state, start."""
+    known: frozenset[tuple[int, str]] = field(default_factory=frozenset)
+    """Number and hash of every entry."""
+
+
+def read_export(path: Path) -> list[Entry]:
+    """The entries of a ledger export, one JSON line each.
+
+    Raises: RefusedError if there is no such file; ValueError, TypeError if a line is no entry.
+    """
+    if not path.is_file():
+        raise RefusedError(
+            "there is no such ledger export",
+            rule="export-missing",
+            where="--export",
+            hint="`dprelease ledger export` writes one",
+        )
+    entries = [Entry.from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    if not all(isinstance(entry.seq, int) and isinstance(entry.body, str) for entry in entries):
+        raise TypeError("an entry's fields are of other types")
+    return entries
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """A public key, in PEM or as the ledger writes it.
+
+    Raises: RefusedError.
+    """
+    try:
+        return PublicKey.from_text(path.read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        raise RefusedError(
+            "there is no readable Ed25519 public key",
+            rule="public-key-unreadable",
+            where="--public-key",
+            hint="give keys/signing.pub of the workspace, as its steward handed it to you",
+        ) from None

@@ -1,0 +1,161 @@
+"""Steps over the lineage: complete, about this release, and in agreement with the ledger."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.stores.audit.checks import Check, check, require
+from tasks.stores.audit.evidence import Evidence
+from tasks.stores.ledger_state import ReleaseState
+from tasks.stores.promises import GUARANTEE, SPEND
+
+FLOW = "release"
+STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check")
+"""Those that are over when the bundle is sealed; publishing itself is in the workspace's log."""
+
+TELLING = ("estimate", "publish")
+"""Stages that cannot have ended for a release which the ledger does not know."""
+
+
+def lineage_check(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> Check:
+    """The bundle's lineage tells every stage of one run and exactly the spends of the ledger."""
+    return check(
+        f"{release.release_id}: lineage",
+        lambda: _lineage_faults(evidence, folder, record, release),
+        f"tells all {len(STAGES)} stages and the spends",
+    )
+
+
+def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    events = [json.loads(line) for line in (folder / "lineage.ndjson").read_text().splitlines()]
+    found = _spend_faults(evidence, events, release, balances=record["record_version"] > 1)
+    if record["record_version"] == 1:
+        return found
+    return [
+        *_stage_faults(events, release),
+        *found,
+        *_guarantee_faults(events, record),
+        *_flow_run_faults(events, record["flow_run_id"]),
+        *_log_faults(evidence, folder),
+    ]
+
+
+def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[str]:
+    """Each stage began once and ended well, in one run, and nothing else is told."""
+    job = str(release.facts["name"])
+    wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
+    wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in STAGES for kind in ("START", "COMPLETE")})
+    told = Counter((event["job"]["name"], event["eventType"]) for event in events)
+    found = [f"it does not tell {kind} of {name}" for name, kind in (wanted - told)]
+    found += [f"it tells {kind} of {name}, which does not belong there" for name, kind in (told - wanted)]
+    flows = {event["run"]["runId"] for event in events if event["job"]["name"] == f"{job}.{FLOW}"}
+    parents = {e["run"]["facets"]["parent"]["run"]["runId"] for e in events if "parent" in e["run"]["facets"]}
+    found += require(len(flows) == 1 and parents == flows, "its stages are not those of one run")
+    return found + require(releases_of(events) <= {release.release_id}, "it tells of another release")
+
+
+def releases_of(events: Iterable[dict[str, Any]]) -> set[str]:
+    """The release ids that events name, by their datasets."""
+    datasets = (d for event in events for d in [*event.get("inputs", []), *event.get("outputs", [])])
+    return {str(dataset["name"]).rpartition("/")[0] for dataset in datasets}
+
+
+def _facets(events: Iterable[dict[str, Any]], prefix: str) -> Iterator[dict[str, Any]]:
+    for event in events:
+        facets = event.get("run", {}).get("facets", {})
+        yield from (facet for name, facet in facets.items() if name.startswith(prefix))
+
+
+def _spend_faults(
+    evidence: Evidence, events: list[dict[str, Any]], release: ReleaseState, *, balances: bool
+) -> list[str]:
+    """Every spend is told, each with its entry and the balance around it; nothing else is."""
+    found, told = [], set()
+    mine = {(entry.seq, entry.hash): name for name, entry in release.spends.items()}
+    for facet in _facets(events, SPEND):
+        key = facet["ledgerEntry"], facet["ledgerHash"]
+        told.add(key)
+        if key not in mine:
+            found.append(f"it names entry {key[0]}, which is no spend of this release")
+        elif balances and not _balances_hold(evidence, release.population, facet):
+            found.append(f"its balance around entry {key[0]} is not the ledger's")
+    silent = [name for key, name in mine.items() if key not in told] if balances else []
+    return found + [f"it is silent about the spend of {name!r}" for name in silent]
+
+
+def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -> bool:
+    seq = int(facet["ledgerEntry"])
+    sides = {"before": seq - 1, "after": seq}
+    return all(evidence.history.balance(population, at).as_json() == facet[side] for side, at in sides.items())
+
+
+def _guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
+    privacy = record["privacy"]
+    stated = {"deltaNum": privacy["delta_num"]}
+    stated |= {name: privacy[name] for name in ("unit", "neighbours", "epsilon", "delta")}
+    mechanisms = {m["mechanism"]: m["status"] for m in privacy["measurements"]}
+    for facet in _facets(events, GUARANTEE):
+        same = all(facet[name] == value for name, value in stated.items())
+        if not same or not facet["proof"].startswith(mechanisms.get(facet["mechanism"], "nothing")):
+            return ["its guarantee is not the record's"]
+    return []
+
+
+def _flow_run_faults(events: list[dict[str, Any]], flow_run_id: str) -> list[str]:
+    """Where the lineage is tagged with its flow run, it is the one that published."""
+    tags = [tag for facet in _facets(events, "tags") for tag in facet.get("tags", [])]
+    told = {tag["value"] for tag in tags if tag["key"] == "flow_run"}
+    return require(told <= {flow_run_id}, "its flow run is not the record's")
+
+
+def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
+    """What the bundle tells, the workspace's log tells as well."""
+    if evidence.log is None:
+        return []
+    missing = set((folder / "lineage.ndjson").read_text().splitlines()) - set(evidence.log)
+    return require(not missing, f"{len(missing)} of its events are not in the workspace's log")
+
+
+def log_check(evidence: Evidence) -> Check:
+    """The workspace's log tells nothing that the ledger does not know."""
+    return check("lineage log", lambda: _unknown_faults(evidence), lambda: _log_words(evidence))
+
+
+def _unknown_faults(evidence: Evidence) -> list[str]:
+    known = evidence.state.releases.keys() | evidence.state.retired
+    found = []
+    for event in _events(evidence):
+        stage = str(event.get("job", {}).get("name", "")).rpartition(".")[2]
+        strange = releases_of([event]) - known
+        if strange and stage in TELLING and event.get("eventType") == "COMPLETE":
+            found.append(f"it tells {stage} of {', '.join(sorted(strange))}, which the ledger does not know")
+    return found
+
+
+def _log_words(evidence: Evidence) -> str:
+    lines = evidence.log or []
+    torn = len(lines) - len(list(_events(evidence)))
+    ended = {r for e in _events(evidence) if _is_end(e) for r in releases_of([e])}
+    open_end = [r.release_id for r in evidence.state.releases.values() if r.published and r.release_id not in ended]
+    words = f"{len(lines)} events, none of an unknown release"
+    words += f"; {torn} torn by a crash" if torn else ""
+    return words + (f"; does not tell the end of {', '.join(open_end)}" if open_end else "")
+
+
+def _is_end(event: dict[str, Any]) -> bool:
+    name = str(event.get("job", {}).get("name", ""))
+    return name.endswith(".publish") and event.get("eventType") == "COMPLETE"
+
+
+def _events(evidence: Evidence) -> Iterator[dict[str, Any]]:
+    for line in evidence.log or []:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue  # torn by a crash
+        if isinstance(event, dict):
+            yield event

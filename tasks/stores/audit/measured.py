@@ -1,0 +1,101 @@
+"""Steps over what was measured: costs, and the noisy values themselves."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from dpcore.measure import Released
+from dpcore.mechanisms.base import GramEvent
+from dpcore.registry import BY_NAME, Status, cost_of
+from tasks.stores.audit.checks import Check, check
+from tasks.stores.audit.evidence import Evidence
+from tasks.stores.ledger_state import ReleaseState, canonical, cost_to_json
+
+
+def costs_check(release: ReleaseState) -> Check:
+    """Every stated cost follows from its mechanism's parameters."""
+    return check(f"{release.release_id}: costs", lambda: _cost_faults(release), lambda: _proof(release))
+
+
+def _cost_faults(release: ReleaseState) -> list[str]:
+    found = []
+    bodies = {f"reservation of {name}": body for name, body in release.facts["measurements"].items()}
+    bodies |= {f"entry {entry.seq}": entry.facts for entry in release.spends.values()}
+    for place, body in bodies.items():
+        name = body["event"]["mechanism"]
+        if name not in BY_NAME or BY_NAME[name].status is Status.REFUTED:
+            found.append(f"{place} uses {name!r}, which is not proved")
+        elif _cost_of(canonical(body["event"])) != canonical(body["cost"]):
+            found.append(f"{place} states another cost than its parameters give")
+    return found
+
+
+@functools.lru_cache(maxsize=4096)
+def _cost_of(event: str) -> str:
+    """The cost of an event, both as text; years of releases repeat a few events."""
+    return canonical(cost_to_json(cost_of(GramEvent.from_json(json.loads(event)))))
+
+
+def _proof(release: ReleaseState) -> str:
+    names = dict.fromkeys(str(body["event"]["mechanism"]) for body in release.facts["measurements"].values())
+    doubtful = [name for name in names if BY_NAME[name].status is Status.APPROXIMATE]
+    if not doubtful:
+        return f"follow from proved mechanisms ({', '.join(names)})"
+    return f"follow from their mechanisms, of which {', '.join(doubtful)} is approximate"
+
+
+def measurements_check(evidence: Evidence, release: ReleaseState) -> Check:
+    """What was drawn is what the spends name: unseeded, by builds that had passed their audit."""
+    return check(
+        f"{release.release_id}: measurements",
+        lambda: _measurement_faults(evidence, release),
+        lambda: _measurement_words(evidence, release),
+    )
+
+
+def _measurement_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
+    found = []
+    for name, entry in release.spends.items():
+        if evidence.stored is not None:
+            evidence.stored(release.release_id, name)  # refuses one that is missing or was changed
+        if entry.facts["seeded"]:
+            found.append(f"the noise of entry {entry.seq} was seeded")
+        if not (entry.facts.get("build") or {}).get("holds"):
+            found.append(f"the build that drew entry {entry.seq} has not passed its audit")
+    return found
+
+
+def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
+    if not release.spends:
+        return "nothing was drawn"
+    entries = " and ".join(str(entry.seq) for entry in release.spends.values())
+    kept = "kept as spent, " if evidence.stored is not None else ""
+    return f"{kept}of unseeded noise, by a build that had passed its audit (entry {entries})"
+
+
+def model_check(folder: Path, release: ReleaseState) -> Check:
+    """The measurements in the bundle are those that were paid for."""
+    words = "holds exactly the measurements that were spent"
+    return check(f"{release.release_id}: model", lambda: _model_faults(folder, release), words)
+
+
+def _model_faults(folder: Path, release: ReleaseState) -> list[str]:
+    shown = _shown(json.loads((folder / "model.json").read_text()))
+    wanted = {name: entry.facts["digest"] for name, entry in release.spends.items()}
+    if "measurement" in shown:  # version 1 shows the moments alone
+        shown, wanted = {"moments": shown["measurement"]}, {"moments": wanted["moments"]}
+    names = [f"{name!r} was not spent" for name in sorted(shown.keys() - wanted.keys())]
+    names += [f"{name!r} is missing" for name in sorted(wanted.keys() - shown.keys())]
+    both = sorted(shown.keys() & wanted.keys())
+    return names + [
+        f"{name!r} is not the measurement of its spend"
+        for name in both
+        if Released.from_json(shown[name]).digest() != wanted[name]
+    ]
+
+
+def _shown(model: dict[str, Any]) -> dict[str, Any]:
+    return dict(model["measurements"]) if "measurements" in model else {"measurement": model["measurement"]}

@@ -1,0 +1,135 @@
+"""Steps over a release's record: what it says is what the ledger, replayed, says."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting import Cap, Cost, compose, times, total
+from dpcore.registry import BY_NAME
+from tasks.stores.audit.checks import Check, check, require
+from tasks.stores.audit.evidence import Evidence
+from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
+from tasks.stores.spec.release import public_digest
+
+KNOWN_VERSIONS = (1, 2)
+MOST_FURTHER = 100_000
+"""`Cap.further` counts no farther."""
+
+
+def record_check(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> Check:
+    """The record's facts are the ledger's."""
+    words = "agrees with the ledger"
+    return check(f"{release.release_id}: record", lambda: _record_faults(evidence, record, release), words)
+
+
+def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    head = (record["ledger"]["entries"], record["ledger"]["head"])
+    return [
+        *require(record["record_version"] in KNOWN_VERSIONS, "its version is unknown to this program"),
+        *_identity_faults(record, release),
+        *_guarantee_faults(record["privacy"], release),
+        *_measurement_faults(record["privacy"], release),
+        *require(
+            head in evidence.known,
+            "the ledger head that it names is not in this ledger: the ledger is older, or another one",
+        ),
+    ]
+
+
+def _identity_faults(record: dict[str, Any], release: ReleaseState) -> list[str]:
+    facts, published = release.facts, release.published
+    same = record["release_id"] == release.release_id and record["privacy"]["population"] == release.population
+    found = require(same, "it speaks of another release or population")
+    for name in ("name", "period", "sequence", "supersedes", "reason"):
+        found += require(record[name] == facts[name], f"its {name} is not the ledger's")
+    seeds = {"projection": record["model"]["projection"]["seed"], "sampling": record["model"]["sampling_seed"]}
+    found += require(seeds == facts["seeds"], "its seeds are not those reserved")
+    digest = public_digest(record["specification"])
+    found += require(
+        record["spec_digest"] == facts["spec_digest"] == digest, "its specification is not the one reserved"
+    )
+    runs = published and published.facts["flow_run_id"]
+    return found + require(record["flow_run_id"] == runs, "its flow run is not the one that published")
+
+
+def _guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
+    stated = release.facts["stated"]
+    found = []
+    for name in ("epsilon", "delta"):
+        found += require(privacy[name] == stated[name], f"its {name} is not the ledger's")
+    composed = compose(release.spent, delta=Fraction(str(stated["delta"])))
+    enough = float(composed.epsilon) <= privacy["epsilon"] * (1 + 1e-12)
+    exact = float(composed.delta_num) == privacy["delta_num"]
+    return found + require(enough and exact, "its epsilon or delta_num is not what its measurements cost")
+
+
+def _measurement_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
+    found, told = [], [measurement["name"] for measurement in privacy["measurements"]]
+    for measurement in privacy["measurements"]:
+        name, entry = measurement["name"], release.spends.get(measurement["name"])
+        if entry is None or measurement["ledger_entry"] != {"seq": entry.seq, "hash": entry.hash}:
+            found.append(f"its measurement {name!r} is not in the ledger")
+            continue
+        found += _one_measurement(measurement, entry)
+    silent = [name for name in release.spends if name not in told]
+    return found + [f"it is silent about the measurement {name!r}" for name in silent]
+
+
+def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
+    name, facts = measurement["name"], entry.facts
+    cost = cost_from_json(facts["cost"])
+    found = require(
+        measurement["build"] == facts["build"],
+        f"the audit of the build that it names for {name!r} is not the ledger's",
+    )
+    same = all(measurement[key] == facts[key] for key in ("digest", "seeded"))
+    found += require(same, f"its digest of {name!r} is not the ledger's")
+    event = measurement["mechanism"] == facts["event"]["mechanism"] and measurement["parameters"] == facts["event"]
+    found += require(event, f"its parameters of {name!r} are not the ledger's")
+    figures = {key: measurement[key] or 0.0 for key in ("epsilon", "rho", "delta_num")}
+    exact = figures == {key: float(getattr(cost, key)) for key in figures}
+    found += require(exact, f"its cost of {name!r} is not the ledger's")
+    labelled = measurement["status"] == BY_NAME[measurement["mechanism"]].status.value
+    return found + require(labelled, f"it labels the proof of {name!r} otherwise than the registry")
+
+
+def accounting_check(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> Check:
+    """The balance that the record states is the one that the ledger gives at the head it names."""
+    return check(
+        f"{release.release_id}: balance",
+        lambda: _accounting_faults(evidence, record, release),
+        f"is what the first {record['ledger']['entries']} entries give",
+    )
+
+
+def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    budget, known = record["budget"], evidence.history.at(release.population, int(record["ledger"]["entries"]))
+    spent = total(cost_from_json(entry.facts["cost"]) for entry in release.spends.values())
+    balances = {"after": known.spent}
+    if record["record_version"] > 1:  # version 1 told the balance when its run began
+        balances["before"] = less(known.spent, spent)
+    lifetime = {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")}
+    found = require(budget["lifetime"] == lifetime, "its lifetime is not the cap of that time")
+    for when, cost in balances.items():
+        stated = compose(cost, delta=known.cap.delta).as_json()
+        found += require(budget[when] == stated, f"its balance {when} is not the ledger's")
+    return found + require(
+        _is_releases_left(budget["releases_left"], known, release), "its number of releases left is not the ledger's"
+    )
+
+
+def _is_releases_left(count: int, known: Population, release: ReleaseState) -> bool:
+    """Whether so many further releases fit, and not one more: two looks instead of a search."""
+    each = total(cost_from_json(body["cost"]) for body in release.facts["measurements"].values())
+    committed = known.spent + known.reserved
+    enough = count == 0 or _fits(known.cap, committed, each, count)
+    return (
+        0 <= count <= MOST_FURTHER
+        and enough
+        and not (count < MOST_FURTHER and _fits(known.cap, committed, each, count + 1))
+    )
+
+
+def _fits(cap: Cap, committed: Cost, each: Cost, count: int) -> bool:
+    return cap.admits(committed + times(each, count))

@@ -1,0 +1,163 @@
+"""The codebook of a release: its columns as an analyst needs to know them, and what not to trust in them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.encoding import Encoding
+from dpcore.generators import ClassGaussians
+from dpcore.moments import NoisyMoments
+from dpcore.projection import Projection
+from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn
+from dpcore.utility import ClassSums, readable_map
+from tasks.stores.run import ReleaseRun
+
+MOST_NAMED = 12
+"""So many names or pairs are listed in one sentence; the record has the figures of all."""
+
+COARSE = 0.1
+"""A margin above this part of a column's range, or of 1 for shares, is called coarse."""
+
+
+def build_codebook(run: ReleaseRun, record: dict[str, Any]) -> dict[str, Any]:
+    """The columns of the released table, with the specification's words and the record's figures."""
+    stated = {column["name"]: column for column in record["specification"]["columns"]}
+    figures = {column["name"]: column for column in record["utility"]["columns"]}
+    columns = [
+        column_entry(column) | _unit(stated[column.name]) | {"measured": _measured(figures[column.name])}
+        for column in run.plan.schema.columns
+    ]
+    return {
+        "table": "data.parquet",
+        "release_id": record["release_id"],
+        "columns": columns,
+        "do_not_trust": record["limits"],
+    }
+
+
+def _unit(stated: dict[str, Any]) -> dict[str, str]:
+    return {"unit": stated["unit"]} if "unit" in stated else {}
+
+
+def _measured(figures: dict[str, Any]) -> dict[str, Any] | None:
+    """What was measured of a single column, with the 95 % margin of its noise; None where nothing was."""
+    measured = figures["measured"]
+    if "shares" in measured:
+        known = None not in measured["shares"]
+        return {"shares_within": max(measured["margins"])} if known else None
+    return None if measured["mean"] is None else {"mean_within": measured["mean_margin"]}
+
+
+def column_entry(column: Column) -> dict[str, Any]:
+    """A column's kind, role, bounds or categories, and what its odd cells were counted as."""
+    entry: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
+    entry["nullable"] = column.missing_level
+    if isinstance(column, NominalColumn):
+        entry["categories"] = list(column.levels)
+        entry["unknown_categories"] = _nominal_fallback(column, column.other)
+        entry["missing_cells"] = "null" if column.missing_level else _nominal_missing(column)
+        return entry
+    entry["bounds"] = [_readable(column, column.lower), _readable(column, column.upper)]
+    entry["out_of_bounds"] = "moved to the nearer bound"
+    stand_in = column.middle if column.impute is None else column.impute
+    entry["missing_cells"] = "null" if column.missing_level else f"counted as {_readable(column, stand_in)}"
+    if column.kind is Kind.TIMESTAMP:
+        entry["timezone"] = column.timezone
+    return entry
+
+
+def _nominal_missing(column: NominalColumn) -> str:
+    return _nominal_fallback(column, column.other if column.impute is None else column.impute)
+
+
+def _nominal_fallback(column: NominalColumn, level: int | None) -> str:
+    if level is not None:
+        return f"counted as {column.levels[level]}"
+    return f"counted as {column.levels[0]}" if column.role.value == "label" else "counted equally for all categories"
+
+
+def _readable(column: IntervalColumn, value: float) -> Any:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    if column.kind is Kind.DATE:
+        return (epoch + timedelta(days=value)).date().isoformat()
+    if column.kind is Kind.TIMESTAMP:
+        return (epoch + timedelta(microseconds=value)).isoformat()
+    return int(value) if column.kind is Kind.INTEGER and value == int(value) else value
+
+
+# -- what is mostly noise: post-processing of released values, free of charge -------------
+
+
+def noise_limits(
+    encoding: Encoding, moments: NoisyMoments, projection: Projection, utility: dict[str, Any]
+) -> list[str]:
+    """Which single columns and which relations this release's noise hides."""
+    columns = encoding.schema.columns
+    unknown = [c["name"] for c in utility["columns"] if _measured(c) is None]
+    coarse = [
+        c["name"] for c, column in zip(utility["columns"], columns, strict=True) if _relative_margin(c, column) > COARSE
+    ]
+    lines = []
+    if unknown:
+        lines.append(f"Means and shares of these columns were not measured, only guessed: {_some(unknown)}.")
+    if coarse:
+        lines.append(f"Means or shares of these columns are known to within {COARSE:.0%} at best: {_some(coarse)}.")
+    if not unknown:  # without their means no relation is told from the noise either
+        lines += _relation_limit(encoding, moments, projection, utility)
+    return lines
+
+
+def _relative_margin(figures: dict[str, Any], column: Column) -> float:
+    """The margin of a column's mean or shares as a part of its range."""
+    measured = _measured(figures)
+    if measured is None:
+        return 0.0
+    if isinstance(column, IntervalColumn):
+        return float(measured["mean_within"]) / (column.upper - column.lower)
+    return float(measured["shares_within"])
+
+
+def _relation_limit(
+    encoding: Encoding, moments: NoisyMoments, projection: Projection, utility: dict[str, Any]
+) -> list[str]:
+    names, margins = relation_margins(encoding, moments, projection, float(utility["spectrum"]["noise_level"]))
+    measured = np.array(utility["correlation"]["measured"])[: len(names), : len(names)]
+    pairs = [(i, j) for i, j in combinations(range(len(names)), 2) if _column_of(names[i]) != _column_of(names[j])]
+    hidden = [f"{names[i]} with {names[j]}" for i, j in pairs if abs(measured[i, j]) <= margins[i, j]]
+    if not hidden:
+        return []
+    how_many = (
+        "None of the correlations" if len(hidden) == len(pairs) else f"{len(hidden)} of {len(pairs)} correlations"
+    )
+    verb = "stands" if len(hidden) == len(pairs) else "do not stand"
+    return [f"{how_many} {verb} out of the noise; do not read anything into these: {_some(hidden)}."]
+
+
+def relation_margins(
+    encoding: Encoding, moments: NoisyMoments, projection: Projection, level: float
+) -> tuple[list[str], NDArray[np.float64]]:
+    """How far noise of the given operator norm, a record, can move each correlation of two quantities."""
+    names, matrix = readable_map(encoding)
+    sums = ClassSums.measured(ClassGaussians(moments, projection))
+    total = max(float(sums.counts.sum()), 1.0)
+    mean = matrix @ sums.mean
+    variance = np.einsum("ij,jk,ik->i", matrix, sums.seconds.sum(axis=0) / total, matrix) - mean**2
+    lengths = np.linalg.norm(matrix, axis=1)
+    unsure = level * np.outer(lengths, lengths)
+    spread = np.sqrt(np.maximum(variance, 1e-18))
+    margins: NDArray[np.float64] = unsure / np.outer(spread, spread)
+    return names, margins
+
+
+def _column_of(quantity: str) -> str:
+    return quantity.partition(" = ")[0].removesuffix(" missing")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

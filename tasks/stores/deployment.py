@@ -1,0 +1,192 @@
+"""The release as an entry of the DP Deployments Registry: a function of its record.
+
+The schema is https://github.com/opendp/deployments-registry-data; strings are Markdown there.
+What only the steward knows comes from the specification's `about` section; where that is silent
+the entry says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+REGISTRY = "registry.yaml"
+NOT_STATED = "Not stated by the steward."
+COMPLETE_BY_ABOUT = ("curator", "use", "region", "access", "why")
+"""What an entry of the third tier needs besides what the record knows."""
+
+
+def deployment_text(record: dict[str, Any]) -> str:
+    """The entry as YAML."""
+    return yaml.safe_dump(build_deployment(record), sort_keys=False, allow_unicode=True, width=100)
+
+
+def build_deployment(record: dict[str, Any]) -> dict[str, Any]:
+    """The entry."""
+    about = record["specification"].get("about", {})
+    return {
+        "url_slug": record["release_id"],
+        "status": "Draft",
+        "tier": tier_of(about),
+        "deployment": {
+            "basic": _basic(record, about),
+            "dp_variant": _variant(record),
+            "privacy_loss": _loss(record),
+            "deployment_model": _deployment_model(record, about),
+            "accounting": _accounting(record),
+            "implementation": _implementation(record, about),
+            "administrative": _administrative(record, about),
+        },
+    }
+
+
+def tier_of(about: dict[str, Any]) -> int:
+    """3 where the steward has told everything that the record cannot know, else 2: all but those facts is there."""
+    return 3 if all(about.get(key) for key in COMPLETE_BY_ABOUT) else 2
+
+
+def variant_name(record: dict[str, Any]) -> str:
+    """Pure only if nothing at all is added to epsilon, not by finite precision either."""
+    privacy = record["privacy"]
+    return "Approximate DP" if privacy["delta"] or privacy["delta_num"] else "Pure DP"
+
+
+def privacy_parameters(record: dict[str, Any]) -> dict[str, float]:
+    """Epsilon, delta with what finite precision adds, and rho where Gaussian noise was drawn."""
+    privacy = record["privacy"]
+    rho = sum(m["rho"] or 0.0 for m in privacy["measurements"])
+    figures = {"epsilon": privacy["epsilon"], "delta": privacy["delta"] + privacy["delta_num"]}
+    return figures | ({"rho": rho} if rho else {})
+
+
+def _basic(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    columns = ", ".join(column["name"] for column in record["specification"]["columns"])
+    told = f"{about['description']}\n\n" if "description" in about else ""
+    basic = {
+        "name": f"{record['name']}, {record['period']}",
+        "data_curators": [about.get("curator", NOT_STATED)],
+        "description": f"{told}{record['rows']} synthetic rows of the columns {columns}, drawn from differentially "
+        f"private moments of the data of {record['period']}.",
+        "intended_use": about.get("use", NOT_STATED),
+        "data_product_type": "Synthetic data",
+        "data_product_region": about.get("region", NOT_STATED),
+        "publication_date": record["created_at"][:10],
+    }
+    return basic | ({"data_product_sector": about["sector"]} if "sector" in about else {})
+
+
+def _variant(record: dict[str, Any]) -> dict[str, str]:
+    return {
+        "variant_name": variant_name(record),
+        "data_domain": "All tables of any length whose columns are those of the specification, each within its "
+        "public bounds or categories; cells outside are clamped or mapped, record by record.",
+        "unprotected_quantities": _unprotected(record),
+    }
+
+
+def _unprotected(record: dict[str, Any]) -> str:
+    count = (
+        "The number of rows (or persons) is treated as known, though it is never shown without noise. "
+        if record["privacy"]["neighbours"] == "replace-one"
+        else ""
+    )
+    return (
+        f"No statistic is released without noise. {count}Public by specification: columns, bounds, categories, "
+        "the expected number of rows, all settings, and that a file with the declared structure was there."
+    )
+
+
+def _loss(record: dict[str, Any]) -> dict[str, Any]:
+    privacy = record["privacy"]
+    unit = "Person, with all of their rows" if privacy["unit"].startswith("person") else "Row"
+    whom = "person's rows" if privacy["unit"].startswith("person") else "row"
+    moved = "replacing" if privacy["neighbours"] == "replace-one" else "adding or removing"
+    return {
+        "privacy_unit": unit,
+        "privacy_unit_details": f"Two tables are adjacent if one comes from the other by {moved} one {whom} "
+        f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).",
+        "privacy_parameters": privacy_parameters(record),
+        "privacy_parameters_details": _parameter_details(record),
+    }
+
+
+def _parameter_details(record: dict[str, Any]) -> str:
+    privacy = record["privacy"]
+    parts = [f"{m['name']}: {_cost(m)} by {m['mechanism']} ({m['status']})" for m in privacy["measurements"]]
+    doubtful = [m["mechanism"] for m in privacy["measurements"] if m["status"] != "proved"]
+    doubt = f" The guarantee of {', '.join(doubtful)} is proved for exact arithmetic only." if doubtful else ""
+    return (
+        f"This release alone. Of delta, {privacy['delta']:g} is the mechanisms' and {privacy['delta_num']:g} bounds "
+        f"what finite precision adds. Measurements: {'; '.join(parts)}.{doubt}"
+    )
+
+
+def _cost(measurement: dict[str, Any]) -> str:
+    named = {"epsilon": measurement["epsilon"], "rho": measurement["rho"]}
+    return " and ".join(f"{name} {value:g}" for name, value in named.items() if value is not None)
+
+
+def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
+    lifetime, budget = record["budget"]["lifetime"], record["budget"]
+    return {
+        "model_name": "Central",
+        "actors": "The steward and the operator's machine see the raw data. Everybody else, adversaries with any "
+        f"other knowledge included, sees this bundle and is not trusted. Access to the raw data: "
+        f"{about.get('access', NOT_STATED)}",
+        "release_type": "Many releases",
+        "release_type_details": f"One release a period; the budget never resets. All releases over the population "
+        f"{record['privacy']['population']!r} stay within epsilon {lifetime['epsilon']:g}, delta {lifetime['delta']:g} "
+        f"for life; with this one epsilon {budget['after']['epsilon']:g} is spent. A ledger of signed, hash-chained "
+        "entries refuses what would exceed it.",
+        "data_source_type": "Dynamic",
+        "access_type": "Non-interactive",
+    }
+
+
+def _accounting(record: dict[str, Any]) -> dict[str, str]:
+    model = record["model"]
+    return {
+        "post_processing": f"The noisy moments are repaired to a valid model ({model['generator']}), synthetic rows "
+        "are drawn from it, decoded to the original columns, clamped to their bounds, and checked against the noisy "
+        "moments.",
+        "composition": "Sequential, over all measurements of a release and all releases of the population: pure "
+        "costs add exactly, Gaussian costs add as rho and are converted once; the smaller valid statement counts. "
+        "No parallel composition is claimed between periods.",
+    }
+
+
+def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
+    code, numerics = record["code"], record["numerics"]
+    builds = "; ".join(_build(m) for m in record["privacy"]["measurements"])
+    return {
+        "preprocessing_and_hyperparameter_tuning": "Bounds, categories and the expected number of rows are public "
+        "knowledge in the specification. Every automatic choice is a function of them and never of the data; "
+        "validation gives verdicts to the operator alone. Nothing was tuned on the data.",
+        "mechanisms": f"{_parameter_details(record)}\n\nFloating point: exact integer sums on a grid of "
+        f"{numerics['grid_bits']} bits; {numerics['method']}. Noise is operating-system entropy, never seeded.\n\n"
+        f"Audit of the build before it drew: {builds}.\n\n"
+        f"Code: dprelease {code['version']}, SHA-256 {code['digest']}, Python {code['python']}, installed "
+        f"distributions SHA-256 {code['dependencies_digest']}. Access to the raw data: "
+        f"{about.get('access', NOT_STATED)}",
+        "justification": "\n".join(
+            [about.get("why", NOT_STATED), "", *(f"- {why}" for why in record["model"]["reasons"])]
+        ),
+    }
+
+
+def _build(measurement: dict[str, Any]) -> str:
+    attack = measurement["build"]["attack"]
+    return (
+        f"{measurement['mechanism']}: epsilon {attack['claimed']:g} claimed, at least {attack['measured']:.3g} "
+        f"measured by attack ({attack['verdict']})"
+    )
+
+
+def _administrative(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    entry = {
+        "notes": f"Written by dprelease {record['code']['version']} from the release's record; the bundle's "
+        "statement.intoto.json signs this file.",
+        "registry_authors": list(about.get("authors") or ["dprelease (generated)"]),
+    }
+    return entry | ({"sources": "\n".join(f"- {link}" for link in about["links"])} if about.get("links") else {})

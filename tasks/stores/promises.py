@@ -1,0 +1,49 @@
+"""What the lineage says of a measurement: its guarantee, its ledger entry, and the balance around that entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dpcore.registry import BY_NAME
+from tasks.stores.balances import History, replay
+from tasks.stores.ledger_state import Entry
+from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, Stage
+from tasks.stores.run import ReleaseRun
+
+SPEND, GUARANTEE = "dp_spend", "dp_guarantee"
+
+
+def promise(
+    run: ReleaseRun, entries: Sequence[Entry], release_id: str, measurement: str, stages: Iterable[Stage]
+) -> None:
+    """Put a measurement's guarantee and spend on the lineage; nothing where nothing was measured.
+
+    A stage that measures more than once has the later ones under their own names, such as `dp_spend_mean`.
+    """
+    state, history = replay(entries)
+    spent = state.releases[release_id].spends.get(measurement)
+    if spent is None:
+        return
+    facets = {GUARANTEE: _guarantee(run, measurement), SPEND: _spend(history, spent)}
+    for stage in stages:
+        ending = f"_{measurement}" if SPEND in stage.facets else ""
+        stage.facets |= {f"{name}{ending}": facet for name, facet in facets.items()}
+
+
+def _guarantee(run: ReleaseRun, measurement: str) -> DpGuaranteeFacet:
+    entry = BY_NAME[run.plan.events[measurement].mechanism]
+    return DpGuaranteeFacet(
+        unit=str(run.spec.unit),
+        neighbours=run.spec.neighbours.value,
+        epsilon=run.stated["epsilon"],
+        delta=run.stated["delta"],
+        deltaNum=float(run.plan.cost.delta_num),
+        mechanism=entry.name,
+        proof=f"{entry.status.value}: {entry.reason}",
+    )
+
+
+def _spend(history: History, spent: Entry) -> DpSpendFacet:
+    """The balance just before and just after the entry, whenever it is told: a resumed run tells the same."""
+    before, after = (history.balance(spent.population, seq).as_json() for seq in (spent.seq - 1, spent.seq))
+    return DpSpendFacet(ledgerEntry=spent.seq, ledgerHash=spent.hash, before=before, after=after)
