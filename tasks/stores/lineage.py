@@ -1,12 +1,16 @@
 """Lineage as OpenLineage events, one JSON line each, in a workspace log and in the bundle.
 
 Landing data appear by the release id alone: no file name, size, count or fingerprint.
+How long a pass over the rows takes tells how many there are: times are told to the
+minute, and run ids carry no time.
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,19 +24,39 @@ from openlineage.client.facet_v2 import (
     JobFacet,
     RunFacet,
     column_lineage_dataset,
+    documentation_job,
+    error_message_run,
     job_type_job,
+    nominal_time_run,
     parent_run,
+    processing_engine_run,
     schema_dataset,
+    tags_run,
 )
 from openlineage.client.generated.base import DatasetFacet
 from openlineage.client.serde import Serde
-from openlineage.client.uuid import generate_new_uuid
 
+from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
 from dpcore.schema import RecordSchema
 from tasks.stores.tables import arrow_schema
 
 PRODUCER = "urn:dprelease"
 FACET_SCHEMA = "urn:dprelease:facets"
+FLOW, LANDING, MOMENTS = "release", "landing", "noisy-moments"
+TABLES = ("synthetic-table", "bundle")
+"""The datasets that have the specification's columns."""
+
+DESCRIPTIONS = {
+    FLOW: "one differentially private release of one period",
+    "validate": "checks the structure of the landing data; reads rows",
+    "allocate": "reserves the release's budget in the ledger",
+    "project": "chooses the projection: random, of public data, or measured with noise",
+    "estimate": "measures noisy moments; the last stage that reads rows",
+    "sample": "draws synthetic points from the noisy moments",
+    "decode": "turns synthetic points into the original columns",
+    "check": "compares the synthetic table with the noisy moments",
+    "publish": "seals the bundle, enters it in the ledger and reveals it",
+}
 
 
 @attrs.define
@@ -79,17 +103,24 @@ class LineageRun:
     """The events of one release's run."""
 
     def __init__(
-        self, *, workspace_log: Path, name: str, release_id: str, schema: RecordSchema, clock: Callable[[], datetime]
+        self,
+        *,
+        workspace_log: Path,
+        name: str,
+        release_id: str,
+        schema: RecordSchema,
+        clock: Callable[[], datetime],
+        period: str | None = None,
     ) -> None:
         self._log, self._name, self._release_id, self._clock = workspace_log, name, release_id, clock
-        self._schema = schema
-        self._run_id = str(generate_new_uuid())
+        self._schema, self._period = schema, period
+        self._run_id = _fresh_id()
         self.lines: list[str] = []
 
     @contextmanager
     def flow(self) -> Iterator[Stage]:
         """The whole release as a run of its own."""
-        with self._running("release", self._run_id, {}) as stage:
+        with self._running(FLOW, self._run_id, self._run_facets()) as stage:
             yield stage
 
     @contextmanager
@@ -97,10 +128,10 @@ class LineageRun:
         """One stage: START now, COMPLETE or FAIL at its end."""
         parent = parent_run.ParentRunFacet(
             run=parent_run.Run(runId=self._run_id),
-            job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.release"),
+            job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.{FLOW}"),
         )
-        facets: dict[str, RunFacet] = {"parent": parent}
-        with self._running(name, str(generate_new_uuid()), facets, list(inputs), list(outputs)) as stage:
+        facets = self._run_facets() | {"parent": parent}
+        with self._running(name, _fresh_id(), facets, list(inputs), list(outputs)) as stage:
             yield stage
 
     @property
@@ -121,7 +152,10 @@ class LineageRun:
         self._emit(RunState.START, job, run_id, stage)
         try:
             yield stage
-        except BaseException:
+        except BaseException as error:
+            stage.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+                message=public_words(error), programmingLanguage="PYTHON"
+            )
             self._emit(RunState.FAIL, job, run_id, stage)
             raise
         self._emit(RunState.COMPLETE, job, run_id, stage)
@@ -129,7 +163,7 @@ class LineageRun:
     def _emit(self, state: RunState, job: str, run_id: str, stage: Stage) -> None:
         event = RunEvent(
             eventType=state,
-            eventTime=self._clock().astimezone(UTC).isoformat().replace("+00:00", "Z"),
+            eventTime=self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z"),
             run=Run(runId=run_id, facets=dict(stage.facets)),
             job=Job(namespace=self.namespace, name=f"{self._name}.{job}", facets=_job_facets(job)),
             inputs=[InputDataset(self.namespace, self._dataset(name)) for name in stage.inputs],
@@ -140,52 +174,130 @@ class LineageRun:
         )
         line = json.dumps(json.loads(Serde.to_json(event)), sort_keys=True)
         self.lines.append(line)
-        append_line(self._log, line)
+        append_line(self._log, line, durable=state is not RunState.START)
 
     def _dataset(self, name: str) -> str:
         return f"{self._release_id}/{name}"
 
+    def _run_facets(self) -> dict[str, RunFacet]:
+        """What is true of every run of the release: which one it is, of which period, made by what."""
+        version = importlib.metadata.version("dprelease")
+        facets: dict[str, RunFacet] = {
+            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(version=version, name="dprelease"),
+            "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
+        }
+        return facets | ({"nominalTime": _month(self._period)} if self._period else {})
+
+    def _labels(self) -> dict[str, str]:
+        labels = {"name": self._name, "release": self._release_id}
+        return labels | ({"period": self._period} if self._period else {})
+
     def _facets(self, dataset: str) -> dict[str, DatasetFacet]:
-        """Schema and column lineage of the tables that have columns."""
-        if dataset not in ("synthetic-points", "synthetic-table"):
-            return {}
-        fields = [
-            schema_dataset.SchemaDatasetFacetFields(name=f.name, type=str(f.type)) for f in arrow_schema(self._schema)
-        ]
-        sources = {
-            field.name: column_lineage_dataset.Fields(
-                inputFields=[
-                    column_lineage_dataset.InputField(
-                        namespace=self.namespace, name=self._dataset("landing"), field=str(field.name)
-                    )
-                ],
-                transformationType="MASKED",
-                transformationDescription="drawn from differentially private moments",
-            )
-            for field in fields
-        }
-        return {
-            "schema": schema_dataset.SchemaDatasetFacet(fields=fields),
-            "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=sources),
-        }
+        """Schema and column lineage of the moments and of the tables."""
+        if dataset == MOMENTS:
+            return _described([(MOMENTS, "matrix")], {MOMENTS: self._measured(*self._columns())})
+        if dataset in TABLES:
+            fields = [(str(field.name), str(field.type)) for field in arrow_schema(self._schema)]
+            drawn = self._field(MOMENTS, MOMENTS, "INDIRECT", "every column is drawn from the noisy moments of all")
+            return _described(fields, {name: self._measured(name) for name, _ in fields}, [drawn])
+        return {}
+
+    def _columns(self) -> list[str]:
+        return [column.name for column in self._schema.columns]
+
+    def _measured(self, *columns: str) -> column_lineage_dataset.Fields:
+        """A field that tells of landing columns what their noisy moments tell."""
+        words = "drawn from differentially private moments"
+        sources = [self._field(LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns]
+        return column_lineage_dataset.Fields(
+            inputFields=sources, transformationType="MASKED", transformationDescription=words
+        )
+
+    def _field(
+        self, dataset: str, field: str, kind: str, words: str, *, subtype: str | None = None
+    ) -> column_lineage_dataset.InputField:
+        way = column_lineage_dataset.Transformation(type=kind, subtype=subtype, description=words, masking=True)
+        return column_lineage_dataset.InputField(
+            namespace=self.namespace, name=self._dataset(dataset), field=field, transformations=[way]
+        )
+
+
+def _fresh_id() -> str:
+    """A random id: those of OpenLineage's own making hold the millisecond, and so tell durations."""
+    return str(uuid.uuid4())
+
+
+def _tag(key: str, value: str) -> tags_run.TagsRunFacetFields:
+    return tags_run.TagsRunFacetFields(key=key, value=value, source="dprelease")
+
+
+def _month(period: str) -> nominal_time_run.NominalTimeRunFacet:
+    """The data's month, such as 2026-11, from its first moment to that of the next."""
+    year, month = (int(part) for part in period.split("-"))
+    after = f"{year + month // 12:04d}-{month % 12 + 1:02d}"
+    return nominal_time_run.NominalTimeRunFacet(f"{period}-01T00:00:00Z", f"{after}-01T00:00:00Z")
+
+
+def _described(
+    fields: list[tuple[str, str]],
+    sources: dict[str, column_lineage_dataset.Fields],
+    everywhere: list[column_lineage_dataset.InputField] | None = None,
+) -> dict[str, DatasetFacet]:
+    shapes = [schema_dataset.SchemaDatasetFacetFields(name=name, type=kind) for name, kind in fields]
+    return {
+        "schema": schema_dataset.SchemaDatasetFacet(fields=shapes),
+        "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=sources, dataset=everywhere or []),
+    }
 
 
 def _job_facets(job: str) -> dict[str, JobFacet]:
-    kind = "FLOW" if job == "release" else "TASK"
+    kind = "FLOW" if job == FLOW else "TASK"
     facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="PREFECT", jobType=kind)
-    return {"jobType": facet}
+    words = DESCRIPTIONS.get(job)
+    return {"jobType": facet} | ({"documentation": documentation_job.DocumentationJobFacet(words)} if words else {})
 
 
-def append_line(path: Path, line: str) -> None:
+def public_words(error: BaseException) -> str:
+    """What exported lineage may say of a failure: no text or type of a foreign error, no verdict on raw data.
+
+    The checks are on released values, and rules other than those on the landing data are
+    about public things; both may be named.
+    """
+    if isinstance(error, LandingError):
+        return "the landing data were refused; the operator was told why"
+    if isinstance(error, RefusedError):
+        return f"refused by the rule {error.rule}"
+    if isinstance(error, CheckFailedError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt | InterruptedReleaseError):
+        return "interrupted"
+    return "an unexpected fault; the operator was told its kind and place"
+
+
+def append_line(path: Path, line: str, *, durable: bool = False) -> None:
     """Append one line in a single write, so that concurrent runs do not mix theirs.
 
     A line that a crash tore is closed first; it stays behind as an unreadable one.
+    A durable line, and all before it, outlive a loss of power.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         os.write(descriptor, (b"\n" if torn else b"") + line.encode() + b"\n")
+        if durable or size == 0:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if size == 0:
+        flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Bring a folder's entries to disk: a file that is new in it, or has a new name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -193,10 +305,11 @@ def append_line(path: Path, line: str) -> None:
 def events_of(path: Path) -> list[dict[str, Any]]:
     """The events of a log; lines that a crash tore are left out."""
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
-    return [event for line in lines if (event := _parsed(line)) is not None]
+    return [event for line in lines if (event := parsed(line)) is not None]
 
 
-def _parsed(line: str) -> dict[str, Any] | None:
+def parsed(line: str | bytes) -> dict[str, Any] | None:
+    """The event of a line; None for what a crash tore."""
     try:
         event = json.loads(line)
     except ValueError:

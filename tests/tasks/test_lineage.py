@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
+import uuid
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from builders import append_many
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
+from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, StageFailedError
 from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, append_line, events_of
 
@@ -45,7 +48,9 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(log: Path) -> LineageRun:
-    return LineageRun(workspace_log=log, name="visits", release_id=RELEASE, schema=SCHEMA, clock=lambda: NOW)
+    return LineageRun(
+        workspace_log=log, name="visits", release_id=RELEASE, schema=SCHEMA, clock=lambda: NOW, period="2026-10"
+    )
 
 
 class PlantedError(Exception):
@@ -57,12 +62,20 @@ def whole_release(run: LineageRun) -> None:
     with run.flow() as whole:
         with run.stage("validate", inputs=("landing",)):
             pass
+        with run.stage("allocate", outputs=("reservation",)):
+            pass
+        with run.stage("project", outputs=("projection",)):
+            pass
         with run.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
             for promised in (whole, stage):
                 promised.facets |= {"dp_guarantee": GUARANTEE, "dp_spend": SPEND}
         with run.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
             pass
         with run.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
+            pass
+        with run.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
+            pass
+        with run.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
             pass
         whole.inputs, whole.outputs = ["landing"], ["bundle"]
 
@@ -145,12 +158,13 @@ def test_a_release_and_its_stages_start_and_complete_in_order(run: LineageRun, l
     whole_release(run)
     assert told(events_of(log)) == [
         ("visits.release", "START"),
-        *((f"visits.{stage}", state) for stage in ("validate", "estimate", "sample", "decode") for state in ENDS),
+        *((f"visits.{stage}", state) for stage in STAGES for state in ENDS),
         ("visits.release", "COMPLETE"),
     ]
 
 
 ENDS = ("START", "COMPLETE")
+STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check", "publish")
 
 
 def test_a_run_keeps_its_id_and_stages_name_it_as_their_parent(run: LineageRun, log: Path):
@@ -177,8 +191,8 @@ def test_datasets_carry_the_release_id_and_their_role_only(run: LineageRun, log:
         for event in events_of(log)
         for dataset in event.get("inputs", []) + event.get("outputs", [])
     }
-    roles = ("landing", "projection", "noisy-moments", "synthetic-points", "synthetic-table", "bundle")
-    assert found == {("dprelease://visits", f"{RELEASE}/{role}") for role in roles}
+    roles = ("landing", "reservation", "projection", "noisy-moments", "synthetic-points", "synthetic-table")
+    assert found == {("dprelease://visits", f"{RELEASE}/{role}") for role in (*roles, "report", "bundle")}
 
 
 def test_the_landing_data_have_no_facets_at_all(run: LineageRun, log: Path):
@@ -197,6 +211,55 @@ def test_the_synthetic_table_says_its_columns_and_where_they_come_from(run: Line
     assert set(facets["columnLineage"]["fields"]) == {"age", "sex"}
     (source,) = facets["columnLineage"]["fields"]["age"]["inputFields"]
     assert (source["name"], source["field"]) == (f"{RELEASE}/landing", "age")
+    assert [way["masking"] for way in source["transformations"]] == [True]
+    assert [(f["name"], f["field"]) for f in facets["columnLineage"]["dataset"]] == [
+        (f"{RELEASE}/noisy-moments", "noisy-moments")
+    ]
+
+
+def test_the_noisy_moments_come_from_every_column(run: LineageRun, log: Path):
+    whole_release(run)
+    (moments,) = (e["outputs"][0] for e in events_of(log) if told([e]) == [("visits.estimate", "COMPLETE")])
+    (field,) = moments["facets"]["columnLineage"]["fields"].values()
+    assert [source["field"] for source in field["inputFields"]] == ["age", "sex"]
+
+
+def test_every_run_says_its_release_its_period_and_what_made_it(run: LineageRun, log: Path):
+    whole_release(run)
+    for event in events_of(log):
+        facets = event["run"]["facets"]
+        tags = {tag["key"]: tag["value"] for tag in facets["tags"]["tags"]}
+        assert tags == {"name": "visits", "release": RELEASE, "period": "2026-10"}
+        nominal = facets["nominalTime"]["nominalStartTime"], facets["nominalTime"]["nominalEndTime"]
+        assert nominal == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
+        assert facets["processing_engine"]["name"] == "dprelease"
+        assert facets["processing_engine"]["version"]
+        assert event["job"]["facets"]["documentation"]["description"]
+
+
+def test_the_month_after_december_is_in_the_next_year(log: Path):
+    run = LineageRun(
+        workspace_log=log, name="v", release_id="v-2026-12-1", schema=SCHEMA, clock=lambda: NOW, period="2026-12"
+    )
+    with run.flow():
+        pass
+    nominal = events_of(log)[0]["run"]["facets"]["nominalTime"]
+    assert nominal["nominalEndTime"] == "2027-01-01T00:00:00Z"
+
+
+def test_no_facet_is_there_that_was_not_thought_about(run: LineageRun, log: Path):
+    """Counts, sizes, durations and statistics have facets of their own in OpenLineage: none of them is ours."""
+    whole_release(run)
+    runs, jobs, datasets = set[str](), set[str](), set[str]()
+    for event in events_of(log):
+        runs |= set(event["run"]["facets"])
+        jobs |= set(event["job"]["facets"])
+        for dataset in event.get("inputs", []) + event.get("outputs", []):
+            datasets |= set(dataset.get("facets", {}))
+            assert not dataset.get("inputFacets")
+            assert not dataset.get("outputFacets")
+    assert runs == {"parent", "tags", "nominalTime", "processing_engine", "dp_guarantee", "dp_spend"}
+    assert (jobs, datasets) == ({"jobType", "documentation"}, {"schema", "columnLineage"})
 
 
 def test_guarantee_and_spend_are_on_the_measurement_and_on_the_release(run: LineageRun, log: Path):
@@ -215,13 +278,55 @@ def test_a_failure_is_told_without_its_text(run: LineageRun, log: Path, fault: B
         failed_release(run, fault)
     events = events_of(log)
     assert told(events)[-2:] == [("visits.estimate", "FAIL"), ("visits.release", "FAIL")]
-    assert not any(word in log.read_text() for word in ("planted", "4711", "Error", "Traceback", __file__))
+    words = ("planted", "4711", "PlantedError", "KeyboardInterrupt", "Traceback", __file__)
+    assert not any(word in log.read_text() for word in words)
+
+
+TOLD_FAILURES = {
+    "verdict": (
+        LandingError("the column 'CANARY' has another type", rule="column-type", where="columns.CANARY", hint="CANARY"),
+        "the landing data were refused; the operator was told why",
+    ),
+    "budget": (
+        BudgetExceededError("needs CANARY", rule="budget-exceeded", where="CANARY", hint="CANARY"),
+        "refused by the rule budget-exceeded",
+    ),
+    "check": (CheckFailedError("checks failed: mean_gap"), "checks failed: mean_gap"),
+    "stage": (
+        StageFailedError("estimate", "CANARY", "CANARY.py:1"),
+        "an unexpected fault; the operator was told its kind and place",
+    ),
+    "foreign": (PlantedError("CANARY"), "an unexpected fault; the operator was told its kind and place"),
+    "interrupted": (KeyboardInterrupt("CANARY"), "interrupted"),
+}
+
+
+@pytest.mark.parametrize("case", TOLD_FAILURES)
+def test_a_failure_is_told_in_words_of_our_own(run: LineageRun, log: Path, case: str):
+    fault, words = TOLD_FAILURES[case]
+    with pytest.raises(type(fault)):
+        failed_release(run, fault)
+    failed = [event for event in events_of(log) if event["eventType"] == "FAIL"]
+    assert [event["run"]["facets"]["errorMessage"]["message"] for event in failed] == [words, words]
+    assert "stackTrace" not in log.read_text()
+    assert "CANARY" not in log.read_text()
+    assert not any("errorMessage" in e["run"]["facets"] for e in events_of(log) if e["eventType"] != "FAIL")
 
 
 def test_times_are_utc(run: LineageRun, log: Path):
     whole_release(run)
     assert {event["eventTime"] for event in events_of(log)} == {"2026-11-16T12:00:00Z"}
     assert datetime.fromisoformat("2026-11-16T12:00:00Z") == NOW.astimezone(UTC)
+
+
+def test_neither_times_nor_ids_tell_how_long_a_stage_took(log: Path):
+    """How long the rows are read tells how many there are."""
+    clock = iter(NOW + timedelta(seconds=2.123457 * tick) for tick in range(20))
+    run = LineageRun(workspace_log=log, name="v", release_id="v-1", schema=SCHEMA, clock=lambda: next(clock))
+    whole_release(run)
+    events = events_of(log)
+    assert {event["eventTime"] for event in events} == {"2026-11-16T12:00:00Z"}
+    assert {uuid.UUID(event["run"]["runId"]).version for event in events} == {4}, "version 7 holds the time"
 
 
 # ---------------------------------------------------------------- the log
@@ -236,6 +341,19 @@ def test_the_runs_own_lines_are_those_of_the_log(run: LineageRun, log: Path):
 def test_every_event_is_one_line(run: LineageRun):
     whole_release(run)
     assert all("\n" not in line and json.loads(line) for line in run.lines)
+
+
+def test_the_log_is_on_disk_when_a_stage_ends(run: LineageRun, log: Path, monkeypatch: pytest.MonkeyPatch):
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (real(descriptor), synced.append(log.stat().st_size)))
+    with run.flow():
+        begun = log.stat().st_size
+        assert synced == [begun, begun], "a new log, and its folder"
+        with run.stage("validate"):
+            assert len(synced) == 2
+        assert synced[-1] == log.stat().st_size > begun
+    assert synced[-1] == log.stat().st_size
 
 
 def test_a_log_that_is_not_there_has_no_events(log: Path):

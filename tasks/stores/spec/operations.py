@@ -1,9 +1,10 @@
-"""The sections about running a release: source, checks, schedule, runner, ledger."""
+"""The sections about running a release: source, checks, schedule, runner, ledger, lineage."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
@@ -13,6 +14,7 @@ from tasks.stores.spec.values import FilledText, PositiveFloat, PositiveWhole, S
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
 _ADDRESS = re.compile(r"[a-z]+://\S+")
+_ENDPOINT = re.compile(r"https?://[!-~]+")
 
 
 def _one_character(text: str) -> str:
@@ -115,3 +117,26 @@ def ledger_url(text: str) -> str:
         hint = "write postgresql://user@host/database or sqlite:///path, or leave the key out"
         refuse("ledger-url", "this is not the URL of an SQLite or PostgreSQL database", hint)
     return text
+
+
+def _endpoint_url(text: str) -> str:
+    """The URL of an OpenLineage endpoint; never quoted, for somebody may have put a password in it."""
+    if not (_ENDPOINT.fullmatch(text) and _names_a_host(text)):
+        hint = "write for example https://marquez.example.org:5000; a token goes into keys/lineage.token"
+        refuse("lineage-url", "this is not a plain http or https URL of a host", hint)
+    return text.rstrip("/")
+
+
+def _names_a_host(url: str) -> bool:
+    """Whether a URL has a host and a possible port, and neither user, query nor fragment."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and not ("@" in parts.netloc or parts.query or parts.fragment)
+    except ValueError:
+        return False
+
+
+class LineageSpec(Section):
+    """Where lineage events are sent, besides the workspace's log."""
+
+    url: Annotated[str, AfterValidator(_endpoint_url)]

@@ -14,12 +14,12 @@ from expectations.landing import ENCODED_NORM
 from tasks.stores.spec.about import AboutSpec
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
-from tasks.stores.spec.operations import ChecksSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
+from tasks.stores.spec.operations import ChecksSpec, LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
 from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import PositiveWhole, Section, Slug
 
-_PRIVATE_KEYS = {"source", "runner", "ledger"}  # file names, addresses and passwords stay here
+_PRIVATE_KEYS = {"source", "runner", "ledger", "lineage"}  # file names, addresses and passwords stay here
 _KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve", "about"}
 _GENERATOR_NEEDS = {"supervised": Role.TARGET, "mixture": Role.LABEL, "lda": Role.LABEL}
 
@@ -41,6 +41,8 @@ class ReleaseSpec(Section):
     runner: RunnerSpec | None = None
     ledger: Annotated[str, AfterValidator(ledger_url)] | None = None
     """None is the SQLite file of the workspace."""
+    lineage: LineageSpec | None = None
+    """None is the workspace's log alone."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:

@@ -1,0 +1,132 @@
+"""`dprelease lineage`: a release's graph, and events that wait to be sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dpcore.errors import RefusedError
+from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_json
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tasks.stores.graph import Graph
+    from tasks.stores.outbox import Delivery
+    from tasks.stores.workspace import Workspace
+
+FLUSH_SECONDS = 60.0
+MARKS = {"COMPLETE": ("✓ ", "green"), "FAIL": ("✗ ", "red"), "START": ("… ", "yellow")}
+
+
+def lineage(
+    context: typer.Context,
+    release_id: str | None = typer.Argument(None, metavar="[RELEASE]", help="A release id, as `history` lists them."),
+    flush: bool = typer.Option(False, "--flush", help="Send the events that wait to the endpoint of release.yaml."),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Show where a release came from, or send lineage that waits."""
+    if (release_id is None) != flush:
+        _explain(context, as_json=as_json, both=flush)
+        return
+    from tasks.stores.workspace import Workspace
+
+    place = Workspace(workspace.resolve())
+    place.require()
+    if release_id is None:
+        _flush(place, as_json=as_json)
+    else:
+        _show(place, release_id, as_json=as_json)
+
+
+def _explain(context: typer.Context, *, as_json: bool, both: bool) -> None:
+    """The help for a person who gave nothing; a refusal for a script, and for one who gave too much."""
+    if both or as_json:
+        raise RefusedError(
+            "either a release or --flush is needed", rule="usage", where="command line", hint="see --help"
+        )
+    typer.echo(context.get_help())
+
+
+def _show(place: Workspace, release_id: str, *, as_json: bool) -> None:
+    from tasks.stores.graph import lineage_graph
+
+    graph = lineage_graph(place, release_id)
+    print_json(graph) if as_json else _show_tree(release_id, graph)
+
+
+def _show_tree(release_id: str, graph: Graph) -> None:
+    from rich.tree import Tree
+
+    nodes = {node["id"]: node for node in graph["nodes"]}
+    flow = next((node for node in nodes.values() if node["kind"] == "flow"), {"state": "START", "runs": []})
+    tree = Tree(_line(release_id, flow, f"{len(flow['runs'])} run{'s'[: len(flow['runs']) != 1]}"))
+    for stage in (node for node in nodes.values() if node["kind"] == "stage"):
+        reads = [nodes[edge["from"]]["name"] for edge in graph["edges"] if edge["to"] == stage["id"]]
+        writes = [nodes[edge["to"]]["name"] for edge in graph["edges"] if edge["from"] == stage["id"]]
+        branch = tree.add(_line(stage["name"], stage, f"{', '.join(reads) or '·'} → {', '.join(writes) or '·'}"))
+        for words in _details(stage):
+            branch.add(_dim(words))
+    console().print(tree, soft_wrap=True)
+
+
+def _line(name: str, job: dict[str, Any], rest: str) -> Text:
+    from rich.text import Text
+
+    mark = MARKS.get(job["state"], ("? ", "yellow"))
+    return Text.assemble(mark, (f"{name:<10}", "bold"), (f" {rest}", "dim"))
+
+
+def _dim(words: str) -> Text:
+    from rich.text import Text
+
+    return Text(words, style="dim")
+
+
+def _details(stage: dict[str, Any]) -> list[str]:
+    """What a stage promised and spent, and how its last run failed."""
+    details = [_promised(stage[key]) for key in stage if key.startswith("dp_guarantee")]
+    details += [f"ledger entry {stage[key].get('ledgerEntry')}" for key in stage if key.startswith("dp_spend")]
+    if stage["state"] == "FAIL" and stage["runs"][-1].get("error"):
+        details.append(stage["runs"][-1]["error"])
+    return details
+
+
+def _promised(facet: dict[str, Any]) -> str:
+    said = [f"{name} {facet.get(name)}" for name in ("epsilon", "delta", "neighbours", "unit")]
+    return f"{facet.get('mechanism')}: {', '.join(said)}"
+
+
+def _flush(place: Workspace, *, as_json: bool) -> None:
+    from tasks.stores.endpoint import endpoint_of
+    from tasks.stores.outbox import Outbox
+    from tasks.stores.spec import load_spec
+
+    spec = load_spec(place.spec_path)
+    if spec.lineage is None:
+        raise RefusedError(
+            "the specification names no endpoint for lineage",
+            rule="lineage-not-configured",
+            where="lineage",
+            hint="add `lineage: {url: https://...}` to release.yaml",
+        )
+    delivery = Outbox(place).deliver(endpoint_of(place, spec.lineage), seconds=FLUSH_SECONDS)
+    _say(delivery, as_json=as_json)
+    if delivery.waiting:
+        raise SystemExit(FAILED)
+
+
+def _say(delivery: Delivery, *, as_json: bool) -> None:
+    if as_json:
+        keys = ("sent", "set_aside", "waiting", "fault")
+        print_json({key: getattr(delivery, key) for key in keys})
+        return
+    out = console()
+    out.print(f"sent {delivery.sent} events")
+    if delivery.set_aside:
+        out.print(f"{delivery.set_aside} were refused and set aside in lineage-outbox/refused.ndjson")
+    if delivery.waiting:
+        out.print(f"{delivery.waiting} wait: {delivery.fault}")

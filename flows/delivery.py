@@ -1,0 +1,52 @@
+"""Lineage on its way out after a run: it never fails a release, and holds it up for seconds at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpcore.errors import SpecError, WorkspaceError
+from tasks.boundary import tell_operator
+from tasks.stores.endpoint import endpoint_of
+from tasks.stores.outbox import Delivery, Outbox
+from tasks.stores.spec import load_spec
+from tasks.stores.workspace import Workspace
+
+RELEASE_SECONDS = 5.0
+
+
+@contextmanager
+def delivered_afterwards(root: Path) -> Iterator[None]:
+    """Send the lineage when the block ends, however it ends."""
+    try:
+        yield
+    finally:
+        deliver_lineage(Workspace(root))
+
+
+def deliver_lineage(workspace: Workspace) -> None:
+    """Send the events that wait, if the specification names an endpoint; only the operator hears of troubles."""
+    try:
+        lineage = load_spec(workspace.spec_path).lineage
+        if lineage is not None:
+            delivery = Outbox(workspace).deliver(endpoint_of(workspace, lineage), seconds=RELEASE_SECONDS)
+            _tell_troubles(delivery)
+    except SpecError:
+        return  # the run itself was refused for it
+    except WorkspaceError as error:
+        tell_operator(f"lineage was not sent: {error.message}")
+    except Exception as error:  # noqa: BLE001  whatever it is, the release stands; its text may hold the address
+        tell_operator(f"lineage was not sent: an unexpected {type(error).__name__}")
+
+
+def _tell_troubles(delivery: Delivery) -> None:
+    if delivery.set_aside:
+        tell_operator(
+            f"{delivery.set_aside} lineage events were refused and set aside in lineage-outbox/refused.ndjson"
+        )
+    if delivery.waiting:
+        tell_operator(
+            f"{delivery.waiting} lineage events wait ({delivery.fault}); "
+            "the next run sends them, or `dprelease lineage --flush`"
+        )

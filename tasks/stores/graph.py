@@ -1,0 +1,146 @@
+"""The lineage of one release as a graph: datasets and jobs, and which read or wrote which.
+
+It comes from the bundle's own events, where there is a bundle, and from the workspace's
+log, which alone tells of publishing, of failed runs and of releases that were never published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from dpcore.errors import RefusedError
+from tasks.stores.heads import bundle_folders
+from tasks.stores.lineage import FLOW, events_of
+from tasks.stores.workspace import Workspace
+
+Event = dict[str, Any]
+Graph = dict[str, list[dict[str, Any]]]
+
+LOG = "lineage.ndjson"
+OURS = "dp_"
+"""How the names of our own facets begin: what was promised and spent."""
+
+
+def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
+    """Nodes and edges of a release; several runs of a stage are one node.
+
+    Raises: RefusedError for a release that no event tells of.
+    """
+    events = _events(workspace, release_id)
+    if not events:
+        raise RefusedError(
+            f"the lineage tells of no release {release_id!r}",
+            rule="release-unknown",
+            where="RELEASE",
+            hint="see `dprelease history`",
+        )
+    jobs, datasets = _jobs(events), _datasets(events)
+    return {"nodes": [*jobs.values(), *datasets.values()], "edges": _edges(events)}
+
+
+def _events(workspace: Workspace, release_id: str) -> list[Event]:
+    """Each event of the release once, in order."""
+    logs = [folder / LOG for folder in bundle_folders(workspace) if folder.name == release_id]
+    told = [event for path in (*logs, workspace.lineage_path) for event in events_of(path) if _is_whole(event)]
+    runs = {run for event in told if _is_about(event, release_id) for run in _runs(event)}
+    unique = {(e["run"]["runId"], e["eventType"]): e for e in reversed(told) if e["run"]["runId"] in runs}
+    return list(reversed(unique.values()))
+
+
+def _is_whole(event: Event) -> bool:
+    """Whether an event has all that a graph is made of; what somebody else wrote into a log is left out."""
+    parts = [event.get("run"), event.get("job"), *_listed(event, "inputs"), *_listed(event, "outputs")]
+    if not all(isinstance(part, dict) and isinstance(part.get("facets", {}), dict) for part in parts):
+        return False
+    names = [event.get("eventType"), event["run"].get("runId"), *(part.get("name") for part in parts[1:])]
+    return all(isinstance(name, str) for name in names)
+
+
+def _listed(event: Event, key: str) -> list[Any]:
+    found = event.get(key, [])
+    return found if isinstance(found, list) else [None]
+
+
+def _is_about(event: Event, release_id: str) -> bool:
+    """Whether a tag or a dataset names the release; events of early versions have no tags."""
+    datasets = _listed(event, "inputs") + _listed(event, "outputs")
+    tag = {"key": "release", "value": release_id, "source": "dprelease"}
+    is_tagged = any(entry.items() >= tag.items() for entry in _tags(event) if isinstance(entry, dict))
+    return is_tagged or any(dataset["name"].startswith(f"{release_id}/") for dataset in datasets)
+
+
+def _tags(event: Event) -> list[Any]:
+    return _listed(_run_facet(event, "tags"), "tags")
+
+
+def _runs(event: Event) -> list[str]:
+    """The event's run and its parent."""
+    parent = _parent(event)
+    return [event["run"]["runId"], *([parent] if parent else [])]
+
+
+def _parent(event: Event) -> str | None:
+    run = _run_facet(event, "parent").get("run")
+    return run.get("runId") if isinstance(run, dict) else None
+
+
+def _run_facet(event: Event, key: str) -> dict[str, Any]:
+    facet = event["run"].get("facets", {}).get(key)
+    return facet if isinstance(facet, dict) else {}
+
+
+def _short(name: str) -> str:
+    """A dataset's role, or a job's stage: what follows the release's id or name."""
+    return name.rpartition("/")[2].rpartition(".")[2]
+
+
+def _jobs(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
+    """The flow and its stages, in the order in which they first began."""
+    jobs: dict[str, dict[str, Any]] = {}
+    for event in events:
+        name = event["job"]["name"]
+        stage = _short(name)
+        fresh = {"id": f"job:{name}", "kind": "flow" if stage == FLOW else "stage", "name": stage, "runs": {}}
+        _add_event(jobs.setdefault(name, fresh), event)
+    return {name: job | {"runs": list(job["runs"].values())} for name, job in jobs.items()}
+
+
+def _add_event(job: dict[str, Any], event: Event) -> None:
+    run = event["run"]["runId"]
+    job["state"] = event["eventType"]
+    job["runs"].setdefault(run, {"run_id": run, "parent": _parent(event)})["state"] = event["eventType"]
+    if message := _run_facet(event, "errorMessage").get("message"):
+        job["runs"][run]["error"] = message
+    promised = [key for key in event["run"].get("facets", {}) if key.startswith(OURS)]
+    job |= {key: _plain(_run_facet(event, key)) for key in promised}
+
+
+def _plain(facet: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in facet.items() if not key.startswith("_")}
+
+
+def _datasets(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
+    """What was read and written, in the order in which it first appeared."""
+    datasets: dict[str, dict[str, Any]] = {}
+    for event in events:
+        for dataset in _listed(event, "inputs") + _listed(event, "outputs"):
+            name = dataset["name"]
+            node = datasets.setdefault(name, {"id": f"dataset:{name}", "kind": "dataset", "name": _short(name)})
+            if schema := dataset.get("facets", {}).get("schema"):
+                node["columns"] = [{"name": f.get("name"), "type": f.get("type")} for f in schema.get("fields", [])]
+    return datasets
+
+
+def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
+    """Data into stages and out of them; those of the flow are its stages' together."""
+    edges: dict[tuple[str, str], None] = {}
+    for event in events:
+        name = event["job"]["name"]
+        if _short(name) == FLOW:
+            continue
+        for dataset in _listed(event, "inputs"):
+            edges[f"dataset:{dataset['name']}", f"job:{name}"] = None
+        for dataset in _listed(event, "outputs"):
+            edges[f"job:{name}", f"dataset:{dataset['name']}"] = None
+    return [{"from": source, "to": target} for source, target in edges]
