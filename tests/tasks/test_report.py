@@ -176,6 +176,13 @@ def clinic_record() -> dict[str, Any]:
                     "delta_num": 1e-12,
                     "parameters": {"degrees": 14},
                     "ledger_entry": {"seq": 3, "hash": "3b" * 32},
+                    "build": {
+                        "code_digest": "5e" * 32,
+                        "attack": {"claimed": 2.0, "measured": 0.7159, "draws": 2000, "error": 1e-6},
+                        "noise": {"share": 1.0123},
+                        "replay": {"largest_share": 0.9948},
+                        "holds": True,
+                    },
                 },
                 {
                     "name": "count",
@@ -570,6 +577,13 @@ def without(value: Any, absent: float | None) -> Any:
     if isinstance(value, list):
         return [without(item, absent) for item in value]
     return absent
+
+
+def test_the_page_says_what_the_audit_of_the_build_measured(clinic_html: str) -> None:
+    words = " ".join(re.sub("<[^>]+>", "", clinic_html).split())
+    assert "set to ε = 2, at least 0.72 was measured with 2,000 draws" in words
+    assert "101 % of the planned mean square" in words
+    assert "up to 99.5 % of the sensitivity" in words
 
 
 @pytest.mark.parametrize("absent", [None, float("nan"), float("inf")])
