@@ -133,6 +133,7 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
         schema=run.plan.schema,
         clock=utc_now,
         period=run.period,
+        flow_run_id=run.flow_run_id,
     )
     staging = Staging(run.workspace.bundle(run.spec.name, release_id))
     label_run(run.flow_run_id, name=release_id, tags=(run.spec.name, run.period, release_id))

@@ -101,7 +101,12 @@ def _jobs(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
     for event in events:
         name = event["job"]["name"]
         stage = _short(name)
-        fresh = {"id": f"job:{name}", "kind": "flow" if stage == FLOW else "stage", "name": stage, "runs": {}}
+        fresh: dict[str, Any] = {
+            "id": f"job:{name}",
+            "kind": "flow" if stage == FLOW else "stage",
+            "name": stage,
+            "runs": {},
+        }
         _add_event(jobs.setdefault(name, fresh), event)
     return {name: job | {"runs": list(job["runs"].values())} for name, job in jobs.items()}
 

@@ -111,9 +111,10 @@ class LineageRun:
         schema: RecordSchema,
         clock: Callable[[], datetime],
         period: str | None = None,
+        flow_run_id: str | None = None,
     ) -> None:
         self._log, self._name, self._release_id, self._clock = workspace_log, name, release_id, clock
-        self._schema, self._period = schema, period
+        self._schema, self._period, self._flow_run_id = schema, period, flow_run_id
         self._run_id = _fresh_id()
         self.lines: list[str] = []
 
@@ -190,7 +191,8 @@ class LineageRun:
 
     def _labels(self) -> dict[str, str]:
         labels = {"name": self._name, "release": self._release_id}
-        return labels | ({"period": self._period} if self._period else {})
+        known = {"period": self._period, "flow_run": self._flow_run_id}
+        return labels | {key: value for key, value in known.items() if value}
 
     def _facets(self, dataset: str) -> dict[str, DatasetFacet]:
         """Schema and column lineage of the moments and of the tables."""

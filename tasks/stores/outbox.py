@@ -124,18 +124,20 @@ class Outbox:
             if parsed(line) is None:  # torn by a crash: nobody can read it
                 continue
             answer = _offer(endpoint, line, deadline)
-            if answer.is_unavailable and not refused:
-                cursor = self._keep(replace(cursor, breakdowns=cursor.breakdowns + 1))
-            if answer.is_refused or (answer.is_unavailable and not refused and cursor.breakdowns > TRIES):
+            if answer == ACCEPTED:
+                self._set_aside(refused, progress)
+                progress.sent += 1
+                cursor = self._keep(Cursor(cursor.endpoint, end, self._tail(end)))
+            elif answer.is_refused or (not refused and self._gives_up(cursor)):
                 refused.append(line)
-                continue
-            if answer.is_unavailable:
-                return answer
-            self._set_aside(refused)
-            progress.sent, progress.set_aside = progress.sent + 1, progress.set_aside + len(refused)
-            refused.clear()
-            cursor = self._keep(Cursor(cursor.endpoint, end, self._tail(end)))
+            else:
+                break
         return answer
+
+    def _gives_up(self, cursor: Cursor) -> bool:
+        """Count one more delivery that broke down on the event behind the cursor; whether these were enough."""
+        self._keep(replace(cursor, breakdowns=cursor.breakdowns + 1))
+        return cursor.breakdowns >= TRIES
 
     def _lines(self, start: int) -> Iterator[tuple[bytes, int]]:
         """The whole lines of the log from a byte on, each with the byte at which it ends."""
@@ -149,9 +151,11 @@ class Outbox:
                     return
                 yield line, start
 
-    def _set_aside(self, refused: list[bytes]) -> None:
+    def _set_aside(self, refused: list[bytes], progress: _Progress) -> None:
         for line in refused:
             append_line(self.refused_path, line.decode(errors="replace").rstrip("\n"), durable=True)
+        progress.set_aside += len(refused)
+        refused.clear()
 
     def _cursor(self, endpoint: Endpoint) -> Cursor:
         """Where the last delivery to this endpoint ended; the beginning, if it was of another log."""

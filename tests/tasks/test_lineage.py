@@ -48,9 +48,8 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(log: Path) -> LineageRun:
-    return LineageRun(
-        workspace_log=log, name="visits", release_id=RELEASE, schema=SCHEMA, clock=lambda: NOW, period="2026-10"
-    )
+    facts = {"name": "visits", "release_id": RELEASE, "period": "2026-10", "flow_run_id": "run"}
+    return LineageRun(workspace_log=log, schema=SCHEMA, clock=lambda: NOW, **facts)
 
 
 class PlantedError(Exception):
@@ -229,7 +228,7 @@ def test_every_run_says_its_release_its_period_and_what_made_it(run: LineageRun,
     for event in events_of(log):
         facets = event["run"]["facets"]
         tags = {tag["key"]: tag["value"] for tag in facets["tags"]["tags"]}
-        assert tags == {"name": "visits", "release": RELEASE, "period": "2026-10"}
+        assert tags == {"name": "visits", "release": RELEASE, "period": "2026-10", "flow_run": "run"}
         nominal = facets["nominalTime"]["nominalStartTime"], facets["nominalTime"]["nominalEndTime"]
         assert nominal == ("2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")
         assert facets["processing_engine"]["name"] == "dprelease"
