@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from dpcore.errors import PrivacyError
-from flows.cli import audits, budgets, releases, workspaces
+from flows.cli import audits, budgets, lineage, operations, releases, workspaces
 from flows.cli.output import REFUSED, leave, print_json
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -27,7 +27,12 @@ app.command("run")(releases.run)
 app.add_typer(budgets.budget_app, name="budget")
 app.command("history")(releases.history)
 app.command("show")(releases.show)
+app.command("lineage")(lineage.lineage)
 app.command("audit")(audits.audit)
+app.add_typer(operations.ledger_app, name="ledger")
+app.add_typer(operations.keys_app, name="keys")
+app.command("backup")(operations.backup)
+app.command("restore")(operations.restore)
 app.command("mechanisms")(audits.mechanisms)
 
 

@@ -79,8 +79,8 @@ class SqliteDatabase:
         return engine
 
     def exists(self) -> bool:
-        """Whether the file is there."""
-        return self.path.is_file()
+        """Whether the file is there; an empty one is what a crash before its first commit leaves."""
+        return self.path.is_file() and self.path.stat().st_size > 0
 
     def lock_writer(self, connection: sa.Connection) -> None:
         """Take SQLite's reserved lock at once, so that the state read is the latest."""
@@ -297,7 +297,10 @@ def own_errors(where: str) -> Iterator[None]:
     except sa.exc.TimeoutError:
         refusal = _busy(where)
     if refusal is not None:
-        raise refusal
+        try:
+            raise refusal
+        finally:
+            refusal.__context__ = None  # `with` handles the driver's error still: it would hang on ours
 
 
 def _refusal(error: DBAPIError, where: str) -> PrivacyError:

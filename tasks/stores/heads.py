@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dpcore.errors import LedgerError
 from tasks.stores.ledger_state import Entry
@@ -24,28 +26,63 @@ def bundle_folders(workspace: Workspace) -> Iterator[Path]:
             yield folder
 
 
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Something that names an entry of the ledger, and what it says that the release cost."""
+
+    what: str
+    seq: int
+    hash: str
+    release_id: str
+    epsilon: float
+
+
 def missing_entries(workspace: Workspace, entries: Sequence[Entry]) -> list[str]:
     """The witnesses that name entries which are not among these, in words."""
+    hashes = {entry.seq: entry.hash for entry in entries}
+    missing = missing_witnesses(workspace, entries)
+    return list(dict.fromkeys(witness.what + _fork(witness, hashes) for witness in missing))
+
+
+def _fork(witness: Witness, hashes: dict[int, str]) -> str:
+    """A lost tail lacks the entry's number; a ledger that went on elsewhere has another entry there."""
+    return f" (a fork: entry {witness.seq} is another one here)" if witness.seq in hashes else ""
+
+
+def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Witness]:
+    """The witnesses of entries that are not among these, and were not answered for by a reconciliation."""
     known = {(entry.seq, entry.hash) for entry in entries}
-    bundles = [f"bundle {folder.name}" for folder in bundle_folders(workspace) if _head(folder) not in known]
-    spends = [f"the lineage of entry {seq}" for seq, digest in _spends(workspace) if (seq, digest) not in known]
-    return [*bundles, *dict.fromkeys(spends)]
+    for entry in entries:
+        if entry.kind == "reconcile":
+            known |= {(int(seq), str(digest)) for seq, digest in entry.facts["lost"]}
+    witnesses = [*map(_of_bundle, bundle_folders(workspace)), *_of_lineage(workspace)]
+    return [witness for witness in witnesses if (witness.seq, witness.hash) not in known]
 
 
-def _spends(workspace: Workspace) -> Iterator[tuple[int, str]]:
+def _of_lineage(workspace: Workspace) -> Iterator[Witness]:
     """The spends that the workspace's lineage tells of."""
     for event in events_of(workspace.lineage_path):
-        facet = event.get("run", {}).get("facets", {}).get("dp_spend")
-        if facet:
-            yield int(facet["ledgerEntry"]), str(facet["ledgerHash"])
+        facets = event.get("run", {}).get("facets", {})
+        stated = float(facets.get("dp_guarantee", {}).get("epsilon", 0))
+        for name, facet in facets.items():
+            if name.startswith("dp_spend"):
+                seq, digest = int(facet["ledgerEntry"]), str(facet["ledgerHash"])
+                yield Witness(f"the lineage of entry {seq}", seq, digest, _release_of(event), stated)
 
 
-def _head(folder: Path) -> tuple[int, str]:
+def _release_of(event: dict[str, Any]) -> str:
+    datasets = [*event.get("outputs", []), *event.get("inputs", [])]
+    return str(datasets[0]["name"]).rpartition("/")[0] if datasets else ""
+
+
+def _of_bundle(folder: Path) -> Witness:
+    what = f"bundle {folder.name}"
     try:
-        head = json.loads((folder / "record.json").read_text())["ledger"]
-        return int(head["entries"]), str(head["head"])
+        record = json.loads((folder / "record.json").read_text())
+        head, stated = record["ledger"], float(record["privacy"]["epsilon"])
+        return Witness(what, int(head["entries"]), str(head["head"]), folder.name, stated)
     except (ValueError, KeyError, TypeError, OSError):
-        return 0, ""  # an unreadable record is no witness for this ledger
+        return Witness(what, 0, "", folder.name, 0.0)  # an unreadable record is no witness for this ledger
 
 
 def require_complete_ledger(workspace: Workspace, entries: Sequence[Entry]) -> None:
@@ -59,5 +96,6 @@ def require_complete_ledger(workspace: Workspace, entries: Sequence[Entry]) -> N
             f"the ledger lacks entries that {missing[0]} names",
             rule="ledger-incomplete",
             where="ledger.db",
-            hint="the ledger was lost, rolled back or replaced: restore the latest one, then run `dprelease audit`",
+            hint="the ledger was lost, rolled back, copied or replaced: restore the latest one and run "
+            "`dprelease audit`; if it is gone for good, `dprelease ledger reconcile` charges what was lost",
         )

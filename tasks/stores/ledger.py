@@ -173,8 +173,12 @@ class Ledger:
         """
         database = database_at(address)
         ledger = Ledger(database, signer=signer, clock=clock)
-        with own_errors(database.where):
-            ledger._prepare_tables()
+        try:
+            with own_errors(database.where):
+                ledger._prepare_tables()
+        except BaseException:
+            ledger.close()
+            raise
         database.opened()
         return ledger
 
@@ -283,20 +287,29 @@ class Ledger:
     def mark_restored(self, *, who: str, made_at: str) -> Entry:
         """Say that what follows continues a backup: nothing is released until it is reconciled."""
         with self._writing() as transaction:
-            return transaction.append("restore", "", "", {"who": who, "backup_made_at": made_at})
+            return transaction.append("restore", "", "", _restore_body(who, made_at))
 
     def reconcile(self, answer: Reconciliation) -> Entry:
         """Write down what entries that are gone may have cost; releases may go on."""
         with self._writing() as transaction:
             return transaction.append("reconcile", "", "", answer.body())
 
-    def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
-        """Fill an empty ledger with a backup's entries, which must replay.
+    def adopt(
+        self,
+        entries: Sequence[Entry],
+        measurements: Sequence[Row],
+        fingerprints: Sequence[Row],
+        *,
+        who: str,
+        made_at: str,
+    ) -> None:
+        """Fill an empty ledger with a backup's rows and say so, in one transaction.
 
-        Raises: LedgerError if there are entries already, or the backup's do not hold.
+        Raises: LedgerError if there are entries already, or the backup's do not replay.
         """
         with self._writing() as transaction:
             transaction.adopt(entries, measurements, fingerprints)
+            transaction.append("restore", "", "", _restore_body(who, made_at))
 
     def contents(self) -> tuple[list[Entry], list[Row], list[Row]]:
         """Entries, measurements and fingerprints at one moment."""
@@ -505,6 +518,7 @@ class Transaction:
     def announce_successor(self, successor: PublicKey) -> Entry:
         """Announce the key that takes the writer's place."""
         assert self._signer is not None  # noqa: S101  only writers rotate
+        self._announce_key(self._signer.public)
         return self.append("key", "", "", _key_body(successor, self._signer.public.key_id))
 
     def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
@@ -547,6 +561,10 @@ def _require_reconciled(state: LedgerState) -> None:
             where=f"ledger entry {state.restored.seq}",
             hint='run `dprelease ledger reconcile --reason "..."` with --nothing-was-spent or --charge EPSILON',
         )
+
+
+def _restore_body(who: str, made_at: str) -> dict[str, Any]:
+    return {"who": who, "backup_made_at": made_at}
 
 
 def _key_body(public: PublicKey, replaces: str | None) -> dict[str, Any]:

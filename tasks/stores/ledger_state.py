@@ -21,8 +21,8 @@ GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
 
 UNFINISHED = ("reserved", "measured", "failed", "check-failed", "awaiting-approval")
-MAY_FOLLOW_A_RESTORE = ("key", "restore", "reconcile")
-"""Until somebody says what a backup does not know, nothing else happens on it."""
+MAY_FOLLOW_A_RESTORE = ("key", "cap", "restore", "reconcile")
+"""Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
 
 
 def canonical(body: Any) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from dpcore.errors import SpecError
 from tasks.stores.databases import database_at
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import signing_key
+from tasks.stores.signing import PublicKey, settle_rotation, signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -22,8 +23,15 @@ def ledger_address(workspace: Workspace, spec: ReleaseSpec) -> Path | str:
 
 
 def writable_ledger(workspace: Workspace, spec: ReleaseSpec) -> Ledger:
-    """The workspace's ledger, opened with its signing key."""
-    return Ledger.open(ledger_address(workspace, spec), signing_key(workspace.keys))
+    """The workspace's ledger, opened with its signing key; an interrupted rotation of that is settled first."""
+    address = ledger_address(workspace, spec)
+    settle_rotation(workspace.keys, lambda public: _announces(address, public))
+    return Ledger.open(address, signing_key(workspace.keys))
+
+
+def _announces(address: Path | str, public: PublicKey) -> bool:
+    with closing(Ledger.open_to_read(address)) as ledger:
+        return public.key_id in ledger.state().keys
 
 
 def readable_ledger(workspace: Workspace) -> Ledger:

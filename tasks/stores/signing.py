@@ -8,8 +8,11 @@ verify all of it, before and after that key's own time.
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dpcore.errors import WorkspaceError
 
 KEY_FILE = "signing.key"
+NEXT_FILE = "signing.key.next"
 PUBLIC_FILE = "signing.pub"
 
 
@@ -114,6 +118,10 @@ def signing_key(folder: Path) -> SigningKey:
     path = folder / KEY_FILE
     if not path.exists():
         write_key(folder, SigningKey.fresh())
+    return _read_key(path)
+
+
+def _read_key(path: Path) -> SigningKey:
     fault = _loose_mode(path)
     key: Ed25519PrivateKey | None = None
     if not fault:
@@ -127,7 +135,7 @@ def signing_key(folder: Path) -> SigningKey:
         raise WorkspaceError(
             f"the signing key cannot be used: {fault}",
             rule="signing-key-unusable",
-            where=f"keys/{KEY_FILE}",
+            where=f"keys/{path.name}",
             hint="restore it from a backup with mode 0600; a new key cannot take the place of a lost one",
         )
     return SigningKey(key)
@@ -138,12 +146,72 @@ def _loose_mode(path: Path) -> str:
 
 
 def write_key(folder: Path, key: SigningKey) -> None:
-    """Put a key in its place: written beside, brought to disk, renamed; readable by its owner alone."""
-    draft = folder / f".{KEY_FILE}.new"
+    """Put a key in its place, readable by its owner alone, and its public half beside it."""
+    _write_durably(folder / KEY_FILE, key.pem(), mode=0o600)
+    _write_durably(folder / PUBLIC_FILE, key.public.pem.encode(), mode=0o644)
+
+
+# ---------------------------------------------------------------- rotation
+#
+# 1. The successor is brought to disk as signing.key.next.
+# 2. The ledger announces it, in an entry that the old key signs.
+# 3. The file takes the old one's place.
+# A crash after 1 leaves a key that nobody knows: it is removed. A crash after 2 leaves one that
+# the ledger knows: it is put in its place. `settle_rotation` does either, before a ledger is opened.
+
+
+@contextmanager
+def rotation_lock(folder: Path) -> Iterator[None]:
+    """Wait until no other process changes the keys."""
+    with (folder / ".rotation").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def write_successor(folder: Path, key: SigningKey) -> None:
+    """Step 1: the next key on disk, beside the present one."""
+    _write_durably(folder / NEXT_FILE, key.pem(), mode=0o600)
+
+
+def install_successor(folder: Path, public: PublicKey) -> None:
+    """Step 3: the next key takes its place."""
+    _write_durably(folder / PUBLIC_FILE, public.pem.encode(), mode=0o644)
+    (folder / NEXT_FILE).rename(folder / KEY_FILE)
+    _flush(folder)
+
+
+def settle_rotation(folder: Path, is_announced: Callable[[PublicKey], bool]) -> None:
+    """Finish a rotation that a crash interrupted, or undo it if the ledger never heard of it.
+
+    Raises: whatever asking the ledger raises; both keys are kept then.
+    """
+    if not (folder / NEXT_FILE).exists():
+        return
+    with rotation_lock(folder):
+        if not (folder / NEXT_FILE).exists():
+            return  # its own process finished meanwhile
+        public = _read_key(folder / NEXT_FILE).public
+        if is_announced(public):
+            install_successor(folder, public)
+        else:
+            (folder / NEXT_FILE).unlink()
+
+
+def _write_durably(path: Path, content: bytes, *, mode: int) -> None:
+    """Written beside, brought to disk, renamed: there is the whole file or none."""
+    draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key.pem())
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    draft.rename(folder / KEY_FILE)
-    (folder / PUBLIC_FILE).write_text(key.public.pem)
+    draft.rename(path)
+    _flush(path.parent)
+
+
+def _flush(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

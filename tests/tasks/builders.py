@@ -177,6 +177,13 @@ def hold_the_lock(root: Path, name: str, inside: Any, seconds: float | None) -> 
         time.sleep(3600 if seconds is None else seconds)
 
 
+def hold_a_name(place: Place, name: str, inside: Any, seconds: float | None) -> None:
+    """Take a name's lock on the ledger, say so, and keep it: for a while, or until the process is ended."""
+    with opened(place) as ledger, ledger.exclusive(name):
+        inside.set()
+        time.sleep(3600 if seconds is None else seconds)
+
+
 def append_many(path: Path, word: str, barrier: Any) -> None:
     """Append long lines to a log, at the same time as others do."""
     from tasks.stores.lineage import append_line  # slow to load, and the racers above do without

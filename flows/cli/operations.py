@@ -1,0 +1,258 @@
+"""`dprelease ledger`, `keys`, `backup` and `restore`: what an operator does besides releasing."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+
+if TYPE_CHECKING:
+    from tasks.stores.spec import ReleaseSpec
+    from tasks.stores.workspace import Workspace
+
+ledger_app = typer.Typer(help="Export, reconcile or share the budget ledger.", no_args_is_help=True)
+keys_app = typer.Typer(help="The keys that sign the ledger.", no_args_is_help=True)
+
+
+def _open(folder: Path) -> tuple[Workspace, ReleaseSpec]:
+    from tasks.stores.spec import load_spec
+    from tasks.stores.workspace import Workspace
+
+    workspace = Workspace(folder.resolve())
+    workspace.require()
+    return workspace, load_spec(workspace.spec_path)
+
+
+def _who() -> str:
+    """The operator's account, for the ledger."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return f"uid {os.getuid()}"
+
+
+# ---------------------------------------------------------------- ledger
+
+
+@ledger_app.command("export")
+def export(
+    out: Path | None = typer.Option(None, "--out", help="The file to write; standard output without it."),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Write every ledger entry as a line of JSON, with its hash and signature."""
+    from contextlib import closing
+
+    from tasks.stores.ledgers import readable_ledger
+    from tasks.stores.operations import export_lines, write_new
+
+    place, _ = _open(workspace)
+    with closing(readable_ledger(place)) as ledger:
+        entries, head = ledger.entries(), ledger.state().head
+    text = "".join(export_lines(entries))
+    if out is not None:
+        write_new(out, lambda draft: _write(draft, text))
+    if as_json:
+        shown = str(out) if out else None
+        print_json({"entries": len(entries), "head": head.hash if head else None, "out": shown})
+    elif out is None:
+        sys.stdout.write(text)
+    else:
+        console().print(f"{len(entries)} entries written to {out}", soft_wrap=True)
+
+
+def _write(draft: Path, text: str) -> None:
+    draft.write_text(text)
+
+
+@ledger_app.command("reconcile")
+def reconcile(
+    reason: str = typer.Option(..., "--reason", help="What happened to the ledger; it is kept in it."),
+    nothing_was_spent: bool = typer.Option(
+        False, "--nothing-was-spent", help="Declare that nothing was released after the backup."
+    ),
+    charge: list[str] = typer.Option(
+        [],
+        "--charge",
+        metavar="[POPULATION=]EPSILON",
+        help="The epsilon that was or may have been spent and is not in the ledger; once for each population.",
+    ),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Answer for what a restored or incomplete ledger does not know, so that releases may go on."""
+    from dpcore.errors import RefusedError
+    from tasks.stores import operations
+
+    if nothing_was_spent == bool(charge):
+        raise RefusedError(
+            "somebody must say what was spent after the last entry that is left",
+            rule="charge-missing",
+            where="--charge",
+            hint="add --nothing-was-spent, or --charge EPSILON with all that may have been spent; not both",
+        )
+    charges = _charges(charge) if charge else None
+    place, spec = _open(workspace)
+    entry = operations.reconcile(place, spec, reason=reason, who=_who(), charges=charges)
+    facts = entry.facts
+    if as_json:
+        shown = {name: float(Fraction(cost["epsilon"])) for name, cost in facts["charges"].items()}
+        print_json({"entry": entry.seq, "charged": shown, "lost": len(facts["lost"])})
+    else:
+        said = "charging the lost releases" if facts["charges"] else "by your word that nothing was spent"
+        console().print(f"reconciled in ledger entry {entry.seq}, {said}; releases may go on")
+
+
+def _charges(texts: list[str]) -> dict[str, Fraction]:
+    from dpcore.errors import RefusedError
+
+    pairs = [_charge(text) for text in texts]
+    if len({population for population, _ in pairs}) < len(pairs):
+        raise RefusedError(
+            "a population is charged twice",
+            rule="charge-twice",
+            where="--charge",
+            hint="add the figures up and give one for each population",
+        )
+    return dict(pairs)
+
+
+def _charge(text: str) -> tuple[str, Fraction]:
+    from dpcore.errors import RefusedError
+
+    population, _, figure = text.rpartition("=")
+    try:
+        epsilon = Fraction(figure)
+    except (ValueError, ZeroDivisionError):
+        epsilon = Fraction(-1)
+    if epsilon < 0:
+        raise RefusedError(
+            "a charge is an epsilon of at least 0",
+            rule="charge-invalid",
+            where="--charge",
+            hint="write --charge 1.5, or --charge clinic-patients=1.5",
+        )
+    return population, epsilon
+
+
+@ledger_app.command("roles")
+def roles(
+    writer: str = typer.Option(..., "--writer", help="The role that releases: it appends and reads."),
+    auditor: str = typer.Option(..., "--auditor", help="The role that audits: it reads."),
+    owner: str | None = typer.Option(
+        None, "--owner-url", help="The address of the tables' owner, if `ledger` names another role."
+    ),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Give two PostgreSQL roles exactly the rights that they need on the ledger."""
+    from tasks.stores.ledgers import ledger_address
+    from tasks.stores.operations import give_roles
+    from tasks.stores.signing import signing_key
+
+    place, spec = _open(workspace)
+    place.create()
+    give_roles(owner or ledger_address(place, spec), signing_key(place.keys), writer=writer, auditor=auditor)
+    if as_json:
+        print_json({"writer": writer, "auditor": auditor})
+    else:
+        console().print(f"{writer} may append and read, {auditor} may read", markup=False)
+
+
+# ---------------------------------------------------------------- keys
+
+
+@keys_app.command("show")
+def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
+    """Show the keys that the ledger knows, and the one that signs now."""
+    from tasks.stores.ledgers import ledger_state
+    from tasks.stores.signing import signing_key
+
+    place, _ = _open(workspace)
+    place.create()
+    present, known = signing_key(place.keys).public, ledger_state(place).keys
+    keys: list[dict[str, Any]] = [
+        {"key_id": key_id, "active": key.active, "vouched_by": key.vouched_by, "public_key": _pem(key.public)}
+        for key_id, key in known.items()
+    ]
+    content: dict[str, Any] = {"signing": present.key_id, "public_key": present.pem, "keys": keys}
+    if as_json:
+        print_json(content)
+        return
+    rows = table("keys of the ledger", "key", "", "announced by")
+    for key in keys:
+        rows.add_row(key["key_id"], "active" if key["active"] else "replaced", key["vouched_by"] or "itself")
+    out = console()
+    out.print(rows)
+    out.print(f"this workspace signs with {present.key_id}")
+    out.print(present.pem, markup=False)
+
+
+def _pem(public: str) -> str:
+    from tasks.stores.signing import PublicKey
+
+    return PublicKey.from_text(public).pem
+
+
+@keys_app.command("rotate")
+def rotate(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
+    """Give the workspace a new signing key; the old one vouches for it in the ledger."""
+    from tasks.stores.operations import rotate_key
+
+    place, spec = _open(workspace)
+    place.create()
+    public, entry = rotate_key(place, spec)
+    replaced = entry.facts["replaces"]
+    if as_json:
+        print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})
+    else:
+        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays good for what it signed")
+
+
+# ---------------------------------------------------------------- backup and restore
+
+
+def backup(
+    out: Path | None = typer.Option(None, "--out", metavar="FILE.tar", help="The archive to write; it must be new."),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Archive specification, ledger, bundles, lineage and keys; the archive is as secret as the keys."""
+    from tasks.stores.archive import back_up
+    from tasks.stores.ledger import utc_now
+
+    place, spec = _open(workspace)
+    place.create()
+    now = utc_now()
+    target = (out or Path(f"{spec.name}-{now:%Y%m%dT%H%M%SZ}.tar")).absolute()
+    made = back_up(place, target, now=now)
+    if as_json:
+        print_json({"out": str(target), **made.as_json()})
+    else:
+        console().print(f"{made.files} files and {made.entries} ledger entries in {target}", soft_wrap=True)
+        console().print("keep it secret: it holds the signing key")
+
+
+def restore(
+    archive: Path = typer.Argument(..., metavar="ARCHIVE", help="What `dprelease backup` wrote."),
+    workspace: Path = typer.Option(..., "--workspace", "-w", help="A new or empty folder."),
+    as_json: bool = JsonFlag,
+) -> None:
+    """Bring a workspace back from an archive; nothing is released on it until it is reconciled."""
+    from tasks.stores import archive as archives
+
+    root = workspace.resolve()
+    made = archives.restore(archive, root, who=_who())
+    if as_json:
+        print_json({"workspace": str(root), **made.as_json()})
+        return
+    out = console()
+    out.print(f"{made.files} files and {made.entries} ledger entries are back in {root}", soft_wrap=True)
+    out.print("next: dprelease audit, then dprelease ledger reconcile to say what was spent since", soft_wrap=True)

@@ -1,0 +1,295 @@
+"""Backups: one archive of a workspace at one moment, and the way back.
+
+In it: specification, ledger, bundles, lineage, keys. Not in it: landing data, scratch, the
+orchestrator's history. A restored ledger says so in an entry of its own, and nothing is
+released on it until somebody has answered for what happened after the backup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from dpcore.errors import LedgerError, WorkspaceError
+from tasks.stores.ledger import Ledger, Row
+from tasks.stores.ledger_state import Entry, LedgerState
+from tasks.stores.ledgers import ledger_address, writable_ledger
+from tasks.stores.operations import export_lines, imported_entries, write_new
+from tasks.stores.signing import signing_key
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import PRIVATE_FILE, SPEC_NAME, Workspace
+
+VERSION = 1
+MANIFEST = "backup.json"
+LEDGER_FILE = "ledger.db"
+EVENTS, MEASUREMENTS, FINGERPRINTS = "ledger/events.ndjson", "ledger/measurements.ndjson", "ledger/fingerprints.ndjson"
+KEY_FILES = ("signing.key", "signing.pub", "fingerprint.key")
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What an archive holds: the ledger's head when it was made, and how many files."""
+
+    made_at: str
+    entries: int
+    head: str
+    files: int
+
+    def as_json(self) -> dict[str, Any]:
+        """For the command line."""
+        return {"made_at": self.made_at, "entries": self.entries, "head": self.head, "files": self.files}
+
+
+# ---------------------------------------------------------------- backup
+
+
+def back_up(workspace: Workspace, out: Path, *, now: datetime) -> Backup:
+    """Write the archive; no run of the workspace is under way meanwhile.
+
+    Guarantee: ledger, bundles and lineage are of one moment, and hold against each other.
+    Raises: WorkspaceError if the file exists or cannot be written, LedgerError if the ledger is broken.
+    """
+    spec = load_spec(workspace.spec_path)
+    with ExitStack() as held:
+        for name in sorted({spec.name, *_names(workspace)}):
+            held.enter_context(workspace.exclusive(name))
+        ledger = held.enter_context(closing(writable_ledger(workspace, spec)))
+        for name in sorted({spec.name, *_names(workspace)}):
+            held.enter_context(ledger.exclusive(name))
+        state = ledger.state()
+        head = state.head
+        made_at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+        found = Backup(made_at, head.seq if head else 0, head.hash if head else "", 0)
+        files: list[int] = []
+        write_new(out, lambda draft: files.append(_write(draft, workspace, spec, ledger, found)))
+    return Backup(found.made_at, found.entries, found.head, files[0])
+
+
+def _names(workspace: Workspace) -> Iterator[str]:
+    return (folder.name for folder in workspace.releases.glob("*") if folder.is_dir())
+
+
+def _write(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger, found: Backup) -> int:
+    digests: dict[str, str] = {}
+    with tarfile.open(draft, "w") as archive:
+        for name, source in _files(workspace):
+            with source.open("rb") as file:
+                digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
+                _add(archive, name, file)
+        for name, content in _ledger_files(workspace, spec, ledger):
+            digests[name] = hashlib.sha256(content).hexdigest()
+            _add(archive, name, io.BytesIO(content))
+        manifest = {"version": VERSION, **found.as_json(), "files": digests}
+        _add(archive, MANIFEST, io.BytesIO(json.dumps(manifest, indent=2).encode()))
+    return len(digests)
+
+
+def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    yield SPEC_NAME, workspace.spec_path
+    if workspace.lineage_path.is_file():
+        yield workspace.lineage_path.name, workspace.lineage_path
+    for name in KEY_FILES:
+        if (workspace.keys / name).is_file():
+            yield f"keys/{name}", workspace.keys / name
+    for path in sorted(workspace.releases.rglob("*")):
+        if path.is_file() and path.name != ".lock":
+            yield path.relative_to(workspace.root).as_posix(), path
+
+
+def _ledger_files(workspace: Workspace, spec: ReleaseSpec, ledger: Ledger) -> Iterator[tuple[str, bytes]]:
+    address = ledger_address(workspace, spec)
+    if isinstance(address, Path):
+        yield LEDGER_FILE, _online_copy(address)
+        return
+    entries, measurements, fingerprints = ledger.contents()
+    yield EVENTS, "".join(export_lines(entries)).encode()
+    yield MEASUREMENTS, _lines(measurements)
+    yield FINGERPRINTS, _lines(fingerprints)
+
+
+def _lines(rows: Iterable[Row]) -> bytes:
+    return "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows).encode()
+
+
+def _online_copy(path: Path) -> bytes:
+    """The database's content by SQLite's backup interface, whoever reads or writes meanwhile."""
+    reading = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+    with closing(reading) as source, closing(sqlite3.connect(":memory:")) as copy:
+        source.backup(copy)
+        return copy.serialize()
+
+
+def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode = content.seek(0, os.SEEK_END), PRIVATE_FILE
+    content.seek(0)
+    archive.addfile(member, content)
+
+
+# ---------------------------------------------------------------- restore
+
+
+def restore(archive: Path, root: Path, *, who: str) -> Backup:
+    """Bring a workspace back into a new or empty folder, all of it or nothing.
+
+    Guarantee: every file is as it was archived, the ledger's chain holds, and the ledger says
+    that it was restored, unless it is a shared one that is still there.
+    Raises: WorkspaceError, LedgerError.
+    """
+    _require_empty(root)
+    beside = root.parent / f".{root.name}.{secrets.token_hex(4)}"
+    try:
+        beside.mkdir(mode=0o700, parents=True)
+        manifest = _unpack(archive, beside)
+        workspace = Workspace(beside)
+        workspace.create()
+        _restore_ledger(workspace, manifest, who)
+        beside.chmod(0o755)
+        os.rename(beside, root)  # over an empty folder, or where there is none
+    except OSError as error:
+        fault = error.strerror or type(error).__name__
+    else:
+        return Backup(manifest["made_at"], manifest["entries"], manifest["head"], len(manifest["files"]))
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    raise WorkspaceError(
+        f"the workspace cannot be restored: {fault}",
+        rule="workspace-unwritable",
+        where="--workspace",
+        hint="check the folder's owner, its permissions and the space on its disk",
+    )
+
+
+def _require_empty(root: Path) -> None:
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise WorkspaceError(
+            "the folder is not empty",
+            rule="workspace-exists",
+            where="--workspace",
+            hint="restore into a new folder; an existing workspace is never overwritten",
+        )
+
+
+def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
+    """Write the archive's files; returns its manifest, which names each of them with its digest."""
+    found: dict[str, str] = {}
+    manifest: dict[str, Any] | None = None
+    try:
+        with tarfile.open(archive, "r:") as source:
+            for member in source:
+                content = source.extractfile(member) if member.isreg() else None
+                if content is None:
+                    raise _broken("it holds something that is no file")
+                if member.name == MANIFEST:
+                    manifest = json.loads(content.read())
+                else:
+                    found[member.name] = _place(folder, member.name, content)
+    except (tarfile.TarError, ValueError, EOFError):
+        manifest = None
+    if manifest is None or manifest.get("version") != VERSION:
+        raise _broken("it is no whole backup of a version that this program knows")
+    if found != manifest["files"]:
+        raise _broken("its files are not those that were archived")
+    return manifest
+
+
+def _place(folder: Path, name: str, content: IO[bytes]) -> str:
+    """Write one file, private while nothing is verified; returns its digest."""
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
+        raise _broken("a name in it leads out of the workspace")
+    path = folder.joinpath(*pure.parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        shutil.copyfileobj(content, file)
+        file.flush()
+        os.fsync(file.fileno())
+    path.chmod(_mode(pure))
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _mode(name: PurePosixPath) -> int:
+    if name.parts[0] in ("keys", "ledger", LEDGER_FILE):
+        return PRIVATE_FILE
+    return 0o444 if name.parts[0] == "releases" else 0o644
+
+
+def _broken(what: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"the archive cannot be restored: {what}",
+        rule="backup-broken",
+        where="ARCHIVE",
+        hint="take another backup; nothing was written",
+    )
+
+
+def _restore_ledger(workspace: Workspace, manifest: dict[str, Any], who: str) -> None:
+    address = ledger_address(workspace, load_spec(workspace.spec_path))
+    mark = {"who": who, "made_at": manifest["made_at"]}
+    if isinstance(address, Path):
+        _restore_file(workspace, address, manifest, mark)
+    else:
+        _restore_database(workspace, address, manifest, mark)
+
+
+def _restore_file(workspace: Workspace, address: Path, manifest: dict[str, Any], mark: dict[str, str]) -> None:
+    """Verify and mark the file, and put it where the specification wants it."""
+    copy = workspace.root / LEDGER_FILE
+    with closing(Ledger.open(copy, signing_key(workspace.keys))) as ledger:
+        _require_archived(ledger.entries(), manifest)
+        ledger.mark_restored(**mark)
+    if address == copy:
+        return
+    if address.exists():
+        raise WorkspaceError(
+            "there is a ledger already where the specification places it",
+            rule="ledger-exists",
+            where="ledger",
+            hint="move that one away first; a ledger is never overwritten",
+        )
+    address.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(copy, address)
+
+
+def _restore_database(workspace: Workspace, address: str, manifest: dict[str, Any], mark: dict[str, str]) -> None:
+    """Fill an empty database; one that has these entries already is the ledger itself, and is left alone."""
+    names = (EVENTS, MEASUREMENTS, FINGERPRINTS)
+    texts = [(workspace.root / name).read_text().splitlines() for name in names]
+    shutil.rmtree(workspace.root / "ledger")
+    entries, rows = imported_entries(iter(texts[0])), [[json.loads(line) for line in text] for text in texts[1:]]
+    _require_archived(entries, manifest)
+    with closing(Ledger.open(address, signing_key(workspace.keys))) as ledger:
+        present = ledger.entries()
+        if not present:
+            ledger.adopt(entries, rows[0], rows[1], **mark)
+        elif present[: len(entries)] != entries:
+            raise LedgerError(
+                "the database holds another ledger, or an older one",
+                rule="ledger-differs",
+                where="ledger",
+                hint="name an empty database in the specification's `ledger`; entries are never replaced",
+            )
+
+
+def _require_archived(entries: Sequence[Entry], manifest: dict[str, Any]) -> None:
+    """The entries hold, and end where the ledger ended when it was archived.
+
+    Whether bundles and lineage know more is not asked here: a workspace that had lost
+    entries before is restored as it was, and a run refuses it as before.
+    """
+    head = LedgerState.replay(entries).head
+    if (head.seq if head else 0, head.hash if head else "") != (manifest["entries"], manifest["head"]):
+        raise _broken("its ledger is not the one that was archived")

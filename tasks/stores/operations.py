@@ -1,0 +1,233 @@
+"""What an operator does with a ledger: export it, answer for what is missing in it, change its key."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
+from dpcore.errors import LedgerError, RefusedError, WorkspaceError
+from tasks.stores.databases import PostgresDatabase, database_at
+from tasks.stores.heads import Witness, missing_witnesses
+from tasks.stores.ledger import Ledger, Reconciliation
+from tasks.stores.ledger_state import Entry, LedgerState
+from tasks.stores.ledgers import writable_ledger
+from tasks.stores.run import basis_of, cap_of
+from tasks.stores.signing import PublicKey, SigningKey, install_successor, rotation_lock, write_successor
+from tasks.stores.spec import ReleaseSpec
+from tasks.stores.workspace import Workspace
+
+PRIVATE = 0o600
+
+# ---------------------------------------------------------------- export
+
+
+def export_lines(entries: Sequence[Entry]) -> Iterator[str]:
+    """One JSON line for each entry; whoever has them can verify the chain and every signature."""
+    for entry in entries:
+        yield json.dumps(entry.as_json(), sort_keys=True) + "\n"
+
+
+def imported_entries(lines: Iterator[str]) -> list[Entry]:
+    """The entries that `export_lines` wrote.
+
+    Raises: LedgerError for lines that are none.
+    """
+    try:
+        return [Entry.from_json(json.loads(line)) for line in lines]
+    except (ValueError, TypeError):
+        fault = LedgerError(
+            "the export holds a line that is no ledger entry",
+            rule="ledger-broken",
+            where="export",
+            hint="take another copy of the export",
+        )
+    raise fault
+
+
+def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE) -> None:
+    """Make a file that is whole or not there, and never in the place of another.
+
+    Raises: WorkspaceError if the file exists, or cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fault = ""
+    try:
+        draft.touch(mode, exist_ok=False)
+        write(draft)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        os.link(draft, path)  # unlike a rename, it refuses to replace
+    except FileExistsError:
+        fault = "the file exists already"
+    except OSError as error:
+        fault = error.strerror or "unknown fault"
+    finally:
+        draft.unlink(missing_ok=True)
+    if fault:
+        raise WorkspaceError(
+            f"the output cannot be written: {fault}",
+            rule="output-unwritable",
+            where="--out",
+            hint="name a new file in a folder of yours with room on its disk; nothing is overwritten",
+        )
+
+
+# ---------------------------------------------------------------- reconciliation
+
+
+def reconcile(
+    workspace: Workspace, spec: ReleaseSpec, *, reason: str, who: str, charges: Mapping[str, Fraction] | None
+) -> Entry:
+    """Write down what the entries that a ledger lost may have cost, so that releases may go on.
+
+    `charges` are epsilons by population, the empty name standing for every one that is not named;
+    None declares that nothing was spent. What witnesses still tell of lost releases is the least
+    that is charged: nobody can declare it away.
+    Raises: RefusedError.
+    """
+    if not reason.strip():
+        raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say what happened")
+    with (
+        workspace.exclusive(spec.name),
+        closing(writable_ledger(workspace, spec)) as ledger,
+        ledger.exclusive(spec.name),
+    ):
+        missing = missing_witnesses(workspace, ledger.entries())
+        _require_cause(ledger.state(), missing)
+        if charges is not None:  # there must be a cap to charge under, also on a ledger that lost everything
+            ledger.ensure_cap(spec.privacy.population, cap_of(spec), basis_of(spec))
+        state = ledger.state()
+        epsilons = _epsilons(state, charges)
+        _require_enough(spec.privacy.population, epsilons, missing)
+        answer = Reconciliation(
+            reason=reason.strip(),
+            who=who,
+            charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
+            lost=[(witness.seq, witness.hash) for witness in missing],
+            retired=[witness.release_id for witness in missing if witness.release_id],
+        )
+        return ledger.reconcile(answer)
+
+
+def _require_cause(state: LedgerState, missing: Sequence[Witness]) -> None:
+    if state.restored is None and not missing:
+        raise LedgerError(
+            "the ledger is complete as far as anybody knows: there is nothing to reconcile",
+            rule="nothing-to-reconcile",
+            where="ledger",
+            hint="`dprelease audit` shows what holds",
+        )
+    unreadable = [witness.what for witness in missing if not witness.hash]
+    if unreadable:
+        raise LedgerError(
+            f"{unreadable[0]} has a record that cannot be read: what it cost is not known",
+            rule="bundle-unreadable",
+            where="releases",
+            hint="restore that bundle, or take it out of releases/ and charge what it may have cost",
+        )
+
+
+def _epsilons(state: LedgerState, charges: Mapping[str, Fraction] | None) -> dict[str, Fraction]:
+    """What to charge to each population; every one of the ledger must be answered for."""
+    if charges is None:
+        return {}
+    unknown = sorted(charges.keys() - state.populations.keys() - {""})
+    unanswered = [name for name in state.populations if name not in charges and "" not in charges]
+    if unknown or unanswered:
+        which = f"does not know {unknown[0]!r}" if unknown else f"has {unanswered[0]!r} as well"
+        raise LedgerError(
+            f"the ledger {which}: every population must be answered for",
+            rule="charge-incomplete",
+            where="--charge",
+            hint="use --charge POPULATION=EPSILON for each, 0 where nothing was spent",
+        )
+    wanted = {name: charges.get(name, charges.get("", Fraction(0))) for name in state.populations}
+    return {name: epsilon for name, epsilon in wanted.items() if epsilon}
+
+
+def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: Sequence[Witness]) -> None:
+    """Not less than what the witnesses of lost releases state; they are of the workspace's own population."""
+    stated: dict[str, Fraction] = {}
+    for witness in missing:
+        stated[witness.release_id] = max(stated.get(witness.release_id, Fraction(0)), _exact(witness.epsilon))
+    least = sum(stated.values(), Fraction(0))
+    if missing and epsilons.get(population, Fraction(0)) < max(least, Fraction(1, 10**9)):
+        raise LedgerError(
+            f"{missing[0].what} shows that something was spent: at least epsilon {float(least):g} is to be charged",
+            rule="charge-too-small",
+            where="--charge",
+            hint=f"charge what the lost releases cost, at least --charge {float(least):g}",
+        )
+
+
+def _exact(epsilon: float) -> Fraction:
+    return Fraction(str(epsilon))
+
+
+def _charge(cap: Cap, epsilon: Fraction) -> Cost:
+    """The cost that stands for an epsilon of which nobody knows how it was spent.
+
+    Under a cap with delta it may have been Gaussian noise: then both ways are charged, for
+    neither bounds the other. This counts up to twice, and never too little.
+    """
+    pure = Cost.of(Epsilon(epsilon))
+    return pure + Cost(rho=_rho_within(float(epsilon), float(cap.delta))) if cap.delta else pure
+
+
+def _rho_within(epsilon: float, delta: float) -> Fraction:
+    """A rho at least as large as any whose Gaussian noise meets (epsilon, delta)."""
+    low, high = 0.0, max(1.0, epsilon**2)
+    while gaussian_epsilon(high, delta=delta) < epsilon:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_epsilon(middle, delta=delta) < epsilon else (low, middle)
+    return Fraction(high)
+
+
+# ---------------------------------------------------------------- keys
+
+
+def rotate_key(workspace: Workspace, spec: ReleaseSpec) -> tuple[PublicKey, Entry]:
+    """Give the workspace a new signing key, which the old one announces in the ledger.
+
+    No run of the workspace is under way meanwhile: it would end in the middle with a key that
+    is no longer good. Entries of before stay verifiable: the ledger keeps every public key.
+    Raises: RefusedError; the old key stays then.
+    """
+    with (
+        workspace.exclusive(spec.name),
+        closing(writable_ledger(workspace, spec)) as ledger,
+        rotation_lock(workspace.keys),
+    ):
+        successor = SigningKey.fresh()
+        write_successor(workspace.keys, successor)
+        entry = ledger.rotate_key(successor.public)
+        install_successor(workspace.keys, successor.public)
+        return successor.public, entry
+
+
+# ---------------------------------------------------------------- roles
+
+
+def give_roles(address: Path | str, signer: SigningKey, *, writer: str, auditor: str) -> None:
+    """Give a writer and an auditor their rights on a shared ledger, whose tables are made if they are not there.
+
+    Raises: LedgerError for SQLite, for unknown roles, and if this account does not own the tables.
+    """
+    database = database_at(address)
+    if not isinstance(database, PostgresDatabase):
+        raise LedgerError(
+            "an SQLite ledger has no roles: its file is its owner's",
+            rule="ledger-without-roles",
+            where="ledger",
+            hint="give auditors an export or a copy; `ledger: postgresql://...` has roles",
+        )
+    Ledger.open(address, signer).close()
+    database.grant(writer=writer, auditor=auditor)
