@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -41,26 +42,15 @@ def publish_bundle(
 
     Raises: LedgerError if its noise was seeded.
     """
-    if outcome.moments.released.seeded:
-        raise LedgerError(
-            "the noise of this release was seeded",
-            rule="noise-seeded",
-            where=grant.release_id,
-            hint="seeded noise protects nobody; release again with another period",
-        )
-    if staging.final.exists():
-        raise LedgerError(
-            f"there is a bundle {grant.release_id} that the ledger does not know",
-            rule="ledger-incomplete",
-            where="ledger.db",
-            hint="the ledger was rolled back: restore the latest one, then run `dprelease audit`",
-        )
     ledger = run.ledger()
+    measurements = _measurements(ledger, grant)
+    _refuse_seeded(grant, [outcome.moments.released, *measurements.values()])
+    _refuse_unknown(staging, grant)
     record = build_record(run, grant, outcome, ledger.state(), now)
     folder = staging.folder
     _write_json(folder / RECORD, record)
     _write_json(folder / CODEBOOK, build_codebook(run, record))
-    _write_json(folder / MODEL, build_model(run, outcome, _measurements(ledger, grant)))
+    _write_json(folder / MODEL, build_model(run, outcome, measurements))
     (folder / REPORT).write_text(render_report(record))
     (folder / REGISTRY).write_text(deployment_text(record))
     (folder / LINEAGE).write_text("".join(f"{line}\n" for line in lineage))
@@ -71,6 +61,26 @@ def publish_bundle(
     staging.reveal()
     tell(f"published {grant.release_id}")
     return BundleRef(staging.final, record)
+
+
+def _refuse_seeded(grant: Grant, measurements: Iterable[Released]) -> None:
+    if any(released.seeded for released in measurements):
+        raise LedgerError(
+            "the noise of this release was seeded",
+            rule="noise-seeded",
+            where=grant.release_id,
+            hint="seeded noise protects nobody; release again with another period",
+        )
+
+
+def _refuse_unknown(staging: Staging, grant: Grant) -> None:
+    if staging.final.exists():
+        raise LedgerError(
+            f"there is a bundle {grant.release_id} that the ledger does not know",
+            rule="ledger-incomplete",
+            where="ledger.db",
+            hint="the ledger was rolled back: restore the latest one, then run `dprelease audit`",
+        )
 
 
 def _measurements(ledger: Ledger, grant: Grant) -> dict[str, Released]:

@@ -57,6 +57,8 @@ def release(workspace: Workspace, period: str) -> Path:
             release_id=release_id,
             schema=run.plan.schema,
             clock=lambda: NOW,
+            period=period,
+            flow_run_id=run.flow_run_id,
         )
         staging = Staging(workspace.bundle(run.spec.name, release_id))
         with lineage.flow() as whole, closing(run.ledger()) as ledger:

@@ -315,7 +315,7 @@ LEDGER_TAMPERINGS: dict[str, tuple[Callable[[Workspace], object], str, str]] = {
     "table-dropped": (lambda w: _drop(w, "events"), "ledger chain", "not usable"),
     "measurements-dropped": (lambda w: _drop(w, "measurements"), f"{FIRST}: measurements", "not usable"),
     "not-a-database": (lambda w: w.ledger_path.write_bytes(b"nothing" * 999), "ledger chain", "not usable"),
-    "emptied": (lambda w: w.ledger_path.write_bytes(b""), "ledger chain", "not usable"),
+    "emptied": (lambda w: w.ledger_path.write_bytes(b""), "ledger", "it is missing, but there is"),
     "last-event-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq = 8"), "bundles", SECOND),
     "last-release-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 5"), "bundles", SECOND),
     "all-but-the-cap-deleted": (lambda w: on_the_ledger(w, "DELETE FROM events WHERE seq > 2"), "bundles", FIRST),
@@ -473,3 +473,68 @@ def test_a_bundle_whose_record_cannot_be_read_vouches_for_nothing(workspace: Wor
     rewritten(bundle(workspace) / "record.json", b"{")
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger, pytest.raises(LedgerError, match=FIRST):
         require_complete_ledger(workspace, ledger.entries())
+
+
+# ---------------------------------------------------------------- lineage log and flow runs
+
+
+def told(workspace: Workspace, name: str, state: str, release_id: str) -> None:
+    """One more event in the workspace's log."""
+    dataset = {"namespace": "dprelease://small", "name": f"{release_id}/bundle"}
+    event = {"eventType": state, "job": {"name": f"small.{name}"}, "inputs": [], "outputs": [dataset]}
+    append_line(workspace.lineage_path, json.dumps(event | {"run": {"facets": {}}}))
+
+
+def test_a_release_that_only_the_lineage_knows_is_named(workspace: Workspace):
+    told(workspace, "publish", "COMPLETE", "small-2026-09-1")
+    assert "publish of small-2026-09-1" in broken(audit_workspace(workspace))["lineage log"]
+
+
+def test_a_run_that_was_refused_before_the_ledger_is_no_fault(workspace: Workspace):
+    told(workspace, "validate", "FAIL", "small-2026-09-1")
+    append_line(workspace.lineage_path, '{"torn')
+    checks = {check.name: check for check in audit_workspace(workspace)}
+    assert broken(list(checks.values())) == {}
+    assert "1 torn by a crash" in checks["lineage log"].detail
+
+
+def test_an_event_of_a_bundle_that_the_log_lacks_is_named(workspace: Workspace):
+    lines = workspace.lineage_path.read_text().splitlines()
+    workspace.lineage_path.write_text("".join(f"{line}\n" for line in lines[:3] + lines[4:]))
+    faults = broken(audit_workspace(workspace))
+    assert faults == {f"{FIRST}: lineage": "1 of its events are not in the workspace's log"}
+
+
+def test_a_publication_whose_end_a_crash_kept_from_the_log_is_named_and_no_fault(workspace: Workspace):
+    lines = workspace.lineage_path.read_text().splitlines()
+    kept = [line for line in lines if not ('"small.publish"' in line and FIRST in line and '"COMPLETE"' in line)]
+    assert len(kept) == len(lines) - 1
+    workspace.lineage_path.write_text("".join(f"{line}\n" for line in kept))
+    checks = {check.name: check for check in audit_workspace(workspace)}
+    assert broken(list(checks.values())) == {}
+    assert f"does not tell the end of {FIRST}" in checks["lineage log"].detail
+
+
+def flow_run(name: str, *tags: str, state: str = "COMPLETED", start: str = "2026-01-01T00:00:00") -> dict[str, object]:
+    return {"name": name, "tags": [name, *tags], "state": state, "start": start}
+
+
+RUNS: dict[str, tuple[dict[str, dict[str, object]], str | None]] = {
+    "as it was": ({"run": flow_run(SECOND, FIRST)}, None),
+    "a failed run besides": ({"run": flow_run(SECOND, FIRST), "x": flow_run("small-2026-09-1", state="FAILED")}, None),
+    "a history that begins later": ({"x": flow_run(FIRST, start="2999-01-01T00:00:00")}, None),
+    "a run is missing": ({"x": flow_run(FIRST)}, "the flow run of entry 3 is not in the history"),
+    "a run of something else": ({"run": flow_run(FIRST)}, "the flow run of entry 6 is about another release"),
+    "a release that the ledger lacks": (
+        {"run": flow_run(SECOND, FIRST), "x": flow_run("small-2026-09-1")},
+        "a run published small-2026-09-1",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RUNS)
+def test_ledger_and_orchestrator_name_the_same_runs(workspace: Workspace, case: str):
+    runs, fault = RUNS[case]
+    faults = broken(audit_workspace(workspace, runs=runs))
+    assert list(faults) == ([] if fault is None else ["flow runs"])
+    assert fault is None or fault in faults["flow runs"]

@@ -39,7 +39,7 @@ def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], re
         *_stage_faults(events, release),
         *found,
         *_guarantee_faults(events, record),
-        *_flow_run_faults(events, record["flow_run_id"]),
+        *_tag_faults(events, record),
         *_log_faults(evidence, folder),
     ]
 
@@ -105,11 +105,18 @@ def _guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> l
     return []
 
 
-def _flow_run_faults(events: list[dict[str, Any]], flow_run_id: str) -> list[str]:
-    """Where the lineage is tagged with its flow run, it is the one that published."""
-    tags = [tag for facet in _facets(events, "tags") for tag in facet.get("tags", [])]
-    told = {tag["value"] for tag in tags if tag["key"] == "flow_run"}
-    return require(told <= {flow_run_id}, "its flow run is not the record's")
+def _tag_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
+    """Every event is tagged with the release, its period, and the flow run that published it."""
+    wanted = {"release": record["release_id"], "period": record["period"], "flow_run": record["flow_run_id"]}
+    found = []
+    for key, value in wanted.items():
+        tags = [{tag["value"] for tag in _tags(event) if tag["key"] == key} for event in events]
+        found += require(all(told == {value} for told in tags), f"its {key.replace('_', ' ')} is not the record's")
+    return found
+
+
+def _tags(event: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(event["run"]["facets"].get("tags", {}).get("tags", []))
 
 
 def _log_faults(evidence: Evidence, folder: Path) -> list[str]:

@@ -1,0 +1,46 @@
+"""The public schemas that a bundle's documents are held against."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from tasks.stores.record import record_schema
+
+REGISTRY_SCHEMA = Path(__file__).parents[3] / "shared" / "schemas" / "deployments-schema.yaml"
+ABSENT = "the schema of the DP Deployments Registry is not beside the repository"
+
+
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(record_schema())
+
+
+def record_faults(record: dict[str, Any]) -> list[str]:
+    """Where a record breaks its schema."""
+    return sorted(error.json_path for error in _validator().iter_errors(record))
+
+
+@cache
+def _registry_validator() -> jsonschema.Draft202012Validator:
+    checker = jsonschema.Draft202012Validator.FORMAT_CHECKER
+    return jsonschema.Draft202012Validator(yaml.safe_load(REGISTRY_SCHEMA.read_text()), format_checker=checker)
+
+
+def registry_faults(text: str) -> list[str]:
+    """Where a registry entry breaks the registry's schema."""
+    return sorted(
+        f"{error.json_path}: {error.message}" for error in _registry_validator().iter_errors(yaml.safe_load(text))
+    )
+
+
+def assert_valid_documents(bundle: Path) -> None:
+    """Record and registry entry keep to their schemas."""
+    assert record_faults(json.loads((bundle / "record.json").read_text())) == []
+    if REGISTRY_SCHEMA.is_file():
+        assert registry_faults((bundle / "registry.yaml").read_text()) == []
