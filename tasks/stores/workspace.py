@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,21 +134,21 @@ class Workspace:
         The folder is locked while its process lives, so that what a killed process left
         can be told from what is in use, and is removed by the next run.
         """
-        self._sweep()
-        token = secrets.token_hex(8)
-        hidden, folder = self.vault / f".{token}", self.vault / f"run-{token}"
-        hidden.mkdir(mode=PRIVATE_FOLDER)
-        with (hidden / ALIVE).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            hidden.rename(folder)  # seen by others only once it is locked
+        folder = self.vault / f"run-{secrets.token_hex(8)}"
+        with ExitStack() as alive:
+            with _locked(self.vault):  # nobody sweeps a folder that is not locked yet
+                self._sweep()
+                folder.mkdir(mode=PRIVATE_FOLDER)
+                file = alive.enter_context((folder / ALIVE).open("w"))
+                fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 yield folder
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Remove scratch folders whose process is gone."""
-        for folder in self.vault.glob("run-*"):
+        """Remove what processes that are gone left behind."""
+        for folder in self.vault.iterdir():
             if not _is_alive(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -182,6 +182,17 @@ class Workspace:
         path.write_text(json.dumps({"release_id": release_id, "verdicts": verdicts}, indent=2))
         path.chmod(PRIVATE_FILE)
         return path
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process holds the folder; the lock goes when its process does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_alive(folder: Path) -> bool:
