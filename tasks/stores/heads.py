@@ -71,6 +71,11 @@ def _of_lineage(workspace: Workspace) -> Iterator[Witness]:
 
 
 def _release_of(event: dict[str, Any]) -> str:
+    """The release that an event is about: from its tags, or, before there were any, from a dataset's name."""
+    tags = event["run"]["facets"].get("tags", {}).get("tags", [])
+    named = [str(tag["value"]) for tag in tags if tag.get("key") == "release"]
+    if named:
+        return named[0]
     datasets = [*event.get("outputs", []), *event.get("inputs", [])]
     return str(datasets[0]["name"]).rpartition("/")[0] if datasets else ""
 
