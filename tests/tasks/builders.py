@@ -9,14 +9,14 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import Cap, Epsilon
-from dpcore.errors import BudgetExceededError
+from dpcore.errors import BudgetExceededError, RefusedError
 from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import GramEvent
@@ -182,6 +182,38 @@ def hold_a_name(place: Place, name: str, inside: Any, seconds: float | None) -> 
     with opened(place) as ledger, ledger.exclusive(name):
         inside.set()
         time.sleep(3600 if seconds is None else seconds)
+
+
+def fill_the_disk(path: Path, answers: Any) -> None:
+    """Reserve until the file may not grow any more; say how that was told, and how many succeeded before."""
+    import resource
+
+    written = 0
+    with opened(path) as ledger:
+        room = path.stat().st_size + 3 * 4096
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
+        try:
+            for month in range(500):
+                ledger.reserve(request(f"{2000 + month}-01"))
+                written += 1
+        except RefusedError as error:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            answers.put((error.rule, json.dumps(error.as_json()), written))
+
+
+def reserve_as_nobody(path: Path, answers: Any) -> None:
+    """Try to reserve where this process may read but not write; root becomes somebody else for it."""
+    key, wanted = signing_key(path.parent), request("2026-02")
+    with closing(Ledger.open_to_read(path)) as ledger:
+        ledger.state()  # loads what Python's own folder may hide from others
+    if os.geteuid() == 0:
+        os.setegid(65534)
+        os.seteuid(65534)
+    try:
+        with closing(Ledger.open(path, key)) as ledger:
+            answers.put(ledger.reserve(wanted).release_id)
+    except RefusedError as error:
+        answers.put(error.rule)
 
 
 def append_many(path: Path, word: str, barrier: Any) -> None:

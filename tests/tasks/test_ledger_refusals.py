@@ -1,0 +1,265 @@
+"""What may befall a ledger from outside: a full disk, a clock, a copy, a lost tail. It refuses, and loses nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import sqlite3
+import stat
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from builders import (
+    BASIS,
+    POPULATION,
+    Place,
+    cap,
+    die_inside_the_spend,
+    fill_the_disk,
+    opened,
+    released,
+    request,
+    reserve_as_nobody,
+)
+from staged import land_rows, release
+
+from dpcore.errors import LedgerError, RefusedError, WorkspaceError
+from tasks.stores import databases
+from tasks.stores.audit import audit_workspace
+from tasks.stores.ledger import Ledger
+from tasks.stores.ledger_state import LedgerState
+from tasks.stores.signing import signing_key
+from tasks.stores.workspace import Workspace
+
+SPAWN = multiprocessing.get_context("spawn")
+FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A ledger with a reservation."""
+    path = tmp_path / "ledger.db"
+    with opened(path) as ledger:
+        ledger.ensure_cap(POPULATION, cap("1000"), BASIS)
+        ledger.reserve(request())
+    return path
+
+
+def entries_of(path: Path) -> list[object]:
+    with closing(Ledger.open_to_read(path)) as ledger:
+        LedgerState.replay(ledger.entries())
+        return list(ledger.entries())
+
+
+def faults(workspace: Workspace) -> dict[str, str]:
+    return {check.name: check.detail for check in audit_workspace(workspace) if not check.ok}
+
+
+# ---------------------------------------------------------------- the disk
+
+
+def test_a_full_disk_refuses_and_loses_nothing(path: Path):
+    """The operating system lets the process write no further, as a full disk does."""
+    before = entries_of(path)
+    answers = SPAWN.Queue()
+    process = SPAWN.Process(target=fill_the_disk, args=(path, answers))
+    process.start()
+    rule, told, written = answers.get(timeout=60)
+    process.join(60)
+    assert process.exitcode == 0
+    assert rule == "workspace-unwritable"
+    assert str(path.parent) not in told
+    after = entries_of(path)
+    assert after[: len(before)] == before
+    assert len(after) == len(before) + written, "what was confirmed is there, and what was refused is not"
+    with opened(path) as ledger:
+        assert ledger.reserve(request("2999-01")).status == "reserved", "with room again, it goes on"
+
+
+def test_a_database_that_may_not_grow_refuses_in_the_same_words(path: Path):
+    with opened(path) as ledger:
+        with ledger._engine.connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+        limit = f"PRAGMA max_page_count = {pages}"
+        databases.sa.event.listen(ledger._engine, "connect", lambda raw, _: raw.execute(limit))
+        ledger._engine.dispose()
+        with pytest.raises(WorkspaceError) as caught:
+            deque(ledger.reserve(request(f"{2000 + month}-01")) for month in range(200))
+        assert (caught.value.rule, caught.value.where) == ("workspace-unwritable", "ledger.db")
+    LedgerState.replay(entries_of(path))  # type: ignore[arg-type]
+
+
+def test_a_folder_that_may_not_be_written_refuses(path: Path):
+    """SQLite needs a journal beside the file; root may write anywhere, so another user tries."""
+    before = entries_of(path)
+    with _readable_by_all(path):
+        answers = SPAWN.Queue()
+        process = SPAWN.Process(target=reserve_as_nobody, args=(path, answers))
+        process.start()
+        rule = answers.get(timeout=60)
+        process.join(60)
+    assert rule == "workspace-unwritable"
+    assert entries_of(path) == before
+
+
+@contextmanager
+def _readable_by_all(path: Path) -> Iterator[None]:
+    """Let another user reach the file, whose folder stays closed to writing; undone afterwards."""
+    places = [place for place in path.parents if place.owner() == path.owner() and "pytest" in str(place)]
+    modes = {place: stat.S_IMODE(place.stat().st_mode) for place in (path, *places)}
+    try:
+        for place in places:
+            place.chmod(0o555)
+        path.chmod(0o666)
+        yield
+    finally:
+        for place, mode in modes.items():
+            place.chmod(mode)
+
+
+# ---------------------------------------------------------------- the clock
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=-1), timedelta(days=-4000)], ids=["an-hour", "years"])
+def test_a_clock_that_steps_back_does_not_reorder_the_ledger(place: Place, step: timedelta):
+    times = [datetime(2026, 3, 1, 12, tzinfo=UTC)]
+    with closing(place.open(clock=lambda: times[0])) as ledger:
+        ledger.ensure_cap(POPULATION, cap(), BASIS)
+        ledger.reserve(request())
+        times[0] += step
+        ledger.spend("visits-2026-01-1", "moments", released())
+        times[0] = datetime(2026, 3, 1, 13, tzinfo=UTC)
+        ledger.publish("visits-2026-01-1", bundle_digest="b" * 64, flow_run_id="run")
+        told = [entry.at for entry in ledger.entries()]
+    assert told == sorted(told)
+    assert told[-2:] == ["2026-03-01T12:00:00.000000Z", "2026-03-01T13:00:00.000000Z"]
+
+
+# ---------------------------------------------------------------- locks
+
+
+def test_a_writer_that_never_ends_is_told_and_not_waited_for_forever(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(databases, "LOCK_WAIT_SECONDS", 0.3)
+    with closing(sqlite3.connect(path)) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError) as caught, opened(path):
+            pass
+    assert caught.value.rule == "ledger-busy"
+    with opened(path) as ledger:
+        assert ledger.reserve(request("2026-02")).status == "reserved"
+
+
+def test_a_lock_whose_process_died_holds_nobody_up(path: Path):
+    """Also the journal that it left is rolled back by whoever opens the file next."""
+    process = SPAWN.Process(target=die_inside_the_spend, args=(Place(path, path.parent), "visits-2026-01-1"))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 9
+    with opened(path) as ledger:
+        assert ledger.spend("visits-2026-01-1", "moments", released()) is not None
+
+
+# ---------------------------------------------------------------- tails, copies and forks
+
+
+def cut(path: Path, seq: int) -> None:
+    """Take the last entries away, as who rolls a ledger back would."""
+    with closing(sqlite3.connect(path)) as connection:
+        for table in ("events", "measurements"):
+            connection.execute(f"DROP TRIGGER {table}_no_delete")
+        connection.execute("DELETE FROM events WHERE seq > ?", (seq,))
+        connection.commit()
+
+
+TAILS: dict[str, Callable[[Workspace, Path], object]] = {
+    "tail-cut-off": lambda workspace, older: cut(workspace.ledger_path, 5),
+    "older-file-put-back": lambda workspace, older: shutil.copy(older, workspace.ledger_path),
+}
+
+
+@pytest.mark.parametrize("case", TAILS)
+def test_a_ledger_that_lost_its_tail_is_named_and_released_on_no_more(workspace: Workspace, tmp_path: Path, case: str):
+    older = tmp_path / "older.db"
+    shutil.copy(workspace.ledger_path, older)
+    cut(older, 5)
+    TAILS[case](workspace, older)
+    before = entries_of(workspace.ledger_path)
+    told = faults(workspace)["ledger completeness"]
+    assert SECOND in told
+    assert "fork" not in told
+    land_rows(workspace.root, "2026-03")
+    with pytest.raises(LedgerError) as caught:
+        release(workspace, "2026-03")
+    assert caught.value.rule == "ledger-incomplete"
+    assert entries_of(workspace.ledger_path) == before
+
+
+def test_an_open_ledger_notices_that_another_file_took_its_place(path: Path, tmp_path: Path):
+    """What it knew of the old one is forgotten, not mixed with the new."""
+    shutil.copy(path, tmp_path / "older.db")
+    with opened(path) as ledger:
+        ledger.reserve(request("2026-02"))
+        os.replace(tmp_path / "older.db", path)
+        ledger._engine.dispose()
+        assert set(ledger.state().releases) == {"visits-2026-01-1"}
+
+
+@pytest.fixture
+def twins(workspace: Workspace, tmp_path: Path) -> tuple[Workspace, Workspace]:
+    """One workspace and its copy, each of which went on for itself with the same key."""
+    copy = Workspace(Path(shutil.copytree(workspace.root, tmp_path / "copy")))
+    for place, period in ((workspace, "2026-03"), (copy, "2026-04")):
+        land_rows(place.root, period)
+        release(place, period)
+    return workspace, copy
+
+
+def test_each_branch_of_a_fork_is_a_valid_chain_of_its_own(twins: tuple[Workspace, Workspace]):
+    """This is why a fork cannot be seen in one copy alone."""
+    assert [faults(place) for place in twins] == [{}, {}]
+    one, other = (entries_of(place.ledger_path) for place in twins)
+    assert one[:8] == other[:8]
+    assert one[8] != other[8]
+
+
+def test_a_fork_is_named_where_bundles_of_both_branches_meet_and_nothing_is_released_there(
+    twins: tuple[Workspace, Workspace],
+):
+    here, there = twins
+    stranger = "small-2026-04-1"
+    shutil.copytree(there.bundle("small", stranger), here.bundle("small", stranger))
+    told = faults(here)
+    assert stranger in told["ledger completeness"]
+    assert "a fork" in told["ledger completeness"]
+    land_rows(here.root, "2026-05")
+    before = entries_of(here.ledger_path)
+    with pytest.raises(LedgerError) as caught:
+        release(here, "2026-05")
+    assert caught.value.rule == "ledger-incomplete"
+    assert "fork" in str(caught.value)
+    assert entries_of(here.ledger_path) == before
+
+
+def test_a_fork_is_named_by_lineage_as_well(twins: tuple[Workspace, Workspace]):
+    here, there = twins
+    with here.lineage_path.open("a") as log:
+        log.write(there.lineage_path.read_text())
+    assert "a fork" in faults(here)["ledger completeness"]
+
+
+def test_a_copy_that_went_on_after_a_rotation_cannot_sign(workspace: Workspace, tmp_path: Path):
+    """An old copy whose ledger is shared or brought up to date has a key that was replaced."""
+    from tasks.stores.operations import rotate_key
+    from tasks.stores.spec import load_spec
+
+    old = signing_key(workspace.keys)
+    rotate_key(workspace, load_spec(workspace.spec_path))
+    with closing(Ledger.open(workspace.ledger_path, old)) as ledger, pytest.raises(RefusedError) as caught:
+        ledger.reserve(request("2026-09", name="small"))
+    assert caught.value.rule == "signing-key-replaced"
+    assert FIRST in {release.release_id for release in ledger.state().releases.values()}
