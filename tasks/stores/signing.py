@@ -148,7 +148,7 @@ def _loose_mode(path: Path) -> str:
 def write_key(folder: Path, key: SigningKey) -> None:
     """Put a key in its place, readable by its owner alone, and its public half beside it."""
     _write_durably(folder / KEY_FILE, key.pem(), mode=0o600)
-    _write_durably(folder / PUBLIC_FILE, key.public.pem.encode(), mode=0o644)
+    _write_durably(folder / PUBLIC_FILE, key.public.pem.encode(), mode=0o600)
 
 
 # ---------------------------------------------------------------- rotation
@@ -175,7 +175,7 @@ def write_successor(folder: Path, key: SigningKey) -> None:
 
 def install_successor(folder: Path, public: PublicKey) -> None:
     """Step 3: the next key takes its place."""
-    _write_durably(folder / PUBLIC_FILE, public.pem.encode(), mode=0o644)
+    _write_durably(folder / PUBLIC_FILE, public.pem.encode(), mode=0o600)
     (folder / NEXT_FILE).rename(folder / KEY_FILE)
     _flush(folder)
 

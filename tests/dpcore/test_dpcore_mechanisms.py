@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import LARGEST_SCALE, UNIT, GramEvent, integer_scale, is_diagonal, triangle_size
-from dpcore.noise import SeededNoise
+from dpcore.noise import NormalSums, SeededNoise
 from dpcore.registry import BY_NAME, cost_of, gram_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1
@@ -114,6 +115,23 @@ def test_the_laplace_sampler_is_asked_for_scales_that_are_exact_and_rounded_up(n
     assert Fraction(diagonal) == event.noise
     wanted = event.noise / best_l1_weight(neighbours)
     assert Fraction(math.nextafter(other, 0)) <= wanted <= Fraction(other)
+
+
+def test_the_gaussian_sampler_is_asked_for_variances_that_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """s² on the diagonal and half of it off it, for every block."""
+    asked: list[list[Fraction]] = []
+
+    class Noted(NormalSums):
+        def rounded(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
+            asked.append(list(variances))
+            return super().rounded(offsets, variances)
+
+    monkeypatch.setattr("dpcore.mechanisms.gaussian.NormalSums", Noted)
+    mechanism = gram_mechanism("gaussian")
+    event = mechanism.calibrate(Layout(3, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 7)))
+    mechanism.draw([[0] * 6] * 2, event, SeededNoise(1))
+    whole, half = event.noise**2, event.noise**2 / 2
+    assert asked == [[whole, half, half, whole, half, whole]] * 2
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -104,6 +104,17 @@ def write_inputs(base: Path) -> None:
     (bad / "ragged.csv").write_text(f"weight,code\n1,2,{canaries.CATEGORY}\n3\n")
 
 
+CRASHES = {
+    "validate": "tasks.validate.cell_verdicts",
+    "allocate": "tasks.allocate.reserve_request",
+    "project": "tasks.project._projection",
+    "decode": "tasks.sample.Decoder",
+    "check": "tasks.check.utility_report",
+    "publish": "tasks.publish.build_record",
+}
+"""What fails, with a raw value in its words, in each stage besides the two around the draw."""
+
+
 def steps_of(base: Path) -> list[dict[str, Any]]:
     """The story, step by step."""
     place, inputs = base / "workspace", base / "inputs"
@@ -111,6 +122,9 @@ def steps_of(base: Path) -> list[dict[str, Any]]:
 
     def step(name: str, *argv: str, **extra: Any) -> dict[str, Any]:
         return {"name": name, "argv": [*argv, "-w", str(place), "--json"], **extra}
+
+    def crash(stage: str) -> dict[str, Any]:
+        return step(f"crash in {stage}", "run", "--period", "2026-04", crash=[CRASHES[stage], text])
 
     march = str(landing / f"v-{canaries.FILE}-2026-03.parquet")
     text = f"could not convert {canaries.NUMBER!r} of {canaries.NAME} in {canaries.FILE}"
@@ -129,9 +143,11 @@ def steps_of(base: Path) -> list[dict[str, Any]]:
         step("again", "run", "--period", "2026-03"),
         step("again with other data", "run", "--period", "2026-03", copy=[[str(inputs / "changed.parquet"), march]]),
         step("budget after one", "budget"),
+        *(crash(stage) for stage in ("validate", "allocate", "project")),
         step("crash before the draw", "run", "--period", "2026-04", crash=["tasks.measure.exact_gram", text]),
         step("budget after the void", "budget"),
         step("crash after the draw", "run", "--period", "2026-04", crash=["tasks.sample.rows_wanted", text]),
+        *(crash(stage) for stage in ("decode", "check", "publish")),
         step("budget after the crash", "budget"),
         step("history after the crash", "history"),
         step("resume", "run", "--period", "2026-04"),

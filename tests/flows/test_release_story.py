@@ -13,7 +13,7 @@ import canaries
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from storybook import Story
+from storybook import CRASHES, Story
 
 from dpcore.errors import RefusedError
 from tasks.stores.audit import audit_workspace
@@ -192,6 +192,8 @@ def test_the_bundle_holds_all_its_files_read_only(story: Story) -> None:
         "record.json",
         "report.html",
         "lineage.ndjson",
+        "registry.yaml",
+        "statement.intoto.json",
         CHECKSUMS,
     }
     assert files == expected
@@ -220,7 +222,18 @@ def test_no_planted_value_is_found_outside_landing_and_vault(story: Story) -> No
     assert canaries.found_below(story.base / "tmp") == {}
 
 
-@pytest.mark.parametrize("step", ["publish", "crash before the draw", "crash after the draw", "refuse ragged.csv"])
+@pytest.mark.parametrize("stage", CRASHES)
+def test_a_crash_in_any_stage_is_told_in_our_own_words_and_spends_nothing_more(story: Story, stage: str) -> None:
+    assert story.code(f"crash in {stage}") == 3
+    assert story.json(f"crash in {stage}")["rule"] == "internal-error"
+    assert story.json("budget after the void")["spent"]["epsilon"] == 1.0
+    assert story.json("budget after the crash")["spent"]["epsilon"] == 2.0
+
+
+CRASHED = ["crash before the draw", "crash after the draw", *(f"crash in {stage}" for stage in CRASHES)]
+
+
+@pytest.mark.parametrize("step", ["publish", "refuse ragged.csv", *CRASHED])
 def test_no_planted_value_is_printed(story: Story, step: str) -> None:
     printed = (story.steps[step]["out"] + story.steps[step]["err"]).encode()
     assert canaries.found_in(printed) == set()
@@ -290,17 +303,28 @@ def copied(story: Story, tmp_path: Path) -> Workspace:
 
 
 @pytest.mark.parametrize(
-    "name", ["data.parquet", "codebook.json", "model.json", "record.json", "report.html", "lineage.ndjson", CHECKSUMS]
+    "name",
+    [
+        "data.parquet",
+        "codebook.json",
+        "model.json",
+        "record.json",
+        "report.html",
+        "lineage.ndjson",
+        "registry.yaml",
+        "statement.intoto.json",
+        CHECKSUMS,
+    ],
 )
 def test_one_changed_byte_of_a_bundle_fails_the_audit_and_is_named(copied: Workspace, name: str) -> None:
-    path = copied.bundle("visits", "visits-2026-04-2") / name
+    path = copied.bundle("visits", "visits-2026-04-3") / name
     path.chmod(0o644)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
     broken = [check for check in audit_workspace(copied) if not check.ok]
     assert broken
-    assert broken[0].name == "visits-2026-04-2: bundle"
+    assert broken[0].name == "visits-2026-04-3: bundle"
     assert name in broken[0].detail
 
 
@@ -324,7 +348,7 @@ def test_one_changed_field_of_any_event_fails_the_audit_and_is_named(copied: Wor
 
 
 def test_a_forged_record_with_fresh_checksums_is_caught(copied: Workspace) -> None:
-    folder = copied.bundle("visits", "visits-2026-04-2")
+    folder = copied.bundle("visits", "visits-2026-04-3")
     record = json.loads((folder / "record.json").read_text())
     record["privacy"]["epsilon"] = 0.1
     (folder / "record.json").chmod(0o644)
@@ -333,7 +357,7 @@ def test_a_forged_record_with_fresh_checksums_is_caught(copied: Workspace) -> No
     (folder / CHECKSUMS).chmod(0o644)
     (folder / CHECKSUMS).write_text("".join(lines))
     broken = [check for check in audit_workspace(copied) if not check.ok]
-    assert [check.name for check in broken] == ["visits-2026-04-2: bundle"]
+    assert [check.name for check in broken] == ["visits-2026-04-3: bundle"]
 
 
 def test_a_truncated_ledger_is_caught_by_the_bundles(copied: Workspace) -> None:
