@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from documents import assert_valid_documents
 from staged import release
 
 from dpcore.errors import SpecError
@@ -86,6 +87,7 @@ def test_a_release_with_a_shared_covariance_is_published_and_audited(tmp_path: P
     workspace = workspace_of(tmp_path, specification(**VARIANTS[variant]))
     bundle = release(workspace, "2026-01")
     assert [check for check in audit_workspace(workspace) if not check.ok] == []
+    assert_valid_documents(bundle)
     record = json.loads((bundle / "record.json").read_text())
     assert record["model"]["generator"] == "lda"
     assert sum(m["epsilon"] or 0.0 for m in record["privacy"]["measurements"]) <= 2.0 + 1e-12

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from documents import assert_valid_documents
 from staged import release
 from test_variants import ZCDP, specification, table, with_role
 
@@ -55,6 +56,7 @@ def released(root: Path, changes: dict[str, Any]) -> tuple[Workspace, Path]:
 def test_a_release_with_named_components_is_published_audited_and_says_what_it_is(tmp_path: Path, variant: str) -> None:
     workspace, bundle = released(tmp_path, VARIANTS[variant])
     checks = audit_workspace(workspace)
+    assert_valid_documents(bundle)
     assert [check for check in checks if not check.ok] == []
     record = json.loads((bundle / "record.json").read_text())
     name = VARIANTS[variant]["model__projection"]["mechanism"]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from documents import assert_valid_documents
 from staged import release
 
 from tasks.stores.audit import audit_workspace
@@ -123,6 +124,7 @@ def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, varian
     pq.write_table(table().slice(0, 500), workspace.root / "public.parquet")
     bundle = release(workspace, "2026-01")
     assert [check for check in audit_workspace(workspace) if not check.ok] == []
+    assert_valid_documents(bundle)
     record = json.loads((bundle / "record.json").read_text())
     costs = [m["epsilon"] or 0.0 for m in record["privacy"]["measurements"]]
     assert sum(costs) <= 1.0 + 1e-12

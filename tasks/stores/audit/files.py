@@ -60,7 +60,8 @@ def codebook_check(folder: Path, record: dict[str, Any]) -> Check:
 
 def _codebook_faults(folder: Path, record: dict[str, Any]) -> list[str]:
     book = json.loads((folder / "codebook.json").read_text())
-    stated = {column["name"]: column for column in record["specification"]["columns"]}
+    used = {column["name"]: column["role"] for column in record["utility"]["columns"]}  # a label may serve as a feature
+    stated = {c["name"]: c | {"role": used.get(c["name"])} for c in record["specification"]["columns"]}
     found = require([c["name"] for c in book["columns"]] == list(stated), "its columns are not the specification's")
     for column in book["columns"] if not found else ():
         same = all(column.get(key) == stated[column["name"]].get(key) for key in ("kind", "role", "unit"))
