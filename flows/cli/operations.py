@@ -173,16 +173,18 @@ def roles(
 def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Show the keys that the ledger knows, and the one that signs now."""
     from tasks.stores.ledgers import ledger_state
-    from tasks.stores.signing import signing_key
+    from tasks.stores.signing import KEY_FILE, signing_key
 
     place, _ = _open(workspace)
-    place.create()
-    present, known = signing_key(place.keys).public, ledger_state(place).keys
+    mine = (place.keys / KEY_FILE).is_file()  # an auditor's copy has none, and is not given one
+    present, known = signing_key(place.keys).public if mine else None, ledger_state(place).keys
     keys: list[dict[str, Any]] = [
         {"key_id": key_id, "active": key.active, "vouched_by": key.vouched_by, "public_key": _pem(key.public)}
         for key_id, key in known.items()
     ]
-    content: dict[str, Any] = {"signing": present.key_id, "public_key": present.pem, "keys": keys}
+    content: dict[str, Any] = {"keys": keys, "signing": None, "public_key": None}
+    if present is not None:
+        content |= {"signing": present.key_id, "public_key": present.pem}
     if as_json:
         print_json(content)
         return
@@ -191,8 +193,9 @@ def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> No
         rows.add_row(key["key_id"], "active" if key["active"] else "replaced", key["vouched_by"] or "itself")
     out = console()
     out.print(rows)
-    out.print(f"this workspace signs with {present.key_id}")
-    out.print(present.pem, markup=False)
+    if present is not None:
+        out.print(f"this workspace signs with {present.key_id}")
+        out.print(present.pem, markup=False)
 
 
 def _pem(public: str) -> str:
@@ -243,13 +246,16 @@ def backup(
 def restore(
     archive: Path = typer.Argument(..., metavar="ARCHIVE", help="What `dprelease backup` wrote."),
     workspace: Path = typer.Option(..., "--workspace", "-w", help="A new or empty folder."),
+    ledger_url: str | None = typer.Option(
+        None, "--ledger-url", help="Restore the ledger there, and name it in the specification."
+    ),
     as_json: bool = JsonFlag,
 ) -> None:
     """Bring a workspace back from an archive; nothing is released on it until it is reconciled."""
     from tasks.stores import archive as archives
 
     root = workspace.resolve()
-    made = archives.restore(archive, root, who=_who())
+    made = archives.restore(archive, root, who=_who(), ledger_url=ledger_url)
     if as_json:
         print_json({"workspace": str(root), **made.as_json()})
         return

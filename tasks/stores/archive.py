@@ -141,8 +141,10 @@ def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 # ---------------------------------------------------------------- restore
 
 
-def restore(archive: Path, root: Path, *, who: str) -> Backup:
+def restore(archive: Path, root: Path, *, who: str, ledger_url: str | None = None) -> Backup:
     """Bring a workspace back into a new or empty folder, all of it or nothing.
+
+    With `ledger_url` its ledger is restored there, and the specification names that from then on.
 
     Guarantee: every file is as it was archived, the ledger's chain holds, and the ledger says
     that it was restored, unless it is a shared one that is still there.
@@ -155,6 +157,8 @@ def restore(archive: Path, root: Path, *, who: str) -> Backup:
         manifest = _unpack(archive, beside)
         workspace = Workspace(beside)
         workspace.create()
+        if ledger_url is not None:
+            _point_to(workspace, ledger_url)
         _restore_ledger(workspace, manifest, who)
         beside.chmod(0o755)
         os.rename(beside, root)  # over an empty folder, or where there is none
@@ -245,12 +249,26 @@ def _restore_ledger(workspace: Workspace, manifest: dict[str, Any], who: str) ->
         _restore_database(workspace, address, manifest, mark)
 
 
+def _point_to(workspace: Workspace, url: str) -> None:
+    """Name another ledger in the specification; its digest does not depend on that."""
+    text = workspace.spec_path.read_text()
+    others = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("ledger:"))
+    workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n")
+    if load_spec(workspace.spec_path).ledger != url:
+        raise _broken("its specification does not let another ledger be named")
+
+
 def _restore_file(workspace: Workspace, address: Path, manifest: dict[str, Any], mark: dict[str, str]) -> None:
     """Verify and mark the file, and put it where the specification wants it."""
     copy = workspace.root / LEDGER_FILE
+    found = None if copy.is_file() else _take_archived(workspace)
     with closing(Ledger.open(copy, signing_key(workspace.keys))) as ledger:
-        _require_archived(ledger.entries(), manifest)
-        ledger.mark_restored(**mark)
+        if found is None:
+            _require_archived(ledger.entries(), manifest)
+            ledger.mark_restored(**mark)
+        else:
+            _require_archived(found[0], manifest)
+            ledger.adopt(*found, who=mark["who"], made_at=mark["made_at"])
     if address == copy:
         return
     if address.exists():
@@ -266,22 +284,33 @@ def _restore_file(workspace: Workspace, address: Path, manifest: dict[str, Any],
 
 def _restore_database(workspace: Workspace, address: str, manifest: dict[str, Any], mark: dict[str, str]) -> None:
     """Fill an empty database; one that has these entries already is the ledger itself, and is left alone."""
-    names = (EVENTS, MEASUREMENTS, FINGERPRINTS)
-    texts = [(workspace.root / name).read_text().splitlines() for name in names]
-    shutil.rmtree(workspace.root / "ledger")
-    entries, rows = imported_entries(iter(texts[0])), [[json.loads(line) for line in text] for text in texts[1:]]
-    _require_archived(entries, manifest)
+    found = _take_archived(workspace)
+    _require_archived(found[0], manifest)
     with closing(Ledger.open(address, signing_key(workspace.keys))) as ledger:
         present = ledger.entries()
         if not present:
-            ledger.adopt(entries, rows[0], rows[1], **mark)
-        elif present[: len(entries)] != entries:
+            ledger.adopt(*found, who=mark["who"], made_at=mark["made_at"])
+        elif present[: len(found[0])] != found[0]:
             raise LedgerError(
                 "the database holds another ledger, or an older one",
                 rule="ledger-differs",
                 where="ledger",
-                hint="name an empty database in the specification's `ledger`; entries are never replaced",
+                hint="name an empty database with --ledger-url; entries are never replaced",
             )
+
+
+def _take_archived(workspace: Workspace) -> tuple[list[Entry], list[Row], list[Row]]:
+    """The ledger's rows, from whichever database they were archived; their files go."""
+    file, folder = workspace.root / LEDGER_FILE, workspace.root / "ledger"
+    if file.is_file():
+        with closing(Ledger.open_to_read(file)) as ledger:
+            found = ledger.contents()
+        file.unlink()
+        return found
+    events, *others = ((workspace.root / name).read_text() for name in (EVENTS, MEASUREMENTS, FINGERPRINTS))
+    rows = [[json.loads(line) for line in text.splitlines()] for text in others]
+    shutil.rmtree(folder)
+    return imported_entries(iter(events.splitlines())), rows[0], rows[1]
 
 
 def _require_archived(entries: Sequence[Entry], manifest: dict[str, Any]) -> None:

@@ -224,6 +224,26 @@ def test_a_backup_of_a_shared_ledger_fills_an_empty_database(server: Server, tmp
     server.drop(names[0])
 
 
+def test_a_ledger_moves_from_a_file_to_a_database_and_back(
+    server: Server, database: str, archive: Path, workspace: Workspace, tmp_path: Path
+):
+    restore(archive, tmp_path / "team", who="somebody", ledger_url=server.url(database))
+    team = Workspace(tmp_path / "team")
+    assert not team.ledger_path.exists()
+    assert faults(team) == {}
+    assert spec_of(team).digest() == spec_of(workspace).digest()
+    reconcile(team, spec_of(team), reason="a team now", who="somebody", charges=None)
+    back_up(team, tmp_path / "team.tar", now=NOW)
+    restore(tmp_path / "team.tar", tmp_path / "alone", who="somebody", ledger_url="sqlite:///ledger.db")
+    alone = Workspace(tmp_path / "alone")
+    assert faults(alone) == {}
+    with ledger_of(alone) as ledger, ledger_of(workspace) as original:
+        kinds = [entry.kind for entry in ledger.entries()[8:]]
+        assert ledger.entries()[:8] == original.entries()
+        assert ledger.contents()[1:] == original.contents()[1:]
+    assert kinds == ["restore", "reconcile", "restore"]
+
+
 # ---------------------------------------------------------------- nothing is released on a restored ledger
 
 FORBIDDEN: dict[str, Callable[[Ledger], object]] = {
