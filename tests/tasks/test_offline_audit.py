@@ -309,6 +309,21 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
         "lifetime",
     ),
     "flow run": (edit_json("record.json", lambda r: r.update(flow_run_id="other")), "record", "flow run"),
+    "unit": (
+        edit_json("record.json", lambda r: r["privacy"].update(unit="person by id (rows: weight)")),
+        "record",
+        "counted for",
+    ),
+    "neighbours": (
+        edit_json("record.json", lambda r: r["privacy"].update(neighbours="add-remove")),
+        "record",
+        "counted for",
+    ),
+    "words": (
+        edit_json("record.json", lambda r: r["privacy"].update(guarantee=["Nothing can be learned."])),
+        "record",
+        "another epsilon",
+    ),
     "seed": (edit_json("record.json", lambda r: r["model"].update(sampling_seed="1")), "record", "seeds"),
     "period": (edit_json("record.json", lambda r: r.update(period="2026-07")), "record", "period"),
     "specification": (
@@ -350,6 +365,11 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
         edit_json("codebook.json", lambda b: b["columns"][0].update(bounds=[0, 99])),
         "codebook",
         "misdescribes 'age'",
+    ),
+    "other categories": (
+        edit_json("codebook.json", lambda b: b["columns"][1].update(categories=[True, False])),
+        "codebook",
+        "misdescribes 'ill'",
     ),
     "no warnings": (edit_json("codebook.json", lambda b: b.update(do_not_trust=[])), "codebook", "warnings"),
     "registry epsilon": (

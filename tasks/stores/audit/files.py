@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -70,12 +71,16 @@ def _codebook_faults(folder: Path, record: dict[str, Any]) -> list[str]:
 
 
 def _same_range(column: dict[str, Any], stated: dict[str, Any]) -> bool:
-    """Whether bounds or categories agree; those of dates and times are spelled in two ways and compared as text."""
-    if "categories" in stated and column["categories"] != stated["categories"]:
-        return False
-    if column["kind"] not in ("numeric", "integer"):
-        return True
-    return [float(bound) for bound in column["bounds"]] == [float(bound) for bound in stated["bounds"]]
+    """Whether bounds or categories agree; those of times are spelled in two ways."""
+    if "bounds" not in stated:
+        return "bounds" not in column and column["categories"] == stated.get("categories", [False, True])
+    read = _moment if column["kind"] in ("date", "timestamp") else float
+    return [read(bound) for bound in column["bounds"]] == [read(bound) for bound in stated["bounds"]]
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def registry_check(folder: Path, record: dict[str, Any]) -> Check:
