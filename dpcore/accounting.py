@@ -142,16 +142,21 @@ def float_above(value: Fraction) -> float:
 GAUSSIAN_MARGIN = 1e-10
 """Relative margin for the rounding of the two normal tails, which are computed in double precision."""
 
+SMALLEST = 2.0**-1000
+"""Tails above this are floats with all their digits."""
+
 
 def gaussian_delta(rho: float, *, epsilon: float) -> float:
     """The delta of Gaussian noise at an epsilon, rounded up: the exact curve (GUARANTEE.md, M3).
 
     With mu = sqrt(2 rho) it is Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu + mu/2), Q the upper
-    tail of the normal law. A second tail too small for a float is counted as 0, which errs upward.
+    tail of the normal law. Floats below `SMALLEST` lose their digits: a second tail down there
+    is counted as 0 and a first one as `SMALLEST`, which errs upward.
     """
     mu = math.sqrt(2 * rho)
-    inside = _upper_tail(epsilon / mu - mu / 2)
-    outside = math.exp(epsilon) * _upper_tail(epsilon / mu + mu / 2) if epsilon < 700 else 0.0
+    inside = max(_upper_tail(epsilon / mu - mu / 2), SMALLEST)
+    second = _upper_tail(epsilon / mu + mu / 2)
+    outside = math.exp(epsilon) * second if epsilon < 700 and second > SMALLEST else 0.0
     return min(1.0, inside * (1 + GAUSSIAN_MARGIN) - outside * (1 - GAUSSIAN_MARGIN))
 
 

@@ -46,7 +46,10 @@ def preset_or_fractions(allocation: str | Mapping[str, float | Fraction]) -> Sha
         if allocation != AUTO and allocation not in PRESETS:
             raise ValueError(f"allocation must be auto, fractions, or one of {', '.join(PRESETS)}")
         return PRESETS.get(allocation)
-    shares = {name: Fraction(str(share)) for name, share in allocation.items()}
+    try:
+        shares = {name: Fraction(str(share)) for name, share in allocation.items()}
+    except ValueError:  # NaN, infinity or text
+        shares = {}
     if sum(shares.values()) != 1 or any(share <= 0 for share in shares.values()):
         raise ValueError(f"the fractions of an allocation must be positive and sum to 1, got {dict(allocation)}")
     return shares

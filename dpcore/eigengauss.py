@@ -8,19 +8,18 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dpcore.accounting import Epsilon, compose
+from dpcore.accounting import Epsilon
+from dpcore.arrays import Bounds, exact_number, feature_cells, feature_columns, stated_privacy, table_of
 from dpcore.encoding import Encoding
-from dpcore.estimators import Bounds, _exact
 from dpcore.exactgram import Layout
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
-from dpcore.noise import SystemNoise, fresh_seed, public_generator
+from dpcore.noise import SystemNoise, public_generator, seed_of
 from dpcore.projection import no_projection
-from dpcore.registry import BY_NAME, cost_of
-from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema
+from dpcore.schema import Neighbours, RecordSchema
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +50,7 @@ class EigenvalueGauss(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         n_components: int,
         expected_rows: int,
         neighbours: str = "replace-one",
-        random_state: str | None = None,
+        random_state: str | int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
@@ -62,21 +61,20 @@ class EigenvalueGauss(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # mapped by a public rule, never refused: a refusal would leak
+        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
         tags.non_deterministic = True
         return tags
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Measure the largest eigenvalues of the rows of X."""
-        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
-        if self.expected_rows < 1:
+        rows = table_of(self, X)
+        if exact_number("expected_rows", self.expected_rows) < 1:
             raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")
-        encoding = Encoding(self._schema(rows.shape[1]))
+        encoding = Encoding(RecordSchema(tuple(feature_columns(rows.shape[1], self.bounds, {}))))
         event = self._event(encoding)
-        cells: Cells = {column.name: rows[:, i] for i, column in enumerate(encoding.schema.columns)}
-        gram = exact_gram([(cells, None)], encoding, event.layout, no_projection(encoding))
+        gram = exact_gram([(feature_cells(rows, {}), None)], encoding, event.layout, no_projection(encoding))
         self.spectrum_: Released = measure_gram(gram, event, SystemNoise())
-        self.privacy_ = self._privacy(event)
+        self.privacy_ = stated_privacy({"eigenvalues": event}, delta=Fraction(0), neighbours=self.neighbours)
         return self
 
     def sample(self, n: int = 1) -> Floats:
@@ -84,30 +82,12 @@ class EigenvalueGauss(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         check_is_fitted(self, "spectrum_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
-        seed = fresh_seed() if self.random_state is None else self.random_state
+        seed = seed_of(self.random_state)
         variances = np.maximum(self.spectrum_.spectrum(), 0.0) / self.expected_rows
         normals: Floats = public_generator(seed, "eigenvalues").standard_normal((n, len(variances)))
         return normals * np.sqrt(variances)
 
-    def _schema(self, features: int) -> RecordSchema:
-        lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), (features,)) for side in self.bounds)
-        bounds = zip(lower.tolist(), upper.tolist(), strict=True)
-        columns = (
-            IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=low, upper=high)
-            for i, (low, high) in enumerate(bounds)
-        )
-        return RecordSchema(tuple(columns))
-
     def _event(self, encoding: Encoding) -> GramEvent:
         layout = Layout(encoding.width + 1, 1, Fraction(1))  # the head is not measured
-        budget = Epsilon(_exact("epsilon", self.epsilon))
+        budget = Epsilon(exact_number("epsilon", self.epsilon))
         return EIGENVALUES.calibrate(layout, Neighbours(self.neighbours), budget, components=self.n_components)
-
-    def _privacy(self, event: GramEvent) -> dict[str, Any]:
-        return {
-            **compose(cost_of(event), delta=Fraction(0)).as_json(),
-            "neighbours": self.neighbours,
-            "unit": "row",
-            "measurements": {"eigenvalues": event.as_json()},
-            "why": [BY_NAME[event.mechanism].reason],
-        }

@@ -13,7 +13,6 @@ sampling only.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -22,16 +21,29 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from dpcore.accounting import compose
 from dpcore.allocation import preset_or_fractions
+from dpcore.arrays import (
+    Bounds,
+    codes_of,
+    column_of,
+    exact_delta,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    feature_name,
+    level_indices,
+    numbers_of,
+    stated_privacy,
+    table_of,
+)
 from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.moments import NoisyMoments
-from dpcore.noise import SystemNoise, fresh_seed
-from dpcore.planning import Plan, make_plan
+from dpcore.noise import SystemNoise, fresh_seed, seed_of
+from dpcore.planning import make_plan
 from dpcore.projection import (
     Projection,
     measured_coordinates,
@@ -39,11 +51,8 @@ from dpcore.projection import (
     private_components,
     ron_projection,
 )
-from dpcore.registry import BY_NAME
 from dpcore.schema import (
-    UNKNOWN,
     Cells,
-    Column,
     IntervalColumn,
     Kind,
     Neighbours,
@@ -57,7 +66,6 @@ from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, Wishes
 Floats = NDArray[np.float64]
 
 LABEL, TARGET = "label", "target"
-Bounds = tuple[ArrayLike, ArrayLike]
 
 
 class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -86,7 +94,7 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         expected_rows: int | None = None,
         mechanism: str = AUTO,
         allocation: str | Mapping[str, float | Fraction] = AUTO,
-        random_state: str | None = None,
+        random_state: str | int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
@@ -102,19 +110,20 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # mapped by a public rule, never refused: a refusal would leak
+        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
         tags.non_deterministic = True
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the moments of the rows of X, together with y where its classes or bounds are given."""
-        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        rows = table_of(self, X)
         schema = self._schema(rows.shape[1])
         self.plan_ = make_plan(self._wishes(schema))
         self.encoding_ = Encoding(self.plan_.schema)
         cells = self._cells(rows, y)
         self.projection_, self.moments_ = self._measure(cells)
-        self.privacy_ = self._privacy(self.plan_)
+        delta = exact_delta(self.delta)
+        self.privacy_ = stated_privacy(self.plan_.events, delta=delta, neighbours=self.neighbours)
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
@@ -122,24 +131,20 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         check_is_fitted(self, "moments_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
-        seed = fresh_seed() if self.random_state is None else self.random_state
+        seed = seed_of(self.random_state)
         mixture = ClassGaussians(self._noisy_moments(), self.projection_)
         decoder = Decoder(self.encoding_, mixture, seed)
         parts = [decoder.decode(points, classes) for points, classes in mixture.sample(n, seed)]
         cells = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        rows = np.column_stack([cells[_feature(i)] for i in range(self.n_features_in_)]).astype(np.float64)
+        rows = np.column_stack([cells[feature_name(i)] for i in range(self.n_features_in_)]).astype(np.float64)
         if self.classes is not None:
             return rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)]
         return (rows, cells[TARGET]) if self.target_bounds is not None else rows
 
     def _schema(self, features: int) -> RecordSchema:
-        lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), (features,)) for side in self.bounds)
-        columns: list[Column] = [
-            IntervalColumn(name=_feature(i), kind=Kind.NUMERIC, lower=float(lower[i]), upper=float(upper[i]))
-            for i in range(features)
-        ]
+        columns = feature_columns(features, self.bounds, {})
         if self.classes is not None:
-            levels = tuple(range(len(self.classes)))
+            levels = level_indices("classes", self.classes)
             columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
         if self.target_bounds is not None:
             low, high = self.target_bounds
@@ -155,9 +160,9 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
             schema=schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),
-            epsilon=_exact("epsilon", self.epsilon),
-            delta=_exact("delta", self.delta),
-            expected_rows=self.expected_rows or 1,
+            epsilon=exact_number("epsilon", self.epsilon),
+            delta=exact_delta(self.delta),
+            expected_rows=1 if self.expected_rows is None else self.expected_rows,
             projection=self.projection_kind,
             dimension=AUTO if self.projection_kind == "none" else self.n_components,
             mechanism=self.mechanism,
@@ -165,19 +170,11 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         )
 
     def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
-        cells: Cells = {_feature(i): rows[:, i] for i in range(rows.shape[1])}
-        if self.classes is None and self.target_bounds is None:
-            return cells
-        values = np.asarray(y)
-        if values.shape != (len(rows),):
-            raise ValueError("y must have one value a row of X")
-        if self.target_bounds is not None:
-            cells[TARGET] = values.astype(np.float64)
+        cells = feature_cells(rows, {})
         if self.classes is not None:
-            codes = np.full(len(rows), UNKNOWN, dtype=np.int64)
-            for index, label in enumerate(self.classes):
-                codes[values == label] = index
-            cells[LABEL] = codes
+            cells[LABEL] = codes_of(column_of(y, len(rows)), self.classes)
+        if self.target_bounds is not None:
+            cells[TARGET] = numbers_of(column_of(y, len(rows)))
         return cells
 
     def _measure(self, cells: Cells) -> tuple[Projection, Released]:
@@ -203,16 +200,6 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
     def _noisy_moments(self) -> NoisyMoments:
         basis = self.projection_.basis() if self.plan_.reuses_gram else None
         return NoisyMoments.from_released(self.moments_, basis, self.sums_)
-
-    def _privacy(self, plan: Plan) -> dict[str, Any]:
-        stated = compose(plan.cost, delta=_exact("delta", self.delta))
-        return {
-            **stated.as_json(),
-            "neighbours": self.neighbours,
-            "unit": "row",
-            "measurements": {name: event.as_json() for name, event in plan.events.items()},
-            "why": [BY_NAME[event.mechanism].reason for event in plan.events.values()],
-        }
 
 
 class RonGauss(MomentMixture):
@@ -244,7 +231,7 @@ class PcaGauss(MomentMixture):
         mechanism: str = AUTO,
         allocation: str | Mapping[str, float | Fraction] = AUTO,
         projection_mechanism: str = AUTO,
-        random_state: str | None = None,
+        random_state: str | int | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -280,7 +267,7 @@ class Modips(MomentMixture):
         neighbours: str = "replace-one",
         classes: Sequence[Any] | None = None,
         target_bounds: tuple[float, float] | None = None,
-        random_state: str | None = None,
+        random_state: str | int | None = None,
     ) -> None:
         super().__init__(
             epsilon=epsilon,
@@ -293,16 +280,5 @@ class Modips(MomentMixture):
         )
 
 
-def _feature(index: int) -> str:
-    return f"x{index}"
-
-
 def _once(cells: Cells) -> Iterator[tuple[Cells, None]]:
     yield cells, None
-
-
-def _exact(name: str, value: float | Fraction) -> Fraction:
-    """A number as it is written: 0.1 is one tenth."""
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}")
-    return value if isinstance(value, Fraction) else Fraction(str(value))

@@ -7,22 +7,29 @@ empty table, and the replay runs on invented neighbours of the specification's c
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.attacks import Finding, attack
 from dpcore.exactgram import GramSum
-from dpcore.measure import PrivateGram, measure_gram
+from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import Gives, GramEvent, is_diagonal
+from dpcore.mechanisms.frames import FRAME_UNIT, points_width
+from dpcore.mechanisms.power import POWER, noisy_product
 from dpcore.noise import Noise
 from dpcore.registry import gram_mechanism, mechanism_of
+
+Floats = NDArray[np.float64]
 
 ATTACK_DRAWS = 2_000
 """Draws of the gate's attack on each of its two tables: some seconds."""
 
-SCALE_ENTRIES, SCALE_DIMENSION = 4_000, 8
+SCALE_ENTRIES, SCALE_DIMENSION = 4_000, 4
 """Noise entries that are compared with their planned size, and the most dimensions of a drawn block."""
 
 TOLERANCE = 6.0
@@ -48,22 +55,53 @@ class NoiseSize:
 
 
 def noise_size(event: GramEvent, noise: Noise) -> NoiseSize | None:
-    """Mean square of noise drawn for an empty table over what is planned; None where no Gram is released.
+    """Mean square of noise drawn for an empty table over what is planned; None where nothing is added to anything.
 
-    The block is cut to few dimensions: the parameter of the noise does not depend on them.
+    Blocks are cut to few dimensions: the parameter of the noise does not depend on them.
     """
-    if mechanism_of(event.mechanism).gives is not Gives.GRAM:
-        return None
-    small = replace(event.layout, dimension=min(event.layout.dimension, SCALE_DIMENSION), blocks=1, labels=0)
-    drawn = replace(event, layout=small)
-    expected = gram_mechanism(event.mechanism).expected_error(drawn)
-    planned = [expected.diagonal_sd if d else expected.off_diagonal_sd for d in is_diagonal(small.dimension)]
-    draws = math.ceil(SCALE_ENTRIES / len(planned))
-    upper = np.triu_indices(small.dimension)
-    empty = PrivateGram(GramSum(small))
-    samples = [measure_gram(empty, drawn, noise).matrices()[0][upper] for _ in range(draws)]
-    squares = ((np.array(samples) / planned) ** 2).mean(axis=1)
-    return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(draws)), draws * len(planned))
+    dimension = min(event.layout.dimension, SCALE_DIMENSION)
+    small = replace(event.layout, dimension=dimension, blocks=1, labels=0)
+    drawn = replace(event, layout=small, components=min(event.components, dimension - 1))
+    gives = mechanism_of(event.mechanism).gives
+    if gives is Gives.GRAM:
+        return _size(partial(_gram_noise, drawn, noise))
+    if gives in (Gives.SUMS, Gives.SPECTRUM):
+        return _size(partial(_laplace_noise, drawn, noise))
+    return _size(partial(_product_noise, drawn, noise)) if event.mechanism == POWER.name else None
+
+
+def _size(draw: Callable[[], Floats]) -> NoiseSize:
+    """The size of some thousand entries, from draws in units of their planned standard deviation."""
+    first = draw()
+    draws = math.ceil(SCALE_ENTRIES / len(first))
+    squares = np.array([(entries**2).mean() for entries in (first, *(draw() for _ in range(draws - 1)))])
+    return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(draws)), draws * len(first))
+
+
+def _released(event: GramEvent, noise: Noise) -> Released:
+    return measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
+
+
+def _gram_noise(event: GramEvent, noise: Noise) -> Floats:
+    expected = gram_mechanism(event.mechanism).expected_error(event)
+    pattern = is_diagonal(event.layout.dimension)
+    planned = np.array([expected.diagonal_sd if d else expected.off_diagonal_sd for d in pattern])
+    drawn: Floats = _released(event, noise).matrices()[0][np.triu_indices(event.layout.dimension)] / planned
+    return drawn
+
+
+def _laplace_noise(event: GramEvent, noise: Noise) -> Floats:
+    """What is released of an empty table in whole numbers: discrete Laplace noise of the event's scale."""
+    return np.array(_released(event, noise).values[0], dtype=np.float64) / (math.sqrt(2) * float(event.noise))
+
+
+def _product_noise(event: GramEvent, noise: Noise) -> Floats:
+    """One noisy product of the power method, with second moments 0."""
+    width = points_width(event.layout)
+    frame = np.zeros((width, event.components), dtype=np.int64)
+    product = noisy_product([[0] * width for _ in range(width)], frame, event.noise, noise)
+    drawn: Floats = product.ravel() / (float(event.noise) * FRAME_UNIT)
+    return drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,16 +15,29 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from dpcore.accounting import Epsilon
-from dpcore.arrays import Categories, codes_of, feature_cells, feature_columns, feature_rows, stated_privacy
+from dpcore.arrays import (
+    Bounds,
+    Categories,
+    codes_of,
+    column_of,
+    exact_delta,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    feature_rows,
+    level_indices,
+    stated_privacy,
+    table_of,
+)
 from dpcore.encoding import Encoding
-from dpcore.estimators import LABEL, Bounds, _exact
+from dpcore.estimators import LABEL
 from dpcore.greedy import GreedySampler, PooledMoments
 from dpcore.measure import Released, ReleasedVector, exact_gram, measure_gram, measure_vector
 from dpcore.moments import NoisyMoments
-from dpcore.noise import SystemNoise, fresh_seed
+from dpcore.noise import SystemNoise, seed_of
 from dpcore.planning import make_plan
 from dpcore.projection import no_projection
 from dpcore.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
@@ -59,7 +72,7 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         neighbours: str = "replace-one",
         mechanism: str = AUTO,
         categories: Categories | None = None,
-        random_state: str | None = None,
+        random_state: str | int | None = None,
     ) -> None:
         self.epsilon = epsilon
         self.bounds = bounds
@@ -72,7 +85,7 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # mapped by a public rule, never refused: a refusal would leak
+        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
         tags.target_tags.required = True
         tags.non_deterministic = True
         return tags
@@ -81,11 +94,10 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """Measure the moments of the rows of X in the classes of y, once."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        rows, delta = table_of(self, X), exact_delta(self.delta)
         self.encoding_ = Encoding(self._schema(rows.shape[1]))
         cells = self._cells(rows, y)
         self.moments_ = self._by_vector(cells) if self.mechanism == JIANG_LAPLACE.name else self._by_gram(cells)
-        delta = _exact("delta", self.delta)
         self.privacy_ = stated_privacy({MOMENTS: self.moments_.event}, delta=delta, neighbours=self.neighbours)
         return self
 
@@ -94,8 +106,8 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
             schema=self.encoding_.schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),
-            epsilon=_exact("epsilon", self.epsilon),
-            delta=_exact("delta", self.delta),
+            epsilon=exact_number("epsilon", self.epsilon),
+            delta=exact_delta(self.delta),
             expected_rows=1,  # nothing depends on it without a projection
             projection="none",
             mechanism=self.mechanism,
@@ -107,7 +119,7 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _by_vector(self, cells: Cells) -> ReleasedVector:
         coordinates, count = UnitCoordinates(self.encoding_), len(self.classes)
-        budget, neighbours = Epsilon(_exact("epsilon", self.epsilon)), Neighbours(self.neighbours)
+        budget, neighbours = Epsilon(exact_number("epsilon", self.epsilon)), Neighbours(self.neighbours)
         event = JIANG_LAPLACE.calibrate(coordinates.query(count), neighbours, budget)
         return measure_vector(exact_moments([cells], coordinates, count), event, SystemNoise())
 
@@ -116,7 +128,7 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         check_is_fitted(self, "moments_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
-        seed = fresh_seed() if self.random_state is None else self.random_state
+        seed = seed_of(self.random_state)
         coordinates = UnitCoordinates(self.encoding_)
         points, classes = GreedySampler(self._pooled(), tuple(coordinates.blocks)).sample(n, seed)
         rows = feature_rows(coordinates.encoded(points), self.encoding_, self.categories or {})
@@ -125,7 +137,7 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of each row under Gaussian classes of one covariance."""
         check_is_fitted(self, "moments_")
-        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+        rows = table_of(self, X, reset=False)
         points = UnitCoordinates(self.encoding_).records(feature_cells(rows, self.categories or {})) / GRID
         pooled = self._pooled()
         slopes = pooled.means @ np.linalg.pinv(pooled.within, rcond=SURE, hermitian=True)
@@ -140,12 +152,10 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _schema(self, features: int) -> RecordSchema:
         columns = feature_columns(features, self.bounds, self.categories or {})
-        levels = tuple(range(len(self.classes)))
+        levels = level_indices("classes", self.classes)
         label = NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL)
         return RecordSchema((*columns, label))
 
     def _cells(self, rows: Floats, y: ArrayLike) -> Cells:
-        values = np.asarray(y)
-        if values.shape != (len(rows),):
-            raise ValueError("y must have one value a row of X")
-        return {**feature_cells(rows, self.categories or {}), LABEL: codes_of(values, self.classes)}
+        labels = codes_of(column_of(y, len(rows)), self.classes)
+        return {**feature_cells(rows, self.categories or {}), LABEL: labels}

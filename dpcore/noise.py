@@ -12,8 +12,10 @@ from __future__ import annotations
 import functools
 import random
 import secrets
+import string
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -34,6 +36,20 @@ QUICK_BITS = 64
 def fresh_seed() -> str:
     """A new public seed, 128 bits of operating-system entropy in hexadecimal."""
     return secrets.token_hex(16)
+
+
+def seed_of(random_state: str | int | None) -> str:
+    """The public seed that a caller names, as hexadecimal text or as a number; a fresh one for None.
+
+    Raises: ValueError for anything else.
+    """
+    if random_state is None:
+        return fresh_seed()
+    if isinstance(random_state, Integral) and random_state >= 0:
+        return f"{int(random_state):x}"
+    if isinstance(random_state, str) and random_state and set(random_state) <= set(string.hexdigits):
+        return random_state
+    raise ValueError(f"random_state must be None, hexadecimal digits or a number from 0 on, got {random_state!r}")
 
 
 def public_generator(seed: str, purpose: str) -> np.random.Generator:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from numbers import Integral
 from typing import Any
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, total
@@ -435,9 +436,9 @@ def _choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget],
     if wishes.projection == "none":
         return encoding.width
     if wishes.dimension != AUTO:
-        if not 1 <= int(wishes.dimension) <= encoding.feature_width:
+        if not isinstance(wishes.dimension, Integral) or not 1 <= wishes.dimension <= encoding.feature_width:
             raise PlanError(
-                f"dimension must be between 1 and {encoding.feature_width}, got {wishes.dimension}",
+                f"dimension must be a whole number between 1 and {encoding.feature_width}, got {wishes.dimension!r}",
                 rule="dimension-out-of-range",
                 where="model.projection.dimension",
                 hint="use fewer dimensions than the features have coordinates, or `auto`",

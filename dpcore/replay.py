@@ -37,7 +37,7 @@ from dpcore.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1
+from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1, record_sums_l1
 from dpcore.wishes import PROJECTION, Wishes
 
 Floats = NDArray[np.float64]
@@ -144,29 +144,56 @@ def _difference(first: Triangles, second: Triangles) -> Triangles:
 def _follows(
     first: tuple[tuple[int, ...], ...], second: tuple[tuple[int, ...], ...], change: Triangles, event: GramEvent
 ) -> bool:
-    """Whether released Gram blocks differ by what the sums differ, to within one step of rounding."""
-    if mechanism_of(event.mechanism).gives is not Gives.GRAM:
+    """Whether released Gram blocks, or their first rows, differ by what the sums differ, to within one step."""
+    if mechanism_of(event.mechanism).gives not in (Gives.GRAM, Gives.SUMS):
         return True  # directions and eigenvalues are no sums
     rows = zip(first, second, change, strict=True)
-    cells = (cell for a, b, exact in rows for cell in zip(a, b, exact, strict=True))
+    cells = (cell for a, b, exact in rows for cell in zip(a, b, exact[: len(a)], strict=True))
     return all(abs((a - b) * event.step - exact) <= event.step for a, b, exact in cells)
 
 
 def _shares(change: Triangles, event: GramEvent) -> tuple[float, float, float]:
-    """The change's nuclear, Frobenius and weighted L1 norms over the declared sensitivities."""
+    """The change's nuclear, Frobenius and weighted L1 norms over the declared sensitivities.
+
+    Where counts and sums alone are released, the L1 norm is that of the first rows.
+    """
     layout, neighbours = event.layout, event.neighbours
-    r, weight = layout.squared_norm, best_l1_weight(event.neighbours)
-    l1 = gram_weighted_l1(neighbours, squared_norm=r, dimension=layout.dimension, blocks=layout.blocks, weight=weight)
+    r = layout.squared_norm
     diagonal = is_diagonal(layout.dimension)
     cells = [(Fraction(abs(x), UNIT), d) for block in change for x, d in zip(block, diagonal, strict=True)]
     squares = sum(x**2 * (1 if d else 2) for x, d in cells) / gram_frobenius(neighbours, squared_norm=r) ** 2
-    sums = sum(x * (1 if d else weight) for x, d in cells) / l1
+    only_sums = mechanism_of(event.mechanism).gives is Gives.SUMS
+    sums = _sums_share(change, event) if only_sums else _weighted_share(cells, event)
     nuclear = _nuclear(change, layout.dimension) / float(gram_nuclear(neighbours, squared_norm=r) * UNIT)
     return (
         nuclear * (1 - TOLERANCE),
         _share(float(squares) ** 0.5, above=squares > 1),
         _share(float(sums), above=sums > 1),
     )
+
+
+def _weighted_share(cells: list[tuple[Fraction, bool]], event: GramEvent) -> Fraction:
+    layout, weight = event.layout, best_l1_weight(event.neighbours)
+    bound = gram_weighted_l1(
+        event.neighbours,
+        squared_norm=layout.squared_norm,
+        dimension=layout.dimension,
+        blocks=layout.blocks,
+        weight=weight,
+    )
+    return sum((x * (1 if d else weight) for x, d in cells), Fraction(0)) / bound
+
+
+def _sums_share(change: Triangles, event: GramEvent) -> Fraction:
+    layout = event.layout
+    bound = record_sums_l1(
+        event.neighbours,
+        count_weight=layout.count_weight,
+        points=layout.dimension - layout.heads,
+        rows=layout.rows_per_unit,
+        blocks=layout.blocks,
+    )
+    return Fraction(sum(abs(x) for block in change for x in block[: layout.dimension]), UNIT) / bound
 
 
 def _nuclear(change: Triangles, dimension: int) -> float:

@@ -18,12 +18,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
 
 from dpcore.accounting import Epsilon
-from dpcore.arrays import Categories, feature_cells, feature_columns, feature_rows, stated_privacy
+from dpcore.arrays import (
+    Bounds,
+    Categories,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    feature_rows,
+    stated_privacy,
+    table_of,
+)
 from dpcore.encoding import Encoding
-from dpcore.estimators import Bounds, _exact
 from dpcore.exactgram import PROJECTION_BITS, Layout, integer_records, quantised_projection
 from dpcore.greedy import PooledMoments
 from dpcore.measure import ReleasedVector, exact_gram, measure_gram, measure_vector
@@ -129,18 +136,18 @@ class NoisyRows(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True  # mapped by a public rule, never refused: a refusal would leak
+        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
         tags.non_deterministic = True
         return tags
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Buy or draw the directions, then publish the rows of X along them; `y` is ignored."""
-        rows: Floats = validate_data(self, X, dtype=np.float64, ensure_all_finite=False)
+        rows = table_of(self, X)
         known = self.categories or {}
         encoding = Encoding(RecordSchema(tuple(feature_columns(rows.shape[1], self.bounds, known))))
         if not 1 <= self.n_components <= encoding.width:
             raise ValueError(f"n_components must be between 1 and {encoding.width}, got {self.n_components}")
-        epsilon = Epsilon(_exact("epsilon", self.epsilon))
+        epsilon = Epsilon(exact_number("epsilon", self.epsilon))
         cells = feature_cells(rows, known)
         self.basis_, events, left = self._directions(cells, encoding, epsilon)
         self.released_ = publish_rows(encoding.encode(cells), self.basis_, left, SystemNoise())

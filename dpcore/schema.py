@@ -34,6 +34,10 @@ class Neighbours(StrEnum):
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
 
+    @classmethod
+    def _missing_(cls, value: object) -> Neighbours:
+        raise ValueError(f"neighbours must be {' or '.join(cls)}, got {value!r}")
+
 
 class Kind(StrEnum):
     """What the values of a column are."""

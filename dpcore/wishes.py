@@ -45,5 +45,5 @@ class Wishes:
             raise ValueError(f"epsilon must be positive, got {self.epsilon}")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must lie in [0, 1), got {self.delta}")
-        if self.expected_rows < 1:
+        if not self.expected_rows >= 1:
             raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")

@@ -247,3 +247,15 @@ def test_a_fraction_becomes_the_least_float_not_below_it(value: Fraction) -> Non
     above = float_above(value)
     assert Fraction(above) >= value
     assert Fraction(math.nextafter(above, 0)) < value
+
+
+@pytest.mark.parametrize(
+    ("rho", "delta"),
+    [(3.221242448169162, 1.990168075922841e-285), (206.65893036534064, 1.6120323055268206e-71), (0.7, 1e-299)],
+)
+def test_a_tail_among_the_smallest_floats_does_not_flatter_the_curve(rho: float, delta: float) -> None:
+    epsilon = gaussian_epsilon(rho, delta=delta)
+    with ctx.workprec(2000):
+        mu, root = (2 * arb(rho)).sqrt(), arb(2).sqrt()
+        tails = [((arb(epsilon) / mu + sign * mu / 2) / root).erfc() / 2 for sign in (-1, 1)]
+        assert tails[0] - arb(epsilon).exp() * tails[1] <= arb(delta)

@@ -13,6 +13,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dpcore
 from dpcore import MomentMixture, PcaGauss, RonGauss
+from dpcore.arrays import table_of
+from dpcore.schema import UNKNOWN
 from dpcore.wishes import PlanError
 
 ESTIMATORS = [RonGauss, PcaGauss, MomentMixture]
@@ -97,6 +99,69 @@ def test_unknown_labels_fall_into_the_first_class() -> None:
     assert model.sample(100)[1].tolist().count("a") > 80
 
 
+STRANGE = ["x", None, float("nan"), 10**400, 1j, [1, 2], {}, b"1", np.array([0.0, 1.0])]
+"""What a caller's list may hold in the place of a number or a label."""
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
+def test_a_label_of_another_kind_changes_no_other_rows_class(strange: object) -> None:
+    model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=[0, 1])
+    cells = model._cells(rows(4)[0], [strange, 0, 1, 1])
+    assert cells["label"].tolist() == [UNKNOWN, 0, 1, 1]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
+def test_a_target_that_is_no_number_is_missing_and_changes_no_other_row(strange: object) -> None:
+    model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), target_bounds=(0.0, 1.0))
+    cells = model._cells(rows(4)[0], [strange, True, 0.25, 1])
+    assert np.array_equal(cells["target"][1:], [1.0, 0.25, 1.0])
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("as_objects", [False, True])
+def test_a_cell_that_is_no_number_is_missing_and_changes_no_other_cell(strange: object, as_objects: bool) -> None:
+    X: object = [[0.25, True], [strange, 0.5], [1, 2]]
+    if as_objects:
+        table = np.empty((3, 2), dtype=object)
+        for i, row in enumerate(X):
+            table[i, 0], table[i, 1] = row
+        X = table
+    cells = table_of(MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0)), X)
+    assert np.array_equal(cells[[0, 0, 1, 2, 2], [0, 1, 1, 0, 1]], [0.25, 1.0, 0.5, 1.0, 2.0])
+
+
+def test_labels_are_found_in_arrays_of_every_type() -> None:
+    for labels, values in (
+        ([0, 1], np.array([0.0, 1.0, 2.0])),
+        (["a", "b"], np.array(["a", "b", "c"])),
+        (["a", "b"], np.array(["a", "b", None], dtype=object)),
+        ([False, True], [False, True, "maybe"]),
+    ):
+        model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=labels)
+        assert model._cells(rows(3)[0], values)["label"].tolist() == [0, 1, UNKNOWN]
+
+
+def test_an_array_that_can_hold_no_numbers_is_refused() -> None:
+    dates = np.array([["2020-01-01", "2020-01-02"]], dtype="datetime64[D]")
+    with pytest.raises(ValueError, match="holds no numbers"):
+        MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0)).fit(dates)
+
+
+def test_an_approximate_mechanism_is_named_in_what_was_spent() -> None:
+    model = PcaGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, projection_mechanism="exponential-pca")
+    assert model.fit(rows(50)[0]).privacy_["approximate"] == ["exponential-pca"]
+    assert RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(rows(50)[0]).privacy_["approximate"] == []
+
+
+def test_a_seed_of_sampling_is_hexadecimal_text_or_a_number() -> None:
+    model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, random_state=171).fit(rows(50)[0])
+    by_number = model.sample(5)
+    assert np.array_equal(by_number, model.set_params(random_state="ab").sample(5))
+    for wrong in ("zz", "", -1, 1.5):
+        with pytest.raises(ValueError, match="random_state must be"):
+            model.set_params(random_state=wrong).sample(5)
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "words"),
     [
@@ -108,13 +173,22 @@ def test_unknown_labels_fall_into_the_first_class() -> None:
         ({"delta": -0.1}, ValueError, "delta"),
         ({"bounds": (1.0, -1.0)}, ValueError, "increasing"),
         ({"bounds": (0.0, float("inf"))}, ValueError, "finite"),
-        ({"neighbours": "none"}, ValueError, "none"),
+        ({"bounds": ([0.0] * 3, [1.0] * 3)}, ValueError, "one for each of 4 features"),
+        ({"bounds": 1.0}, ValueError, "lower, upper"),
+        ({"epsilon": "1"}, ValueError, "epsilon must be a finite number"),
+        ({"epsilon": None}, ValueError, "epsilon must be a finite number"),
+        ({"neighbours": "none"}, ValueError, "replace-one or add-remove, got 'none'"),
         ({"n_components": 9}, ValueError, "dimension"),
         ({"n_components": 0}, ValueError, "dimension"),
+        ({"n_components": 1.5}, ValueError, "whole number between 1 and 4"),
+        ({"n_components": "few"}, ValueError, "whole number between 1 and 4"),
         ({"n_components": "auto"}, ValueError, "expected_rows"),
+        ({"expected_rows": 0}, ValueError, "expected_rows must be at least 1, got 0"),
+        ({"allocation": {"moments": float("nan")}}, ValueError, "sum to 1"),
         ({"mechanism": "published-sn"}, PlanError, "refuted"),
         ({"classes": ["a", "b"]}, ValueError, "y must have"),
         ({"classes": ["a"]}, ValueError, "two levels"),
+        ({"classes": ["a", "b", "a"]}, ValueError, "classes must all be different"),
     ],
 )
 def test_a_bad_parameter_is_refused_with_its_rule(

@@ -29,7 +29,7 @@ from dpcore.noise import SeededNoise
 from dpcore.planning import count_weight, make_plan
 from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
-from dpcore.schema import Neighbours, PrivacyUnit, RowRule
+from dpcore.schema import UNKNOWN, Neighbours, PrivacyUnit, RowRule
 from dpcore.wishes import PlanError, Wishes
 
 MECHANISMS = ["auto", "jiang-laplace", "laplace"]
@@ -352,6 +352,11 @@ def test_unknown_labels_fall_into_the_first_class() -> None:
         assert np.mean(t == "no") > 0.8
 
 
+def test_a_label_of_another_kind_changes_no_other_rows_class() -> None:
+    lda = DifferentialLda(epsilon=1.0, bounds=(0.0, 1.0), classes=[0, 1])
+    assert lda._cells(rows(3)[0], ["?", 0, 1])["label"].tolist() == [UNKNOWN, 0, 1]
+
+
 def test_two_fits_differ_and_two_samples_of_one_seed_do_not() -> None:
     X, y = rows(200)
     seeded = model(random_state="ab").fit(X, y)
@@ -371,6 +376,9 @@ def test_two_fits_differ_and_two_samples_of_one_seed_do_not() -> None:
         ({"bounds": (0.0, float("inf"))}, ValueError, "finite"),
         ({"neighbours": "none"}, ValueError, "none"),
         ({"classes": ["a"]}, ValueError, "two levels"),
+        ({"classes": ["a", "a"]}, ValueError, "classes must all be different"),
+        ({"delta": 1}, ValueError, "delta must lie in"),
+        ({"delta": -0.5}, ValueError, "delta must lie in"),
         ({"categories": {9: [0, 1]}}, ValueError, "by index, 0 to 3"),
         ({"categories": {3: [1]}}, ValueError, "two levels"),
     ],

@@ -83,6 +83,20 @@ def test_a_person_of_several_rows_stays_within_the_bounds() -> None:
     assert max(found.nuclear for found in replays) > 0.5
 
 
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+def test_sums_that_are_measured_apart_are_held_to_their_own_bound(
+    neighbours: Neighbours, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares = {"mean": Fraction(3, 10), "moments": Fraction(7, 10)}
+    plan = plan_of(neighbours, mechanism="laplace", allocation=shares)
+    found = [found for found in replay_pairs(plan, pairs=60, seed="1") if found.measurement == "mean"]
+    assert all(each.ok for each in found)
+    assert max(each.weighted_l1 for each in found) > 0.8
+    declared = replay.record_sums_l1
+    monkeypatch.setattr(replay, "record_sums_l1", lambda *given, **named: declared(*given, **named) * Fraction(3, 4))
+    assert not all(each.ok for each in replay_pairs(plan, pairs=60, seed="1"))
+
+
 def test_the_change_is_the_exact_difference_of_the_sums() -> None:
     plan, rng = plan_of(), public_generator("5", "test")
     encoding = Encoding(NUMBERS)

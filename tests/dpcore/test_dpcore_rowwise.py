@@ -187,7 +187,9 @@ def test_hostile_and_single_rows_are_mapped_not_refused(kind: type[NoisyRows]) -
         ({"n_components": 0}, "n_components must be between 1 and 6"),
         ({"n_components": 7}, "n_components must be between 1 and 6"),
         ({"categories": {4: [1, 2]}}, "by index, 0 to 3"),
-        ({"categories": {3: [1, 1]}}, "two levels"),
+        ({"categories": {3: [1]}}, "two levels"),
+        ({"categories": {3: [1, 1, 2]}}, "all be different"),
+        ({"bounds": ([0.0, 0.0], [1.0, 1.0])}, "one for each of 4 features"),
     ],
 )
 def test_a_bad_parameter_is_refused_with_its_rule(kind, changes: dict[str, object], words: str) -> None:
