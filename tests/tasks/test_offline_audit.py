@@ -218,7 +218,7 @@ def test_a_successor_is_vouched_for_by_the_key_before_it(published: Path, tmp_pa
     assert "NOT VOUCHED FOR" not in words
     assert "replaced since" in words
     assert "entries 1 to 10" in words
-    assert "changed 1 times" in detail(given.audit(), "caps")
+    assert "changed with a reason by entry 10" in detail(given.audit(), "caps")
     given.key.write_text(successor.public.pem)
     assert broken(given.audit()) == {}, "the later key seals what came before it"
 

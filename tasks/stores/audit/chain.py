@@ -78,8 +78,9 @@ def _cap_words(evidence: Evidence) -> str:
     for name, known in evidence.state.populations.items():
         spent = compose(known.spent, delta=known.cap.delta)
         words.append(f"{name}: epsilon {float(spent.epsilon):g} of {float(known.cap.epsilon):g} spent")
-    changes = sum(entry.kind == "cap" for entry in evidence.entries) - len(words)
-    return "never exceeded; " + "; ".join(words) + (f"; changed {changes} times, with reasons" if changes else "")
+    changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.facts["reason"]]
+    later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
+    return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"
 
 
 def strays_check(evidence: Evidence) -> Check:

@@ -29,7 +29,7 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
         *require(record["record_version"] in KNOWN_VERSIONS, "its version is unknown to this program"),
         *_identity_faults(record, release),
         *_guarantee_faults(record["privacy"], release),
-        *_basis_faults(evidence, record),
+        *_basis_faults(evidence, record["privacy"], release),
         *_measurement_faults(record["privacy"], release),
         *require(
             head in evidence.known,
@@ -65,10 +65,9 @@ def _guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[st
     return found + require(enough and exact, "its epsilon or delta_num is not what its measurements cost")
 
 
-def _basis_faults(evidence: Evidence, record: dict[str, Any]) -> list[str]:
+def _basis_faults(evidence: Evidence, privacy: dict[str, Any], release: ReleaseState) -> list[str]:
     """The guarantee speaks of the unit that the budget is counted for, also in its words."""
-    privacy = record["privacy"]
-    basis = evidence.state.populations[privacy["population"]].basis
+    basis = evidence.state.populations[release.population].basis
     same = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]} == basis
     found = require(same, "its unit or neighbours are not those that the budget is counted for")
     figure = f"e^{privacy['epsilon']:g} = "
