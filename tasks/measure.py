@@ -30,7 +30,14 @@ def measured(run: ReleaseRun, grant: Grant, name: str, projection: Projection) -
         return stored
     fingerprint = run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
     drawn = draw(run, event, projection, SystemNoise())
-    released = ledger.spend(grant.release_id, name, drawn, build=grant.builds[name], fingerprint=fingerprint)
+    released = ledger.spend(
+        grant.release_id,
+        name,
+        drawn,
+        build=grant.builds[name],
+        flow_run_id=run.flow_run_id,
+        fingerprint=fingerprint,
+    )
     tell(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
     return released
 

@@ -47,7 +47,11 @@ def run(
         return
     out = console()
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
-    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}, {content['rows']} synthetic rows")
+    rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
+    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{rows}")
+    if not Path(content["bundle"]).exists():
+        out.print("  its bundle is in the workspace that published it")
+        return
     out.print(f"  bundle  {content['bundle']}", soft_wrap=True)
     out.print(f"  report  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
 

@@ -400,13 +400,14 @@ class Ledger:
         released: Released,
         *,
         build: dict[str, Any] | None = None,
+        flow_run_id: str | None = None,
         fingerprint: str | None = None,
     ) -> Released:
         """Store a drawn measurement together with its spend, in one transaction.
 
         If the measurement was stored before, that one is returned and the new draw,
-        which nobody has seen, is forgotten. `build` is the audit of the build that drew;
-        `fingerprint` is the operator's, of the data measured.
+        which nobody has seen, is forgotten. `build` is the audit of the build that drew, in
+        the run `flow_run_id`; `fingerprint` is the operator's, of the data measured.
         """
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
@@ -419,6 +420,7 @@ class Ledger:
                 "seeded": released.seeded,
                 "digest": released.digest(),
                 "build": build,
+                "flow_run_id": flow_run_id,
             }
             transaction.append("spend", release.population, release_id, body)
             transaction.store(release_id, name, released)

@@ -47,6 +47,11 @@ def has_ledger(workspace: Workspace) -> bool:
     return database_at(_address(workspace)).exists()
 
 
+def is_shared(workspace: Workspace) -> bool:
+    """Whether other workspaces may write to the same ledger: it is not a file of this one."""
+    return not isinstance(_address(workspace), Path)
+
+
 def ledger_state(workspace: Workspace) -> LedgerState:
     """What the ledger says; nothing before the first run."""
     if not has_ledger(workspace):

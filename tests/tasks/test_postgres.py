@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -305,6 +306,21 @@ def test_a_whole_release_on_a_shared_ledger_publishes_and_audits_green(server: S
     assert not workspace.ledger_path.exists()
     told = "".join(p.read_text(errors="replace") for p in workspace.releases.rglob("*") if p.is_file())
     assert str(server.socket) not in told + workspace.lineage_path.read_text(), "an address stays in the spec"
+
+
+def test_a_workspace_answers_for_its_own_releases_of_a_shared_ledger_only(
+    server: Server, database: str, tmp_path: Path
+):
+    one, two = (workspace_at(tmp_path / name, server.url(database)) for name in ("one", "two"))
+    land_rows(two.root, "2026-02")
+    release(one, "2026-01")
+    release(two, "2026-02")
+    for mine, other in ((one, "small-2026-02-1"), (two, "small-2026-01-1")):
+        checks = {check.name: check for check in audit_workspace(mine)}
+        assert [check.detail for check in checks.values() if not check.ok] == []
+        assert "from another workspace" in checks[f"{other}: bundle"].detail
+    shutil.rmtree(one.bundle("small", "small-2026-01-1"))
+    assert next(check.name for check in audit_workspace(one) if not check.ok) == "small-2026-01-1: bundle"
 
 
 def test_an_auditor_with_a_role_of_their_own_audits_a_copy_green(server: Server, database: str, tmp_path: Path):

@@ -3,13 +3,14 @@
 For the whole ledger:
 1. The chain holds: each hash, each signature by an active key, and each entry means something that
    those before allow (nothing reserved above the cap, drawn twice, or published unmeasured).
-2. Keys: every given public key is one of the chain's; keys that announced themselves are named.
+2. Keys: every given public key is one of the chain's and seals it to its end; keys that announced
+   themselves are named.
 3. Caps were never exceeded, at any time.
 
 For each release, or those asked for:
 4. Costs follow from the parameters of their mechanisms, none refuted, approximate ones labelled.
 5. Measurements are those that their spends name, of unseeded noise, by builds that had passed their audit.
-6. The bundle is as published.
+6. The bundle is as published (of releases that other workspaces of a shared ledger published, there).
 7. Its record says what the ledger says, ...
 8. ... and the balance that the ledger, replayed to the head it names, gives.
 9. Its statement is signed by the key that published, over these files and these facts.
@@ -29,6 +30,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,8 @@ from tasks.stores.audit.runs import runs_check
 from tasks.stores.balances import replay
 from tasks.stores.heads import missing_entries
 from tasks.stores.ledger_state import Entry, ReleaseState
-from tasks.stores.ledgers import has_ledger, readable_ledger
-from tasks.stores.signing import PublicKey
+from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
+from tasks.stores.signing import PUBLIC_FILE, PublicKey
 from tasks.stores.workspace import Workspace
 
 __all__ = ["Check", "audit_export", "audit_workspace", "read_public_key"]
@@ -78,6 +80,7 @@ def audit_workspace(
         evidence = _gather(ledger.entries, shelf, more)
         if isinstance(evidence, Check):
             return [evidence]
+        evidence = replace(evidence, own_keys=_own_keys(workspace, evidence))
         checks = _checks(evidence, release_id, since)
         return checks if release_id else [*checks, _completeness(workspace, evidence)]
 
@@ -97,6 +100,19 @@ def audit_export(
     """
     evidence = _gather(lambda: read_export(export), given_shelf(bundles), {"trusted": tuple(trusted), "runs": runs})
     return [evidence] if isinstance(evidence, Check) else _checks(evidence, release_id, since)
+
+
+def _own_keys(workspace: Workspace, evidence: Evidence) -> frozenset[str] | None:
+    """The workspace's key and those it replaced, where the ledger is shared; a ledger beside it is all its own."""
+    public = workspace.keys / PUBLIC_FILE
+    if not is_shared(workspace) or not public.is_file():
+        return None
+    key_id: str | None = read_public_key(public).key_id
+    mine = set()
+    while key_id is not None:
+        mine.add(key_id)
+        key_id = evidence.state.keys[key_id].vouched_by if key_id in evidence.state.keys else None
+    return frozenset(mine)
 
 
 def _no_ledger(workspace: Workspace) -> Check:
@@ -146,6 +162,10 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
     yield costs_check(release)
     yield measurements_check(evidence, release)
     folder = evidence.shelf.place(release)
+    if release.published is not None and not folder.exists() and not evidence.is_own(release.published):
+        words = f"published by key {release.published.key_id}, from another workspace of this ledger: audit it there"
+        yield Check(f"{release.release_id}: bundle", True, words)
+        return
     whole = bundle_check(folder, release)
     yield whole
     if release.published is None or not whole.ok:

@@ -12,13 +12,18 @@ from tasks.stores.signing import PublicKey
 
 
 def keys_check(evidence: Evidence) -> Check:
-    """Every given key is one of the chain's; keys that nobody vouches for are named."""
+    """Every given key is one of the chain's, and one of them seals its end; keys that nobody vouches for are named."""
     return check("keys", lambda: _key_faults(evidence), lambda: _key_words(evidence))
 
 
 def _key_faults(evidence: Evidence) -> list[str]:
-    known = evidence.state.keys
-    return [f"the given key {k.key_id} never signed this ledger" for k in evidence.trusted if k.key_id not in known]
+    known, given = evidence.state.keys, evidence.trusted
+    found = [f"the given key {key.key_id} never signed this ledger" for key in given if key.key_id not in known]
+    head = evidence.entries[-1] if evidence.entries else None
+    if given and not found and head is not None and head.key_id not in vouched_for(evidence.state, given):
+        last = max((e.seq for e in evidence.entries if e.key_id in vouched_for(evidence.state, given)), default=0)
+        found.append(f"entries {last + 1} to {head.seq} are sealed by no given key, but by {head.key_id}")
+    return found
 
 
 def _key_words(evidence: Evidence) -> str:
@@ -31,9 +36,7 @@ def _key_words(evidence: Evidence) -> str:
     trusted = vouched_for(state, evidence.trusted)
     strangers = [key_id for key_id in state.keys if key_id not in trusted]
     words += [f"NOT VOUCHED FOR by a given key: {key_id}, which announced itself" for key_id in strangers]
-    sealed = max((entry.seq for entry in evidence.entries if entry.key_id in trusted), default=0)
-    open_end = len(evidence.entries) - sealed
-    words.append(f"a given key seals entries 1 to {sealed}" + (f", not the last {open_end}" if open_end else ""))
+    words.append(f"a given key seals entries 1 to {len(evidence.entries)}")
     return "; ".join(words)
 
 

@@ -81,6 +81,12 @@ class Evidence:
     """The orchestrator's flow runs by id: name, tags, state, start."""
     known: frozenset[tuple[int, str]] = field(default_factory=frozenset)
     """Number and hash of every entry."""
+    own_keys: frozenset[str] | None = None
+    """The keys of the workspace that is audited, where others share its ledger; None: everything is its own."""
+
+    def is_own(self, entry: Entry) -> bool:
+        """Whether the audited workspace wrote an entry, and must have what it speaks of."""
+        return self.own_keys is None or not entry.key_id or entry.key_id in self.own_keys
 
 
 def read_export(path: Path) -> list[Entry]:

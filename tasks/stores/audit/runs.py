@@ -18,9 +18,11 @@ def runs_check(evidence: Evidence, runs: Runs) -> Check:
 
 
 def _named(evidence: Evidence) -> list[tuple[Entry, str]]:
-    """The entries that name a flow run."""
-    kinds = ("reserve", "publish")
-    return [(entry, str(entry.facts["flow_run_id"])) for entry in evidence.entries if entry.kind in kinds]
+    """The entries that name a flow run of this workspace: reservations, spends and publications."""
+    kinds = ("reserve", "spend", "publish")
+    mine = [entry for entry in evidence.entries if entry.kind in kinds and evidence.is_own(entry)]
+    named = [(entry, entry.facts.get("flow_run_id")) for entry in mine]  # spends of version 1 name none
+    return [(entry, str(run_id)) for entry, run_id in named if run_id is not None]
 
 
 def _beginning(runs: Runs) -> str:
