@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,22 @@ def _cost_faults(release: ReleaseState) -> list[str]:
         name = body["event"]["mechanism"]
         if name not in BY_NAME or BY_NAME[name].status is Status.REFUTED:
             found.append(f"{place} uses {name!r}, which is not proved")
-        elif _cost_of(canonical(body["event"])) != canonical(body["cost"]):
+        elif not _is_cost(body["cost"], canonical(body["event"]), unsigned=_is_of_version_1(release)):
             found.append(f"{place} states another cost than its parameters give")
     return found
+
+
+def _is_of_version_1(release: ReleaseState) -> bool:
+    """Whether a release was measured before entries were signed."""
+    return bool(release.spends) and not any(entry.key_id for entry in release.spends.values())
+
+
+def _is_cost(stated: dict[str, str], event: str, *, unsigned: bool) -> bool:
+    """Whether a cost is what its event gives; version 1 counted a delta_num for Gaussian noise, which has none now."""
+    given = json.loads(_cost_of(event))
+    if unsigned and Fraction(stated["delta_num"]) >= Fraction(given["delta_num"]):
+        given["delta_num"] = stated["delta_num"]
+    return bool(given == stated)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -63,7 +77,8 @@ def _measurement_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
             evidence.stored(release.release_id, name)  # refuses one that is missing or was changed
         if entry.facts["seeded"]:
             found.append(f"the noise of entry {entry.seq} was seeded")
-        if not (entry.facts.get("build") or {}).get("holds"):
+        of_version_1 = not entry.key_id and "build" not in entry.facts  # builds were not audited then
+        if not of_version_1 and not (entry.facts.get("build") or {}).get("holds"):
             found.append(f"the build that drew entry {entry.seq} has not passed its audit")
     return found
 
@@ -73,7 +88,8 @@ def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
         return "nothing was drawn"
     entries = " and ".join(str(entry.seq) for entry in release.spends.values())
     kept = "kept as spent, " if evidence.stored is not None else ""
-    return f"{kept}of unseeded noise, by a build that had passed its audit (entry {entries})"
+    builds = "drawn before builds were audited" if _is_of_version_1(release) else "by a build that had passed its audit"
+    return f"{kept}of unseeded noise, {builds} (entry {entries})"
 
 
 def model_check(folder: Path, release: ReleaseState) -> Check:

@@ -90,7 +90,7 @@ def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
     name, facts = measurement["name"], entry.facts
     cost = cost_from_json(facts["cost"])
     found = require(
-        measurement["build"] == facts["build"],
+        measurement.get("build") == facts.get("build"),
         f"the audit of the build that it names for {name!r} is not the ledger's",
     )
     same = all(measurement[key] == facts[key] for key in ("digest", "seeded"))
@@ -122,23 +122,26 @@ def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: Rele
     lifetime = {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     found = require(budget["lifetime"] == lifetime, "its lifetime is not the cap of that time")
     for when, cost in balances.items():
-        stated = compose(cost, delta=known.cap.delta).as_json()
-        found += require(budget[when] == stated, f"its balance {when} is not the ledger's")
-    return found + require(
-        _is_releases_left(budget["releases_left"], known, release), "its number of releases left is not the ledger's"
-    )
+        due = compose(cost, delta=known.cap.delta).as_json()
+        same = budget[when] == due or (record["record_version"] == 1 and _was_stricter(budget[when], due))
+        found += require(same, f"its balance {when} is not the ledger's")
+    strict = record["record_version"] > 1
+    left = _is_releases_left(budget["releases_left"], known, release, and_no_more=strict)
+    return found + require(left, "its number of releases left is not the ledger's")
 
 
-def _is_releases_left(count: int, known: Population, release: ReleaseState) -> bool:
+def _was_stricter(stated: dict[str, float], due: dict[str, float]) -> bool:
+    """Version 1 counted Gaussian noise as zCDP only: a larger epsilon for the same costs."""
+    return stated["epsilon"] >= due["epsilon"] and {**stated, "epsilon": 0} == {**due, "epsilon": 0}
+
+
+def _is_releases_left(count: int, known: Population, release: ReleaseState, *, and_no_more: bool) -> bool:
     """Whether so many further releases fit, and not one more: two looks instead of a search."""
     each = total(cost_from_json(body["cost"]) for body in release.facts["measurements"].values())
     committed = known.spent + known.reserved
     enough = count == 0 or _fits(known.cap, committed, each, count)
-    return (
-        0 <= count <= MOST_FURTHER
-        and enough
-        and not (count < MOST_FURTHER and _fits(known.cap, committed, each, count + 1))
-    )
+    more = and_no_more and count < MOST_FURTHER and _fits(known.cap, committed, each, count + 1)
+    return 0 <= count <= MOST_FURTHER and enough and not more
 
 
 def _fits(cap: Cap, committed: Cost, each: Cost, count: int) -> bool:
