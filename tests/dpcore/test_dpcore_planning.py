@@ -315,3 +315,16 @@ def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dime
         plan(schema=wide_schema(), dimension=d, mechanism="laplace").expected_error()["sir"] for d in (100, 40, 10)
     ]
     assert 1 < ratios[0] < ratios[1] < ratios[2]
+
+
+@pytest.mark.parametrize(
+    ("wish", "match"),
+    [
+        ({"epsilon": Fraction(1, 10**320)}, "epsilon must lie between"),
+        ({"epsilon": Fraction(10**400)}, "epsilon must lie between"),
+        ({"delta": Fraction(1, 10**320)}, "delta must be 0 or at least"),
+    ],
+)
+def test_a_budget_beyond_all_reason_is_refused_with_the_rule(wish: dict[str, Fraction], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        plan(**wish)
