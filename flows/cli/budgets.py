@@ -89,14 +89,19 @@ def _show_plan(spec: ReleaseSpec, content: dict[str, Any]) -> None:
         "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {content['dimension']}",
         "mechanism": content["mechanism"],
         "generator": content["generator"],
+        "budget goes to": ", ".join(f"{name} {share:g}" for name, share in content["allocation"].items()),
         "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
         "a mean's noise": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
         "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue over the noise's operator norm)",
+        "gain over loss": f"{error['sir']:.3g} (less noise by projecting, over the variance it leaves out)"
+        if "sir" in error
+        else "",
         "budget left after": _epsilon_left(content["remaining_after"]["epsilon"]),
         "releases left": str(content["releases_left"]),
     }
     for name, value in rows.items():
-        facts.add_row(f"[dim]{name}[/]", value)
+        if value:
+            facts.add_row(f"[dim]{name}[/]", value)
     out.print(facts)
     out.print("[dim]why[/]")
     for reason in content["reasons"]:
