@@ -231,6 +231,8 @@ def test_many_small_pure_costs_are_cheaper_as_zcdp_and_few_are_not() -> None:
     few, many = (compose(times(each, n), delta=Fraction(1, 10**6)) for n in (12, 1200))
     assert (few.epsilon, few.delta) == (Fraction("1.2"), 0)
     assert float(many.epsilon) < 120 / 5
+    as_zcdp = 1200 * 0.1**2 / 2
+    assert float(many.epsilon) == pytest.approx(epsilon_of_rho(as_zcdp, delta=1e-6), rel=1e-9)
     assert many.delta == Fraction(1, 10**6)
     assert times(each, 7) == total([each] * 7)
 
