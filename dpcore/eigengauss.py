@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpcore.accounting import Epsilon
-from dpcore.arrays import Bounds, exact_number, feature_cells, feature_columns, stated_privacy, table_of
+from dpcore.arrays import (
+    Bounds,
+    PrivateEstimator,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    stated_privacy,
+    table_of,
+)
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout
 from dpcore.measure import Released, exact_gram, measure_gram
@@ -24,7 +31,7 @@ from dpcore.schema import Neighbours, RecordSchema
 Floats = NDArray[np.float64]
 
 
-class EigenvalueGauss(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class EigenvalueGauss(PrivateEstimator):
     """Rows with the spectrum of the data and nothing else: PCA-Gauss, Algorithm 1, with a fixed public centre.
 
     The largest eigenvalues of the second moments are measured once; the basis that
@@ -58,12 +65,6 @@ class EigenvalueGauss(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         self.expected_rows = expected_rows
         self.neighbours = neighbours
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
-        tags.non_deterministic = True
-        return tags
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Measure the largest eigenvalues of the rows of X."""

@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpcore.allocation import preset_or_fractions
 from dpcore.arrays import (
     Bounds,
+    PrivateEstimator,
     codes_of,
     column_of,
     exact_delta,
@@ -68,7 +68,7 @@ Floats = NDArray[np.float64]
 LABEL, TARGET = "label", "target"
 
 
-class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class MomentMixture(PrivateEstimator):
     """A Gaussian, one a class, fitted to moments that are measured once with differential privacy.
 
     Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are
@@ -107,12 +107,6 @@ class MomentMixture(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no
         self.mechanism = mechanism
         self.allocation = allocation
         self.random_state = random_state
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
-        tags.non_deterministic = True
-        return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the moments of the rows of X, together with y where its classes or bounds are given."""

@@ -14,13 +14,13 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from dpcore.accounting import Epsilon
 from dpcore.arrays import (
     Bounds,
     Categories,
+    PrivateEstimator,
     codes_of,
     column_of,
     exact_delta,
@@ -50,7 +50,7 @@ SURE = 1e-3
 """Directions with less of the largest spread than this say nothing about the class."""
 
 
-class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class DifferentialLda(PrivateEstimator):
     """Linear discriminant analysis out of one private measurement, and synthetic rows for it.
 
     Class counts, class sums and the pooled second moment are measured together. With
@@ -85,9 +85,7 @@ class DifferentialLda(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
         tags.target_tags.required = True
-        tags.non_deterministic = True
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:

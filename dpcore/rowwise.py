@@ -11,18 +11,19 @@ number of rows: each row is protected on its own, and tells little (GUARANTEE.md
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 
 from dpcore.accounting import Epsilon
 from dpcore.arrays import (
     Bounds,
     Categories,
+    PrivateEstimator,
     exact_number,
     feature_cells,
     feature_columns,
@@ -110,7 +111,7 @@ def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise)
     return measure_vector(PrivateVector(query, basis.project(points)), event, noise)
 
 
-class NoisyRows(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class NoisyRows(PrivateEstimator, ABC):
     """Publishes a noisy copy of every row along a few directions; subclasses say where those come from.
 
     Parameters: `epsilon`, `bounds` (lower, upper; numbers or one a feature) and
@@ -134,12 +135,6 @@ class NoisyRows(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         self.n_components = n_components
         self.categories = categories
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
-        tags.non_deterministic = True
-        return tags
-
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Buy or draw the directions, then publish the rows of X along them; `y` is ignored."""
         rows = table_of(self, X)
@@ -157,11 +152,11 @@ class NoisyRows(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         self.privacy_ = stated_privacy(everything, delta=Fraction(0), neighbours=RELATION.value)
         return self
 
+    @abstractmethod
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
         """The directions, what was measured for them, and the epsilon that is left for the rows."""
-        raise NotImplementedError
 
 
 class BernoulliRows(NoisyRows):

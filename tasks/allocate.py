@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.accounting import compose
 from dpcore.errors import LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
@@ -27,7 +26,6 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     builds = _audited_builds(run, ledger.state(), release_id)
     population, cap = run.spec.privacy.population, cap_of(run.spec)
     ledger.ensure_cap(population, cap, basis_of(run.spec))
-    before = compose(ledger.state().spent(population), delta=cap.delta).as_json()
     release = ledger.reserve(reserve_request(run))
     if release.release_id != release_id:
         raise LedgerError(
@@ -47,7 +45,7 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
         )
     what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
     tell(f"{what} epsilon {run.stated['epsilon']:g} for {release.release_id}")
-    return Grant.of(release, before, builds)
+    return Grant.of(release, builds)
 
 
 def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:

@@ -56,20 +56,18 @@ class ReleaseRun:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A release's place in the ledger: its id, its seeds, the budget before it, and the audits of this build."""
+    """A release's place in the ledger: its id, its seeds, and the audits of this build."""
 
     release_id: str
     sequence: int
     seeds: dict[str, str]
-    before: dict[str, float]
-    status: str
     builds: dict[str, Any]
 
     @staticmethod
-    def of(release: ReleaseState, before: dict[str, float], builds: dict[str, Any]) -> Grant:
+    def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
         """The grant that a reservation gives."""
         facts = release.facts
-        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], before, release.status, builds)
+        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], builds)
 
 
 def plan_release(spec: ReleaseSpec) -> Plan:

@@ -5,10 +5,15 @@ They share no code with dpcore. `test_dpcore_noise.py` checks that they agree wi
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+
+SIGMAS = 6.1
+"""Standard errors that a seeded mean may be off: once in a thousand million."""
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -57,3 +62,18 @@ def gaussian_triangles(p: int, scale: float, size: int, rng: np.random.Generator
     """Symmetric Gaussian noise, sd s on the diagonal and s / sqrt 2 off it, shape (size, p, p)."""
     draws = np.triu(rng.standard_normal((size, p, p)) * np.where(np.eye(p, dtype=bool), scale, scale / np.sqrt(2)))
     return draws + np.triu(draws, 1).transpose(0, 2, 1)
+
+
+def agrees(samples: Floats, expected: float) -> bool:
+    """Whether a sample mean lies within `SIGMAS` standard errors of what is expected."""
+    return bool(abs(samples.mean() - expected) <= SIGMAS * samples.std() / math.sqrt(len(samples)))
+
+
+def symmetric(triangles: list[list[int]], p: int, unit: float) -> Floats:
+    """Upper triangles as matrices, in units of `unit`."""
+    rows, columns = np.triu_indices(p)
+    result = np.zeros((len(triangles), p, p))
+    for block, triangle in zip(result, triangles, strict=True):
+        block[rows, columns] = [cell / unit for cell in triangle]
+        block[columns, rows] = block[rows, columns]
+    return result

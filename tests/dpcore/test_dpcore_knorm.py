@@ -14,7 +14,7 @@ from flint import arb, arb_mat, ctx, fmpq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from samplers_dpcore import generator, wishart_difference
+from samplers_dpcore import agrees, generator, symmetric, wishart_difference
 from scipy import stats
 from strategies_dpcore import as_cells, pipeline, pipelines, schema_with, units
 
@@ -34,27 +34,9 @@ Floats = NDArray[np.float64]
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
 NEVER = 1e-9
-SIGMAS = 6.1
-"""Standard deviations that a sample mean leaves with probability 1e-9."""
-
 FITS = pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 SHAPES = {(2, 1, False): 1500, (2, 1, True): 2200, (3, 1, True): 1100, (2, 2, True): 750}
 """Dimension, blocks, trace factor; and draws, enough that 10 % too much or too little is seen."""
-
-
-def agrees(samples: Floats, expected: float) -> bool:
-    """Whether a sample mean lies within `SIGMAS` standard errors of what is expected."""
-    return bool(abs(samples.mean() - expected) <= SIGMAS * samples.std() / math.sqrt(len(samples)))
-
-
-def symmetric(triangles: list[list[int]], p: int, unit: float) -> Floats:
-    """Upper triangles as matrices, in units of `unit`."""
-    rows, columns = np.triu_indices(p)
-    result = np.zeros((len(triangles), p, p))
-    for block, triangle in zip(result, triangles, strict=True):
-        block[rows, columns] = [cell / unit for cell in triangle]
-        block[columns, rows] = block[rows, columns]
-    return result
 
 
 def nuclear_noise(p: int, blocks: int, trace_factor: bool, noise: Noise, rate: Fraction = Fraction(1)) -> NuclearNoise:

@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from samplers_dpcore import (
+    SIGMAS,
+    agrees,
     gaussian_triangles,
     generator,
     laplace_triangles,
+    symmetric,
     wishart_difference,
     wishart_trace,
     wishart_trace_by_rejection,
@@ -42,25 +45,7 @@ Floats = NDArray[np.float64]
 NEVER = 1e-9
 """False-alarm probability of a test on unseeded noise; seeded ones use it too."""
 
-SIGMAS = 6.1
-"""Standard deviations that a sample mean leaves with probability 1e-9."""
-
 FITS = pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
-
-
-def agrees(samples: Floats, expected: float) -> bool:
-    """Whether a sample mean lies within `SIGMAS` standard errors of what is expected."""
-    return bool(abs(samples.mean() - expected) <= SIGMAS * samples.std() / math.sqrt(len(samples)))
-
-
-def symmetric(triangles: list[list[int]], p: int, unit: float) -> Floats:
-    """Upper triangles as matrices, in units of `unit`."""
-    rows, columns = np.triu_indices(p)
-    result = np.zeros((len(triangles), p, p))
-    for block, triangle in zip(result, triangles, strict=True):
-        block[rows, columns] = [cell / unit for cell in triangle]
-        block[columns, rows] = block[rows, columns]
-    return result
 
 
 @functools.cache

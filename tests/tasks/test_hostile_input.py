@@ -55,7 +55,7 @@ def prepared(workspace: Workspace) -> ReleaseRun:
 
 def squared_lengths(run: ReleaseRun) -> float:
     """Trace of the exact Gram, in units of the largest that one privacy unit may add."""
-    grant = Grant("visits-2026-02-1", 1, {"projection": "0", "sampling": "0"}, {}, "reserved", {})
+    grant = Grant("visits-2026-02-1", 1, {"projection": "0", "sampling": "0"}, {})
     layout = run.plan.event.layout
     gram = exact_gram(weighted_cells(run), run.encoding, layout, choose_projection.fn(run, grant))
     blocks = gram._sum.blocks
