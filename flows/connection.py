@@ -1,0 +1,88 @@
+"""The orchestration server that a workspace uses: the configured one, or the one that `dprelease serve` started."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from tasks.stores.workspace import Workspace
+
+SERVING = "serving.json"
+"""In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
+
+
+class ServerUnreachableError(Exception):
+    """The server did not answer, or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where an orchestration server answers."""
+
+    api_url: str
+    auth: str | None = field(default=None, repr=False)
+
+    @property
+    def ui_url(self) -> str:
+        """The address of its pages."""
+        return self.api_url.rstrip("/").removesuffix("/api")
+
+    def run_url(self, flow_run_id: str) -> str:
+        """The page of a flow run."""
+        return f"{self.ui_url}/runs/flow-run/{flow_run_id}"
+
+    def ask(self, method: str, path: str, content: Any = None, *, seconds: float = 10.0) -> Any:
+        """One request; returns the answer's JSON, None if it is empty.
+
+        Raises: ServerUnreachableError, without the address or anything that was sent.
+        """
+        body = None if content is None else json.dumps(content).encode()
+        headers = {"Content-Type": "application/json", **self._authorization()}
+        request = urllib.request.Request(  # noqa: S310  http or https, as configured
+            self.api_url.rstrip("/") + path, data=body, headers=headers, method=method
+        )
+        fault = ""
+        try:
+            with self._opener().open(request, timeout=seconds) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            fault = f"it answered with status {error.code}"
+        except (OSError, ValueError) as error:
+            fault = f"it did not answer ({type(error).__name__})"
+        raise ServerUnreachableError(f"the orchestration server cannot be used: {fault}")
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """Redirections are not followed: they would carry the password along. A server beside us needs no proxy."""
+        beside = urlsplit(self.api_url).hostname in ("127.0.0.1", "localhost", "::1")
+        return urllib.request.build_opener(_Stay, *([urllib.request.ProxyHandler({})] if beside else []))
+
+    def _authorization(self) -> dict[str, str]:
+        if not self.auth:
+            return {}
+        return {"Authorization": f"Basic {base64.b64encode(self.auth.encode()).decode()}"}
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        """No other request; the redirection itself is the (wrong) answer."""
+
+
+def known_server(workspace: Workspace, environment: Mapping[str, str] = os.environ) -> Server | None:
+    """The server that is configured, else the one that serves this workspace now; it may be down."""
+    auth = environment.get("PREFECT_API_AUTH_STRING") or environment.get("PREFECT_SERVER_API_AUTH_STRING")
+    url = environment.get("PREFECT_API_URL")
+    if url:
+        return Server(url, auth)
+    try:
+        serving = json.loads((workspace.prefect_home / SERVING).read_text())
+        return Server(str(serving["api_url"]), auth)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
