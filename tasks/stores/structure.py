@@ -1,0 +1,102 @@
+"""The structure of landing data: readable to the end, the declared columns, their types, one spelling of persons, rows.
+
+The stage that validates a release and the intake of single files judge by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from dpcore.errors import LandingError
+from expectations.landing import structure_suite
+from expectations.verdicts import SuiteRunner, Verdict
+from tasks.stores.landing import Landing, canonical_dtypes
+
+HINTS = {
+    "column-missing": "land data with every declared column, or take it out of `columns`",
+    "column-undeclared": "declare every column in `columns`, or name it in source.drop; its name is not shown, "
+    "because in a file without a header it would be data",
+    "column-type": "numbers for numeric and integer, booleans for boolean, dates or timestamps for date and timestamp, "
+    "text, integers or booleans for categorical",
+}
+MESSAGES = {
+    "column-missing": "the landing data lack the declared column {column!r}",
+    "column-undeclared": "the landing data have a column that is neither declared nor dropped",
+    "column-type": "the column {column!r} has another type than its kind allows",
+}
+
+
+def require_sound(landing: Landing) -> None:
+    """Check everything about the files that could refuse a release: shape, and rows readable to their end.
+
+    Raises: LandingError for the first rule that does not hold.
+    """
+    require_shape(landing)
+    require_rows(landing)
+
+
+def require_shape(landing: Landing) -> None:
+    """Check columns and types of every file.
+
+    Raises: LandingError for the first rule that does not hold.
+    """
+    schema, person = landing.spec.schema, landing.spec.unit.person
+    shapes = {tuple(canonical_dtypes(landed, schema).items()): None for landed in landing.schemas()}
+    suite = structure_suite(
+        schema,
+        extra_columns=landing.spec.source.drop,
+        required=[person] if person else [],
+        typed=not landing.is_text,
+    )
+    runner = SuiteRunner(suite)
+    for shape in shapes:
+        frame = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in shape})
+        _require_all(runner.validate(frame))
+    if person and not landing.is_text:
+        _require_one_spelling(person, {dict(shape)[person] for shape in shapes})
+
+
+def require_rows(landing: Landing) -> None:
+    """Read everything that a release would read, to its end.
+
+    Raises: LandingError if that fails, or if there are no rows.
+    """
+    schema, person = landing.spec.schema, landing.spec.unit.person
+    columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
+    batches = sum(1 for _ in landing.batches(list(columns)))
+    if not batches:
+        raise without_rows(landing)
+
+
+def without_rows(landing: Landing) -> LandingError:
+    """The refusal of data that have no rows."""
+    return LandingError(
+        "the landing data have no rows",
+        rule="landing-empty",
+        where=landing.where,
+        hint="land the data again, complete",
+    )
+
+
+def _require_all(verdicts: Iterable[Verdict]) -> None:
+    for verdict in verdicts:
+        if not verdict.ok:
+            raise LandingError(
+                MESSAGES[verdict.rule].format(column=verdict.column),
+                rule=verdict.rule,
+                where=f"columns.{verdict.column}" if verdict.column else "columns",
+                hint=HINTS[verdict.rule],
+            )
+
+
+def _require_one_spelling(person: str, dtypes: set[str]) -> None:
+    """An identifier must have one spelling in all files, or one person would count as several."""
+    if dtypes not in ({"str"}, {"int64"}):
+        raise LandingError(
+            f"the person column {person!r} must hold text in every file, or integers in every file",
+            rule="person-type",
+            where="privacy.unit.person",
+            hint="write identifiers as text, or as integers without missing ones",
+        )
