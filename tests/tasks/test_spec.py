@@ -280,7 +280,7 @@ def test_the_privacy_unit_is_a_row_or_a_person(unit: str, expected: PrivacyUnit)
     assert parse_spec(edited("unit: row", f"unit: {unit}", SMALL)).unit == expected
 
 
-@pytest.mark.parametrize("cron", ["* * * * *", "*/15 0-6,12 1,15 jan-MAR mon", "0 0 29 2 *", "0 0 31 2 1", "5 4 * * 7"])
+@pytest.mark.parametrize("cron", ["* * * * *", "*/15 0-6,12 1,15 jan-MAR mon", "0 0 29 2 *", "0 0 29 2 1", "5 4 * * 7"])
 def test_plain_cron_expressions_are_accepted(cron: str):
     assert parse_spec(edited("0 6 1 * *", cron)).schedule.cron == cron
 
@@ -607,6 +607,7 @@ BAD_EDITS = {
     "cron-unknown-month": ("0 6 1 * *", "0 6 1 foo *", "cron", "schedule.cron"),
     "cron-dangling-comma": ("0 6 1 * *", "0 6 1, * *", "cron", "schedule.cron"),
     "cron-never": ("0 6 1 * *", "0 6 30 2 *", "cron", "schedule.cron"),
+    "cron-never-beside-a-weekday": ("0 6 1 * *", "0 6 31 2 1", "cron", "schedule.cron"),
     "cron-a-macro": ("0 6 1 * *", "@monthly", "cron", "schedule.cron"),
     "timezone-unknown": ("Europe/Berlin", "Europe/Berln", "timezone", "schedule.timezone"),
     "timezone-a-path": ("Europe/Berlin", "/etc/passwd", "timezone", "schedule.timezone"),
