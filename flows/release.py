@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from prefect import flow, tags
 from prefect.runtime import flow_run
+from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict
 
 from dpcore.errors import CheckFailedError, LedgerError
@@ -22,8 +23,9 @@ from tasks.boundary import redacted, tell, tell_operator
 from tasks.check import check_release
 from tasks.estimate import estimate_moments
 from tasks.project import choose_projection
-from tasks.publish import DATA, BundleRef, publish_bundle
+from tasks.publish import DATA, needs_approval, publish_bundle
 from tasks.sample import decode_rows, sample_rows
+from tasks.stores.approval import finish_reveals
 from tasks.stores.bundle import Staging
 from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import ReleaseState
@@ -64,9 +66,13 @@ class ReleaseResult:
 
 @flow(name="release", retries=0, persist_result=False, log_prints=False)
 def release(request: ReleaseRequest) -> ReleaseResult:
-    """Release one period of a workspace's data, once."""
+    """Release one period of a workspace's data, once; a run that ends waiting for approval shows so in its state."""
     with delivered_afterwards(Path(request.workspace)):
-        return _release(request)
+        result = _release(request)
+    if result.status == "awaiting-approval":
+        words = f"{result.release_id} waits for `dprelease approve`"
+        return cast(ReleaseResult, Completed(name="AwaitingApproval", message=words, data=result))  # Prefect unwraps it
+    return result
 
 
 @redacted("release")
@@ -79,26 +85,34 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
         with workspace.exclusive(run.spec.name), run.ledger().exclusive(run.spec.name):
-            finish_reveals(run)
-            known = published_release(run)
-            return already_published(run, known) if known else release_stages(run)
+            finish_reveals(run.workspace, run.ledger())
+            known = finished_release(run)
+            if known is None:
+                return release_stages(run)
+            return already_published(run, known) if known.published else still_awaiting(run, known)
 
 
-def published_release(run: ReleaseRun) -> ReleaseState | None:
-    """The release of this name and period, if it is published and not to be superseded."""
+def finished_release(run: ReleaseRun) -> ReleaseState | None:
+    """The release of this name and period, if it is published and not to be superseded, or waits for approval.
+
+    A waiting bundle that is not there as it was sealed, after a restore for example, is made anew.
+    """
     releases = run.ledger().state().of_period(run.spec.name, run.period)
-    if not releases or releases[-1].status != "published" or run.supersedes == releases[-1].release_id:
+    if not releases or run.supersedes == releases[-1].release_id:
         return None
-    return releases[-1]
+    last = releases[-1]
+    if last.status == "awaiting-approval" and last.awaiting is not None:
+        staging = Staging(run.workspace.bundle(run.spec.name, last.release_id))
+        return last if staging.is_sealed_as(last.awaiting.facts["bundle_digest"]) else None
+    return last if last.status == "published" else None
 
 
-def finish_reveals(run: ReleaseRun) -> None:
-    """Reveal bundles that a crash kept hidden between their ledger entry and their rename."""
-    for known in run.ledger().state().releases.values():
-        staging = Staging(run.workspace.bundle(known.facts["name"], known.release_id))
-        digest = known.published.facts["bundle_digest"] if known.published else None
-        if digest and not staging.final.exists() and staging.is_sealed_as(digest):
-            staging.reveal()
+def still_awaiting(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
+    """Say that a person has to speak first, and spend nothing."""
+    label_run(run.flow_run_id, name=f"{known.release_id} (again)", tags=(run.spec.name, run.period, known.release_id))
+    tell(f"{known.release_id} waits for approval already; nothing was spent")
+    folder = Staging(run.workspace.bundle(run.spec.name, known.release_id)).folder
+    return ReleaseResult(known.release_id, "awaiting-approval", folder, {})
 
 
 def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
@@ -161,15 +175,12 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
             with journal.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
                 outcome = check_release(run, moments, projection, summary, table)
             bundle_lineage = list(lineage.lines)
-            with journal.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
+            last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
+            with journal.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):
                 bundle = publish_bundle(run, grant, outcome, staging, bundle_lineage, utc_now())
-        whole.inputs, whole.outputs = ["landing"], ["bundle"]
+        whole.inputs, whole.outputs = ["landing"], [made]
     show_release(bundle.record)
-    return _published(bundle)
-
-
-def _published(bundle: BundleRef) -> ReleaseResult:
-    return ReleaseResult(bundle.record["release_id"], "published", bundle.folder, bundle.record)
+    return ReleaseResult(release_id, bundle.status, bundle.folder, bundle.record)
 
 
 @contextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.errors import LedgerError
+from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
 from tasks.stores.gate import audit_of_build, known_audit, replay_of_plan, require_passed
 from tasks.stores.heads import require_complete_ledger
-from tasks.stores.ledger import ReserveRequest, release_id_of
-from tasks.stores.ledger_state import LedgerState
+from tasks.stores.ledger import Ledger, ReserveRequest, release_id_of
+from tasks.stores.ledger_state import UNFINISHED, LedgerState, ReleaseState
 from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
 
 
@@ -26,7 +26,7 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     builds = _audited_builds(run, ledger.state(), release_id)
     population, cap = run.spec.privacy.population, cap_of(run.spec)
     ledger.ensure_cap(population, cap, basis_of(run.spec))
-    release = ledger.reserve(reserve_request(run))
+    release = _reserved(run, ledger, release_id)
     if release.release_id != release_id:
         raise LedgerError(
             f"the ledger gives {release.release_id} to this run, which is about {release_id}",
@@ -46,6 +46,16 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
     tell(f"{what} epsilon {run.stated['epsilon']:g} for {release.release_id}")
     return Grant.of(release, builds)
+
+
+def _reserved(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
+    """The reservation; a budget that does not allow it says so in the ledger, for whoever reads the history."""
+    request = reserve_request(run)
+    try:
+        return ledger.reserve(request)
+    except BudgetExceededError as error:
+        ledger.refuse_request(request, release_id, rule=error.rule, reason=error.message)
+        raise
 
 
 def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
@@ -78,6 +88,7 @@ def reserve_request(run: ReleaseRun) -> ReserveRequest:
         flow_run_id=run.flow_run_id,
         supersedes=run.supersedes,
         reason=run.reason,
+        approve=run.spec.approve,
     )
 
 
@@ -91,7 +102,7 @@ def upcoming_release_id(run: ReleaseRun) -> str:
     ledger.give_back_abandoned(reserve_request(run))
     state = ledger.state()
     known = state.of_period(run.spec.name, run.period)
-    unfinished = [release for release in known if release.status not in ("published", "superseded")]
+    unfinished = [release for release in known if release.status in UNFINISHED]
     if unfinished:
         return unfinished[-1].release_id
     return release_id_of(run.spec.name, run.period, state.next_sequence(run.spec.name, run.period))

@@ -28,17 +28,18 @@ REPORT, LINEAGE = "report.html", "lineage.ndjson"
 
 @dataclass(frozen=True, slots=True)
 class BundleRef:
-    """A published bundle: where it is and what its record says."""
+    """A sealed bundle: where it is, what its record says, and whether it is published or waits."""
 
     folder: Path
     record: dict[str, Any]
+    status: str = "published"
 
 
 @private_task("publish")
 def publish_bundle(
     run: ReleaseRun, grant: Grant, outcome: Outcome, staging: Staging, lineage: list[str], now: datetime
 ) -> BundleRef:
-    """Fill, seal, record and reveal the bundle.
+    """Fill, seal, record and reveal the bundle; one that needs approval stays hidden until a person has spoken.
 
     Raises: LedgerError if its noise was seeded.
     """
@@ -57,10 +58,19 @@ def publish_bundle(
     statement = build_statement(record, staging.digests())
     _write_json(folder / STATEMENT, sign_statement(statement, signing_key(run.workspace.keys)))
     digest = staging.seal()
+    if needs_approval(run, grant):
+        ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
+        tell(f"{grant.release_id} waits for approval")
+        return BundleRef(folder, record, "awaiting-approval")
     ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
     staging.reveal()
     tell(f"published {grant.release_id}")
     return BundleRef(staging.final, record)
+
+
+def needs_approval(run: ReleaseRun, grant: Grant) -> bool:
+    """Whether a person must speak first: as it was reserved, or as the specification says by now."""
+    return grant.needs_approval or run.spec.approve == "required"
 
 
 def _refuse_seeded(grant: Grant, measurements: Iterable[Released]) -> None:

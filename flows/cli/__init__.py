@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from dpcore.errors import PrivacyError
-from flows.cli import audits, budgets, lineage, operations, releases, workspaces
+from flows.cli import approvals, audits, budgets, lineage, operations, releases, workspaces
 from flows.cli.output import REFUSED, leave, print_json
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -28,6 +28,7 @@ app.add_typer(budgets.budget_app, name="budget")
 app.command("history")(releases.history)
 app.command("show")(releases.show)
 app.command("lineage")(lineage.lineage)
+app.command("approve")(approvals.approve)
 app.command("audit")(audits.audit)
 app.add_typer(operations.ledger_app, name="ledger")
 app.add_typer(operations.keys_app, name="keys")

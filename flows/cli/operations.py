@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json, table
 
 if TYPE_CHECKING:
     from tasks.stores.spec import ReleaseSpec
@@ -28,14 +26,6 @@ def _open(folder: Path) -> tuple[Workspace, ReleaseSpec]:
     workspace = Workspace(folder.resolve())
     workspace.require()
     return workspace, load_spec(workspace.spec_path)
-
-
-def _who() -> str:
-    """The operator's account, for the ledger."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # an account without a name
-        return f"uid {os.getuid()}"
 
 
 # ---------------------------------------------------------------- ledger
@@ -100,7 +90,7 @@ def reconcile(
         )
     charges = _charges(charge) if charge else None
     place, spec = _open(workspace)
-    entry = operations.reconcile(place, spec, reason=reason, who=_who(), charges=charges)
+    entry = operations.reconcile(place, spec, reason=reason, who=operator(), charges=charges)
     facts = entry.facts
     if as_json:
         shown = {name: float(Fraction(cost["epsilon"])) for name, cost in facts["charges"].items()}
@@ -255,7 +245,7 @@ def restore(
     from tasks.stores import archive as archives
 
     root = workspace.resolve()
-    made = archives.restore(archive, root, who=_who(), ledger_url=ledger_url)
+    made = archives.restore(archive, root, who=operator(), ledger_url=ledger_url)
     if as_json:
         print_json({"workspace": str(root), **made.as_json()})
         return

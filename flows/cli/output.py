@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import sys
 from typing import Any, NoReturn
 
@@ -26,6 +28,14 @@ def console() -> Console:
 def stderr() -> Console:
     """Standard error: progress, notes and refusals."""
     return Console(stderr=True, highlight=False)
+
+
+def operator() -> str:
+    """The operator's account, for the ledger."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without a name
+        return f"uid {os.getuid()}"
 
 
 def print_json(content: dict[str, Any]) -> None:

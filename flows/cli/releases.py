@@ -49,6 +49,10 @@ def run(
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
     out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{rows}")
+    if content["status"] == "awaiting-approval":
+        out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
+        out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
+        return
     if not Path(content["bundle"]).exists():
         out.print("  its bundle is in the workspace that published it")
         return

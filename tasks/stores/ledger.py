@@ -25,6 +25,7 @@ from dpcore.registry import cost_of
 from tasks.stores.databases import Database, database_at, own_errors
 from tasks.stores.ledger_state import (
     MAY_FOLLOW_A_RESTORE,
+    UNFINISHED,
     Entry,
     LedgerState,
     Population,
@@ -34,8 +35,8 @@ from tasks.stores.ledger_state import (
 )
 from tasks.stores.signing import PublicKey, SigningKey
 
-SCHEMA_VERSION = 2
-"""1: unsigned entries. 2: every entry names its key and carries its signature."""
+SCHEMA_VERSION = 3
+"""1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries."""
 
 WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
 
@@ -74,6 +75,7 @@ MIGRATIONS = {
         "ALTER TABLE events ADD COLUMN key_id TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE events ADD COLUMN signature TEXT NOT NULL DEFAULT ''",
     ),
+    3: (),  # the tables stay; programs of before do not know the entries
 }
 """What brings the tables of the version before to this one."""
 
@@ -92,6 +94,7 @@ class ReserveRequest:
     flow_run_id: str
     supersedes: str | None = None
     reason: str | None = None
+    approve: str = "none"
 
     def body(self, sequence: int) -> dict[str, Any]:
         """The reservation's content."""
@@ -110,6 +113,7 @@ class ReserveRequest:
             "flow_run_id": self.flow_run_id,
             "supersedes": self.supersedes,
             "reason": self.reason,
+            "approve": self.approve,
         }
 
 
@@ -363,15 +367,9 @@ class Ledger:
         with self._writing() as transaction:
             state = transaction.state
             _require_reconciled(state)
-            known = state.of_period(request.name, request.period)
-            if known and request.supersedes is None:
-                return _copy(known[-1])
-            if known and known[-1].status not in ("published", "superseded"):
-                if known[-1].facts.get("supersedes") == request.supersedes:
-                    return _copy(known[-1])
-                raise _cannot_supersede(request.supersedes)
-            if request.supersedes is not None and (not known or known[-1].release_id != request.supersedes):
-                raise _cannot_supersede(request.supersedes)
+            taken = _taken_up(state.of_period(request.name, request.period), request.supersedes)
+            if taken is not None:
+                return _copy(taken)
             sequence = state.next_sequence(request.name, request.period)
             self._require_room(state, request)
             release_id = release_id_of(request.name, request.period, sequence)
@@ -441,6 +439,42 @@ class Ledger:
         """Record that the bundle with this digest is the release."""
         body = {"bundle_digest": bundle_digest, "flow_run_id": flow_run_id}
         return self._close_release("publish", release_id, body)
+
+    def await_approval(self, release_id: str, *, bundle_digest: str, flow_run_id: str) -> Entry:
+        """Record that the sealed bundle with this digest waits for a person."""
+        return self._close_release("await", release_id, {"bundle_digest": bundle_digest, "flow_run_id": flow_run_id})
+
+    def approve(self, release_id: str, *, bundle_digest: str, who: str, reason: str) -> Entry:
+        """Record who lets the bundle with this digest be published, and publish it, in one transaction.
+
+        Returns the approval.
+        Raises: LedgerError if the release waits for nobody, or with another bundle.
+        """
+        with self._writing() as transaction:
+            release = transaction.state.releases[release_id]
+            said = {"bundle_digest": bundle_digest, "who": who, "reason": reason}
+            approval = transaction.append("approve", release.population, release_id, said)
+            assert release.awaiting is not None  # noqa: S101  or it could not be approved
+            body = {"bundle_digest": bundle_digest, "flow_run_id": release.awaiting.facts["flow_run_id"]}
+            transaction.append("publish", release.population, release_id, body)
+            return approval
+
+    def refuse_bundle(self, release_id: str, *, who: str, reason: str) -> Entry:
+        """Record who did not let a bundle be published; what it cost stays spent."""
+        with self._writing() as transaction:
+            release = transaction.state.releases[release_id]
+            body = {"rule": "approval-refused", "reason": reason, "who": who, "flow_run_id": None}
+            return transaction.append("refuse", release.population, release_id, body)
+
+    def refuse_request(self, request: ReserveRequest, release_id: str, *, rule: str, reason: str) -> None:
+        """Record that a release was not reserved, and why; once, however often it is tried again."""
+        with self._writing() as transaction:
+            known = transaction.state.refusals.get(release_id)
+            if known is not None and known.facts["rule"] == rule:
+                return
+            facts = {"name": request.name, "period": request.period, "stated": request.stated}
+            why = {"rule": rule, "reason": reason, "who": None, "flow_run_id": request.flow_run_id}
+            transaction.append("refuse", request.population, release_id, facts | why)
 
     def fail(self, release_id: str, *, status: str, stage: str) -> Entry:
         """Record that a measured release did not come to publication."""
@@ -555,6 +589,32 @@ class Transaction:
             self._connection.execute(FINGERPRINTS.insert().values(release_id=release_id, fingerprint=fingerprint))
 
 
+def _taken_up(known: Sequence[ReleaseState], supersedes: str | None) -> ReleaseState | None:
+    """The release of the period that a request takes up; None if it begins another.
+
+    Raises: LedgerError for a period whose bundle a person refused, and for superseding another than the latest.
+    """
+    last = known[-1] if known else None
+    if supersedes is None:
+        if last is not None and last.status == "refused":
+            raise _refused_before(last.release_id)
+        return last
+    if last is not None and last.status in UNFINISHED and last.facts.get("supersedes") == supersedes:
+        return last
+    if last is None or last.status in UNFINISHED or last.release_id != supersedes:
+        raise _cannot_supersede(supersedes)
+    return None
+
+
+def _refused_before(release_id: str) -> LedgerError:
+    return LedgerError(
+        f"{release_id} was made and a person refused to publish it",
+        rule="release-refused",
+        where=release_id,
+        hint=f'`dprelease run --supersedes {release_id} --reason "..."` measures the period again, and is charged',
+    )
+
+
 def _require_reconciled(state: LedgerState) -> None:
     if state.restored is not None:
         raise LedgerError(
@@ -640,7 +700,7 @@ def _basis_differs(known: dict[str, str], stated: dict[str, str]) -> LedgerError
 
 def _cannot_supersede(release_id: str | None) -> LedgerError:
     return LedgerError(
-        f"{release_id!r} is not the latest published release of this period",
+        f"{release_id!r} is not the latest finished release of this period",
         rule="supersedes-wrong",
         where="--supersedes",
         hint="`dprelease history` shows the releases of a period; only its latest can be superseded",

@@ -21,6 +21,7 @@ GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
 
 UNFINISHED = ("reserved", "measured", "failed", "check-failed", "awaiting-approval")
+"""What another run of the same period takes up."""
 MAY_FOLLOW_A_RESTORE = ("key", "cap", "restore", "reconcile")
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
 
@@ -128,7 +129,11 @@ class ReleaseState:
     reserved: Cost = field(default_factory=Cost)
     spent: Cost = field(default_factory=Cost)
     spends: dict[str, Entry] = field(default_factory=dict)
+    awaiting: Entry | None = None
+    """The sealed bundle that waits, or waited, for approval."""
     approval: Entry | None = None
+    refusal: Entry | None = None
+    """A person's no to the bundle that waited."""
     published: Entry | None = None
 
 
@@ -155,6 +160,8 @@ class LedgerState:
     """Entries that witnesses name, that are gone, and that were answered for."""
     retired: frozenset[str] = frozenset()
     """Release ids that lost entries used: they are not given again."""
+    refusals: dict[str, Entry] = field(default_factory=dict)
+    """The last refusal of each release that the budget did not allow: nothing was reserved for it."""
 
     @staticmethod
     def replay(entries: Iterable[Entry]) -> LedgerState:
@@ -170,7 +177,13 @@ class LedgerState:
     def snapshot(self) -> LedgerState:
         """A copy that later events do not change."""
         releases = {name: replace(release, spends=dict(release.spends)) for name, release in self.releases.items()}
-        return replace(self, populations=dict(self.populations), releases=releases, keys=dict(self.keys))
+        return replace(
+            self,
+            populations=dict(self.populations),
+            releases=releases,
+            keys=dict(self.keys),
+            refusals=dict(self.refusals),
+        )
 
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account.
@@ -271,24 +284,48 @@ class LedgerState:
         release.status = entry.facts["status"]
 
     def _apply_await(self, entry: Entry) -> None:
+        """A sealed bundle waits for a person; one that was made anew waits again, whatever was said of the first."""
         release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
-        release.status = "awaiting-approval"
+        self._require_measured(release, entry)
+        release.status, release.awaiting, release.approval = "awaiting-approval", entry, None
 
     def _apply_approve(self, entry: Entry) -> None:
         release = self._release(entry, "awaiting-approval")
         _require(bool(entry.facts["who"] and entry.facts["reason"]), entry, "does not say who approved, or why")
+        _require(_digest(entry) == _digest(release.awaiting), entry, "approves another bundle than the one that waits")
         release.approval = entry
+
+    def _apply_refuse(self, entry: Entry) -> None:
+        """A person refuses the bundle that waits, or the budget refused to reserve."""
+        facts = entry.facts
+        _require(bool(facts["rule"] and facts["reason"]), entry, "does not say why it refuses")
+        known = self.releases.get(entry.release_id)
+        if known is None:
+            _require(entry.population in self.populations, entry, "speaks of a population without a cap")
+            self.refusals[entry.release_id] = entry
+            return
+        release = self._release(entry, "awaiting-approval")
+        _require(bool(facts["who"]), entry, "does not say who refuses")
+        release.status, release.refusal = "refused", entry
 
     def _apply_publish(self, entry: Entry) -> None:
         release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
-        _require(set(release.spends) == set(release.facts["measurements"]), entry, "publishes before all was measured")
-        approved = release.approval is not None or release.facts.get("approve", "none") == "none"
-        _require(approved, entry, "publishes what nobody has approved")
+        self._require_measured(release, entry)
+        free = release.facts.get("approve", "none") == "none" and release.awaiting is None
+        _require(free or release.approval is not None, entry, "publishes what nobody has approved")
+        same = release.approval is None or _digest(entry) == _digest(release.approval)
+        _require(same, entry, "publishes another bundle than the approved one")
         release.status, release.published = "published", entry
         replaced = release.facts.get("supersedes")
         if replaced:
             _require(replaced in self.releases, entry, "supersedes an unknown release")
-            self.releases[replaced].status = "superseded"
+            old = self.releases[replaced]
+            old.status = "superseded" if old.published else old.status
+
+    @staticmethod
+    def _require_measured(release: ReleaseState, entry: Entry) -> None:
+        complete = set(release.spends) == set(release.facts["measurements"])
+        _require(complete, entry, "publishes before all was measured")
 
     def _apply_void(self, entry: Entry) -> None:
         release = self._release(entry, "reserved")
@@ -364,6 +401,11 @@ class LedgerState:
         prefix = f"{name}-{period}-"
         gone = [r.removeprefix(prefix) for r in self.retired if r.startswith(prefix)]
         return max(used + [int(number) for number in gone if number.isdecimal()], default=0) + 1
+
+
+def _digest(entry: Entry | None) -> str | None:
+    """The digest of the bundle that an entry speaks of."""
+    return str(entry.facts["bundle_digest"]) if entry else None
 
 
 def _is_charge(cost: Cost) -> bool:

@@ -43,7 +43,7 @@ from tasks.stores.tables import arrow_schema
 PRODUCER = "urn:dprelease"
 FACET_SCHEMA = "urn:dprelease:facets"
 FLOW, LANDING, MOMENTS = "release", "landing", "noisy-moments"
-TABLES = ("synthetic-table", "bundle")
+TABLES = ("synthetic-table", "sealed-bundle", "bundle")
 """The datasets that have the specification's columns."""
 
 DESCRIPTIONS = {
@@ -56,6 +56,7 @@ DESCRIPTIONS = {
     "decode": "turns synthetic points into the original columns",
     "check": "compares the synthetic table with the noisy moments",
     "publish": "seals the bundle, enters it in the ledger and reveals it",
+    "seal": "seals the bundle, which waits for a person's approval",
 }
 
 

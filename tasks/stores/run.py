@@ -62,12 +62,14 @@ class Grant:
     sequence: int
     seeds: dict[str, str]
     builds: dict[str, Any]
+    needs_approval: bool = False
 
     @staticmethod
     def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
         """The grant that a reservation gives."""
         facts = release.facts
-        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], builds)
+        asked = facts.get("approve", "none") != "none"
+        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], builds, asked)
 
 
 def plan_release(spec: ReleaseSpec) -> Plan:
@@ -105,18 +107,13 @@ def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:
 
 
 def _require_available(spec: ReleaseSpec) -> None:
-    asked = {
-        "approve": spec.approve != "none",
-        "runner": spec.runner is not None,
-    }
-    for key, wanted in asked.items():
-        if wanted:
-            raise SpecError(
-                f"`{key}` cannot be honoured by this version",
-                rule=f"{key}-unavailable",
-                where=key,
-                hint="remove the key; nothing was read or spent",
-            )
+    if spec.runner is not None:
+        raise SpecError(
+            "`runner` cannot be honoured by this version",
+            rule="runner-unavailable",
+            where="runner",
+            hint="remove the key; nothing was read or spent",
+        )
 
 
 def cap_of(spec: ReleaseSpec) -> Cap:

@@ -82,14 +82,15 @@ def run_again(root: Path) -> None:
     """What the flow does before and around its stages, for a period that may be published already."""
     from staged import NOW
 
-    from flows.release import finish_reveals, published_release
+    from flows.release import finished_release
+    from tasks.stores.approval import finish_reveals
     from tasks.stores.run import prepare_run
 
     workspace = Workspace(root)
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request={"period": PERIOD}, flow_run_id="again", scratch=scratch, now=NOW)
-        finish_reveals(run)
-        known = published_release(run)
+        finish_reveals(run.workspace, run.ledger())
+        known = finished_release(run)
     if known is None:
         release(workspace, PERIOD)
 

@@ -45,7 +45,7 @@ def release(workspace: Workspace, period: str) -> Path:
     from tasks.check import metric_checks
     from tasks.estimate import estimate_moments
     from tasks.project import choose_projection
-    from tasks.publish import DATA, publish_bundle
+    from tasks.publish import DATA, needs_approval, publish_bundle
     from tasks.sample import decode_rows, sample_rows
 
     with workspace.scratch() as scratch:
@@ -83,7 +83,8 @@ def release(workspace: Workspace, period: str) -> Path:
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
             told = list(lineage.lines)
-            with lineage.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
-                publish_bundle.fn(run, grant, outcome, staging, told, NOW)
-            assert ledger.state().releases[release_id].status == "published"
-    return staging.final
+            last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
+            with lineage.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):
+                bundle = publish_bundle.fn(run, grant, outcome, staging, told, NOW)
+            assert ledger.state().releases[release_id].status == bundle.status
+    return bundle.folder

@@ -85,6 +85,44 @@ ILLEGAL: dict[str, tuple[Callable[[Chain], Chain], str]] = {
         lambda c: c.cap().cap("2", reason="growth", basis=BASIS | {"unit": "person (rows: weight)"}),
         "changes what the budget is counted for",
     ),
+    "await-before-measured": (lambda c: c.cap().reserve().wait(), "cannot follow status 'reserved'"),
+    "await-half-measured": (
+        lambda c: c.cap().reserve(epsilons={"moments": "0.5", "marginals": "0.1"}).spend().wait(),
+        "publishes before all was measured",
+    ),
+    "await-after-publish": (lambda c: c.cap().reserve().spend().publish().wait(), "cannot follow status 'published'"),
+    "publish-unapproved": (lambda c: c.cap().reserve().spend().wait().publish(), "nobody has approved"),
+    "publish-without-waiting": (
+        lambda c: c.cap().reserve(approve="required").spend().publish(),
+        "publishes what nobody has approved",
+    ),
+    "publish-what-was-approved-before-it-was-made-anew": (
+        lambda c: c.cap().reserve().spend().wait().approve().wait(digest="c" * 64).publish(),
+        "publishes what nobody has approved",
+    ),
+    "publish-another-bundle": (
+        lambda c: c.cap().reserve().spend().wait(digest="c" * 64).approve(digest="c" * 64).publish(),
+        "another bundle than the approved one",
+    ),
+    "approve-another-bundle": (
+        lambda c: c.cap().reserve().spend().wait().approve(digest="c" * 64),
+        "another bundle than the one that waits",
+    ),
+    "approve-what-waits-for-nobody": (lambda c: c.cap().reserve().spend().approve(), "cannot follow status 'measured'"),
+    "approve-as-nobody": (lambda c: c.cap().reserve().spend().wait().approve(who=""), "does not say who approved"),
+    "approve-without-reason": (lambda c: c.cap().reserve().spend().wait().approve(reason=""), "or why"),
+    "refuse-as-nobody": (lambda c: c.cap().reserve().spend().wait().refuse(who=None), "does not say who refuses"),
+    "refuse-without-reason": (lambda c: c.cap().refuse(reason=""), "does not say why"),
+    "refuse-without-cap": (lambda c: c.refuse(), "population without a cap"),
+    "refuse-what-is-published": (lambda c: c.cap().reserve().spend().publish().refuse(), "cannot follow"),
+    "publish-what-was-refused": (
+        lambda c: c.cap().reserve().spend().wait().refuse().publish(),
+        "cannot follow status 'refused'",
+    ),
+    "spend-on-what-was-refused": (
+        lambda c: c.cap().reserve().spend().wait().refuse().spend(),
+        "cannot follow status 'refused'",
+    ),
     "unknown-kind": (lambda c: c.cap().add("gift"), "has an unknown kind"),
     "kind-of-a-method": (lambda c: c.cap().add("", "a"), "has an unknown kind"),
 }
@@ -227,6 +265,16 @@ LEGAL: dict[str, tuple[Callable[[Chain], Chain], str, str, str]] = {
         "0.1",
     ),
     "void": (lambda c: c.reserve().void(), "void", "0", "0"),
+    "awaiting": (lambda c: c.reserve().spend().wait(), "awaiting-approval", "0.5", "0"),
+    "approved": (lambda c: c.reserve(approve="required").spend().wait().approve().publish(), "published", "0.5", "0"),
+    "made-anew-while-waiting": (
+        lambda c: c.reserve().spend().wait(digest="c" * 64).wait().approve().publish(),
+        "published",
+        "0.5",
+        "0",
+    ),
+    "refused-by-a-person": (lambda c: c.reserve().spend().wait().refuse(), "refused", "0.5", "0"),
+    "refused-by-the-budget-before": (lambda c: c.refuse(who=None).reserve(), "reserved", "0", "0.5"),
 }
 
 

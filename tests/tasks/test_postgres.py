@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from staged import NOW, SPEC, land_rows, release
 
 from dpcore.errors import LedgerError
-from flows.release import published_release
+from flows.release import finished_release
 from tasks.stores.audit import audit_workspace
 from tasks.stores.databases import REFUSAL, PostgresDatabase
 from tasks.stores.ledger import Ledger
@@ -340,7 +340,7 @@ def release_once(workspace: Workspace, period: str, barrier: threading.Barrier) 
     run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=workspace.vault, now=NOW)
     barrier.wait(60)
     with closing(run.ledger()) as ledger, workspace.exclusive(run.spec.name), ledger.exclusive(run.spec.name):
-        if published_release(run):
+        if finished_release(run):
             return "already-published"
         release(workspace, period)
         return "published"
