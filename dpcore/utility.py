@@ -270,7 +270,7 @@ def utility_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
     columns = [_column_report(column, measured, summary) for column in encoding.schema.columns]
     names, noisy = correlations(encoding, measured.sums)
     _, synthetic = correlations(encoding, summary.sums)
-    spectrum = _spectrum(measured)
+    spectrum = noisy_spectrum(measured)
     return {
         "columns": columns,
         "correlation": {"names": names, "measured": noisy.tolist(), "synthetic": synthetic.tolist()},
@@ -299,7 +299,7 @@ def _column_report(column: Column, measured: Measured, summary: TableSummary) ->
     return facts | {"measured": noisy, "synthetic": synthetic}
 
 
-def _spectrum(measured: Measured) -> dict[str, Any]:
+def noisy_spectrum(measured: Measured) -> dict[str, Any]:
     """Eigenvalues of each class's noisy second moments a unit, and the noise's size on that scale."""
     released = measured.mixture.moments.released
     error = gram_mechanism(released.event.mechanism).expected_error(released.event)

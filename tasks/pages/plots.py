@@ -74,7 +74,7 @@ def spectrum_svg(
 ) -> str:
     """The eigenvalues of one class block, largest first, against the noise level."""
     with figure_of(300, 178, key=key) as figure:
-        _draw_spectrum(figure.add_subplot(), eigenvalues, noise_level, limits)
+        draw_spectrum(figure.add_subplot(), eigenvalues, noise_level, limits)
         return svg_of(figure, alt)
 
 
@@ -191,7 +191,7 @@ def _percent(value: float, _position: int | None = None) -> str:
 
 
 def _tick(value: float, _position: int | None = None) -> str:
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= size:
             return f"{value / (1e3 if letter == 'k' else size):g}{letter}".replace("-", "−")
     return f"{value:g}".replace("-", "−")
@@ -268,12 +268,19 @@ def _label_map(axes: Any, names: Sequence[str]) -> None:
     )
 
 
-def _draw_spectrum(
-    axes: Any, eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float]
+def draw_spectrum(
+    axes: Any,
+    eigenvalues: Sequence[float],
+    noise_level: float | None,
+    limits: tuple[float, float],
+    *,
+    kept: int | None = None,
 ) -> None:
+    """Bars for eigenvalues, largest first; in colour those above the noise, or those that were kept."""
     values = [_scaled(value) for value in eigenvalues]
     floor = noise_level or 0.0
-    colours = [COLOURS["synthetic"] if value > floor else COLOURS["faint"] for value in values]
+    strong = [value > floor if kept is None else place < kept for place, value in enumerate(values)]
+    colours = [COLOURS["synthetic" if holds else "faint"] for holds in strong]
     axes.bar(range(1, len(values) + 1), values, width=0.72, color=colours)
     axes.axhline(0, color=COLOURS["faint"], linewidth=1)
     if floor > 0:
