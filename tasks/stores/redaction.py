@@ -1,11 +1,19 @@
-"""What may be said of an unexpected error: its type and its place in our code, never its text."""
+"""What may be said of an error where others read: in the orchestrator's database, in exported lineage.
+
+Of an unexpected one its type and its place in our code, never its text. Of refused landing
+data only that they were refused: the verdict, which names column and rule, is a fact about
+raw data that nobody paid for, and the operator's alone. The error keeps it in its
+attributes, where the command line and the operator's files find it.
+"""
 
 from __future__ import annotations
 
 import traceback
 from pathlib import Path
 
-from dpcore.errors import PrivacyError, StageFailedError
+from dpcore.errors import LandingError, PrivacyError, StageFailedError
+
+LANDING_REFUSED = "the landing data were refused; the operator was told why"
 
 ROOMS = Path(__file__).resolve().parents[2]
 
@@ -14,6 +22,8 @@ def own_error(error: Exception, stage: str) -> PrivacyError:
     """An error of our own, free of data by rule, without traceback, cause or context that could hold a value."""
     own = error if isinstance(error, PrivacyError) else StageFailedError(stage, type(error).__name__, _place(error))
     own.__context__ = own.__cause__ = None
+    if isinstance(own, LandingError):
+        own.args = (LANDING_REFUSED,)  # what logs and states show; `message` keeps the verdict
     return own.with_traceback(None)
 
 
