@@ -4,27 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import cast
 from uuid import UUID
 
-from prefect.artifacts import create_progress_artifact, update_progress_artifact
-from prefect.client.orchestration import get_client
+from prefect.runtime import flow_run
 
+from dpcore.errors import LandingError, RefusedError
+from tasks.artifacts import Board
+from tasks.stores.ledger_state import Entry
 from tasks.stores.lineage import LineageRun, Stage
+from tasks.stores.run import ReleaseRun
+from tasks.stores.spec import load_spec
+from tasks.stores.workspace import Workspace
+
+ENTRY_TAG = "ledger-entry:"
+"""What a tag begins with that names a ledger entry."""
+
+AGAIN, REFUSED = " (again)", " (refused)"
 
 
-def label_run(flow_run_id: str, *, name: str, tags: tuple[str, ...]) -> None:
-    """Name a flow run after its release and tag it; public words only."""
-    with get_client(sync_client=True) as client:
-        client.update_flow_run(UUID(flow_run_id), name=name, tags=list(tags))
+def label_again(run: ReleaseRun, release_id: str) -> None:
+    """Name a run after the release that was finished before it came."""
+    board = Board(run.flow_run_id)
+    name, words = release_id + AGAIN, tags_of(run, release_id, [])
+    board.attempt("the run's name", lambda: board.label(name=name, tags=words))
+
+
+def tags_of(run: ReleaseRun, release_id: str, entries: Sequence[Entry]) -> list[str]:
+    """Dataset, period, release id and ledger entries, beside the tags that the run came with."""
+    own = [run.spec.name, run.period, release_id, *(f"{ENTRY_TAG}{entry.seq}" for entry in entries)]
+    return list(dict.fromkeys([*(flow_run.tags or []), *own]))
+
+
+@contextmanager
+def refusals_named(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
+    """Name a run that is refused before it is known what it would release."""
+    try:
+        yield
+    except RefusedError as error:
+        label = f"{_dataset(workspace)}-{period}" if period else _dataset(workspace)
+        keep_verdict(workspace, label, error)
+        board = Board(flow_run_id)
+        board.attempt("the run's name", lambda: board.label(name=label + REFUSED, tags=list(flow_run.tags or [])))
+        raise
+
+
+def _dataset(workspace: Workspace) -> str:
+    try:
+        return load_spec(workspace.spec_path).name
+    except RefusedError:
+        return "release"
+
+
+def keep_verdict(workspace: Workspace, label: str, error: RefusedError) -> None:
+    """Keep for the operator what the orchestrator is not told: which rule the landing data broke, and where.
+
+    A run from the command line says so there too; one that a server started has no terminal.
+    """
+    if isinstance(error, LandingError):
+        workspace.keep_verdicts(label, [{**error.as_json(), "ok": False}])
 
 
 class Journal:
     """Tells the lineage and the orchestrator of every stage as it begins and ends."""
 
-    def __init__(self, lineage: LineageRun, stages: Sequence[str]) -> None:
-        self._lineage, self._stages, self._done = lineage, stages, 0
-        self._progress = cast(UUID, create_progress_artifact(0.0, description="stages of the release"))
+    def __init__(self, lineage: LineageRun, stages: Sequence[str], board: Board) -> None:
+        self._lineage, self._stages, self._board, self._done = lineage, stages, board, 0
+        self._progress: UUID | None = None
+        board.attempt("the progress bar", self._begin)
+
+    def _begin(self) -> None:
+        self._progress = self._board.progress("stages of the release")
 
     @contextmanager
     def stage(self, name: str, *, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Iterator[Stage]:
@@ -32,4 +81,6 @@ class Journal:
         with self._lineage.stage(name, inputs=inputs, outputs=outputs) as stage:
             yield stage
         self._done += 1
-        update_progress_artifact(self._progress, 100 * self._done / len(self._stages), description=f"after {name}")
+        percent, progress = 100 * self._done / len(self._stages), self._progress
+        if progress is not None:
+            self._board.attempt("its progress", lambda: self._board.advance(progress, percent, f"after {name}"))

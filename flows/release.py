@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 from dpcore.errors import CheckFailedError, LedgerError
 from dpcore.wishes import MEAN, MOMENTS, PROJECTION
 from flows.delivery import delivered_afterwards
-from flows.history import Journal, label_run
+from flows.history import Journal, label_again, refusals_named
+from flows.story import RunStory
 from tasks.allocate import allocate_budget, upcoming_release_id
-from tasks.artifacts import show_release
 from tasks.boundary import redacted, tell, tell_operator
 from tasks.check import check_release
 from tasks.estimate import estimate_moments
@@ -83,7 +83,8 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     workspace.require_writable()
     asked = request.model_dump() | (workspace.read_note(request.note) if request.note else {})
     with workspace.scratch() as scratch:
-        run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
+        with refusals_named(workspace, str(flow_run.id), request.period):
+            run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
         with workspace.exclusive(run.spec.name), run.ledger().exclusive(run.spec.name):
             finish_reveals(run.workspace, run.ledger())
             known = finished_release(run)
@@ -109,7 +110,7 @@ def finished_release(run: ReleaseRun) -> ReleaseState | None:
 
 def still_awaiting(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     """Say that a person has to speak first, and spend nothing."""
-    label_run(run.flow_run_id, name=f"{known.release_id} (again)", tags=(run.spec.name, run.period, known.release_id))
+    label_again(run, known.release_id)
     tell(f"{known.release_id} waits for approval already; nothing was spent")
     folder = Staging(run.workspace.bundle(run.spec.name, known.release_id)).folder
     return ReleaseResult(known.release_id, "awaiting-approval", folder, {})
@@ -121,7 +122,7 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     Only the operator is told whether the landing data differ from what was released.
     """
     final = run.workspace.bundle(run.spec.name, known.release_id)
-    label_run(run.flow_run_id, name=f"{known.release_id} (again)", tags=(run.spec.name, run.period, known.release_id))
+    label_again(run, known.release_id)
     tell(f"{known.release_id} is published already; nothing was spent")
     kept = run.ledger().fingerprint(known.release_id)
     differ = kept is not None and kept != run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
@@ -150,28 +151,32 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
         flow_run_id=run.flow_run_id,
     )
     staging = Staging(run.workspace.bundle(run.spec.name, release_id))
-    label_run(run.flow_run_id, name=release_id, tags=(run.spec.name, run.period, release_id))
-    journal = Journal(lineage, STAGES)
-    with tags(release_id), lineage.flow() as whole:
+    story = RunStory(run, release_id)
+    journal = Journal(lineage, STAGES, story.board)
+    with tags(release_id), story.told(), lineage.flow() as whole:
         with journal.stage("validate", inputs=("landing",)):
             validate_landing(run, release_id)
         with journal.stage("allocate", outputs=("reservation",)):
             grant = allocate_budget(run, release_id)
+        story.allocated()
         with recorded_failure(ledger, grant):
             bought = ("landing",) if run.plan.projection_event else ()
             with journal.stage("project", inputs=bought, outputs=("projection",)) as stage:
                 projection = choose_projection(run, grant)
                 promise(run, ledger.entries(), release_id, PROJECTION, [stage])
+            story.projected(projection)
             with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments(run, projection, grant)  # the last line that sees raw rows
                 promise(run, ledger.entries(), release_id, MOMENTS, [whole, stage])
                 promise(run, ledger.entries(), release_id, MEAN, [whole, stage])
+            story.measured(moments, projection)
             with journal.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows(run, moments, projection, grant)
             with journal.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
                 staging.start()
                 table = staging.folder / DATA
                 summary = decode_rows(run, moments, projection, grant, table)
+            story.decoded(moments, projection, summary)
             with journal.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
                 outcome = check_release(run, moments, projection, summary, table)
             bundle_lineage = list(lineage.lines)
@@ -179,7 +184,7 @@ def release_stages(run: ReleaseRun) -> ReleaseResult:
             with journal.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):
                 bundle = publish_bundle(run, grant, outcome, staging, bundle_lineage, utc_now())
         whole.inputs, whole.outputs = ["landing"], [made]
-    show_release(bundle.record)
+    story.finished(bundle)
     return ReleaseResult(release_id, bundle.status, bundle.folder, bundle.record)
 
 

@@ -1,50 +1,98 @@
-"""What an auditor sees in the orchestrator: the release card, the budget, a picture of the fit."""
+"""The door to the orchestrator's history: a run's name, tags and artifacts.
+
+What a release leaves there is for people to look at. The ledger, the record and the
+lineage do not rely on it, so nothing here can fail a release: a server that is down or
+slow, and a picture that cannot be drawn, are told to the operator and skipped.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
+from uuid import UUID
 
-from prefect.artifacts import create_image_artifact, create_markdown_artifact, create_table_artifact
+import httpx
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
+from prefect.context import SettingsContext
+from prefect.exceptions import PrefectException
+from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from tasks.boundary import private_task
-from tasks.pages.report import utility_plot
+from tasks.boundary import tell_operator
+from tasks.stores.redaction import own_error
 
+PATIENCE = 5.0
+"""Seconds that the server has for one answer; nothing is asked twice."""
 
-@private_task("show")
-def show_release(record: dict[str, Any]) -> None:
-    """Leave the record's facts as artifacts of the run; released and public values only."""
-    key = record["name"]
-    create_markdown_artifact(release_card(record), key=f"{key}-release-card", description=record["release_id"])
-    create_table_artifact(budget_rows(record), key=f"{key}-budget", description="Lifetime budget of the population")
-    picture = base64.b64encode(utility_plot(record)).decode()
-    create_image_artifact(
-        f"data:image/png;base64,{picture}", key=f"{key}-utility", description="Synthetic rows and noisy measurements"
-    )
-
-
-def release_card(record: dict[str, Any]) -> str:
-    """The release in a few lines of Markdown."""
-    privacy, model = record["privacy"], record["model"]
-    facts = {
-        "Release": record["release_id"],
-        "Period": record["period"],
-        "Epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} (finite precision {privacy['delta_num']:.1g})",
-        "Unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
-        "Mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
-        "Ledger entries": ", ".join(str(m["ledger_entry"]["seq"]) for m in privacy["measurements"]),
-        "Projection": f"{model['projection']['kind']}, dimension {model['projection']['dimension']}",
-        "Generator": model["generator"],
-        "Synthetic rows": record["rows"],
-        "Checks": "all hold" if all(check["ok"] for check in record["checks"]) else "not all hold",
-    }
-    lines = [f"# {record['name']} {record['period']}", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in facts.items()]
-    return "\n".join([*lines, "", *privacy["guarantee"]])
+SILENCE = 30.0
+"""Seconds during which a server that did not answer is left alone."""
 
 
-def budget_rows(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The budget before and after the release, against the cap."""
-    budget = record["budget"]
-    rows = {"lifetime cap": budget["lifetime"], "before": budget["before"], "after": budget["after"]}
-    return [{"": name, **figures} for name, figures in rows.items()]
+class Board:
+    """What one flow run shows of itself."""
+
+    def __init__(self, flow_run_id: str) -> None:
+        self._run_id, self._silent_until = UUID(flow_run_id), 0.0
+
+    def attempt(self, what: str, action: Callable[[], object]) -> None:
+        """Do something that may not work; the release goes on without it."""
+        if time.monotonic() < self._silent_until:
+            return
+        try:
+            with self._asking_once():
+                action()
+        except (httpx.HTTPError, PrefectException) as error:
+            self._silent_until = time.monotonic() + SILENCE
+            tell_operator(f"the orchestrator's history goes without {what}: no answer ({type(error).__name__})")
+        except Exception as error:  # noqa: BLE001  whatever it is, the release goes on
+            tell_operator(f"the orchestrator's history goes without {what}: {own_error(error, 'show')}")
+
+    @contextmanager
+    def _asking_once(self) -> Iterator[None]:
+        """Prefect's client asks again and again otherwise, for a minute and more."""
+        with SettingsContext(profile=self._settings.profile, settings=self._settings.settings):
+            yield
+
+    @cached_property
+    def _settings(self) -> SettingsContext:
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
+            settings = SettingsContext.get()
+        assert settings is not None  # noqa: S101  it was entered the line before
+        return settings
+
+    @cached_property
+    def _client(self) -> SyncPrefectClient:
+        return get_client(httpx_settings={"timeout": PATIENCE}, sync_client=True)
+
+    def label(self, *, name: str, tags: Sequence[str]) -> None:
+        """Name the run and set its tags."""
+        self._client.update_flow_run(self._run_id, name=name, tags=list(tags))
+
+    def table(self, key: str, rows: Sequence[dict[str, Any]], description: str) -> None:
+        """A table, one dictionary a row."""
+        self._create("table", key, json.dumps(rows, allow_nan=False), description)
+
+    def markdown(self, key: str, text: str, description: str) -> None:
+        """A page of text."""
+        self._create("markdown", key, text, description)
+
+    def image(self, key: str, png: bytes, description: str) -> None:
+        """A picture; it travels inside the history, which needs no other place for it."""
+        self._create("image", key, f"data:image/png;base64,{base64.b64encode(png).decode()}", description)
+
+    def progress(self, description: str) -> UUID:
+        """A progress bar at its beginning."""
+        return self._create("progress", None, 0.0, description)
+
+    def advance(self, progress: UUID, percent: float, description: str) -> None:
+        """Move a progress bar."""
+        self._client.update_artifact(progress, ArtifactUpdate(data=percent, description=description))
+
+    def _create(self, kind: str, key: str | None, data: str | float, description: str) -> UUID:
+        artifact = ArtifactCreate(type=kind, key=key, data=data, description=description, flow_run_id=self._run_id)
+        return self._client.create_artifact(artifact).id

@@ -38,6 +38,7 @@ from openlineage.client.serde import Serde
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
 from dpcore.schema import RecordSchema
+from tasks.stores.redaction import LANDING_REFUSED
 from tasks.stores.tables import arrow_schema
 
 PRODUCER = "urn:dprelease"
@@ -267,7 +268,7 @@ def public_words(error: BaseException) -> str:
     about public things; both may be named.
     """
     if isinstance(error, LandingError):
-        return "the landing data were refused; the operator was told why"
+        return LANDING_REFUSED
     if isinstance(error, RefusedError):
         return f"refused by the rule {error.rule}"
     if isinstance(error, CheckFailedError):
