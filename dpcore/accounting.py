@@ -8,6 +8,7 @@ a cost that cannot be stated is infinite.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -211,6 +212,7 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
     return high * (1 + 1e-12)  # covers the rounding of the search itself
 
 
+@functools.lru_cache(maxsize=256)  # a plan asks several times for the same
 def rho_of_epsilon(epsilon: float, *, delta: float) -> Fraction:
     """The largest rho (to nine digits) of Gaussian noise that stays within (epsilon, delta)."""
     if not delta > 0:
