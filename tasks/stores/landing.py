@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from dpcore.errors import LandingError
 from dpcore.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
+from tasks.stores.matching import PERIOD, data_files, matching_files, period_of, require_known_format
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
 BATCH_ROWS = 65_536
-PERIOD = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Landing:
             while True:
                 batch, fault = _next_batch(rows)
                 if fault:
-                    raise self._unreadable()
+                    raise self.unreadable()
                 if batch is None:
                     break
                 if batch.num_rows:
@@ -120,7 +120,7 @@ class Landing:
         except (pa.ArrowException, OSError, ValueError, LookupError):
             schema = None
         if schema is None:
-            raise self._unreadable()
+            raise self.unreadable()
         return schema
 
     def _has_whole_lines(self, path: Path) -> bool:
@@ -135,7 +135,8 @@ class Landing:
         with path.open(encoding=dialect.encoding, errors="replace") as lines:
             return all(dialect.quote not in line or line_shape.fullmatch(line.rstrip("\n")) for line in lines)
 
-    def _unreadable(self) -> LandingError:
+    def unreadable(self) -> LandingError:
+        """The refusal of a file that is not what its ending says, or not all of it."""
         kind = "CSV" if self.is_text else "Parquet"
         return self._refusal(
             f"a landing file cannot be read to its end as {kind}",
@@ -209,8 +210,8 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
             f"the period {period!r} is not a month", rule="period-malformed", where="--period", hint="write 2026-11"
         )
     where = "--input" if given else "source.path"
-    files = _data_files(given, where) if given else _matching_files(root, spec.source.path)
-    dated = {path: _period_of(path, spec.source.period) for path in files}
+    files = _given_files(given, where) if given else matching_files(root, spec.source.path)
+    dated = {path: period_of(path, spec.source.period) for path in files}
     chosen = period or max((p for p in dated.values() if p), default=None) or last_complete_month(spec, now)
     if any(dated.values()) and not given:
         files = [path for path, own in dated.items() if own == chosen]
@@ -234,7 +235,7 @@ def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:
     Raises: LandingError if it is not there or lacks a column.
     """
     where = "model.projection.public"
-    files = _data_files(root / path, where) if (root / path).exists() else []
+    files = _given_files(root / path, where)
     if not files:
         raise LandingError("the public table was not found", rule="public-missing", where=where, hint="check the path")
     landing = Landing(tuple(files), spec, where)
@@ -250,60 +251,12 @@ def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:
     return landing
 
 
-def _matching_files(root: Path, pattern: str) -> list[Path]:
-    """The data files that a pattern finds: no hidden ones, none that were put apart, each once."""
-    relative = Path(pattern)
-    if relative.is_absolute():
-        base, rest = Path(relative.anchor), str(relative.relative_to(relative.anchor))
-    else:
-        base, rest = root, pattern
-    files = [file for path in _glob(base, rest) for file in _data_files(path, "source.path")]
-    apart = [root / "landing" / name for name in ("quarantine", "verdicts")]
-    wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
-    return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
-
-
-def _glob(base: Path, pattern: str) -> list[Path]:
-    found: list[Path] | None = None
-    try:
-        found = sorted(base.glob(pattern))
-    except (ValueError, IndexError, NotImplementedError):
-        found = None
-    if found is None:
-        raise LandingError(
-            f"source.path {pattern!r} is no pattern for files",
-            rule="path-malformed",
-            where="source.path",
-            hint="write a file, a folder, or a pattern such as landing/*.parquet",
-        )
-    return found
-
-
-def _data_files(path: Path, where: str) -> list[Path]:
-    """The file itself, or the data files of a folder in the order of their names."""
-    candidates = sorted(path.iterdir()) if path.is_dir() else [path]
-    wanted = [p for p in candidates if p.is_file() and p.suffix.lower() in (".parquet", ".csv")]
-    if path.is_file() and not wanted:
-        raise LandingError(
-            "the landing file is neither .parquet nor .csv",
-            rule="format-unknown",
-            where=where,
-            hint="land Parquet or CSV, with that ending",
-        )
-    return wanted
-
-
-def _period_of(path: Path, pattern: str | None) -> str | None:
-    match = re.search(pattern, path.name) if pattern else None
-    period = match.group("period") if match else None
-    if period is not None and not PERIOD.fullmatch(period):
-        raise LandingError(
-            "the period in a landing file's name is not a month",
-            rule="period-malformed",
-            where="source.period",
-            hint="let the pattern's group `period` match a month such as 2026-11, and nothing else",
-        )
-    return period
+def _given_files(path: Path, where: str) -> list[Path]:
+    """The file itself, or the data files of a folder."""
+    if not path.is_file():
+        return data_files(path)
+    require_known_format(path, where)
+    return [path]
 
 
 def last_complete_month(spec: ReleaseSpec, now: datetime) -> str:

@@ -1,0 +1,129 @@
+"""Which files a specification's source.path means, and the month that a file name carries.
+
+File names are private: no error here carries one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import takewhile
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from dpcore.errors import LandingError
+
+PERIOD = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+ENDINGS = (".parquet", ".csv")
+APART = ("quarantine", "verdicts")
+"""Folders of landing/ that hold no landing data."""
+
+
+def matching_files(root: Path, pattern: str) -> list[Path]:
+    """The data files that a pattern finds: no hidden ones, none that were put apart, each once.
+
+    Raises: LandingError if one of them is neither Parquet nor CSV.
+    """
+    files = matching_names(root, pattern)
+    for file in files:
+        require_known_format(file, "source.path")
+    return files
+
+
+def matching_names(root: Path, pattern: str) -> list[Path]:
+    """The same, but also those of another format that the pattern names; a folder stands for its data files."""
+    base, rest = _split(root, pattern)
+    files = [file for path in _glob(base, rest) for file in ([path] if path.is_file() else data_files(path))]
+    apart = [root / "landing" / name for name in APART]
+    wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
+    return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
+
+
+def would_match(pattern: str, relative: Path) -> bool:
+    """Whether a file of that name would be found; tried on an empty one elsewhere, so that the rule is the same.
+
+    Raises: LandingError if it would be found and refused.
+    """
+    with TemporaryDirectory() as folder:
+        trial = Path(folder) / relative
+        trial.parent.mkdir(parents=True, exist_ok=True)
+        trial.touch()
+        return bool(matching_files(Path(folder), pattern))
+
+
+def folder_of(root: Path, pattern: str) -> Path:
+    """The folder under which every file lies that a pattern can find."""
+    base, rest = _split(root, pattern)
+    parts = Path(rest).parts
+    fixed = list(takewhile(lambda part: not set(part) & set("*?["), parts))
+    folder = base.joinpath(*fixed)
+    if len(fixed) == len(parts) and folder.suffix.lower() in ENDINGS and not folder.is_dir():
+        folder = folder.parent
+    return Path(os.path.normpath(folder))
+
+
+def relative_pattern(root: Path, pattern: str) -> str | None:
+    """The pattern as seen from the workspace; None if it finds files outside."""
+    inside = Path(os.path.normpath(root / pattern))
+    return str(inside.relative_to(root)) if inside.is_relative_to(root) else None
+
+
+def _split(root: Path, pattern: str) -> tuple[Path, str]:
+    """The folder from which to search, and what to search for."""
+    given = Path(pattern)
+    if given.is_absolute():
+        return Path(given.anchor), str(given.relative_to(given.anchor))
+    return root, pattern
+
+
+def _glob(base: Path, pattern: str) -> list[Path]:
+    found: list[Path] | None = None
+    try:
+        found = sorted(base.glob(pattern))
+    except (ValueError, IndexError, NotImplementedError):
+        found = None
+    if found is None:
+        raise LandingError(
+            f"source.path {pattern!r} is no pattern for files",
+            rule="path-malformed",
+            where="source.path",
+            hint="write a file, a folder, or a pattern such as landing/*.parquet",
+        )
+    return found
+
+
+def data_files(path: Path) -> list[Path]:
+    """The data files of a folder in the order of their names; none if there is no such folder."""
+    candidates = sorted(path.iterdir()) if path.is_dir() else []
+    return [p for p in candidates if p.is_file() and p.suffix.lower() in ENDINGS]
+
+
+def require_known_format(path: Path, where: str) -> None:
+    """Check a file's ending.
+
+    Raises: LandingError.
+    """
+    if path.suffix.lower() not in ENDINGS:
+        raise LandingError(
+            "the landing file is neither .parquet nor .csv",
+            rule="format-unknown",
+            where=where,
+            hint="land Parquet or CSV, with that ending",
+        )
+
+
+def period_of(path: Path, pattern: str | None) -> str | None:
+    """The month in a file's name, None if it carries none.
+
+    Raises: LandingError if what it carries is no month.
+    """
+    match = re.search(pattern, path.name) if pattern else None
+    period = match.group("period") if match else None
+    if period is not None and not PERIOD.fullmatch(period):
+        raise LandingError(
+            "the period in a landing file's name is not a month",
+            rule="period-malformed",
+            where="source.period",
+            hint="let the pattern's group `period` match a month such as 2026-11, and nothing else",
+        )
+    return period
