@@ -123,6 +123,10 @@ class Workspace:
         for folder in (self.root, self.vault, self.releases, self.prefect_home):
             _try_writing(folder)
 
+    def has_keys(self) -> bool:
+        """Whether the fingerprint key was made."""
+        return (self.keys / "fingerprint.key").is_file()
+
     def fingerprint_key(self) -> bytes:
         """The key of the operator's input fingerprints."""
         return bytes.fromhex((self.keys / "fingerprint.key").read_text())

@@ -1,0 +1,256 @@
+"""Files on their way in: complete or still being written, sound or refused, each version taken up once.
+
+A file that keeps its size, times and inode for `settle` seconds, by a clock that never steps, is
+read to its end and judged. What may only be unfinished (unreadable, without rows, a last line
+without an end) is given `patience` before it is. Sound files are recorded, others put into
+quarantine; neither blocks the next. No answer carries a file's name, its size or a number of files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+
+from dpcore.errors import LandingError, PrivacyError
+from tasks.stores.clock import Clock, steady_clock
+from tasks.stores.examination import Judgement, ends_within_a_line, fingerprint, judge, signature
+from tasks.stores.matching import matching_names
+from tasks.stores.quarantine import put_apart
+from tasks.stores.redaction import own_error
+from tasks.stores.spec import ReleaseSpec
+from tasks.stores.versions import FileVersion, Look, Registry
+from tasks.stores.workspace import PRIVATE_FILE, Workspace
+
+SETTLE_SECONDS = 10.0
+PATIENCE = 6
+"""By default, how many times longer what looks unfinished is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one look at the landing data found new."""
+
+    landed: tuple[FileVersion, ...] = ()
+    refused: tuple[LandingError, ...] = ()
+    unsettled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How a complete file was taken in: as what version, whether that was known, or why it is in quarantine."""
+
+    version: FileVersion
+    known: bool = False
+    refusal: LandingError | None = None
+
+
+class Pause(Enum):
+    """Why nothing became of a file at this look."""
+
+    WRITING = "it may still be being written"
+    NOTHING_NEW = "it is known, or gone"
+
+
+Outcome = FileVersion | LandingError | Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The landing data of a workspace, version by version; safe between processes."""
+
+    workspace: Workspace
+    clock: Clock = field(default_factory=steady_clock)
+
+    @property
+    def registry(self) -> Registry:
+        """What is known of file versions."""
+        return Registry(self.workspace.landing / ".arrivals.db")
+
+    def pending(self) -> list[FileVersion]:
+        """What landed and is not handled, oldest first."""
+        return self.registry.pending()
+
+    def find(self, token: str) -> FileVersion | None:
+        """A version by its token."""
+        return self.registry.find(token)
+
+    def mark_announced(self, token: str, at: datetime) -> None:
+        """Remember that a version's event was taken by the server."""
+        self.registry.mark_announced(token, at)
+
+    def mark_handled(self, token: str) -> None:
+        """Remember that a version needs no run any more."""
+        self.registry.mark_handled(token)
+
+    @contextmanager
+    def announcing(self) -> Iterator[None]:
+        """Wait until no other process announces, so that each version is announced by one."""
+        with _held(self.workspace.landing / ".announcing.lock"):
+            yield
+
+    def scan(self, spec: ReleaseSpec, *, settle: float = SETTLE_SECONDS, patience: float | None = None) -> Scan:
+        """Look at every file that source.path finds; record what is complete and sound, put apart what is not sound.
+
+        Raises: PrivacyError if a file could not be judged; the others were.
+        """
+        limits = settle, PATIENCE * settle if patience is None else patience
+        with self._looking():
+            files = {self._key(path): path for path in matching_names(self.workspace.root, spec.source.path)}
+            looks = self.registry.looks(self.clock.name)
+            self.registry.forget_looks(looks.keys() - files.keys())
+            return _summary([self._try(path, spec, looks.get(key), limits) for key, path in files.items()])
+
+    def admit(self, path: Path, spec: ReleaseSpec, put: Callable[[Path], None] = lambda _: None) -> Admission:
+        """Take in a file that is complete because `put` brings it there whole; nobody else looks meanwhile.
+
+        Raises: whatever `put` does; LandingError if the file is changed or taken away at once.
+        """
+        with self._looking():
+            put(path)
+            seen = signature(path)
+            mark = fingerprint(path, spec, self.workspace.fingerprint_key())
+            if known := self._landed(path, mark, seen):
+                return Admission(known, known=True)
+            judgement = judge(path, spec)
+            if seen is None or signature(path) != seen:
+                raise _changed()
+            return Admission(self._record(path, seen, mark, judgement), refusal=judgement.refusal)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """One process at a time looks at the files, or brings one in."""
+        if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
+            self.workspace.create()
+        with _held(self.workspace.landing / ".arrivals.lock"):
+            yield
+
+    def _key(self, path: Path) -> str:
+        """A file's name in the registry; bytes that are no text are spelt out."""
+        root = self.workspace.root
+        known = path.relative_to(root) if path.is_relative_to(root) else path
+        return os.fsencode(known).decode(errors="backslashreplace")
+
+    def _try(
+        self, path: Path, spec: ReleaseSpec, look: Look | None, limits: tuple[float, float]
+    ) -> Outcome | PrivacyError:
+        """As `_consider`; a fault with one file does not keep the others from being looked at."""
+        try:
+            return self._consider(path, spec, look, limits)
+        except Exception as error:  # noqa: BLE001  its text may hold a name
+            return own_error(error, "landing")
+
+    def _consider(self, path: Path, spec: ReleaseSpec, look: Look | None, limits: tuple[float, float]) -> Outcome:
+        """What becomes of one file."""
+        seen, now = signature(path), self.clock.seconds()
+        if seen is None:
+            return Pause.NOTHING_NEW
+        if look is None or look.signature != seen or now < look.since:  # a clock that stepped back starts anew
+            look = Look(seen, since=now)
+            self.registry.keep_look(self._key(path), self.clock.name, look)
+        settle, patience = limits
+        age = now - look.since
+        if look.done:
+            return Pause.NOTHING_NEW
+        return Pause.WRITING if age < settle else self._take_up(path, spec, seen, patient=age >= patience)
+
+    def _take_up(self, path: Path, spec: ReleaseSpec, seen: str, *, patient: bool) -> Outcome:
+        """Read and judge a file that has settled."""
+        if not patient and ends_within_a_line(path):
+            return Pause.WRITING
+        mark = fingerprint(path, spec, self.workspace.fingerprint_key())
+        if self._landed(path, mark, seen):
+            return Pause.NOTHING_NEW
+        judgement = judge(path, spec)
+        if signature(path) != seen:
+            return Pause.WRITING if path.exists() else Pause.NOTHING_NEW
+        if judgement.maybe_unfinished and not patient:
+            return Pause.WRITING
+        version = self._record(path, seen, mark, judgement)
+        return judgement.refusal or version
+
+    def _landed(self, path: Path, mark: str, seen: str | None) -> FileVersion | None:
+        """The version that landed before, if it is one; it is not read again then."""
+        known = self.registry.version(self._key(path), mark)
+        if known is None or known.refused or seen is None or signature(path) != seen:
+            return None
+        self._finish(path, seen)
+        return known
+
+    def _record(self, path: Path, seen: str, mark: str, judgement: Judgement) -> FileVersion:
+        """Make a judgement last. It is recorded first: a crash in between repeats the rest under the same token."""
+        refusal = judgement.refusal
+        rule = refusal.rule if refusal else None
+        version = self.registry.record(self._key(path), mark, period=judgement.period, refused=rule)
+        if refusal is None or not put_apart(self.workspace, path, version.token, refusal, seen):
+            self._finish(path, seen)
+        return version
+
+    def _finish(self, path: Path, seen: str) -> None:
+        """Not to be read again as long as it looks like this."""
+        self.registry.keep_look(self._key(path), self.clock.name, Look(seen, self.clock.seconds(), done=True))
+
+
+def _summary(outcomes: Sequence[Outcome | PrivacyError]) -> Scan:
+    for outcome in outcomes:
+        if isinstance(outcome, PrivacyError) and not isinstance(outcome, LandingError):
+            raise outcome
+    return Scan(
+        landed=tuple(o for o in outcomes if isinstance(o, FileVersion)),
+        refused=tuple(o for o in outcomes if isinstance(o, LandingError)),
+        unsettled=Pause.WRITING in outcomes,
+    )
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock; it goes when its process does."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _changed() -> LandingError:
+    return LandingError(
+        "the landing file was changed or taken away while it was read",
+        rule="landing-changed",
+        where="source.path",
+        hint="let nobody else write that file, and land it again",
+    )
+
+
+def wait_until_settled(
+    workspace: Workspace,
+    spec: ReleaseSpec,
+    *,
+    seconds: float = 600.0,
+    settle: float = SETTLE_SECONDS,
+    patience: float | None = None,
+) -> tuple[LandingError, ...]:
+    """Wait, before landing data are read, until none of them is being written; returns what was put apart meanwhile.
+
+    Raises: LandingError after so many seconds.
+    """
+    arrivals, end, refused = Arrivals(workspace), time.monotonic() + seconds, list[LandingError]()
+    while True:
+        scan = arrivals.scan(spec, settle=settle, patience=patience)
+        refused += scan.refused
+        if not scan.unsettled:
+            return tuple(refused)
+        if time.monotonic() >= end:
+            raise LandingError(
+                "the landing data are still being written",
+                rule="landing-unsettled",
+                where="source.path",
+                hint="wait until all files are complete, then run again; nothing was read or spent",
+            )
+        time.sleep(min(1.0, settle / 4))

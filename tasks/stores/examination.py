@@ -1,0 +1,79 @@
+"""One landing file, as it looks from outside and as it is read: what the intake decides by."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpcore.errors import LandingError
+from tasks.stores.landing import Landing
+from tasks.stores.matching import period_of, require_known_format
+from tasks.stores.spec import ReleaseSpec
+from tasks.stores.structure import require_sound
+
+MAYBE_UNFINISHED = frozenset({"file-empty", "file-unreadable", "landing-empty", "format-unknown"})
+"""Rules that a sound file breaks as long as it is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The month that a file is of, and the rule that it breaks."""
+
+    period: str | None
+    refusal: LandingError | None
+
+    @property
+    def maybe_unfinished(self) -> bool:
+        """Whether the file may break its rule only because a part is missing yet."""
+        return self.refusal is not None and self.refusal.rule in MAYBE_UNFINISHED
+
+
+def judge(path: Path, spec: ReleaseSpec) -> Judgement:
+    """Read a file to its end and hold it against the specification; its cells do not matter."""
+    landing, period = Landing((path,), spec, "source.path"), None
+    refusal: LandingError | None = None
+    try:
+        period = period_of(path, spec.source.period)
+        require_known_format(path, landing.where)
+        require_sound(landing)
+    except LandingError as error:
+        refusal = error.with_traceback(None)
+    except OSError:
+        refusal = landing.unreadable()
+    return Judgement(period, refusal)
+
+
+def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:
+    """A keyed fingerprint of a file's bytes; of a file that cannot be read, of how it looks."""
+    try:
+        return Landing((path,), spec, "source.path").fingerprint(key)
+    except OSError:
+        return f"unread {signature(path)}"
+
+
+def signature(path: Path) -> str | None:
+    """What changes when a file does, without reading it: size, times and inode; None if it is gone."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_ctime_ns}"
+
+
+def is_moved(path: Path, before: str) -> bool:
+    """Whether a file is the one of that signature, moved: only the last of its times may differ."""
+    now = signature(path)
+    return now is not None and now.rpartition(" ")[0] == before.rpartition(" ")[0]
+
+
+def ends_within_a_line(path: Path) -> bool:
+    """Whether a text file's last line lacks its end: it may be whole, but more likely grows."""
+    if path.suffix.lower() != ".csv":
+        return False
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4))
+            return not file.read().rstrip(b"\0").endswith((b"\n", b"\r"))  # NUL: the other half of a UTF-16 line end
+    except OSError:
+        return False

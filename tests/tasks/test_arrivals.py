@@ -1,0 +1,587 @@
+"""Files on their way in: one arrival per version, nothing half, nothing twice, nothing lost, nothing told."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import sqlite3
+import stat
+import threading
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from landings import (
+    BAD,
+    GOOD,
+    NOTHING,
+    OTHER,
+    PLANTED,
+    SPEC,
+    UNFINISHED,
+    WRITING,
+    HandClock,
+    Intake,
+    make_workspace,
+    parquet,
+    race_to_admit,
+    race_to_scan,
+    scan_and_stall,
+)
+
+from dpcore.errors import LandingError, StageFailedError, WorkspaceError
+from tasks.stores import arrivals as arrivals_module
+from tasks.stores import examination
+from tasks.stores.arrivals import Arrivals, wait_until_settled
+from tasks.stores.clock import steady_clock
+from tasks.stores.landing import find_landing
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def intake(tmp_path: Path) -> Intake:
+    return Intake(make_workspace(tmp_path / "w"), HandClock())
+
+
+# ---------------------------------------------------------------- complete or not
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("small-2026-10.csv", GOOD.encode()), ("small-2026-10.parquet", parquet())]
+)
+def test_a_file_lands_once_when_it_has_settled(intake: Intake, name: str, content: bytes):
+    assert intake.look() == NOTHING
+    intake.put(name, content)
+    assert intake.look() == WRITING
+    assert intake.look(after=9) == WRITING
+    assert intake.look(after=1) == (["2026-10"], [], False)
+    assert intake.look(after=100) == NOTHING
+    assert intake.files == {name}
+    assert len(intake.arrivals.pending()) == 1
+
+
+def test_a_file_that_grows_is_left_alone_as_long_as_it_grows(intake: Intake):
+    path = intake.put("small-2026-10.csv", "age,sex\n")
+    for _ in range(20):
+        with path.open("a") as file:
+            file.write("41,f\n")
+        assert intake.look(after=9) == WRITING
+    assert intake.look(after=10) == (["2026-10"], [], False)
+
+
+def test_a_parquet_file_written_in_pieces_lands_when_its_last_piece_is_there(intake: Intake):
+    content = parquet(age=[float(i % 100) for i in range(5000)], sex=["f"] * 5000)
+    path = intake.put("small-2026-10.parquet", b"")
+    for start in range(0, len(content), 4096):
+        with path.open("ab") as file:
+            file.write(content[start : start + 4096])
+        assert intake.look(after=30) == WRITING, "stable for a while, but not readable to its end"
+    assert intake.look(after=10) == (["2026-10"], [], False)
+
+
+def test_a_line_without_an_end_is_given_time_and_then_believed(intake: Intake):
+    intake.put("small-2026-10.csv", GOOD.rstrip())
+    assert intake.look() == WRITING
+    assert intake.look(after=59) == WRITING
+    assert intake.look(after=1) == (["2026-10"], [], False)
+
+
+def test_lines_may_end_in_any_way_and_encoding(intake: Intake):
+    intake.workspace.spec_path.write_text(SPEC.replace("'landing/*',", "'landing/*', csv: {encoding: utf-16},"))
+    intake.put("a.csv", GOOD.replace("\n", "\r\n").encode("utf-16"))
+    intake.look()
+    assert intake.look(after=10) == ([None], [], False)
+
+
+@pytest.mark.parametrize("case", UNFINISHED)
+def test_what_may_be_unfinished_is_not_snatched_away(intake: Intake, case: str):
+    name, content, rule = UNFINISHED[case]
+    intake.put(name, content)
+    assert intake.look() == WRITING
+    assert intake.look(after=59) == WRITING
+    assert intake.files == {name}
+    assert intake.look(after=1) == ([], [rule], False)
+    assert intake.files == set()
+
+
+def test_an_upload_that_goes_on_after_a_long_pause_still_lands(intake: Intake):
+    path = intake.put("small-2026-10.parquet", parquet()[:50])
+    intake.look()
+    assert intake.look(after=59) == WRITING
+    path.write_bytes(parquet())
+    assert intake.look(after=1) == WRITING
+    assert intake.look(after=10) == (["2026-10"], [], False)
+
+
+def test_a_file_that_vanishes_is_no_error(intake: Intake, monkeypatch: pytest.MonkeyPatch):
+    path = intake.put("small-2026-10.csv")
+    intake.look()
+    path.unlink()
+    assert intake.look(after=10) == NOTHING
+    intake.put("small-2026-10.csv")
+    intake.look()
+
+    def vanish(path: Path, spec: Any) -> Any:
+        path.unlink()
+        return examination.judge(path, spec)
+
+    monkeypatch.setattr(arrivals_module, "judge", vanish)
+    assert intake.look(after=10) == NOTHING
+    assert intake.quarantine == []
+
+
+def test_a_file_that_changes_while_it_is_read_is_not_judged_by_what_it_was(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+):
+    path = intake.put("a.csv", BAD["a column is missing"][1])
+    intake.look()
+
+    def change(path: Path, spec: Any) -> Any:
+        judgement = examination.judge(path, spec)
+        path.write_text(GOOD)
+        return judgement
+
+    monkeypatch.setattr(arrivals_module, "judge", change)
+    assert intake.look(after=10) == WRITING
+    monkeypatch.undo()
+    assert intake.look() == WRITING
+    assert intake.look(after=10) == ([None], [], False)
+    assert path.exists()
+
+
+# ---------------------------------------------------------------- versions
+
+
+def test_a_changed_file_is_a_new_arrival_and_the_same_bytes_are_not(intake: Intake):
+    path = intake.put("small-2026-10.csv")
+    intake.look()
+    intake.look(after=10)
+    path.write_text(OTHER)
+    assert intake.look() == WRITING
+    assert intake.look(after=10) == (["2026-10"], [], False)
+    path.unlink()
+    intake.look()
+    for content in (GOOD, OTHER):
+        path.write_text(content)
+        assert intake.look() == WRITING
+        assert intake.look(after=10) == NOTHING
+    assert len(intake.arrivals.pending()) == 2
+
+
+def test_a_file_replaced_by_another_of_the_same_size_and_time_is_noticed(intake: Intake):
+    path = intake.put("small-2026-10.csv")
+    intake.look()
+    intake.look(after=10)
+    times = path.stat()
+    new = intake.put(".new.csv", OTHER)
+    os.utime(new, ns=(times.st_atime_ns, times.st_mtime_ns))
+    new.replace(path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (times.st_size, times.st_mtime_ns)
+    intake.look()
+    assert intake.look(after=10) == (["2026-10"], [], False)
+
+
+def test_known_files_are_not_read_again(intake: Intake, monkeypatch: pytest.MonkeyPatch):
+    intake.put("small-2026-10.csv")
+    intake.look()
+    intake.look(after=10)
+    monkeypatch.setattr(arrivals_module, "fingerprint", None)
+    monkeypatch.setattr(arrivals_module, "judge", None)
+    assert intake.look(after=100) == NOTHING
+
+
+def test_files_are_told_apart_by_name_and_come_in_their_order(intake: Intake):
+    for month in ("2026-10", "2026-08", "2026-09"):
+        intake.put(f"small-{month}.csv")
+    intake.look()
+    assert intake.look(after=10) == (["2026-08", "2026-09", "2026-10"], [], False)
+    assert [v.period for v in intake.arrivals.pending()] == ["2026-08", "2026-09", "2026-10"]
+    assert len({v.token for v in intake.arrivals.pending()}) == 3
+
+
+def test_announced_and_handled_are_remembered(intake: Intake):
+    for month in ("2026-09", "2026-10"):
+        intake.put(f"small-{month}.csv")
+    intake.look()
+    intake.look(after=10)
+    first, second = intake.arrivals.pending()
+    assert first.announced_at is None
+    at = datetime(2026, 11, 16, 12, tzinfo=UTC)
+    intake.arrivals.mark_announced(first.token, at)
+    assert [v.announced_at for v in intake.arrivals.pending()] == [at, None]
+    intake.arrivals.mark_handled(first.token)
+    assert intake.arrivals.pending() == [second]
+    known = intake.arrivals.find(first.token)
+    assert known is not None
+    assert (known.handled, known.announced_at, known.period) == (True, at, "2026-09")
+    assert intake.arrivals.find("unknown") is None
+
+
+def test_hidden_files_and_what_was_put_apart_are_no_arrivals(intake: Intake):
+    intake.workspace.spec_path.write_text(SPEC.replace("landing/*", "landing/**/*"))
+    for name in (".a.csv", "quarantine/b.csv", "verdicts/c.csv", "verdicts/d.json"):
+        intake.put(name)
+    assert intake.look() == NOTHING
+    assert find_nothing(intake) == "landing-missing", "the registry among them stops no release"
+
+
+def find_nothing(intake: Intake) -> str:
+    with pytest.raises(LandingError) as caught:
+        find_landing(intake.spec, intake.workspace.root, given=None, period=None, now=datetime.now(UTC))
+    return caught.value.rule
+
+
+def test_a_very_long_name_is_put_apart_as_well(intake: Intake):
+    intake.put("x" * 250 + ".csv", BAD["a column is missing"][1])
+    intake.look()
+    assert intake.look(after=10) == ([], ["column-missing"], False)
+    assert len(intake.quarantine) == 2
+
+
+def test_a_name_that_is_no_text_cannot_be_read_and_blocks_nothing(intake: Intake):
+    intake.put(os.fsdecode(b"\xff\xfe.csv"))
+    intake.put("small-2026-10.csv")
+    intake.look()
+    assert intake.look(after=10) == (["2026-10"], [], True)
+    assert intake.look(after=50) == ([], ["file-unreadable"], False)
+    assert intake.files == {"small-2026-10.csv"}
+
+
+# ---------------------------------------------------------------- quarantine
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_file_is_put_into_quarantine_with_its_verdict_and_blocks_nothing(intake: Intake, case: str):
+    name, content, rule = BAD[case]
+    intake.put(name, content)
+    intake.put("small-2026-10.csv")
+    intake.look()
+    assert intake.look(after=10) == (["2026-10"], [rule], False)
+    assert intake.files == {"small-2026-10.csv"}
+    moved, verdict = intake.quarantine
+    assert moved.name.endswith(f"-{name}")
+    assert verdict.name == f"{moved.name}.verdict.json"
+    assert moved.read_bytes() == content
+    assert stat.S_IMODE(verdict.stat().st_mode) == 0o600
+    told = json.loads(verdict.read_text())
+    assert set(told) == {"rule", "column", "verdict", "hint", "at"}
+    assert told["rule"] == rule
+    assert PLANTED not in verdict.read_text()
+    assert intake.look(after=100) == NOTHING
+
+
+def test_a_verdict_names_the_column(intake: Intake):
+    intake.put("a.csv", BAD["a column is missing"][1])
+    intake.look()
+    intake.look(after=10)
+    assert json.loads(intake.quarantine[1].read_text())["column"] == "sex"
+
+
+def test_two_bad_files_of_one_name_do_not_collide(intake: Intake):
+    for content in (b"age\n41\n", b"sex\nf\n"):
+        intake.put("a.csv", content)
+        intake.look()
+        assert intake.look(after=10)[1] == ["column-missing"]
+    assert len({p.read_bytes() for p in intake.quarantine if p.suffix == ".csv"}) == 2
+
+
+def test_a_refused_file_lands_again_once_the_specification_allows_it(intake: Intake):
+    content = BAD["a column is not declared"][1]
+    intake.put("a.csv", content)
+    intake.look()
+    intake.look(after=10)
+    intake.put("a.csv", content)
+    intake.look()
+    assert intake.look(after=10)[1] == ["column-undeclared"], "the same rule, once more"
+    intake.workspace.spec_path.write_text(SPEC.replace("'landing/*',", f"'landing/*', drop: [{PLANTED}],"))
+    intake.put("a.csv", content)
+    intake.look()
+    assert intake.look(after=10) == ([None], [], False)
+    assert len(intake.arrivals.pending()) == 1
+
+
+def test_a_bad_file_that_cannot_be_moved_is_refused_where_it_is_and_once(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+):
+    intake.put("a.csv", BAD["a column is missing"][1])
+    intake.look()
+
+    def elsewhere(*_: object) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "rename", elsewhere)
+    assert intake.look(after=10)[1] == ["column-missing"]
+    assert intake.look(after=10) == NOTHING
+    assert intake.quarantine == []
+
+
+def test_a_good_file_that_takes_the_place_of_a_bad_one_at_the_last_moment_is_put_back(
+    intake: Intake, monkeypatch: pytest.MonkeyPatch
+):
+    path, good = intake.put("a.csv", BAD["a column is missing"][1]), intake.put(".good", GOOD)
+    intake.look()
+    rename = Path.rename
+
+    def overtaken(self: Path, target: Path) -> Path:
+        monkeypatch.setattr(Path, "rename", rename)
+        good.replace(path)
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", overtaken)
+    intake.look(after=10)
+    assert path.read_text() == GOOD
+    assert intake.quarantine == []
+    intake.look()
+    assert intake.look(after=10) == ([None], [], False)
+
+
+def test_a_fault_with_one_file_does_not_keep_others_from_landing(intake: Intake, monkeypatch: pytest.MonkeyPatch):
+    for name in ("a.csv", "b.csv"):
+        intake.put(name)
+    intake.look()
+
+    def fail(path: Path, spec: Any) -> Any:
+        if path.name == "a.csv":
+            raise MemoryError(PLANTED)
+        return examination.judge(path, spec)
+
+    monkeypatch.setattr(arrivals_module, "judge", fail)
+    with pytest.raises(StageFailedError) as caught:
+        intake.look(after=10)
+    assert PLANTED not in str(caught.value)
+    assert len(intake.arrivals.pending()) == 1
+    monkeypatch.undo()
+    assert intake.look() == ([None], [], False)
+
+
+# ---------------------------------------------------------------- clocks and restarts
+
+
+def test_looks_outlive_the_process_that_made_them(intake: Intake):
+    intake.put("small-2026-10.csv")
+    intake.look()
+    intake.hand.now += 10
+    assert intake.look()[0] == ["2026-10"], "every look is made by a fresh object"
+
+
+def test_a_clock_that_steps_back_only_starts_the_wait_anew(intake: Intake):
+    intake.put("small-2026-10.csv")
+    intake.look()
+    assert intake.look(after=-500) == WRITING
+    assert intake.look(after=9) == WRITING
+    assert intake.look(after=1) == (["2026-10"], [], False)
+
+
+def test_a_clock_that_stands_still_never_takes_a_file_for_complete(intake: Intake):
+    intake.put("small-2026-10.csv")
+    assert {intake.look()[2] for _ in range(5)} == {True}
+
+
+def test_looks_by_another_clock_say_nothing(intake: Intake):
+    intake.put("small-2026-10.csv", UNFINISHED["a header alone"][1])
+    intake.look()
+    intake.hand.name, intake.hand.now = "another machine, up for long", 10_000_000.0
+    assert intake.look() == WRITING
+    assert intake.look(after=10) == WRITING
+    assert intake.files, "it was not snatched away"
+
+
+def test_after_another_start_known_files_are_known_still(intake: Intake):
+    intake.put("small-2026-10.csv")
+    intake.look()
+    intake.look(after=10)
+    intake.hand.name, intake.hand.now = "after a restart", 5.0
+    intake.look()
+    assert intake.look(after=10) == NOTHING
+    assert len(intake.arrivals.pending()) == 1
+
+
+def test_the_steady_clock_is_one_clock_for_all_processes_and_goes_forward():
+    first, second = steady_clock(), steady_clock()
+    assert first.name == second.name
+    assert first.seconds() <= second.seconds()
+
+
+# ---------------------------------------------------------------- the registry's file
+
+
+def test_the_registry_is_its_owners_alone_and_holds_no_content(intake: Intake):
+    mask = os.umask(0)
+    try:
+        intake.put("small-2026-10.csv")
+        intake.look()
+        intake.look(after=10)
+    finally:
+        os.umask(mask)
+    hidden = [p for p in intake.workspace.landing.iterdir() if p.name.startswith(".")]
+    assert {stat.S_IMODE(p.stat().st_mode) for p in hidden} == {0o600}
+    with closing(sqlite3.connect(intake.workspace.landing / ".arrivals.db")) as db:
+        kept = repr(db.execute("SELECT * FROM versions").fetchall())
+    assert hashlib.sha256(GOOD.encode()).hexdigest() not in kept, "the fingerprint is keyed"
+    assert "small-2026-10.csv" not in repr(intake.arrivals.pending()) + repr(intake.arrivals.registry)
+
+
+def test_a_damaged_registry_is_refused_and_a_removed_one_starts_anew(intake: Intake):
+    intake.put("small-2026-10.csv")
+    intake.look()
+    registry = intake.workspace.landing / ".arrivals.db"
+    registry.write_bytes(b"this is no database, and it is long enough to be taken for one" * 100)
+    with pytest.raises(WorkspaceError) as caught:
+        intake.look()
+    assert caught.value.rule == "arrivals-unusable"
+    assert str(intake.workspace.root) not in str(caught.value.as_json())
+    registry.unlink()
+    intake.look()
+    assert intake.look(after=10) == (["2026-10"], [], False)
+
+
+def test_threads_share_the_registry(intake: Intake):
+    for month in range(1, 9):
+        intake.put(f"small-2026-{month:02}.csv")
+    intake.look()
+    intake.look(after=10)
+    tokens = [v.token for v in intake.arrivals.pending()]
+    at = datetime(2026, 11, 16, tzinfo=UTC)
+
+    def work(token: str) -> None:
+        for _ in range(20):
+            intake.arrivals.mark_announced(token, at)
+        intake.arrivals.mark_handled(token)
+
+    threads = [threading.Thread(target=work, args=(token,)) for token in tokens]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert intake.arrivals.pending() == []
+
+
+def run_all(target: Any, *arguments: tuple[Any, ...]) -> list[Any]:
+    """Spawned processes that start together; their answers."""
+    barrier, answers = SPAWN.Barrier(len(arguments)), SPAWN.Queue()
+    processes = [SPAWN.Process(target=target, args=(*given, barrier, answers)) for given in arguments]
+    for process in processes:
+        process.start()
+    collected = [answers.get(timeout=240) for _ in processes]
+    for process in processes:
+        process.join(60)
+    return collected
+
+
+def test_processes_that_scan_at_once_take_up_each_file_once(intake: Intake):
+    for month in range(1, 9):
+        intake.put(f"small-2026-{month:02}.csv", GOOD if month % 2 else b"age\n41\n")
+    answers = run_all(race_to_scan, *[(intake.workspace.root,)] * 2)
+    assert sorted(t for landed, _ in answers for t in landed) == sorted(v.token for v in intake.arrivals.pending())
+    assert sum(len(refused) for _, refused in answers) == 4
+    assert len(intake.quarantine) == 8
+    assert len(intake.files) == 4
+
+
+def test_processes_that_admit_one_file_give_it_one_token(intake: Intake):
+    intake.put("small-2026-10.csv")
+    answers = run_all(race_to_admit, *[(intake.workspace.root, "small-2026-10.csv")] * 2)
+    assert len({token for token, _ in answers}) == 1
+    assert sorted(known for _, known in answers) == [False, True]
+
+
+@pytest.mark.parametrize("where", ["judge", "put_apart"])
+def test_a_scan_that_is_killed_loses_nothing_and_locks_nothing(intake: Intake, where: str):
+    intake.put("a.csv", BAD["a column is missing"][1])
+    intake.put("small-2026-10.csv")
+    reached = SPAWN.Event()
+    killed = SPAWN.Process(target=scan_and_stall, args=(intake.workspace.root, where, reached))
+    killed.start()
+    assert reached.wait(240)
+    killed.kill()
+    killed.join(60)
+    intake.look()
+    assert intake.look(after=10) == (["2026-10"], ["column-missing"], False)
+    assert len(intake.quarantine) == 2
+
+
+# ---------------------------------------------------------------- admission
+
+
+def test_what_was_moved_in_whole_lands_at_once_and_once(intake: Intake):
+    path = intake.put("small-2026-10.csv", GOOD.rstrip())
+    admission = intake.arrivals.admit(path, intake.spec)
+    assert (admission.known, admission.refusal, admission.version.period) == (False, None, "2026-10")
+    assert intake.look() == NOTHING
+    assert intake.arrivals.pending() == [admission.version]
+    again = intake.arrivals.admit(path, intake.spec)
+    assert (again.known, again.version) == (True, admission.version)
+
+
+def test_a_bad_file_is_refused_at_once_when_admitted(intake: Intake):
+    path = intake.put("a.csv", b"")
+    admission = intake.arrivals.admit(path, intake.spec)
+    assert admission.refusal is not None
+    assert admission.refusal.rule == admission.version.refused == "file-empty"
+    assert len(intake.quarantine) == 2
+    assert intake.arrivals.pending() == []
+
+
+def test_nobody_looks_while_a_file_is_brought_in(intake: Intake):
+    seen: list[Any] = []
+    watcher = threading.Thread(target=lambda: seen.append(intake.look()))
+
+    def put(path: Path) -> None:
+        watcher.start()
+        time.sleep(0.3)
+        assert not seen
+        path.write_text(GOOD)
+
+    intake.arrivals.admit(intake.workspace.landing / "a.csv", intake.spec, put)
+    watcher.join()
+    assert seen == [NOTHING]
+
+
+def test_a_file_that_is_gone_at_once_is_refused(intake: Intake):
+    with pytest.raises(LandingError) as caught:
+        intake.arrivals.admit(intake.workspace.landing / "a.csv", intake.spec)
+    assert caught.value.rule == "landing-changed"
+
+
+# ---------------------------------------------------------------- waiting
+
+
+def test_waiting_ends_when_everything_has_settled(intake: Intake):
+    path = intake.put("small-2026-10.csv", "age,sex\n")
+    intake.put("bad.csv", b"age\n41\n")
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.wait(0.05):
+            with path.open("a") as file:
+                file.write("41,f\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    threading.Timer(2.0, stop.set).start()
+    refused = wait_until_settled(intake.workspace, intake.spec, seconds=120, settle=1.0)
+    assert stop.is_set(), "it waited until the writer was done"
+    writer.join()
+    assert [error.rule for error in refused] == ["column-missing"]
+    assert [v.period for v in Arrivals(intake.workspace).pending()] == ["2026-10"]
+    begun = time.monotonic()
+    wait_until_settled(intake.workspace, intake.spec, settle=3600.0)
+    assert time.monotonic() - begun < 60, "what is known needs no waiting"
+
+
+def test_waiting_has_an_end(intake: Intake):
+    intake.put("small-2026-10.csv")
+    with pytest.raises(LandingError) as caught:
+        wait_until_settled(intake.workspace, intake.spec, seconds=0.2, settle=3600.0)
+    assert (caught.value.rule, caught.value.where) == ("landing-unsettled", "source.path")
+    assert "small-2026" not in str(caught.value.as_json())
+
+
+def test_nothing_to_wait_for_is_no_wait(intake: Intake):
+    assert wait_until_settled(intake.workspace, intake.spec, seconds=0) == ()
