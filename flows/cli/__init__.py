@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from dpcore.errors import PrivacyError
-from flows.cli import approvals, audits, budgets, lineage, operations, releases, workspaces
+from flows.cli import approvals, audits, budgets, histories, lineage, operations, releases, workspaces
 from flows.cli.output import REFUSED, leave, print_json
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -25,8 +25,8 @@ app.command("init")(workspaces.init)
 app.command("plan")(budgets.plan)
 app.command("run")(releases.run)
 app.add_typer(budgets.budget_app, name="budget")
-app.command("history")(releases.history)
-app.command("show")(releases.show)
+app.command("history")(histories.history)
+app.command("show")(histories.show)
 app.command("lineage")(lineage.lineage)
 app.command("approve")(approvals.approve)
 app.command("audit")(audits.audit)

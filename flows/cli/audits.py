@@ -56,10 +56,10 @@ def _audit(
 
     trusted = [read_public_key(path) for path in public_keys]
     if export is None and bundles is None:
-        from flows.recorded import recorded_runs
+        from flows.recorded import complete_runs
 
         place = Workspace(workspace.resolve())
-        return audit_workspace(place, release_id, since=since, trusted=trusted, runs=recorded_runs(place))
+        return audit_workspace(place, release_id, since=since, trusted=trusted, runs=complete_runs(place))
     if export is None or bundles is None or not trusted:
         raise RefusedError(
             "without a workspace an audit needs the export, the bundles and a public key",

@@ -1,4 +1,4 @@
-"""`dprelease run`, `history` and `show`."""
+"""`dprelease run`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.errors import InterruptedReleaseError, RefusedError, StageFailedError, WorkspaceError
-from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+from dpcore.errors import InterruptedReleaseError, StageFailedError
+from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 
 if TYPE_CHECKING:
     from flows.release import ReleaseResult
-    from tasks.stores.ledger_state import ReleaseState
     from tasks.stores.workspace import Workspace
 
 
@@ -95,7 +94,7 @@ def _run_flow(
 
 
 def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
-    record = result.record or _record(result.bundle)
+    record = result.record or record_in(result.bundle)
     privacy = record["privacy"]
     return {
         "release_id": result.release_id,
@@ -108,108 +107,13 @@ def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
     }
 
 
-def _record(bundle: Path) -> dict[str, Any]:
+def record_in(bundle: Path) -> dict[str, Any]:
+    """The record of a bundle that the ledger has as published.
+
+    Raises: StageFailedError if it is not there.
+    """
     path = bundle / "record.json"
     if not path.is_file():
         raise StageFailedError("show", "missing bundle", "the ledger says published; run `dprelease audit`")
     record: dict[str, Any] = json.loads(path.read_text())
     return record
-
-
-def _releases(folder: Path) -> tuple[Workspace, list[ReleaseState]]:
-    from tasks.stores.ledgers import ledger_state
-    from tasks.stores.workspace import Workspace
-
-    place = Workspace(folder.resolve())
-    place.require()
-    return place, list(ledger_state(place).releases.values())
-
-
-def history(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
-    """List all releases with their flow runs."""
-    _, releases = _releases(workspace)
-    rows = [_history_row(release) for release in releases]
-    if as_json:
-        print_json({"releases": rows})
-        return
-    if not rows:
-        console().print("no releases yet")
-        return
-    shown = table("", "release", "status", "epsilon", "published (UTC)", "flow run")
-    for row in rows:
-        published = (row["published_at"] or "-")[:16].replace("T", " ")
-        cells = (row["release_id"], row["status"], f"{row['epsilon']:g}", published, row["flow_run_id"])
-        shown.add_row(*cells)
-    console().print(shown, soft_wrap=True)
-
-
-def _history_row(release: ReleaseState) -> dict[str, Any]:
-    cost = release.spent if release.spends else release.reserved
-    stated = release.facts["stated"]
-    return {
-        "release_id": release.release_id,
-        "period": release.facts["period"],
-        "status": release.status,
-        "epsilon": stated["epsilon"],
-        "delta": stated["delta"],
-        "delta_num": float(cost.delta_num),
-        "flow_run_id": (release.published.facts if release.published else release.facts)["flow_run_id"],
-        "published_at": release.published.at if release.published else None,
-    }
-
-
-def show(
-    release_id: str | None = typer.Argument(None, metavar="RELEASE", help="A release id, as `history` lists them."),
-    workspace: Path = WorkspaceOption,
-    schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of records instead."),
-    as_json: bool = JsonFlag,
-) -> None:
-    """Show one release's record, or the schema of all of them."""
-    if schema:
-        from tasks.stores.record import record_schema
-
-        print_json(record_schema())
-        return
-    if release_id is None:
-        raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
-    place, releases = _releases(workspace)
-    known = next((r for r in releases if r.release_id == release_id), None)
-    if known is None:
-        raise RefusedError(
-            f"there is no release {release_id!r}",
-            rule="release-unknown",
-            where="RELEASE",
-            hint="see `dprelease history`",
-        )
-    if known.published is None:
-        raise WorkspaceError(
-            f"{release_id} is not published: its status is {known.status}",
-            rule="release-not-published",
-            where="RELEASE",
-            hint="run its period again to finish it",
-        )
-    record = _record(place.bundle(known.facts["name"], release_id))
-    print_json(record) if as_json else _show_record(place, record)
-
-
-def _show_record(place: Workspace, record: dict[str, Any]) -> None:
-    privacy, out = record["privacy"], console()
-    facts = table(record["release_id"], "", "")
-    rows = {
-        "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} (finite precision {privacy['delta_num']:.1g})",
-        "unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
-        "mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
-        "ledger entries": ", ".join(str(m["ledger_entry"]["seq"]) for m in privacy["measurements"]),
-        "rows": str(record["rows"]),
-        "created": record["created_at"],
-        "flow run": record["flow_run_id"],
-    }
-    for name, value in rows.items():
-        facts.add_row(f"[dim]{name}[/]", value)
-    checks = table("checks", "check", "value", "threshold", "")
-    for check in record["checks"]:
-        value, limit = ("-" if x is None else f"{x:.4g}" for x in (check["value"], check["threshold"]))
-        checks.add_row(check["name"], value, limit, "ok" if check["ok"] else "failed")
-    out.print(facts)
-    out.print(checks)
-    out.print(f"report: {place.bundle(record['name'], record['release_id']) / 'report.html'}", soft_wrap=True)

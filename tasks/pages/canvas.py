@@ -27,6 +27,7 @@ COLOURS = {
 }
 
 _VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+_PNG_COLOURS = 64
 _drawing = threading.Lock()  # matplotlib's settings are shared by all threads
 
 
@@ -71,10 +72,13 @@ def _settings(key: str) -> dict[str, Any]:
 
 
 def png_of(figure: Any) -> bytes:
-    """The figure as a PNG on white, without a date or the name of its maker."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110, facecolor="white", metadata={"Software": None})
-    return buffer.getvalue()
+    """The figure as a PNG on white, without a date or the name of its maker; few colours keep it small."""
+    from PIL import Image
+
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=110, facecolor="white", metadata={"Software": None})
+    Image.open(drawn).convert("RGB").quantize(_PNG_COLOURS).save(small, format="png", optimize=True)
+    return small.getvalue()
 
 
 def svg_of(figure: Any, alt: str) -> str:

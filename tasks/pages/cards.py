@@ -6,7 +6,6 @@ sees a row, a file name or an exact count, so whoever may open a run's page may 
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, cost_of
 from tasks.pages.wording import ABSENT, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
+from tasks.stores.resuming import resume_command
 from tasks.stores.run import ReleaseRun
 
 Row = dict[str, Any]
@@ -160,9 +160,10 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
         "Checks": "all hold" if all(check["ok"] for check in record["checks"]) else "not all hold",
         "Supersedes": record["supersedes"] or ABSENT,
     }
-    places = [*_places(record["flow_run_id"], folder, _digest(entries)), "", *ledger_lines(entries)]
-    end = _approval_lines(record["release_id"]) if status == "awaiting-approval" else []
-    return card(f"{record['name']} {record['period']}", facts, [*end, *privacy["guarantee"], "", "## Where", *places])
+    places = ["## Where", *_places(record["flow_run_id"], folder, _digest(entries)), "", *ledger_lines(entries)]
+    promise = ["", "## What is promised", *(f"\n{words}" for words in privacy["guarantee"])]
+    wait = _approval_lines(record["release_id"]) if status == "awaiting-approval" else []
+    return card(f"{record['name']} {record['period']}", facts, [*wait, *places, *promise])
 
 
 def _budget_words(budget: Mapping[str, Any]) -> str:
@@ -213,16 +214,6 @@ def refusal_card(release_id: str, *, words: str, entries: Sequence[Entry]) -> st
     """Why a run was refused, in public words; nothing was measured by it."""
     lines = ledger_lines(entries) if entries else ["The ledger has no entry of it."]
     return card(f"{release_id} was refused", {"What happened": words}, lines)
-
-
-def resume_command(release: ReleaseState) -> str:
-    """The command that takes a release up where it stopped."""
-    facts = release.facts
-    command = f"dprelease run --period {facts['period']}"
-    if release.spends or not facts.get("supersedes"):
-        return command
-    again = f"--supersedes {facts['supersedes']} --reason {shlex.quote(str(facts['reason']))}"
-    return f"{command} {again}"  # what was given back has to be asked for as before
 
 
 # -- Markdown ----------------------------------------------------------------------

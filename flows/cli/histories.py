@@ -1,0 +1,237 @@
+"""`dprelease history` and `show`: what was released, as ledger, flow runs and bundles tell it together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from dpcore.errors import RefusedError, WorkspaceError
+from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+from flows.cli.releases import record_in
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from flows.joins import Joined
+
+COLOURS = {
+    "published": "green",
+    "awaiting-approval": "yellow",
+    "failed": "red",
+    "check-failed": "red",
+    "refused": "red",
+    "COMPLETED": "green",
+    "FAILED": "red",
+    "CRASHED": "red",
+}
+
+
+def _joined(folder: Path) -> Joined:
+    from flows.joins import Joined
+    from tasks.stores.workspace import Workspace
+
+    place = Workspace(folder.resolve())
+    place.require()
+    return Joined.of(place)
+
+
+# ---------------------------------------------------------------- history
+
+
+def history(
+    workspace: Path = WorkspaceOption,
+    status: str | None = typer.Option(None, "--status", help="Only releases of this status, such as failed."),
+    limit: int | None = typer.Option(None, "--limit", min=1, help="Only the latest so many."),
+    as_json: bool = JsonFlag,
+) -> None:
+    """List all releases with their ledger entries and flow runs."""
+    joined = _joined(workspace)
+    rows = [row for row in joined.rows() if status in (None, row["status"])]
+    rows = rows[-limit:] if limit else rows
+    if as_json:
+        print_json({"releases": rows})
+    elif rows:
+        _show_history(rows)
+    else:
+        console().print("no releases yet" if status is None else "no such releases")
+
+
+def _show_history(rows: Sequence[dict[str, Any]]) -> None:
+    out = console()
+    shown = table("", "release", "period", "status", "epsilon", "entries", "published (UTC)", "flow run", "state")
+    for row in rows:
+        run = row["flow_run"] or {"state": "-", "url": None}
+        place = f"[link={run['url']}]{row['flow_run_id']}[/link]" if run["url"] else row["flow_run_id"]
+        figures = (f"{row['epsilon']:g}", _ranges(row["ledger_entries"]), _minute(row["published_at"]))
+        status, state = (_coloured(text) for text in (row["status"], run["state"]))
+        shown.add_row(row["release_id"], row["period"], status, *figures, place, state)
+    out.print(shown, soft_wrap=True)
+    for row in rows:
+        _tell_next(out, row)
+    _tell_pages(out, rows)
+
+
+def _tell_next(out: Console, row: dict[str, Any]) -> None:
+    """Why a release was refused, or what brings it further."""
+    if row["next"]:
+        out.print(f"{row['release_id']} ({row['status']}): {row['next']}", markup=False, soft_wrap=True)
+    elif row["status"] == "refused":
+        out.print(f"{row['release_id']} (refused): {row['reason']}", markup=False, soft_wrap=True)
+
+
+def _tell_pages(out: Console, rows: Sequence[dict[str, Any]]) -> None:
+    page = next((row["flow_run"]["url"] for row in rows if row["flow_run"] and row["flow_run"]["url"]), None)
+    if page:
+        out.print(f"pages of the flow runs: {page.rpartition('/')[0]}/ID", markup=False, soft_wrap=True)
+
+
+def _coloured(text: str) -> str:
+    return f"[{COLOURS[text]}]{text}[/]" if text in COLOURS else text
+
+
+def _minute(moment: str | None) -> str:
+    return (moment or "-")[:16].replace("T", " ")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers in few words: 3-5, 9."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
+
+# ---------------------------------------------------------------- show
+
+
+def show(
+    release_id: str | None = typer.Argument(None, metavar="RELEASE", help="A release id, as `history` lists them."),
+    workspace: Path = WorkspaceOption,
+    schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of records instead."),
+    everything: bool = typer.Option(False, "--all", help="With --json: ledger entries, flow runs and bundle as well."),
+    as_json: bool = JsonFlag,
+) -> None:
+    """Show one release: its record, ledger entries, flow runs and bundle; or the schema of all records."""
+    if schema:
+        from tasks.stores.record import record_schema
+
+        print_json(record_schema())
+        return
+    if release_id is None:
+        raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
+    joined = _joined(workspace)
+    _require_known(joined, release_id)
+    if not as_json:
+        _show_release(joined.whole(release_id))
+    elif everything:
+        print_json(joined.whole(release_id))
+    else:
+        print_json(_record(joined, release_id))
+
+
+def _require_known(joined: Joined, release_id: str) -> None:
+    if release_id not in joined.state.releases and release_id not in joined.state.refusals:
+        raise RefusedError(
+            f"there is no release {release_id!r}",
+            rule="release-unknown",
+            where="RELEASE",
+            hint="see `dprelease history`",
+        )
+
+
+def _record(joined: Joined, release_id: str) -> dict[str, Any]:
+    """The record, which only what is published has."""
+    release = joined.state.releases.get(release_id)
+    if release is None or release.published is None:
+        status = release.status if release else "refused"
+        raise WorkspaceError(
+            f"{release_id} is not published: its status is {status}",
+            rule="release-not-published",
+            where="RELEASE",
+            hint="`dprelease show` without --json, or with --all, says what is known of it",
+        )
+    return record_in(joined.workspace.bundle(release.facts["name"], release_id))
+
+
+def _show_release(whole: dict[str, Any]) -> None:
+    out = console()
+    facts = table(whole["release_id"], "", "")
+    for name, value in (_facts(whole) | _places(whole)).items():
+        facts.add_row(f"[dim]{name}[/]", value)
+    out.print(facts, soft_wrap=True)
+    _show_checks(out, whole["record"])
+    _show_ledger(out, whole["ledger"])
+    _show_runs(out, whole["flow_runs"])
+    if whole["next"]:
+        out.print("next: ", end="")
+        out.print(whole["next"], markup=False, soft_wrap=True)
+
+
+def _facts(whole: dict[str, Any]) -> dict[str, str]:
+    """What it is, as its record says, or as far as the ledger knows."""
+    facts = {"status": _coloured(whole["status"]), "period": whole["period"]}
+    if whole["record"]:
+        return facts | _record_facts(whole["record"])
+    spent = whole["spent"]["epsilon"] or whole["spent"]["rho"]
+    kind = "rho" if whole["spent"]["rho"] and not whole["spent"]["epsilon"] else "epsilon"
+    asked = f"{whole['epsilon']:g}, {whole['delta']:g}"
+    return facts | {"epsilon, delta": asked, "spent": f"{kind} {spent:g}" if spent else "nothing"}
+
+
+def _record_facts(record: dict[str, Any]) -> dict[str, str]:
+    privacy = record["privacy"]
+    return {
+        "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} (finite precision {privacy['delta_num']:.1g})",
+        "unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
+        "mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
+        "rows": str(record["rows"]),
+        "created": record["created_at"],
+    }
+
+
+def _places(whole: dict[str, Any]) -> dict[str, str]:
+    """Where else it is told of: other releases, a person, the bundle."""
+    from rich.markup import escape
+
+    approval, bundle = whole["approval"], whole["bundle"]
+    said = f"by {approval['who']}, {_minute(approval['at'])} UTC: {approval['reason']}" if approval else None
+    facts = {"supersedes": whole["supersedes"], "superseded by": whole["superseded_by"], "approved": said}
+    facts["reason"] = whole["reason"]
+    if bundle:
+        verdict = "as the ledger has it" if bundle["as_published"] else f"NOT as in the ledger: {bundle['faults'][0]}"
+        facts |= {"bundle": bundle["folder"], "digest": f"{bundle['digest']} ({verdict})"}
+        facts["report"] = str(Path(bundle["folder"]) / "report.html")
+    return {name: escape(str(value)) for name, value in facts.items() if value}
+
+
+def _show_checks(out: Console, record: dict[str, Any] | None) -> None:
+    if not record:
+        return
+    checks = table("checks", "check", "value", "threshold", "")
+    for check in record["checks"]:
+        value, limit = ("-" if x is None else f"{x:.4g}" for x in (check["value"], check["threshold"]))
+        checks.add_row(check["name"], value, limit, "ok" if check["ok"] else "failed")
+    out.print(checks)
+
+
+def _show_ledger(out: Console, entries: Sequence[dict[str, Any]]) -> None:
+    rows = table("ledger", "entry", "kind", "time (UTC)", "hash")
+    for entry in entries:
+        rows.add_row(str(entry["seq"]), entry["kind"], entry["at"][:19].replace("T", " "), entry["hash"])
+    out.print(rows, soft_wrap=True)
+
+
+def _show_runs(out: Console, runs: Sequence[dict[str, Any]]) -> None:
+    if not runs:
+        out.print("flow runs: none is in the history at hand")
+        return
+    rows = table("flow runs", "id", "name", "state", "begun (UTC)", "page")
+    for run in runs:
+        rows.add_row(run["id"], run["name"], _coloured(run["state"]), _minute(run["start"]), run["url"] or "-")
+    out.print(rows, soft_wrap=True)
