@@ -8,8 +8,9 @@ from typing import Any
 import typer
 
 from dpcore.errors import PrivacyError
-from flows.cli import approvals, audits, budgets, histories, lineage, operations, releases, workspaces
+from flows.cli import approvals, audits, budgets, histories, landing, lineage, operations, plans, releases, workspaces
 from flows.cli.output import REFUSED, leave, print_json
+from flows.cli.site import site
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base of what a wrong command line raises; Typer does not export it by name."""
@@ -22,14 +23,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("init")(workspaces.init)
-app.command("plan")(budgets.plan)
+app.command("plan")(plans.plan)
 app.command("run")(releases.run)
+app.command("land")(landing.land)
 app.add_typer(budgets.budget_app, name="budget")
 app.command("history")(histories.history)
 app.command("show")(histories.show)
 app.command("lineage")(lineage.lineage)
 app.command("approve")(approvals.approve)
 app.command("audit")(audits.audit)
+app.command("site")(site)
 app.add_typer(operations.ledger_app, name="ledger")
 app.add_typer(operations.keys_app, name="keys")
 app.command("backup")(operations.backup)

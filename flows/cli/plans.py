@@ -1,0 +1,254 @@
+"""`dprelease plan`: what a release costs, how good it will be, how long the budget lasts, what another epsilon buys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console
+
+from flows.cli.budgets import balance, open_planned
+from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dpcore.planning import Plan
+    from tasks.stores.ledger_state import LedgerState
+    from tasks.stores.outlook import Alternative, Outlook
+    from tasks.stores.spec import ReleaseSpec
+
+PLOT_ENDINGS = (".svg", ".png")
+
+MonthsOption = typer.Option(12, "--months", min=1, max=120, help="How many months to look ahead.")
+PlotOption = typer.Option(
+    None, "--plot", help="Draw the months ahead and the alternatives into this .svg or .png file."
+)
+
+
+def plan(
+    workspace: Path = WorkspaceOption,
+    months: int = MonthsOption,
+    plot: Path | None = PlotOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Show what a release will cost, how good it will be and how long the budget lasts; no data are touched."""
+    from tasks.stores.ledger import utc_now
+    from tasks.stores.outlook import Outlook
+
+    if plot is not None:
+        _require_drawable(plot)
+    _, spec, planned, state = open_planned(workspace)
+    outlook = Outlook(spec, planned, state, utc_now(), months)
+    content = _plan_content(spec, planned, state) | outlook.as_json()
+    if plot is not None:
+        _draw(outlook, plot)
+        content["plot"] = str(plot)
+    print_json(content) if as_json else _show(outlook, content)
+
+
+def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
+    """One release, and the balance after it."""
+    from dpcore.accounting import compose
+    from tasks.stores.outlook import left
+    from tasks.stores.run import stated_guarantee
+
+    now = balance(spec, planned, state)
+    population = spec.privacy.population
+    known = state.populations.get(population)
+    delta = known.cap.delta if known else spec.privacy.lifetime.delta
+    after = compose(state.committed(population) + planned.cost, delta=delta)
+    lifetime = now["lifetime"]
+    return {
+        **stated_guarantee(spec, planned),
+        **planned.as_json(),
+        "remaining_after": {name: left(lifetime[name], getattr(after, name)) for name in lifetime},
+        "releases_left": now["releases_left"],
+    }
+
+
+def _require_drawable(path: Path) -> None:
+    """A plot goes into a picture file in a folder that is there.
+
+    Raises: RefusedError.
+    """
+    from dpcore.errors import RefusedError
+
+    if path.suffix.lower() not in PLOT_ENDINGS:
+        message, rule = f"a plot cannot be written as {path.suffix or 'a file without an ending'}", "plot-format"
+    elif path.is_dir() or not path.absolute().parent.is_dir():
+        message, rule = "there is no folder to write the plot into", "plot-folder"
+    else:
+        return
+    hint = f"give the name of a file in an existing folder, ending in {' or '.join(PLOT_ENDINGS)}"
+    raise RefusedError(message, rule=rule, where="--plot", hint=hint)
+
+
+def _draw(outlook: Outlook, path: Path) -> None:
+    from tasks.pages.plan_plot import plan_png, plan_svg
+
+    drawn = plan_svg(outlook).encode() if path.suffix.lower() == ".svg" else plan_png(outlook)
+    path.write_bytes(drawn)
+
+
+# -- for people --------------------------------------------------------------------
+
+
+def _show(outlook: Outlook, content: dict[str, Any]) -> None:
+    out = console()
+    _show_release(out, outlook.spec.name, content)
+    _show_year(out, outlook, content)
+    _show_alternatives(out, outlook)
+    _show_columns(out, outlook, content["columns"])
+    if "plot" in content:
+        out.print(f"drawn into {content['plot']}", markup=False)
+
+
+def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
+    error = content["expected_error"]
+    rows = {
+        "epsilon, delta": f"{content['epsilon']:g}, {content['delta']:g} a release",
+        "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {content['dimension']}",
+        "mechanism": content["mechanism"],
+        "generator": content["generator"],
+        "budget goes to": ", ".join(f"{name} {share:g}" for name, share in content["allocation"].items()),
+        "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
+        "a mean's noise": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
+        "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue over the noise's operator norm)",
+        "gain over loss": f"{error['sir']:.3g} (less noise by projecting, over the variance it leaves out)"
+        if "sir" in error
+        else "",
+        "budget left after": _epsilon_left(content["remaining_after"]["epsilon"]),
+        "releases left": str(content["releases_left"]),
+    }
+    facts = table(f"plan for {name}", "", "")
+    for name, value in rows.items():
+        if value:
+            facts.add_row(f"[dim]{name}[/]", value)
+    out.print(facts)
+    out.print("[dim]why[/]")
+    for reason in content["reasons"]:
+        out.print(f"  - {reason}", markup=False)
+
+
+def _epsilon_left(left: float | None) -> str:
+    if left is None or left < 0:
+        return "none: the cap does not allow this release"
+    return f"epsilon {left:g}"
+
+
+def _figures(title: str, *columns: str) -> Table:
+    """A table of numbers, set off from what is above, with every column but the first to the right."""
+    result = table(title, *columns)
+    for column in result.columns[1:]:
+        column.justify = "right"
+    return result
+
+
+def _show_year(out: Console, outlook: Outlook, content: dict[str, Any]) -> None:
+    steps = content["year"]
+    deltas = {"delta_spent": "delta", "delta_num_spent": "delta_num"}
+    shown = {key: name for key, name in deltas.items() if any(step[key] for step in steps)}
+    year = _figures("the months ahead", "data of", "costs", "spent after", *shown.values(), "left", "")
+    year.columns[-1].justify = "left"
+    for step in steps:
+        figures = [step["epsilon"], step["epsilon_spent"], *(step[key] for key in shown), step["epsilon_remaining"]]
+        year.add_row(step["period"], *(_number(figure) for figure in figures), _verdict(step))
+    out.print()
+    if steps:
+        out.print(year)
+    for sentence in year_sentences(outlook):
+        out.print(sentence, markup=False)
+
+
+def _number(figure: float | None) -> str:
+    return "-" if figure is None else f"{figure:.4g}"
+
+
+def _verdict(step: dict[str, Any]) -> str:
+    if step["counted"]:
+        return "[dim]in the ledger[/]"
+    return "[green]allowed[/]" if step["allowed"] else "[red]refused[/]"
+
+
+def year_sentences(outlook: Outlook) -> list[str]:
+    """When the cap is reached, and what would fit."""
+    count = sum(not step.counted for step in outlook.year)
+    cap, population = f"{float(outlook.cap.epsilon):g}", outlook.spec.privacy.population
+    if outlook.cap_reached:
+        ends = f"The cap of epsilon {cap} is reached: {outlook.cap_reached} and what follows are refused."
+    elif not outlook.year:
+        ends = f"The schedule releases nothing in the next {outlook.months} months."
+    else:
+        ends = f"The cap of epsilon {cap} lasts {_duration(outlook.present)}."
+    sentences = [ends]
+    if count:
+        sentences.append(_what_fits(outlook, count))
+    return [*sentences, f"Only releases of this specification are foreseen; others over {population} spend too."]
+
+
+def _what_fits(outlook: Outlook, count: int) -> str:
+    these = f"all {count} releases" if count > 1 else "this release"
+    fits = outlook.fits_the_year
+    return (
+        f"No epsilon fits {these} under the cap." if fits is None else f"At most epsilon {float(fits):g} fits {these}."
+    )
+
+
+def _duration(present: Alternative) -> str:
+    if present.months is None:
+        return "longer than 50 years"
+    return f"until the data of {present.lasts_until}"
+
+
+def _show_alternatives(out: Console, outlook: Outlook) -> None:
+    wide = outlook.plan.encoded_width
+    names = ("epsilon", "releases", "last one", "mean's noise", "share's", "signal to", "coordinates")
+    units = ("a release", "left", "", "% of range", "points", "noise", f"of {wide}")
+    result = _figures("what another epsilon would buy", *names)
+    result.add_row(*(f"[dim]{unit}[/]" for unit in units))
+    for other in outlook.alternatives:
+        row = _alternative_row(other)
+        now = other.epsilon == outlook.spec.privacy.epsilon
+        result.add_row(f"{row[0]} (now)" if now else row[0], *row[1:], style="bold" if now else "")
+    out.print()
+    out.print(result)
+
+
+def _alternative_row(other: Alternative) -> list[str]:
+    content = other.as_json()
+    error = content["expected_error"]
+    last = other.lasts_until or ("-" if other.months is not None else "> 50 years")
+    sizes = (error.get("mean_percent_of_range"), error.get("share_points"), error["signal_to_noise"])
+    shown = ["-" if size is None else f"{size:.2g}" for size in sizes]
+    return [f"{content['epsilon']:g}", str(other.releases_left), last, *shown, str(content["dimension"])]
+
+
+def _show_columns(out: Console, outlook: Outlook, columns: list[dict[str, Any]]) -> None:
+    result = _figures(f"noise at {outlook.spec.expected_rows:,} rows", "column", "of", "from", "to", "")
+    result.columns[1].justify = result.columns[-1].justify = "left"
+    for names, column in _grouped(columns):
+        ends = (f"{column['noise_sd'][end]:.3g}" for end in ("least", "most"))
+        result.add_row(names, "its mean" if column["of"] == "mean" else "a share", *ends, column["unit"] or "")
+    out.print()
+    out.print(result)
+    notes = ["Standard deviations: least midway between the bounds or where shares are alike, most at a bound."]
+    if not all(column["known"] for column in columns):
+        notes.append("The projection leaves coordinates out: means are off by more than the noise.")
+    for note in notes:
+        out.print(note, style="dim")
+
+
+def _grouped(columns: Iterable[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    """Columns with the same figures in one row, under the first one's name."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for column in columns:
+        key = (column["of"], column["unit"], *(f"{size:.3g}" for size in column["noise_sd"].values()))
+        groups.setdefault(key, []).append(column)
+    return [(_group_name([column["name"] for column in group]), group[0]) for group in groups.values()]
+
+
+def _group_name(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
