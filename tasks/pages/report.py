@@ -17,25 +17,27 @@ from markupsafe import Markup
 from tasks.pages import plots, wording
 from tasks.pages.plots import utility_plot
 
-__all__ = ["render_report", "utility_plot"]
+__all__ = ["render_report", "utility_plot", "view_of"]
 
 
 def render_report(record: dict[str, Any]) -> str:
     """The report of a release as an HTML page that needs no script and no other file."""
-    return (
-        _pages()
-        .get_template("report.html.j2")
-        .render(
-            record=record,
-            verdict=_verdict(record["checks"]),
-            checks=[_check(check) for check in record["checks"]],
-            budget=_budget(record["budget"]),
-            marginals=_marginals(record["utility"]["columns"]),
-            correlation=_correlation(record["utility"].get("correlation")),
-            spectrum=_spectrum(record["utility"]),
-            seeds=_seeds(record["model"]),
-        )
-    )
+    parts = {
+        "correlation": _correlation(record["utility"].get("correlation")),
+        "spectrum": _spectrum(record["utility"]),
+        "seeds": _seeds(record["model"]),
+    }
+    return _pages().get_template("report.html.j2").render(record=record, **view_of(record), **parts)
+
+
+def view_of(record: dict[str, Any]) -> dict[str, Any]:
+    """What other pages show of a release as well: verdict, checks, budget, and its columns as plots."""
+    return {
+        "verdict": _verdict(record["checks"]),
+        "checks": [_check(check) for check in record["checks"]],
+        "budget": _budget(record["budget"]),
+        "marginals": _marginals(record["utility"]["columns"]),
+    }
 
 
 @cache

@@ -1,0 +1,102 @@
+"""`dprelease site`: static pages for auditors."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from dpcore.errors import RefusedError
+from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, stderr
+
+if TYPE_CHECKING:
+    from tasks.stores.survey import Survey
+    from tasks.stores.workspace import Workspace
+
+FOLDER = "site"
+SOON_SECONDS = 2.0
+"""What takes longer says what it is doing."""
+
+
+def site(
+    workspace: Path = WorkspaceOption,
+    out: Path | None = typer.Option(
+        None, "--out", metavar="DIR", help="The folder to write.", show_default="WORKSPACE/site"
+    ),
+    prefect_url: str | None = typer.Option(
+        None, "--prefect-url", metavar="URL", help="Link flow runs to the Prefect pages at this address."
+    ),
+    as_json: bool = JsonFlag,
+) -> None:
+    """Write static pages for auditors: releases, budget, ledger, lineage, drift, and evidence to verify offline.
+
+    A failed audit is shown, loudly, and is no error of this command; `dprelease audit` is the one that fails.
+    """
+    from tasks.stores.workspace import Workspace
+
+    place = Workspace(workspace.resolve())
+    place.require()
+    target = (out or place.root / FOLDER).absolute()
+    _require_address(prefect_url)
+    survey, pages = _write(place, target, prefect_url)
+    releases = len(survey.state.releases)
+    if as_json:
+        print_json({"site": str(target), "pages": pages, "releases": releases, "ok": survey.ok})
+    else:
+        console().print(f"{pages} pages about {releases} releases", soft_wrap=True)
+        console().print(f"  open  {target / 'index.html'}", soft_wrap=True)
+    _warn(survey)
+
+
+def _require_address(prefect_url: str | None) -> None:
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(prefect_url or "http://none")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        raise RefusedError(
+            "this is not the address of a Prefect server's pages",
+            rule="address",
+            where="--prefect-url",
+            hint="write for example http://127.0.0.1:4200, without a password",
+        )
+
+
+def _write(place: Workspace, target: Path, prefect_url: str | None) -> tuple[Survey, int]:
+    from flows.recorded import recorded_runs
+    from tasks.pages.site import render_site
+    from tasks.stores.ledger import utc_now
+    from tasks.stores.sites import require_place, write_site
+    from tasks.stores.survey import survey_workspace
+
+    require_place(place, target)
+    with _progress() as tell:
+        survey = survey_workspace(place, now=utc_now(), runs=recorded_runs(place), tell=tell)
+        pages = render_site(survey, prefect_url=prefect_url, tell=tell)
+        write_site(target, pages, survey)
+    return survey, len(pages)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Says on standard error what is being done, once it takes a while."""
+    start, out = time.monotonic(), stderr()
+    with out.status("looking at the workspace") as status:
+
+        def tell(what: str) -> None:
+            status.update(what)
+            if not out.is_terminal and time.monotonic() - start > SOON_SECONDS:
+                out.print(what)
+
+        yield tell
+
+
+def _warn(survey: Survey) -> None:
+    if survey.ok:
+        return
+    first = survey.faults[0]
+    stderr().print("[bold red]the audit failed[/]: ", end="")
+    stderr().print(f"{first.name}: {first.detail}; the site shows it", markup=False, soft_wrap=True)

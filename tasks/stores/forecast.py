@@ -1,0 +1,108 @@
+"""When a population's budget is used up, if releases go on as the specification has them now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, time, timedelta
+from itertools import pairwise
+from statistics import median
+
+from dpcore.accounting import Cap, Cost, Statement, compose, times
+from tasks.stores.calendar import firings
+from tasks.stores.ledger_state import LedgerState
+from tasks.stores.run import cap_of, plan_release
+from tasks.stores.spec import ReleaseSpec
+
+FARTHEST = timedelta(days=366 * 40)
+MOST_DATES = 480
+"""Forty years of months: what lies beyond is not told as a date."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What fits under a cap and when, at one cost a release."""
+
+    population: str
+    name: str
+    each: Statement
+    """One release of the present specification by itself."""
+    left: int
+    """Further releases that fit."""
+    rhythm: str
+    """Where the dates come from: the schedule, the gaps so far, or nothing yet."""
+    steps: tuple[tuple[datetime, float], ...] = ()
+    """The releases to come that fit, with the epsilon spent after each."""
+    refused: datetime | None = None
+    """The first release that no longer fits, where it can be dated."""
+
+    @property
+    def last(self) -> datetime | None:
+        """The last release that fits, where it can be dated."""
+        return self.steps[-1][0] if self.steps and self.refused else None
+
+
+def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetime], now: datetime) -> Forecast:
+    """Go on with the present cost: on the schedule's days, else in the rhythm of the releases so far.
+
+    A month is released once, so a schedule counts for one release a month. Other specifications
+    that share the population are not foreseen.
+    Raises: SpecError where the specification cannot be planned.
+    """
+    plan, population = plan_release(spec), spec.privacy.population
+    known = state.populations.get(population)
+    cap = known.cap if known else cap_of(spec)
+    committed = state.committed(population)
+    left = cap.further(committed, plan.cost)
+    rhythm, coming = _rhythm(spec, past, now)
+    dates = [date for date, _ in zip(coming, range(min(left, MOST_DATES) + 1), strict=False)]
+    return Forecast(
+        population=population,
+        name=spec.name,
+        each=compose(plan.cost, delta=cap.delta),
+        left=left,
+        rhythm=rhythm,
+        steps=tuple(_steps(cap, committed, plan.cost, dates[:left])),
+        refused=dates[left] if left < len(dates) else None,
+    )
+
+
+def _steps(cap: Cap, committed: Cost, each: Cost, dates: Sequence[datetime]) -> Iterator[tuple[datetime, float]]:
+    for count, date in enumerate(dates, start=1):
+        yield date, float(compose(committed + times(each, count), delta=cap.delta).epsilon)
+
+
+def _rhythm(spec: ReleaseSpec, past: Sequence[datetime], now: datetime) -> tuple[str, Iterator[datetime]]:
+    schedule = spec.schedule
+    if schedule.cron is not None:
+        words = f"the first of each month that the schedule {schedule.cron!r} ({schedule.timezone}) meets"
+        return words, _scheduled(schedule.cron, schedule.timezone, past, now)
+    days = [(later - earlier).total_seconds() / 86400 for earlier, later in pairwise(past)]
+    apart = [gap for gap in days if gap >= 1]
+    if not apart:
+        return "", iter(())
+    gap = max(1, round(median(apart)))
+    return f"one every {gap} days, the median so far", _repeated(past[-1], timedelta(days=gap), now)
+
+
+def _scheduled(cron: str, timezone: str, past: Sequence[datetime], now: datetime) -> Iterator[datetime]:
+    """The first firing in each month to come, leaving out a month that has its release already."""
+    start, end = now, now + FARTHEST
+    if past and f"{past[-1]:%Y-%m}" == f"{now:%Y-%m}":
+        start = _next_month(now)
+    while (firing := next(firings(cron, timezone, start, end), None)) is not None:
+        yield firing.astimezone(UTC)
+        start = _next_month(firing)
+
+
+def _next_month(moment: datetime) -> datetime:
+    first = (moment.date().replace(day=28) + timedelta(days=4)).replace(day=1)
+    return datetime.combine(first, time(), moment.tzinfo)
+
+
+def _repeated(last: datetime, gap: timedelta, now: datetime) -> Iterator[datetime]:
+    date = last + gap
+    date = max(date, now)
+    while date <= now + FARTHEST:
+        yield date
+        date += gap

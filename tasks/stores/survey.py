@@ -1,0 +1,193 @@
+"""What a workspace has to show to an auditor: ledger and audit, and each release with its bundle and lineage.
+
+Everything here is public: the ledger, released bundles and exported lineage. Landing data,
+vault, verdicts and fingerprints are not looked at. What is broken is surveyed as far as it
+can be read, and said to be broken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import PrivacyError, RefusedError, SpecError
+from tasks.stores.audit import Check, audit_workspace
+from tasks.stores.balances import History, replay
+from tasks.stores.bundle import CHECKSUMS
+from tasks.stores.forecast import Forecast, forecast_of
+from tasks.stores.graph import Graph, lineage_graph
+from tasks.stores.heads import bundle_folders
+from tasks.stores.ledger_state import Entry, LedgerState
+from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import Workspace
+
+FAULTS = (PrivacyError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading a changed ledger or document may raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """A release's published files: their checksums, and the record if it can be read."""
+
+    folder: Path
+    record: dict[str, Any] | None
+    digests: dict[str, str]
+
+    @property
+    def files(self) -> list[tuple[str, int, str]]:
+        """Name, size in bytes and stated SHA-256 of every file that its checksums name and that is there."""
+        present = [self.folder / name for name in sorted(self.digests) if (self.folder / name).is_file()]
+        return [(path.name, path.stat().st_size, self.digests[path.name]) for path in present]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """A workspace at one moment."""
+
+    made_at: datetime
+    checks: list[Check]
+    spec: ReleaseSpec | None = None
+    entries: list[Entry] = field(default_factory=list)
+    verified: int = 0
+    """How many entries from the first on follow from each other; the state is theirs."""
+    state: LedgerState = field(default_factory=LedgerState)
+    history: History = field(default_factory=History)
+    bundles: dict[str, Bundle] = field(default_factory=dict)
+    graphs: dict[str, Graph] = field(default_factory=dict)
+    forecast: Forecast | None = None
+    shared: bool = False
+    runs: Mapping[str, Mapping[str, Any]] | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the audit holds."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def faults(self) -> list[Check]:
+        """What the audit found broken."""
+        return [check for check in self.checks if not check.ok]
+
+
+def survey_workspace(
+    workspace: Workspace,
+    *,
+    now: datetime,
+    runs: Mapping[str, Mapping[str, Any]] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Survey:
+    """Audit a workspace and gather what may be shown of it.
+
+    Raises: RefusedError if there is no workspace.
+    """
+    workspace.require()
+    tell("auditing")
+    checks = audit_workspace(workspace, runs=runs)
+    entries = _entries(workspace)
+    verified, state, history = _replayed(entries)
+    bundles = {folder.name: _bundle(folder) for folder in bundle_folders(workspace)}
+    spec = _spec(workspace)
+    tell("reading lineage")
+    return Survey(
+        made_at=now.astimezone(UTC),
+        checks=checks,
+        spec=spec,
+        entries=entries,
+        verified=verified,
+        state=state,
+        history=history,
+        bundles=bundles,
+        graphs=dict(_graphs(workspace, [*state.releases])),
+        forecast=_forecast(spec, state, entries[:verified], now),
+        shared=spec is not None and is_shared(workspace),
+        runs=runs,
+    )
+
+
+def _entries(workspace: Workspace) -> list[Entry]:
+    """The ledger's entries; none of a ledger that cannot be read, which its audit tells."""
+    if not has_ledger(workspace):
+        return []
+    try:
+        with closing(readable_ledger(workspace)) as ledger:
+            return ledger.entries()
+    except FAULTS:
+        return []
+
+
+def _replayed(entries: Sequence[Entry]) -> tuple[int, LedgerState, History]:
+    """The longest beginning of a ledger that holds, and what it says."""
+    try:
+        return len(entries), *replay(entries)
+    except FAULTS:
+        good = _good_entries(entries)
+    return good, *replay(entries[:good])
+
+
+def _good_entries(entries: Sequence[Entry]) -> int:
+    state = LedgerState()
+    for place, entry in enumerate(entries):
+        try:
+            state.apply(entry)
+        except FAULTS:
+            return place
+    return len(entries)
+
+
+def _spec(workspace: Workspace) -> ReleaseSpec | None:
+    try:
+        return load_spec(workspace.spec_path)
+    except SpecError:
+        return None
+
+
+def _bundle(folder: Path) -> Bundle:
+    lines = _text(folder / CHECKSUMS).splitlines()
+    digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines) if _is_plain(name)}
+    try:
+        record = json.loads(_text(folder / "record.json"))
+    except ValueError:
+        record = None
+    return Bundle(folder, record if isinstance(record, dict) else None, digests)
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name is that of a file in the same folder; changed checksums may name others."""
+    return bool(name) and Path(name).name == name
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _graphs(workspace: Workspace, releases: Sequence[str]) -> Iterator[tuple[str, Graph]]:
+    for release_id in releases:
+        try:
+            yield release_id, lineage_graph(workspace, release_id)
+        except (RefusedError, *FAULTS, OSError):
+            continue  # of an early version, of another workspace, or broken: the audit tells which
+
+
+def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[Entry], now: datetime) -> Forecast | None:
+    if spec is None:
+        return None
+    mine = {r.reserve_seq for r in state.releases.values() if r.facts["name"] == spec.name and r.spends}
+    past = [moment_of(entry) for entry in entries if entry.seq in mine]
+    try:
+        return forecast_of(spec, state, past=past, now=now.astimezone(UTC))
+    except SpecError:
+        return None
+
+
+def moment_of(entry: Entry) -> datetime:
+    """When an entry was written."""
+    return datetime.fromisoformat(entry.at).astimezone(UTC)
