@@ -142,7 +142,7 @@ class Joined:
 
     def _run(self, run_id: str) -> Row:
         run = self.runs[run_id]
-        url = self.server.run_url(run_id) if self.server else None
+        url = self.server.run_url(run_id) if self.server and run.get("served") else None
         return {"id": run_id, **{key: run[key] for key in ("state", "name", "start")}, "url": url}
 
     # -- one release ---------------------------------------------------------------

@@ -35,7 +35,8 @@ PAGE, MOST_PAGES = 200, 500
 def recorded_runs(workspace: Workspace) -> Runs | None:
     """All release runs that are at hand, by id: name, tags, state and start; None where there is no history.
 
-    A server that does not answer is left out.
+    `own` are those of this workspace, as a server may serve several; `served` those that a
+    server has now, and shows on a page. A server that does not answer is left out.
     """
     found = _from_server(workspace, known_server(workspace))
     runs = (_from_file(workspace) or {}) | (found or {})
@@ -73,7 +74,7 @@ def _from_file(workspace: Workspace) -> dict[str, dict[str, Any]] | None:
 def _file_run(row: tuple[Any, ...]) -> dict[str, Any]:
     """A run as the table has it; the file lies in the workspace, so the run is its own wherever that was moved."""
     _, name, tags, state, state_name, start = row
-    return _run(name, json.loads(tags or "[]"), state, state_name, start, own=True)
+    return _run(name, json.loads(tags or "[]"), state, state_name, start) | {"own": True, "served": False}
 
 
 # -- from the server ---------------------------------------------------------------
@@ -101,11 +102,10 @@ def _pages(server: Server) -> Iterator[dict[str, Any]]:
 def _server_run(body: dict[str, Any], root: Path) -> dict[str, Any]:
     start = body.get("start_time") or body.get("created")
     asked = (body.get("parameters") or {}).get("request") or {}
-    own = asked.get("workspace") == str(root)
-    return _run(body["name"], body.get("tags") or [], body["state_type"], body.get("state_name"), start, own=own)
+    run = _run(body["name"], body.get("tags") or [], body["state_type"], body.get("state_name"), start)
+    return run | {"own": asked.get("workspace") == str(root), "served": True}
 
 
-def _run(name: str, tags: list[str], state: str, state_name: str | None, start: Any, *, own: bool) -> dict[str, Any]:
-    """One run; `own` says that it ran in this workspace, as a server may serve several."""
+def _run(name: str, tags: list[str], state: str, state_name: str | None, start: Any) -> dict[str, Any]:
     moment = str(start).replace(" ", "T")[:19]
-    return {"name": name, "tags": tags, "state": state, "state_name": state_name, "start": moment, "own": own}
+    return {"name": name, "tags": tags, "state": state, "state_name": state_name, "start": moment}

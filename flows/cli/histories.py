@@ -64,7 +64,8 @@ def _show_history(rows: Sequence[dict[str, Any]]) -> None:
     shown = table("", "release", "period", "status", "epsilon", "entries", "published (UTC)", "flow run", "state")
     for row in rows:
         run = row["flow_run"] or {"state": "-", "url": None}
-        place = f"[link={run['url']}]{row['flow_run_id']}[/link]" if run["url"] else row["flow_run_id"]
+        short = str(row["flow_run_id"])[:8]  # `show` has it whole
+        place = f"[link={run['url']}]{short}[/link]" if run["url"] else short
         figures = (f"{row['epsilon']:g}", _ranges(row["ledger_entries"]), _minute(row["published_at"]))
         status, state = (_coloured(text) for text in (row["status"], run["state"]))
         shown.add_row(row["release_id"], row["period"], status, *figures, place, state)

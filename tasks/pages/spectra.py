@@ -15,11 +15,11 @@ from dpcore.moments import pooled_moments
 from dpcore.projection import Projection
 from dpcore.registry import gram_mechanism, mechanism_of
 from tasks.pages.canvas import COLOURS, figure_of, png_of
-from tasks.pages.plots import MOST_BLOCKS, draw_spectrum, spectrum_limits
+from tasks.pages.plots import draw_spectrum, spectrum_limits
 from tasks.pages.wording import plain_label
 
-MOST_BARS = 40
-"""Bars of a picture; further ones are counted in words."""
+MOST_BARS, MOST_BLOCKS = 40, 6
+"""Bars and class blocks of a picture; further ones are counted in words, the report has more."""
 
 ACROSS = 3
 
