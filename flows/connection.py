@@ -38,6 +38,18 @@ class Server:
         """The page of a flow run."""
         return f"{self.ui_url}/runs/flow-run/{flow_run_id}"
 
+    def settings(self) -> dict[str, str]:
+        """The environment of a process that uses it."""
+        return {"PREFECT_API_URL": self.api_url} | ({"PREFECT_API_AUTH_STRING": self.auth} if self.auth else {})
+
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            self.ask("GET", "/health", seconds=2.0)
+        except ServerUnreachableError:
+            return False
+        return True
+
     def ask(self, method: str, path: str, content: Any = None, *, seconds: float = 10.0) -> Any:
         """One request; returns the answer's JSON, None if it is empty.
 

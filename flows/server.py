@@ -14,6 +14,7 @@ from tasks.stores.workspace import Workspace
 
 PR_SET_PDEATHSIG = 1
 """From Linux's prctl.h."""
+LOOPBACK = "127.0.0.1"
 
 
 def embedded_settings(workspace: Workspace) -> dict[str, str]:
@@ -52,29 +53,34 @@ def start_embedded_server() -> None:
 
 
 def _server_process(port: str) -> subprocess.Popen[bytes]:
-    import prefect
     from prefect.settings import get_current_settings
 
-    app = ["--app-dir", str(prefect.__module_path__.parent), "--factory", "prefect.server.api.server:create_app"]
-    address = ["--host", "127.0.0.1", "--port", port, "--log-level", "critical", "--lifespan", "on"]
     ephemeral = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
     settings = get_current_settings().to_environment_variables(exclude_unset=True)
     return subprocess.Popen(  # noqa: S603  our own interpreter
-        [sys.executable, "-m", "uvicorn", *app, *address],
+        server_command(port),
         env={**os.environ, **ephemeral, **settings},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=_end_with_parent if sys.platform == "linux" else None,
+        preexec_fn=end_with_parent,
     )
 
 
-def _end_with_parent() -> None:
-    """Ask the kernel to terminate this process when its parent ends, however that happens."""
-    import ctypes
+def server_command(port: str) -> list[str]:
+    """What starts a server that this machine alone can reach."""
+    app = ["--factory", "prefect.server.api.server:create_app"]
+    address = ["--host", LOOPBACK, "--port", port, "--log-level", "critical", "--lifespan", "on"]
+    return [sys.executable, "-m", "uvicorn", *app, *address]
 
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+def end_with_parent() -> None:
+    """Ask the kernel to terminate this process when its parent ends, however that happens; where it can."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def forbid_core_dumps() -> None:

@@ -1,0 +1,93 @@
+"""What a server that was down left behind: runs whose process is gone, firings that nobody answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from prefect.client.orchestration import PrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterDeploymentId,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.states import Cancelled, Crashed
+
+from flows.monthly import plain_utc
+from tasks.stores.arrivals import Arrivals
+from tasks.stores.due import Due, due_periods
+from tasks.stores.ledgers import ledger_state
+from tasks.stores.spec import ReleaseSpec
+from tasks.stores.workspace import Workspace
+
+ALIVE = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
+LATE = timedelta(seconds=30)
+PAGE = 200
+
+
+async def close_dead_runs(client: PrefectClient, deployments: Sequence[UUID]) -> int:
+    """Mark runs as crashed that say they run: nobody serves this workspace yet, so none does.
+
+    Their releases are not lost: the ledger has what was drawn, and the month is still due.
+    """
+    ours = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=list(deployments)), state=_in(ALIVE))
+    dead = await _all(client, ours)
+    if dead:
+        parents = FlowRunFilterParentFlowRunId(any_=[run.id for run in dead])
+        dead += await _all(client, FlowRunFilter(parent_flow_run_id=parents, state=_in(ALIVE)))
+    words = "its process was gone when the workspace was served again; the release resumes in another run"
+    for run in dead:
+        await client.set_flow_run_state(run.id, Crashed(message=words), force=True)
+    return len(dead)
+
+
+async def drop_late_firings(client: PrefectClient, deployment: UUID, now: datetime) -> None:
+    """Cancel firings that nobody answered: one run catches up what all of them owed."""
+    waiting = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]), state=_in([StateType.SCHEDULED])
+    )
+    for run in await _all(client, waiting):
+        if run.auto_scheduled and run.expected_start_time and run.expected_start_time < now - LATE:
+            words = "missed while nothing served; a later run catches up what is due"
+            await client.set_flow_run_state(run.id, Cancelled(message=words), force=True)
+
+
+async def catch_up(client: PrefectClient, deployment: UUID, workspace: Workspace, spec: ReleaseSpec) -> Due:
+    """Start one run for the months that were missed, if there are any."""
+    now = datetime.now(UTC)
+    created = (await client.read_deployment(deployment)).created
+    since = plain_utc(created) if created else now
+    due = due_periods(spec, ledger_state(workspace), since=since, now=now)
+    if due.periods:
+        await client.create_flow_run_from_deployment(deployment, tags=["catch-up"])
+    return due
+
+
+async def resume_arrivals(client: PrefectClient, deployment: UUID, workspace: Workspace) -> int:
+    """Start runs for files that were announced and never dealt with: a server that dies forgets its events."""
+    scheduled = FlowRunFilter(
+        deployment_id=FlowRunFilterDeploymentId(any_=[deployment]), state=_in([StateType.SCHEDULED])
+    )
+    waiting = {run.parameters.get("arrival") for run in await _all(client, scheduled)}
+    lost = [version for version in Arrivals(workspace).pending() if version.announced_at]
+    left = [version.token for version in lost if version.token not in waiting]
+    for token in left:
+        parameters = {"workspace": str(workspace.root), "arrival": token}
+        await client.create_flow_run_from_deployment(deployment, parameters=parameters, tags=["resumed"])
+    return len(left)
+
+
+async def _all(client: PrefectClient, wanted: FlowRunFilter) -> list[FlowRun]:
+    """All runs that a filter finds, page by page."""
+    found: list[FlowRun] = []
+    while page := await client.read_flow_runs(flow_run_filter=wanted, limit=PAGE, offset=len(found)):
+        found += page
+    return found
+
+
+def _in(types: list[StateType]) -> FlowRunFilterState:
+    return FlowRunFilterState(type=FlowRunFilterStateType(any_=types))

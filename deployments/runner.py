@@ -1,0 +1,111 @@
+"""Registers a workspace's deployments and runs what they start: `python -m deployments.runner WORKSPACE`.
+
+With `--pool NAME` it only registers, and workers of that pool run the flows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prefect.client.orchestration import PrefectClient, get_client
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound
+from prefect.runner import Runner
+
+from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
+from deployments.registered import deployments_of
+from dpcore.errors import PrivacyError, RefusedError
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import Workspace
+
+AT_ONCE = 2
+"""Runs side by side; releases of one name wait for each other anyway."""
+
+
+class _Runner(Runner):
+    """Ends when it is told to; whoever started it ends the runs."""
+
+    def handle_sigterm(self, *_args: Any, **_kwargs: Any) -> None:
+        """End."""
+        raise SystemExit(0)
+
+
+async def serve(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
+    """Register, recover what a server that was down left, and run what comes."""
+    runner = _Runner(name=spec.name, limit=AT_ONCE, pause_on_shutdown=False)
+    async with get_client() as client:
+        await _require_own(client, wanted, workspace)
+        known = {str(deployment.flow_name): await runner.aadd_deployment(deployment) for deployment in wanted}
+        closed = await close_dead_runs(client, list(known.values()))
+        await drop_late_firings(client, known["monthly"], datetime.now(UTC))
+        due = await catch_up(client, known["monthly"], workspace, spec)
+        if spec.schedule.on_landing:
+            await resume_arrivals(client, known["landing"], workspace)
+    _tell(spec, closed, due.periods)
+    await runner.start()
+
+
+async def register(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
+    """Register for the workers of a pool, and catch up through them."""
+    async with get_client() as client:
+        await _require_own(client, wanted, workspace)
+        known = {str(deployment.flow_name): await deployment.aapply() for deployment in wanted}
+        due = await catch_up(client, known["monthly"], workspace, spec)
+    _tell(spec, 0, due.periods)
+
+
+async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment], workspace: Workspace) -> None:
+    """Refuse to take over what another workspace registered on this server under the same name.
+
+    Raises: RefusedError.
+    """
+    for deployment in wanted:
+        full = f"{deployment.flow_name}/{deployment.name}"
+        try:
+            there = await client.read_deployment_by_name(full)
+        except ObjectNotFound:
+            continue
+        if there.parameters.get("workspace") != str(workspace.root):
+            raise RefusedError(
+                f"this server has the deployment {full} from another workspace",
+                rule="deployment-taken",
+                where="name",
+                hint="give the specification another name or use another server; if the workspace was moved, delete "
+                f"the old one with `prefect deployment delete {full}`",
+            )
+
+
+def _tell(spec: ReleaseSpec, closed: int, periods: Sequence[str]) -> None:
+    lines = [f"registered monthly, landing and nightly-audit for {spec.name}"]
+    if closed:
+        lines.append("runs whose process was gone are marked as crashed; their releases resume")
+    if periods:
+        lines.append(f"catching up {', '.join(periods)}")
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    sys.stderr.flush()
+
+
+def main() -> None:
+    """Serve, or register for a pool."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("--pool")
+    asked = parser.parse_args()
+    workspace = Workspace(asked.workspace.resolve())
+    try:
+        spec = load_spec(workspace.spec_path)
+        wanted = list(deployments_of(workspace, spec, pool=asked.pool))
+        asyncio.run((register if asked.pool else serve)(workspace, spec, wanted))
+    except PrivacyError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(2 if isinstance(error, RefusedError) else 3) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+"""What `dprelease serve` does: a server if none is configured, the deployments, and the watcher of landing/.
+
+1. One `serve` a workspace: a lock that goes with its process.
+2. The server answers, and the workspace's commands know where.
+3. The runner registers the deployments, recovers what was left, and runs what comes.
+4. The watcher announces what lands.
+5. Whoever ends by itself is started again; Ctrl-C ends all of them within ten seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from deployments.children import Child, ChildFailedError, end
+from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
+from flows.connection import SERVING, Server, ServerUnreachableError, known_server
+from flows.served import SERVED
+from flows.server import LOOPBACK, embedded_settings, server_command
+from tasks.stores.run import plan_release
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import PRIVATE_FILE, Workspace
+
+START_SECONDS = 180.0
+LOCK, SERVER_LOG = "serving.lock", "server.log"
+SERVER, RUNNER = "server", "runner"
+
+
+class Stopped(BaseException):
+    """Somebody asked `serve` to end."""
+
+
+def serve(workspace: Workspace, *, port: int, poll: bool, settle: float, pool: str | None, as_json: bool) -> None:
+    """Serve a workspace until somebody ends it."""
+    spec = load_spec(workspace.spec_path)
+    plan_release(spec)
+    workspace.require_writable()
+    with _alone(workspace), ExitStack() as ends:
+        environment = {**embedded_settings(workspace), **os.environ, SERVED: "1"}
+        children: list[Child] = []
+        ends.callback(lambda: _end(children))
+        configured = known_server(workspace) if os.environ.get("PREFECT_API_URL") else None
+        server = configured or _own_server(workspace, environment, port, children)
+        _await_answer(server, children)
+        environment |= server.settings()
+        if configured is None:
+            ends.enter_context(_announced(workspace, server))
+        children += _workers(workspace, spec, environment, poll=poll, settle=settle, pool=pool)
+        _say_where(server, spec, as_json)
+        _supervise(server, children, register_only=pool is not None)
+
+
+def _workers(
+    workspace: Workspace, spec: ReleaseSpec, environment: dict[str, str], *, poll: bool, settle: float, pool: str | None
+) -> Iterator[Child]:
+    """The runner, or the registration for a pool's workers; and the watcher, where landing triggers releases."""
+    root = str(workspace.root)
+    runner = [sys.executable, "-m", "deployments.runner", root, *(["--pool", pool] if pool else [])]
+    yield _started(Child(RUNNER, runner, environment))
+    if spec.schedule.on_landing:
+        watcher = [sys.executable, "-m", "flows.watcher", root, "--settle", f"{settle:g}"]
+        yield _started(Child("watcher", [*watcher, "--poll"] if poll else watcher, environment))
+
+
+def _started(child: Child) -> Child:
+    child.start()
+    return child
+
+
+def _own_server(workspace: Workspace, environment: dict[str, str], port: int, children: list[Child]) -> Server:
+    """A server on loopback, with its pages; its database is the workspace's unless another is configured."""
+    number = _free_port(port)
+    url = f"http://{LOOPBACK}:{number}/api"
+    auth = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or None
+    own = {"PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url, "PREFECT__SERVER_FINAL": "1"}
+    log = (workspace.prefect_home / SERVER_LOG).open("wb")
+    children.append(_started(Child(SERVER, server_command(str(number)), environment | own, log)))
+    return Server(url, auth)
+
+
+def _free_port(port: int) -> int:
+    """The port asked for; 0 is any.
+
+    Raises: RefusedError if somebody else has it.
+    """
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            taken = True
+        else:
+            return int(probe.getsockname()[1])
+    assert taken  # noqa: S101
+    raise RefusedError(
+        f"port {port} is taken",
+        rule="port-taken",
+        where="--port",
+        hint="name another port, or --port 0 for any; a server that runs already is used with PREFECT_API_URL",
+    )
+
+
+def _await_answer(server: Server, children: list[Child]) -> None:
+    """Wait until the server answers.
+
+    Raises: RefusedError if it does not.
+    """
+    own = [child for child in children if child.name == SERVER]
+    if own:
+        _say("waiting for the orchestration server (a first start takes about a minute)")
+    limit = time.monotonic() + (START_SECONDS if own else 10.0)
+    while time.monotonic() < limit and not any(child.has_ended for child in own):
+        try:
+            server.ask("GET", "/health", seconds=2.0)
+            server.ask("POST", "/flows/count", {}, seconds=5.0)  # the health page needs no password
+        except ServerUnreachableError:
+            time.sleep(0.5)
+        else:
+            return
+    raise RefusedError(
+        "the orchestration server does not answer",
+        rule="server-unreachable",
+        where=f"prefect/{SERVER_LOG}" if own else "PREFECT_API_URL",
+        hint="its log says why" if own else "check its address and PREFECT_API_AUTH_STRING",
+    )
+
+
+@contextmanager
+def _alone(workspace: Workspace) -> Iterator[None]:
+    """Make sure that nobody else serves this workspace; the lock goes when its process does."""
+    with (workspace.prefect_home / LOCK).open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken = True
+        else:
+            taken = False
+        if taken:
+            raise WorkspaceError(
+                "this workspace is being served already",
+                rule="already-served",
+                where="--workspace",
+                hint="one `dprelease serve` is enough; `dprelease history` shows what it does",
+            )
+        yield
+
+
+@contextmanager
+def _announced(workspace: Workspace, server: Server) -> Iterator[None]:
+    """Let the workspace's other commands know where the server answers."""
+    path = workspace.prefect_home / SERVING
+    path.write_text(json.dumps({"api_url": server.api_url, "pid": os.getpid()}))
+    path.chmod(PRIVATE_FILE)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _supervise(server: Server, children: list[Child], *, register_only: bool) -> None:
+    """Start again whoever ends by itself, until somebody ends us.
+
+    A server that ended takes its runs with it: the runner begins anew beside the next one, and
+    recovers what was under way.
+    Raises: ChildFailedError, RefusedError.
+    """
+    while True:
+        ended = [child for child in children if child.has_ended and not (register_only and child.is_done)]
+        for child in ended:
+            _say(f"the {child.name} ended and is started again")
+            child.restart()
+        if any(child.name == SERVER for child in ended):
+            _await_answer(server, children)
+            runners = [child for child in children if child.name == RUNNER and child not in ended]
+            end(runners)
+            for child in runners:
+                child.start()
+        time.sleep(0.5)
+
+
+def _end(children: list[Child]) -> None:
+    """End what runs flows first, so that the server hears how they ended."""
+    workers = [child for child in children if child.name != SERVER]
+    end(workers)
+    end([child for child in children if child.name == SERVER], grace=2.0)
+
+
+def _say_where(server: Server, spec: ReleaseSpec, as_json: bool) -> None:
+    if as_json:
+        named = [f"{flow}/{spec.name}" for flow in ("monthly", "landing", "nightly-audit")]
+        content: dict[str, Any] = {"ui": server.ui_url, "api": server.api_url, "deployments": named}
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+        sys.stdout.flush()
+    else:
+        _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C ends it)")
+
+
+def _say(line: str) -> None:
+    if line:
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise Stopped
+
+
+def main() -> None:
+    """Serve, and end as one process."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("--port", type=int, default=4200)
+    parser.add_argument("--settle", type=float, default=5.0)
+    parser.add_argument("--pool")
+    parser.add_argument("--poll", action="store_true")
+    parser.add_argument("--json", action="store_true", dest="as_json")
+    asked = vars(parser.parse_args())
+    signal.signal(signal.SIGINT, _stop)
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        serve(Workspace(asked.pop("workspace").resolve()), **asked)
+    except Stopped:
+        _say("stopped")
+    except RefusedError as error:
+        _refuse(error.as_json(), asked["as_json"], 2)
+    except PrivacyError as error:
+        hint = "see prefect/server.log in the workspace; nothing that was drawn is lost"
+        rule = "child-failed" if isinstance(error, ChildFailedError) else "internal-error"
+        _refuse({"error": str(error), "rule": rule, "where": "serve", "hint": hint}, asked["as_json"], 3)
+
+
+def _refuse(refusal: dict[str, str], as_json: bool, code: int) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(refusal, indent=2) + "\n")
+    else:
+        facts = [f"  {name:<6} {refusal[name]}" for name in ("error", "where", "hint")]
+        _say("\n".join([f"refused ({refusal['rule']})", *facts]))
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""What a flow does first when `dprelease serve` or a worker runs it in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flows.server import end_with_parent, forbid_core_dumps
+from tasks.boundary import PROGRESS
+from tasks.stores.workspace import Workspace
+
+SERVED = "DPRELEASE_SERVED"
+"""Set by `dprelease serve` for the processes that it answers for."""
+
+
+@contextmanager
+def served(workspace: str) -> Iterator[Workspace]:
+    """The workspace, in a process that writes no memory to disk and ends when its parent does."""
+    forbid_core_dumps()
+    if os.environ.get(SERVED):
+        end_with_parent()
+    place = Workspace(Path(workspace))
+    place.require()
+    handler = _Lines(sys.stderr)
+    PROGRESS.addHandler(handler)
+    PROGRESS.setLevel(logging.INFO)
+    try:
+        yield place
+    finally:
+        PROGRESS.removeHandler(handler)
+
+
+class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
+    """Progress for whoever watches the terminal: a line each, with its time."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        mark = "!" if record.levelno >= logging.WARNING else "✓"
+        return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%SZ} {mark} {record.getMessage()}"
