@@ -19,6 +19,7 @@ _MEASURES = {
     "share_points": "a share, points",
 }
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+# As the report's style sheet has them, for readers whose screen is dark.
 _DARK = {
     "synthetic": "#6d9ff0",
     "measured": "#f2a654",
@@ -86,6 +87,7 @@ def _draw_burn_down(axes: Any, outlook: Outlook) -> None:
     axes.axhline(cap, color=COLOURS["measured"], linewidth=1.4, linestyle=(0, (4, 3)))
     axes.set_title("Left of the budget after each release", loc="left", color=COLOURS["ink"], weight="bold")
     axes.set_ylabel("epsilon", color=COLOURS["muted"])
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, cap * 1.16)
     axes.set_xlim(-0.6, max(len(left), 1) - 0.4)
     axes.text(-0.5, cap * 1.025, f"cap {cap:g}", color=COLOURS["measured"], va="bottom")
@@ -95,20 +97,18 @@ def _draw_burn_down(axes: Any, outlook: Outlook) -> None:
 
 def _mark_refused(axes: Any, outlook: Outlook, cap: float) -> None:
     refused = [place for place, step in enumerate(outlook.year) if not step.allowed]
-    for place in refused:
-        axes.bar(place, cap, width=0.78, facecolor="none", edgecolor=COLOURS["measured"], linewidth=1.2, hatch="///")
+    frame = {"facecolor": "none", "edgecolor": COLOURS["measured"], "linewidth": 1.0, "hatch": "//"}
+    for bar in axes.bar(refused, cap, width=0.78, **frame):
+        bar.set_hatch_linewidth(0.5)
     if refused:
-        first = refused[0]
-        side = (
-            {"ha": "left", "x": first - 0.4} if first < len(outlook.year) * 0.6 else {"ha": "right", "x": first + 0.4}
-        )
-        words = f"refused from {outlook.cap_reached} on"
-        axes.text(y=cap * 1.025, s=words, va="bottom", color=COLOURS["measured"], weight="bold", **side)
+        first, early = refused[0], refused[0] < len(outlook.year) * 0.6
+        style = {"color": COLOURS["measured"], "weight": "bold", "va": "bottom", "ha": "left" if early else "right"}
+        axes.text(first + (-0.4 if early else 0.4), cap * 1.025, f"refused from {outlook.cap_reached} on", **style)
 
 
 def _label_months(axes: Any, periods: list[str]) -> None:
     """The months below their bars, each year once."""
-    every = -(-len(periods) // MOST_TICKS)
+    every = max(1, -(-len(periods) // MOST_TICKS))
     shown = list(range(0, len(periods), every))
     before = ["", *(periods[place] for place in shown)]
     labels = [_month(period, same_year=last[:4] == period[:4]) for last, period in pairwise(before)]
@@ -132,7 +132,7 @@ def _size(other: Alternative) -> tuple[str, float]:
 
 def _draw_trade(axes: Any, outlook: Outlook) -> None:
     """The noise of every alternative, with the releases that it leaves; the present one stands out."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    from matplotlib.ticker import NullLocator
 
     others = outlook.alternatives
     epsilons, sizes = [float(other.epsilon) for other in others], [_size(other)[1] for other in others]
@@ -144,7 +144,7 @@ def _draw_trade(axes: Any, outlook: Outlook) -> None:
     axes.set_xlim(epsilons[0] / 1.2, epsilons[-1] * 1.5)
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(axis="y")
     for other, epsilon, size in zip(others, epsilons, sizes, strict=True):
         _label_alternative(axes, other, epsilon, size, now=other.epsilon == outlook.spec.privacy.epsilon)
