@@ -36,23 +36,31 @@ def tags_of(run: ReleaseRun, release_id: str, entries: Sequence[Entry]) -> list[
 
 
 @contextmanager
-def refusals_named(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
-    """Name a run that is refused before it is known what it would release."""
+def named_early(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
+    """Name a run that ends before it is known what it would release."""
     try:
         yield
     except RefusedError as error:
-        label = f"{_dataset(workspace)}-{period}" if period else _dataset(workspace)
+        label = _early_label(workspace, period)
         keep_verdict(workspace, label, error)
-        board = Board(flow_run_id)
-        board.attempt("the run's name", lambda: board.label(name=label + REFUSED, tags=list(flow_run.tags or [])))
+        _name(flow_run_id, label + REFUSED)
+        raise
+    except Exception:
+        _name(flow_run_id, _early_label(workspace, period))
         raise
 
 
-def _dataset(workspace: Workspace) -> str:
+def _name(flow_run_id: str, name: str) -> None:
+    board = Board(flow_run_id)
+    board.attempt("the run's name", lambda: board.label(name=name, tags=list(flow_run.tags or [])))
+
+
+def _early_label(workspace: Workspace, period: str | None) -> str:
     try:
-        return load_spec(workspace.spec_path).name
+        dataset = load_spec(workspace.spec_path).name
     except RefusedError:
-        return "release"
+        dataset = "release"
+    return f"{dataset}-{period}" if period else dataset
 
 
 def keep_verdict(workspace: Workspace, label: str, error: RefusedError) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from dpcore.errors import CheckFailedError, LedgerError
 from dpcore.wishes import MEAN, MOMENTS, PROJECTION
 from flows.delivery import delivered_afterwards
-from flows.history import Journal, label_again, refusals_named
+from flows.history import Journal, label_again, named_early
 from flows.story import RunStory
 from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.boundary import redacted, tell, tell_operator
@@ -82,15 +82,17 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     workspace.require()
     workspace.require_writable()
     asked = request.model_dump() | (workspace.read_note(request.note) if request.note else {})
-    with workspace.scratch() as scratch:
-        with refusals_named(workspace, str(flow_run.id), request.period):
+    with workspace.scratch() as scratch, ExitStack() as held:
+        with named_early(workspace, str(flow_run.id), request.period):
             run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
-        with workspace.exclusive(run.spec.name), run.ledger().exclusive(run.spec.name):
+            held.enter_context(workspace.exclusive(run.spec.name))
+            held.enter_context(run.ledger().exclusive(run.spec.name))
             finish_reveals(run.workspace, run.ledger())
             known = finished_release(run)
-            if known is None:
-                return release_stages(run)
-            return already_published(run, known) if known.published else still_awaiting(run, known)
+            release_id = known.release_id if known else upcoming_release_id(run)
+        if known is None:
+            return release_stages(run, release_id)
+        return already_published(run, known) if known.published else still_awaiting(run, known)
 
 
 def finished_release(run: ReleaseRun) -> ReleaseState | None:
@@ -137,10 +139,9 @@ def _published_elsewhere(known: ReleaseState) -> dict[str, Any]:
     return {"privacy": known.facts["stated"] | {"delta_num": float(known.spent.delta_num)}, "rows": None}
 
 
-def release_stages(run: ReleaseRun) -> ReleaseResult:
+def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
     """The way of the data, stage by stage."""
     ledger = run.ledger()
-    release_id = upcoming_release_id(run)
     lineage = LineageRun(
         workspace_log=run.workspace.lineage_path,
         name=run.spec.name,

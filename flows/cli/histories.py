@@ -206,7 +206,7 @@ def _places(whole: dict[str, Any]) -> dict[str, str]:
     facts["reason"] = whole["reason"]
     if bundle:
         verdict = "as the ledger has it" if bundle["as_published"] else f"NOT as in the ledger: {bundle['faults'][0]}"
-        facts |= {"bundle": bundle["folder"], "digest": f"{bundle['digest']} ({verdict})"}
+        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "it is": verdict}
         facts["report"] = str(Path(bundle["folder"]) / "report.html")
     return {name: escape(str(value)) for name, value in facts.items() if value}
 

@@ -160,6 +160,7 @@ def steps_of(base: Path) -> list[dict[str, Any]]:
         step("supersede without reason", "run", "--period", "2026-03", "--supersedes", "visits-2026-03-2"),
         step("latest without period", "run"),
         step("cap used up", "run", "--period", "2026-07"),
+        step("history while refused", "history", "--status", "refused"),
         step("cap edited", "run", "--period", "2026-07", replace=[[spec, "{epsilon: 5.0}", "{epsilon: 6.0}"]]),
         step("cap raised", "budget", "raise", "--reason", "the board agreed"),
         step("after raising", "run", "--period", "2026-07"),
@@ -167,4 +168,5 @@ def steps_of(base: Path) -> list[dict[str, Any]]:
         step("budget", "budget"),
         step("history", "history"),
         step("show", "show", "visits-2026-03-2"),
+        step("show all", "show", "visits-2026-03-1", "--all"),
     ]

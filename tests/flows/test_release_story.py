@@ -149,7 +149,7 @@ def test_every_flow_run_in_the_record_is_in_the_orchestrators_history(story: Sto
     record = record_of(story, "publish")
     name, tags = runs[record["flow_run_id"]]
     assert name == record["release_id"]
-    assert set(tags) == {"visits", "2026-03", record["release_id"]}
+    assert {"visits", "2026-03", record["release_id"]} < set(tags)
     assert progress.count(100.0) == len(PUBLISHED)
     assert any(0 < value < 100 for value in progress)  # of the runs that failed
     assert keys >= {"visits-release-card", "visits-budget", "visits-utility"}
