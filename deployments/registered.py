@@ -13,6 +13,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger
 from prefect.types.entrypoint import EntrypointType
 
+from deployments.environment import NIGHTLY
 from flows.announce import EVENT, resource_of
 from flows.landing import landing
 from flows.monthly import monthly
@@ -20,7 +21,6 @@ from flows.nightly import nightly_audit
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.workspace import Workspace
 
-NIGHTLY = "30 3 * * *"
 DESCRIPTIONS = {
     "monthly": "Releases every month that the schedule owes, in order; missed ones are caught up.",
     "landing": "Releases the month of a file that landed; the schedule may fire for the same month, it happens once.",

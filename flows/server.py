@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 
+from flows.connection import known_server
 from tasks.stores.workspace import Workspace
 
 PR_SET_PDEATHSIG = 1
@@ -31,10 +32,18 @@ def embedded_settings(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def use_embedded_server(workspace: Workspace) -> None:
-    """Set the environment before Prefect is imported; what the user has set stays."""
+def use_server(workspace: Workspace) -> bool:
+    """Set the environment before Prefect is imported; what the user has set stays.
+
+    A server that serves this workspace is used as well; returns whether one is there already.
+    """
     for name, value in embedded_settings(workspace).items():
         os.environ.setdefault(name, value)
+    server = known_server(workspace)
+    if server is None or not server.answers():
+        return False
+    os.environ.update(server.settings())
+    return True
 
 
 def start_embedded_server() -> None:

@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """Release one period, here and now."""
     from flows.cli.progress import shown
-    from flows.server import forbid_core_dumps, use_embedded_server
+    from flows.server import forbid_core_dumps, use_server
     from tasks.stores.workspace import Workspace
 
     place = Workspace(workspace.resolve())
@@ -34,8 +34,7 @@ def run(
     place.require_writable()
     _refuse_early(place, given, period, supersedes, reason)
     forbid_core_dumps()
-    use_embedded_server(place)
-    with shown("starting the orchestration server (about 20 seconds)"):
+    with shown("releasing" if use_server(place) else "starting the orchestration server (up to a minute)"):
         try:
             result = _run_flow(place, given, period, supersedes, reason)
         except KeyboardInterrupt:

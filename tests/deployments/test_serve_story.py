@@ -1,0 +1,181 @@
+"""One story of a served workspace: schedule and landing, corrupt files, kills in the middle, and the end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from serving import Served, environment, last_month, make_workspace, released, rows_of, serving, state, until
+
+from tasks.stores.audit import audit_workspace
+from tasks.stores.workspace import Workspace
+
+pytestmark = pytest.mark.timeout(900)
+
+DUE = last_month()
+MONTHS = [last_month(before=number) for number in range(1, 6)]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    return make_workspace(tmp_path_factory.mktemp("served") / "workspace")
+
+
+@pytest.fixture(scope="module")
+def served(workspace: Workspace) -> Iterator[Served]:
+    home = workspace.root.parent / "home"
+    home.mkdir()
+    with serving(workspace, home) as running:
+        yield running
+
+
+def land(served: Served, period: str, seed: int = 7) -> None:
+    """Write a file beside and rename it into landing/, as a careful sender does."""
+    draft = served.workspace.root / f"draft-{period}"
+    draft.write_text(rows_of(seed))
+    draft.rename(served.workspace.landing / f"small-{period}.csv")
+
+
+def published(served: Served, period: str, seconds: float) -> None:
+    release_id = f"small-{period}-1"
+    until(
+        lambda: released(served.workspace).get(release_id) == "published",
+        seconds=seconds,
+        what=f"{release_id} published; it is {released(served.workspace)}\n{served.said()}",
+    )
+
+
+def test_the_deployments_are_registered_with_the_specification_s_schedule(served: Served):
+    found = served.server.ask("POST", "/deployments/filter", {})
+    assert {(d["name"], d["entrypoint"]) for d in found} == {
+        ("small", "flows.monthly.monthly"),
+        ("small", "flows.landing.landing"),
+        ("small", "flows.nightly.nightly_audit"),
+    }
+    schedules = {d["entrypoint"]: [s["schedule"] for s in d["schedules"]] for d in found}
+    monthly = schedules["flows.monthly.monthly"][0]
+    assert (monthly["cron"], monthly["timezone"]) == ("* * * * *", "Europe/Berlin")
+    assert schedules["flows.landing.landing"] == []
+    assert len(served.server.ask("POST", "/automations/filter", {})) == 1
+
+
+def test_a_landed_file_leads_to_a_published_release_within_two_minutes(served: Served):
+    land(served, MONTHS[0])
+    published(served, MONTHS[0], 120)
+
+
+def test_the_schedule_fires_and_both_for_the_same_month_publish_once(served: Served):
+    land(served, DUE)  # the schedule has been firing every minute, and found nothing to release
+    published(served, DUE, 180)
+    until(
+        lambda: [run for run in served.runs(tags={"all_": [DUE]}) if run["deployment_id"]],
+        seconds=90,
+        what="the schedule's run of the month",
+    )
+    firings = [run for run in served.runs(tags={"all_": ["small"]}) if run["auto_scheduled"]]
+    assert any(run["state_type"] in ("COMPLETED", "FAILED", "RUNNING") for run in firings)
+    assert Counter(r.facts["period"] for r in state(served.workspace).releases.values())[DUE] == 1
+
+
+def test_a_corrupt_file_is_quarantined_and_does_not_block_the_next(served: Served):
+    landing = served.workspace.landing
+    (landing / f"small-{MONTHS[1]}.csv").write_text("age,weight\n1,2\n")
+    land(served, MONTHS[2])
+    verdicts = until(
+        lambda: list((landing / "quarantine").glob("*.verdict.json")), seconds=60, what=f"a verdict\n{served.said()}"
+    )
+    assert json.loads(verdicts[0].read_text())["rule"] in ("column-missing", "column-undeclared")
+    assert not (landing / f"small-{MONTHS[1]}.csv").exists()
+    published(served, MONTHS[2], 120)
+
+
+def test_a_server_killed_in_the_middle_loses_and_doubles_nothing(served: Served):
+    land(served, MONTHS[3])
+    reserved = f"small-{MONTHS[3]}-1"
+    until(lambda: reserved in released(served.workspace), seconds=120, what=f"reserved\n{served.said()}")
+    server = served.child("create_app")
+    server.kill()
+    psutil.wait_procs([server], timeout=10)
+    published(served, MONTHS[3], 300)
+    assert "the server ended and is started again" in served.said()
+
+
+def test_a_serve_killed_with_everything_goes_on_where_it_was(served: Served):
+    land(served, MONTHS[4])
+    reserved = f"small-{MONTHS[4]}-1"
+    until(lambda: reserved in released(served.workspace), seconds=120, what=f"reserved\n{served.said()}")
+    served.kill()
+    served.start()
+    published(served, MONTHS[4], 240)
+    crashed = served.runs(state={"type": {"any_": ["CRASHED"]}})
+    assert crashed, "the run that was killed shows as crashed"
+
+
+def test_each_month_was_released_and_drawn_once(served: Served):
+    releases = state(served.workspace).releases.values()
+    assert Counter(r.facts["period"] for r in releases) == Counter([DUE, *MONTHS[0:1], *MONTHS[2:5]])
+    assert all(r.status == "published" and len(r.spends) == 1 for r in releases)
+
+
+def test_registering_again_changes_nothing(served: Served):
+    assert len(served.server.ask("POST", "/deployments/filter", {})) == 3
+    assert len(served.server.ask("POST", "/automations/filter", {})) == 1
+
+
+def test_the_events_say_nothing_of_the_files(served: Served):
+    asked = {"filter": {"event": {"name": ["dprelease.file.landed"]}}, "limit": 50}
+    events = served.server.ask("POST", "/events/filter", asked)["events"]
+    assert {tuple(event["payload"]) for event in events} == {("arrival",)}
+    assert "small-" not in json.dumps(events)
+    ids = Counter(event["payload"]["arrival"] for event in events)
+    assert set(ids.values()) == {1}, "one event for each file version"
+
+
+def test_a_second_serve_of_the_workspace_is_refused(served: Served):
+    home = served.home
+    command = [sys.executable, "-m", "flows", "serve", "-w", str(served.workspace.root), "--port", "0", "--json"]
+    done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, json.loads(done.stdout)["rule"]) == (2, "already-served")
+
+
+def test_a_run_by_hand_uses_the_server_that_is_there(served: Served):
+    command = [sys.executable, "-m", "flows", "run", "-w", str(served.workspace.root), "--period", DUE, "--json"]
+    done = subprocess.run(
+        command, env=environment(served.home), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert json.loads(done.stdout)["status"] == "already-published", done.stderr
+    names = [run["name"] for run in served.runs()]
+    assert f"small-{DUE}-1 (again)" in names
+
+
+def test_the_audit_holds_with_the_flow_runs_of_the_server(served: Served):
+    command = [sys.executable, "-m", "flows", "audit", "-w", str(served.workspace.root), "--json"]
+    done = subprocess.run(
+        command, env=environment(served.home), capture_output=True, text=True, timeout=120, check=False
+    )
+    report = json.loads(done.stdout)
+    assert report["ok"], [check for check in report["checks"] if not check["ok"]]
+    assert "flow runs" in {check["name"] for check in report["checks"]}
+
+
+def test_ctrl_c_ends_every_child_within_ten_seconds(served: Served):
+    assert len(served.family()) >= 3
+    assert served.interrupt() < 10
+    assert not (served.workspace.prefect_home / "serving.json").exists()
+    assert "Traceback" not in served.said()
+    assert "Warning" not in served.said()
+
+
+def test_nothing_is_left_in_the_vault_and_the_audit_holds_offline(served: Served, workspace: Workspace):
+    assert [path.name for path in workspace.vault.iterdir() if not path.name.startswith(".")] == []
+    assert [check for check in audit_workspace(workspace) if not check.ok] == []
+
+
+def test_the_landing_folder_keeps_its_files_to_its_owner(workspace: Workspace):
+    assert Path(workspace.landing).stat().st_mode & 0o077 == 0
