@@ -8,25 +8,26 @@ quarantine; neither blocks the next. No answer carries a file's name, its size o
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
+from typing import cast
 
 from dpcore.errors import LandingError, PrivacyError
 from tasks.stores.clock import Clock, steady_clock
 from tasks.stores.examination import Judgement, ends_within_a_line, fingerprint, judge, signature
 from tasks.stores.matching import matching_names
+from tasks.stores.moving import drafted, place
 from tasks.stores.quarantine import put_apart
 from tasks.stores.redaction import own_error
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.versions import FileVersion, Look, Registry
-from tasks.stores.workspace import PRIVATE_FILE, Workspace
+from tasks.stores.workspace import Workspace, held
 
 SETTLE_SECONDS = 10.0
 PATIENCE = 6
@@ -56,6 +57,16 @@ class Pause(Enum):
 
     WRITING = "it may still be being written"
     NOTHING_NEW = "it is known, or gone"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A file as it was read: signature, keyed fingerprint, judgement, and the version if it landed before."""
+
+    seen: str
+    mark: str
+    judgement: Judgement
+    known: FileVersion | None
 
 
 Outcome = FileVersion | LandingError | Pause
@@ -92,7 +103,7 @@ class Arrivals:
     @contextmanager
     def announcing(self) -> Iterator[None]:
         """Wait until no other process announces, so that each version is announced by one."""
-        with _held(self.workspace.landing / ".announcing.lock"):
+        with held(self.workspace.landing / ".announcing.lock"):
             yield
 
     def scan(self, spec: ReleaseSpec, *, settle: float = SETTLE_SECONDS, patience: float | None = None) -> Scan:
@@ -107,28 +118,29 @@ class Arrivals:
             self.registry.forget_looks(looks.keys() - files.keys())
             return _summary([self._try(path, spec, looks.get(key), limits) for key, path in files.items()])
 
-    def admit(self, path: Path, spec: ReleaseSpec, put: Callable[[Path], None] = lambda _: None) -> Admission:
-        """Take in a file that is complete because `put` brings it there whole; nobody else looks meanwhile.
+    def admit(self, path: Path, spec: ReleaseSpec, *, source: Path | None = None, replace: bool = False) -> Admission:
+        """Take in a file that is complete; nobody else looks meanwhile.
 
-        Raises: whatever `put` does; LandingError if the file is changed or taken away at once.
+        It is at its place already, or is moved there from `source`: then a bad one never gets there.
+        Raises: LandingError if the name is taken, or if the file changes meanwhile; WorkspaceError.
         """
+        draft = drafted(source, path, replace=replace) if source else nullcontext(path)
         with self._looking():
-            put(path)
-            seen = signature(path)
-            mark = fingerprint(path, spec, self.workspace.fingerprint_key())
-            if known := self._landed(path, mark, seen):
-                return Admission(known, known=True)
-            judgement = judge(path, spec)
-            if seen is None or signature(path) != seen:
-                raise _changed()
-            return Admission(self._record(path, seen, mark, judgement), refusal=judgement.refusal)
+            with draft as file:
+                reading = self._read(file, spec, path)
+                if reading is None:
+                    raise _changed()
+                if reading.judgement.refusal:
+                    return Admission(self._refuse(file, path, reading), refusal=reading.judgement.refusal)
+                place(file, path)
+            return Admission(self._land(path, reading, signature(path)), known=reading.known is not None)
 
     @contextmanager
     def _looking(self) -> Iterator[None]:
         """One process at a time looks at the files, or brings one in."""
         if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
             self.workspace.create()
-        with _held(self.workspace.landing / ".arrivals.lock"):
+        with held(self.workspace.landing / ".arrivals.lock"):
             yield
 
     def _key(self, path: Path) -> str:
@@ -164,37 +176,49 @@ class Arrivals:
         """Read and judge a file that has settled."""
         if not patient and ends_within_a_line(path):
             return Pause.WRITING
-        mark = fingerprint(path, spec, self.workspace.fingerprint_key())
-        if self._landed(path, mark, seen):
-            return Pause.NOTHING_NEW
-        judgement = judge(path, spec)
-        if signature(path) != seen:
+        reading = self._read(path, spec, path)
+        if reading is None or reading.seen != seen:
             return Pause.WRITING if path.exists() else Pause.NOTHING_NEW
-        if judgement.maybe_unfinished and not patient:
+        if reading.judgement.maybe_unfinished and not patient:
             return Pause.WRITING
-        version = self._record(path, seen, mark, judgement)
-        return judgement.refusal or version
+        if reading.judgement.refusal:
+            self._refuse(path, path, reading)
+            return reading.judgement.refusal
+        version = self._land(path, reading, seen)
+        return Pause.NOTHING_NEW if reading.known else version
 
-    def _landed(self, path: Path, mark: str, seen: str | None) -> FileVersion | None:
-        """The version that landed before, if it is one; it is not read again then."""
-        known = self.registry.version(self._key(path), mark)
-        if known is None or known.refused or seen is None or signature(path) != seen:
-            return None
+    def _read(self, file: Path, spec: ReleaseSpec, path: Path) -> _Reading | None:
+        """Read and judge a file that is, or will be, at a path; None if it changes or vanishes meanwhile."""
+        seen = signature(file)
+        mark = fingerprint(file, spec, self.workspace.fingerprint_key())
+        version = self.registry.version(self._key(path), mark)
+        known = version if version and not version.refused else None
+        judgement = Judgement(known.period, None) if known else judge(file, spec, path.name)
+        return None if seen is None or signature(file) != seen else _Reading(seen, mark, judgement, known)
+
+    def _land(self, path: Path, reading: _Reading, seen: str | None) -> FileVersion:
+        """Record a version, once; it is not read again as long as it looks like this."""
+        version = reading.known or self.registry.record(
+            self._key(path), reading.mark, period=reading.judgement.period, refused=None
+        )
         self._finish(path, seen)
-        return known
-
-    def _record(self, path: Path, seen: str, mark: str, judgement: Judgement) -> FileVersion:
-        """Make a judgement last. It is recorded first: a crash in between repeats the rest under the same token."""
-        refusal = judgement.refusal
-        rule = refusal.rule if refusal else None
-        version = self.registry.record(self._key(path), mark, period=judgement.period, refused=rule)
-        if refusal is None or not put_apart(self.workspace, path, version.token, refusal, seen):
-            self._finish(path, seen)
         return version
 
-    def _finish(self, path: Path, seen: str) -> None:
+    def _refuse(self, file: Path, path: Path, reading: _Reading) -> FileVersion:
+        """Put a bad file apart; it is recorded first, so that a crash in between repeats the rest by the same token."""
+        refusal = cast(LandingError, reading.judgement.refusal)
+        period = reading.judgement.period
+        version = self.registry.record(self._key(path), reading.mark, period=period, refused=refusal.rule)
+        if not put_apart(self.workspace, file, version.token, refusal, reading.seen, path.name):
+            if file != path:
+                raise _changed()
+            self._finish(path, reading.seen)
+        return version
+
+    def _finish(self, path: Path, seen: str | None) -> None:
         """Not to be read again as long as it looks like this."""
-        self.registry.keep_look(self._key(path), self.clock.name, Look(seen, self.clock.seconds(), done=True))
+        if seen is not None:
+            self.registry.keep_look(self._key(path), self.clock.name, Look(seen, self.clock.seconds(), done=True))
 
 
 def _summary(outcomes: Sequence[Outcome | PrivacyError]) -> Scan:
@@ -206,17 +230,6 @@ def _summary(outcomes: Sequence[Outcome | PrivacyError]) -> Scan:
         refused=tuple(o for o in outcomes if isinstance(o, LandingError)),
         unsettled=Pause.WRITING in outcomes,
     )
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Wait until no other process holds the lock; it goes when its process does."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _changed() -> LandingError:

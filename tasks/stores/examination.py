@@ -29,12 +29,12 @@ class Judgement:
         return self.refusal is not None and self.refusal.rule in MAYBE_UNFINISHED
 
 
-def judge(path: Path, spec: ReleaseSpec) -> Judgement:
-    """Read a file to its end and hold it against the specification; its cells do not matter."""
+def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
+    """Read a file to its end and hold it against the specification, under its name or another; cells do not matter."""
     landing, period = Landing((path,), spec, "source.path"), None
     refusal: LandingError | None = None
     try:
-        period = period_of(path, spec.source.period)
+        period = period_of(Path(name or path), spec.source.period)
         require_known_format(path, landing.where)
         require_sound(landing)
     except LandingError as error:

@@ -16,7 +16,9 @@ LONGEST_NAME = 200
 """Bytes of a file's own name that are kept: file systems allow 255, prefix and ending included."""
 
 
-def put_apart(workspace: Workspace, path: Path, token: str, refusal: LandingError, seen: str) -> bool:
+def put_apart(
+    workspace: Workspace, path: Path, token: str, refusal: LandingError, seen: str, name: str | None = None
+) -> bool:
     """Move a refused file into quarantine, after its verdict; whether it is there.
 
     The token keeps names apart. A file that another one replaced since it was seen is put back, one
@@ -24,7 +26,7 @@ def put_apart(workspace: Workspace, path: Path, token: str, refusal: LandingErro
     """
     folder = workspace.landing / "quarantine"
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    place = folder / f"{token[:16]}-{_shortened(path.name)}"
+    place = folder / f"{token[:16]}-{_shortened(name or path.name)}"
     verdict = place.with_name(f"{place.name}.verdict.json")
     _write_privately(verdict, json.dumps(verdict_on(refusal), indent=2))
     try:

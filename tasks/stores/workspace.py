@@ -189,6 +189,17 @@ class Workspace:
 
 
 @contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Wait until no other process holds that lock; it goes when its process does."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Wait until no other process holds the folder; the lock goes when its process does."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

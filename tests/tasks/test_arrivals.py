@@ -127,7 +127,7 @@ def test_a_file_that_vanishes_is_no_error(intake: Intake, monkeypatch: pytest.Mo
     intake.put("small-2026-10.csv")
     intake.look()
 
-    def vanish(path: Path, spec: Any) -> Any:
+    def vanish(path: Path, spec: Any, name: str) -> Any:
         path.unlink()
         return examination.judge(path, spec)
 
@@ -142,7 +142,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_judged_by_what_it_was(
     path = intake.put("a.csv", BAD["a column is missing"][1])
     intake.look()
 
-    def change(path: Path, spec: Any) -> Any:
+    def change(path: Path, spec: Any, name: str) -> Any:
         judgement = examination.judge(path, spec)
         path.write_text(GOOD)
         return judgement
@@ -346,7 +346,7 @@ def test_a_fault_with_one_file_does_not_keep_others_from_landing(intake: Intake,
         intake.put(name)
     intake.look()
 
-    def fail(path: Path, spec: Any) -> Any:
+    def fail(path: Path, spec: Any, name: str) -> Any:
         if path.name == "a.csv":
             raise MemoryError(PLANTED)
         return examination.judge(path, spec)
@@ -526,21 +526,6 @@ def test_a_bad_file_is_refused_at_once_when_admitted(intake: Intake):
     assert admission.refusal.rule == admission.version.refused == "file-empty"
     assert len(intake.quarantine) == 2
     assert intake.arrivals.pending() == []
-
-
-def test_nobody_looks_while_a_file_is_brought_in(intake: Intake):
-    seen: list[Any] = []
-    watcher = threading.Thread(target=lambda: seen.append(intake.look()))
-
-    def put(path: Path) -> None:
-        watcher.start()
-        time.sleep(0.3)
-        assert not seen
-        path.write_text(GOOD)
-
-    intake.arrivals.admit(intake.workspace.landing / "a.csv", intake.spec, put)
-    watcher.join()
-    assert seen == [NOTHING]
 
 
 def test_a_file_that_is_gone_at_once_is_refused(intake: Intake):

@@ -1,0 +1,66 @@
+"""The event that says a file landed: for which dataset, and an opaque token; nothing of the file.
+
+A version is announced by one process at a time and marked when the server took its event. A server
+that dies between an event and what it triggers forgets it, so one that nobody handled is announced
+again, by the same id: a server that remembers the id ignores it, and handling it twice does nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+from typing import Any
+
+from flows.connection import Server
+from tasks.stores.arrivals import Arrivals
+from tasks.stores.spec import ReleaseSpec
+from tasks.stores.versions import FileVersion
+
+EVENT = "dprelease.file.landed"
+AGAIN_SECONDS = 300.0
+"""As long as a Prefect server surely drops an event that it has seen."""
+ANSWER_SECONDS = 10.0
+
+
+def resource_of(spec: ReleaseSpec) -> str:
+    """The resource that a dataset's landing events are about."""
+    return f"dprelease.dataset.{spec.name}"
+
+
+def event_of(spec: ReleaseSpec, version: FileVersion, at: datetime) -> dict[str, Any]:
+    """The event of a version, as a Prefect server takes it."""
+    return {
+        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{EVENT} {version.token}")),
+        "occurred": at.isoformat(),
+        "event": EVENT,
+        "resource": {"prefect.resource.id": resource_of(spec), "prefect.resource.name": spec.name},
+        "payload": {"arrival": version.token},
+    }
+
+
+def announce(server: Server, spec: ReleaseSpec, version: FileVersion, at: datetime) -> None:
+    """Send one version's event.
+
+    Raises: ServerUnreachableError.
+    """
+    server.ask("POST", "/events", [event_of(spec, version, at)], seconds=ANSWER_SECONDS)
+
+
+def announce_due(server: Server, arrivals: Arrivals, spec: ReleaseSpec, *, only: str | None = None) -> None:
+    """Announce what is pending, oldest first, or the one of that token: never announced, or long ago and not handled.
+
+    Raises: ServerUnreachableError; the rest stays pending.
+    """
+    with arrivals.announcing():
+        for version in arrivals.pending():
+            if only in (None, version.token) and is_due(version, datetime.now(UTC), again=spec.schedule.on_landing):
+                announce(server, spec, version, datetime.now(UTC))
+                arrivals.mark_announced(version.token, datetime.now(UTC))
+
+
+def is_due(version: FileVersion, now: datetime, *, again: bool) -> bool:
+    """Whether a version is to be announced now; a second time only if somebody is to handle it."""
+    if version.announced_at is None:
+        return True
+    age = (now - version.announced_at).total_seconds()
+    return again and not 0 <= age < AGAIN_SECONDS  # a clock that was set back must not silence it

@@ -1,0 +1,123 @@
+"""`dprelease land`: bring a file in, whole, and say so to the server."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from dpcore.errors import LandingError
+from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
+
+if TYPE_CHECKING:
+    from tasks.stores.arrivals import Arrivals
+    from tasks.stores.spec import ReleaseSpec
+    from tasks.stores.workspace import Workspace
+
+
+def land(
+    file: Path = typer.Argument(..., metavar="FILE", help="The file to move into the landing folder."),
+    workspace: Path = WorkspaceOption,
+    name: str | None = typer.Option(None, "--as", metavar="NAME", help="Its name there; as it is called by default."),
+    replace: bool = typer.Option(False, "--replace", help="Replace a file of that name."),
+    as_json: bool = JsonFlag,
+) -> None:
+    """Move a file into the landing folder, all at once, and announce it."""
+    from tasks.stores.arrivals import Arrivals
+    from tasks.stores.spec import load_spec
+    from tasks.stores.workspace import Workspace
+
+    place = Workspace(workspace.resolve())
+    place.require()
+    place.create()
+    spec = load_spec(place.spec_path)
+    _require_readable(file)
+    target = _target(place, spec, Path(name or file.name), "--as" if name else "FILE")
+    arrivals = Arrivals(place)
+    admission = arrivals.admit(target, spec, source=file.absolute(), replace=replace)
+    if admission.refusal:
+        raise _in_quarantine(admission.refusal)
+    status, period = "already-landed" if admission.known else "landed", admission.version.period
+    announced = _announced(place, spec, arrivals, admission.version.token)
+    if as_json:
+        print_json({"status": status, "period": period, "announced": announced})
+    else:
+        _say(status, period, announced)
+
+
+def _require_readable(file: Path) -> None:
+    readable = False
+    if file.is_file():
+        try:
+            file.open("rb").close()
+            readable = True
+        except OSError:
+            readable = False
+    if not readable:
+        raise LandingError(
+            "there is no such file, or it may not be read", rule="file-missing", where="FILE", hint="check the path"
+        )
+
+
+def _target(place: Workspace, spec: ReleaseSpec, name: Path, where: str) -> Path:
+    """Where the file belongs.
+
+    Raises: LandingError if a release would not find it there.
+    """
+    from tasks.stores.matching import folder_of, period_of, relative_pattern, would_match
+
+    pattern = relative_pattern(place.root, spec.source.path)
+    if pattern is None:
+        raise LandingError(
+            "source.path leads out of the workspace",
+            rule="landing-outside",
+            where="source.path",
+            hint="bring files there by your own means: write under a hidden name, then rename",
+        )
+    target = folder_of(place.root, spec.source.path) / name
+    inside = target.is_relative_to(place.root) and ".." not in name.parts
+    if not (inside and would_match(pattern, target.relative_to(place.root))):
+        raise LandingError(
+            "under that name a release would not find the file",
+            rule="name-unmatched",
+            where=where,
+            hint=f"give it a name that fits source.path ({spec.source.path}) with --as",
+        )
+    period_of(target, spec.source.period)
+    return target
+
+
+def _in_quarantine(refusal: LandingError) -> LandingError:
+    return LandingError(
+        f"{refusal.message}; the file is in landing/quarantine, with its verdict",
+        rule=refusal.rule,
+        where=refusal.where,
+        hint=refusal.hint,
+    )
+
+
+def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, token: str) -> bool:
+    """Announce the file if there is somebody to tell; whether it was, now or before."""
+    from flows.announce import announce_due
+    from flows.connection import ServerUnreachableError, known_server
+
+    server = known_server(place)
+    if server is not None:
+        with suppress(ServerUnreachableError):
+            announce_due(server, arrivals, spec, only=token)
+    version = arrivals.find(token)
+    return version is not None and (version.handled or version.announced_at is not None)
+
+
+def _say(status: str, period: str | None, announced: bool) -> None:
+    out, month = console(), f" for {period}" if period else ""
+    if status == "already-landed":
+        out.print(f"this file had landed before{month}; it does not count twice")
+    else:
+        out.print(f"landed{month}")
+    if announced:
+        out.print("  the server knows of it; `dprelease history` shows what becomes of it")
+    else:
+        out.print("  no server answers: `dprelease serve` takes it up when it starts, or `dprelease run` releases now")
