@@ -1,0 +1,186 @@
+"""The landing watcher: `python -m flows.watcher WORKSPACE` takes up what lands and announces it.
+
+On start, on every change, and from time to time in between it
+1. reads the specification; a broken one is told once and tried again;
+2. looks at the landing data, records complete files and puts bad ones apart;
+3. announces what is pending, if the server answers; if not, it tries again a little later.
+
+Everything it knows is in the registry, so it may be killed and started again at any time. What it
+says on standard error is public: no file is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from tasks.stores.spec import ReleaseSpec
+    from tasks.stores.workspace import Workspace
+
+IDLE_SECONDS = 30.0
+BROKEN_SECONDS = 2.0
+UNKNOWN_SECONDS = 5.0
+"""How often to ask where the server is, while nobody has started one."""
+BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+HEARTBEAT_MILLISECONDS = 250
+POLL_MILLISECONDS = 1000
+
+
+class Watcher:
+    """What the watcher remembers from one turn to the next: nothing that the registry must know."""
+
+    def __init__(self, workspace: Workspace, *, settle: float, patience: float | None) -> None:
+        from tasks.stores.arrivals import Arrivals
+
+        self._arrivals = Arrivals(workspace)
+        self._settle, self._patience = settle, patience
+        self._told = ""
+        self._failures = 0
+        self.spec: ReleaseSpec | None = None
+
+    def turn(self) -> float:
+        """Look and announce; returns after how many seconds to do so again, if nothing changes before."""
+        from tasks.stores.redaction import own_error
+        from tasks.stores.spec import load_spec
+
+        trouble, waits = "", [IDLE_SECONDS]
+        try:
+            self.spec = load_spec(self._arrivals.workspace.spec_path)
+            waits += [self._look(self.spec), self._announce(self.spec)]
+        except Exception as error:  # noqa: BLE001  whatever it is, the next file may be better; its text may hold a name
+            trouble = f"nothing can be taken up now: {own_error(error, 'watch')}"
+            waits.append(BROKEN_SECONDS)
+        if trouble != self._told:
+            say(trouble or "all is well again")
+        self._told = trouble
+        return min(waits)
+
+    def _look(self, spec: ReleaseSpec) -> float:
+        scan = self._arrivals.scan(spec, settle=self._settle, patience=self._patience)
+        for version in scan.landed:
+            say("a file landed" + (f" for {version.period}" if version.period else ""))
+        for refusal in scan.refused:
+            say(f"a file was put into quarantine ({refusal.rule})")
+        return self._settle if scan.unsettled else IDLE_SECONDS
+
+    def _announce(self, spec: ReleaseSpec) -> float:
+        from flows.announce import announce_due
+        from flows.connection import ServerUnreachableError, known_server
+
+        server = known_server(self._arrivals.workspace)
+        if server is None:
+            return UNKNOWN_SECONDS
+        try:
+            announce_due(server, self._arrivals, spec)
+        except ServerUnreachableError:
+            if not self._failures:
+                say("the server does not answer; what landed waits")
+            self._failures += 1
+            return BACK_OFF_SECONDS[min(self._failures, len(BACK_OFF_SECONDS)) - 1]
+        self._failures = 0
+        return IDLE_SECONDS
+
+
+def say(line: str) -> None:
+    """One public line on standard error."""
+    sys.stderr.write(f"watcher: {line}\n")
+    sys.stderr.flush()
+
+
+def watch(workspace: Workspace, watcher: Watcher, stop: Event, *, poll: bool) -> None:
+    """Turn after turn, until told to stop."""
+    while not stop.is_set():
+        due = time.monotonic() + watcher.turn()
+        folders = _folders(workspace, watcher.spec)
+        for changed in _changes(workspace, folders, stop, poll=poll):
+            if changed or time.monotonic() >= due:
+                due = time.monotonic() + watcher.turn()
+            if _folders(workspace, watcher.spec) != folders:
+                break
+
+
+def _folders(workspace: Workspace, spec: ReleaseSpec | None) -> list[Path]:
+    """What to watch: the landing folder, and the source's if it is another."""
+    from tasks.stores.matching import folder_of
+
+    folders = {workspace.landing, *([folder_of(workspace.root, spec.source.path)] if spec else [])}
+    return sorted(folder for folder in folders if folder.is_dir()) or [workspace.root]
+
+
+def _changes(workspace: Workspace, folders: list[Path], stop: Event, *, poll: bool) -> Iterator[bool]:
+    """At every heartbeat, whether a landing file changed since the last."""
+    from watchfiles import watch as changes_in
+
+    for changes in changes_in(
+        *folders,
+        watch_filter=None,
+        step=100,
+        stop_event=stop,
+        rust_timeout=HEARTBEAT_MILLISECONDS,
+        yield_on_timeout=True,
+        force_polling=poll or None,
+        poll_delay_ms=POLL_MILLISECONDS,
+    ):
+        yield any(_matters(workspace, Path(path)) for _, path in changes)
+
+
+def _matters(workspace: Workspace, path: Path) -> bool:
+    """Whether a change may be a landing file's, or a whole folder's: not the registry's, and not the quarantine's."""
+    from tasks.stores.matching import APART, ENDINGS
+
+    if path.name.startswith(".") or any(path.is_relative_to(workspace.landing / name) for name in APART):
+        return False
+    return path.suffix.lower() in ENDINGS or (path.is_dir() and path != workspace.landing)
+
+
+def _stopped_by_signals() -> Event:
+    """Set by SIGTERM or SIGINT, which also interrupt whatever is going on: the next watcher repeats it."""
+    stop = Event()
+
+    def leave(_signal: int, _frame: object) -> NoReturn:
+        stop.set()
+        raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+    return stop
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Watch a workspace until SIGTERM or SIGINT."""
+    stop = _stopped_by_signals()
+    parser = argparse.ArgumentParser(prog="flows.watcher", description="Takes up what lands, and announces it.")
+    parser.add_argument("workspace", type=Path)
+    parser.add_argument("--poll", action="store_true", help="look for changes, where none are told (network mounts)")
+    parser.add_argument("--settle", type=float, default=10.0, help="seconds without a change until a file is complete")
+    parser.add_argument(
+        "--patience", type=float, help="seconds for what looks unfinished; six times as many by default"
+    )
+    options = parser.parse_args(arguments)
+    from dpcore.errors import WorkspaceError
+    from tasks.stores.workspace import Workspace
+
+    workspace = Workspace(options.workspace.resolve())
+    try:
+        workspace.require()
+        workspace.create()
+    except WorkspaceError as error:
+        say(f"{error}; {error.hint}")
+        return 2
+    watcher = Watcher(workspace, settle=options.settle, patience=options.patience)
+    with suppress(SystemExit, KeyboardInterrupt):  # the latter if the signal came while the library waited
+        watch(workspace, watcher, stop, poll=options.poll)
+    return 0
+
+
+if __name__ == "__main__":
+    os._exit(main())  # there is nothing to tidy up, and large libraries take their time to
