@@ -12,7 +12,7 @@ from dpcore.projection import Projection
 from dpcore.utility import Measured, TableSummary, noisy_spectrum, utility_report
 from dpcore.wishes import PROJECTION
 from flows.history import REFUSED, keep_verdict, tags_of
-from tasks.artifacts import Board
+from tasks.artifacts import Board, picture
 from tasks.pages import cards, spectra
 from tasks.pages.plots import utility_plot
 from tasks.publish import BundleRef
@@ -79,11 +79,9 @@ class RunStory:
 
     def _show_projection(self, projection: Projection, moments: NoisyMoments | None) -> None:
         text = cards.projection_card(self._run, projection, self._release)
-        self.board.markdown(f"{self._key}-projection", text, f"Projection of {self._release_id}")
-        picture = self._projection_picture(projection, moments)
-        if picture is not None:
-            words = f"What the projection of {self._release_id} keeps"
-            self.board.image(f"{self._key}-projection-spectrum", picture, words)
+        png = self._projection_picture(projection, moments)
+        shown = f"\n\n{picture(png, 'What the projection keeps')}" if png else ""
+        self.board.markdown(f"{self._key}-projection", text + shown, f"Projection of {self._release_id}")
 
     def _projection_picture(self, projection: Projection, moments: NoisyMoments | None) -> bytes | None:
         """The noisy spectrum where one was measured, else the part that is kept of each column; None if all is."""
@@ -107,8 +105,8 @@ class RunStory:
         spectrum = noisy_spectrum(self._measured(moments, projection))
         rows = cards.noise_rows(self._run, self._release, count=moments.count, spectrum=spectrum)
         self.board.table(f"{self._key}-noise", rows, f"Noise of {self._release_id}, planned and found")
-        picture = spectra.moments_plot(self._title, spectrum)
-        self.board.image(f"{self._key}-spectrum", picture, f"Noisy moments of {self._release_id} against the noise")
+        png = spectra.moments_plot(self._title, spectrum)
+        self.board.picture(f"{self._key}-spectrum", png, f"Noisy moments of {self._release_id} against the noise")
 
     def _measured(self, moments: NoisyMoments, projection: Projection) -> Measured:
         return Measured.of(self._run.encoding, ClassGaussians(moments, projection))
@@ -121,7 +119,7 @@ class RunStory:
         utility = utility_report(self._measured(moments, projection), summary)
         facts = {"name": self._run.spec.name, "period": self._run.period, "utility": utility}
         words = f"Synthetic rows of {self._release_id} and their noisy measurements"
-        self.board.image(f"{self._key}-utility", utility_plot(facts), words)
+        self.board.picture(f"{self._key}-utility", utility_plot(facts), words)
 
     # -- the end -------------------------------------------------------------------
 

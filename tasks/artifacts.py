@@ -81,9 +81,9 @@ class Board:
         """A page of text."""
         self._create("markdown", key, text, description)
 
-    def image(self, key: str, png: bytes, description: str) -> None:
-        """A picture; it travels inside the history, which needs no other place for it."""
-        self._create("image", key, f"data:image/png;base64,{base64.b64encode(png).decode()}", description)
+    def picture(self, key: str, png: bytes, description: str) -> None:
+        """A picture on a page of its own."""
+        self._create("markdown", key, picture(png, description), description)
 
     def progress(self, description: str) -> UUID:
         """A progress bar at its beginning."""
@@ -96,3 +96,11 @@ class Board:
     def _create(self, kind: str, key: str | None, data: str | float, description: str) -> UUID:
         artifact = ArtifactCreate(type=kind, key=key, data=data, description=description, flow_run_id=self._run_id)
         return self._client.create_artifact(artifact).id
+
+
+def picture(png: bytes, words: str) -> str:
+    """A picture inside a page: it travels with it, and needs no place that others can reach.
+
+    Prefect's own image artifacts show the whole address besides, which is the picture itself here.
+    """
+    return f"![{words}](data:image/png;base64,{base64.b64encode(png).decode()})"

@@ -2,7 +2,8 @@
 
 Prefect writes exception texts, log messages and flow parameters to its database, and
 results and cache keys to its storage. So such a stage runs without result, cache or
-captured prints, and an unexpected error leaves it as its type and place only.
+captured prints, and an unexpected error leaves it as its type and place only; a verdict
+on landing data stays in the error's attributes, which Prefect does not store.
 """
 
 from __future__ import annotations

@@ -222,9 +222,9 @@ def words(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
 def test_every_legal_name_makes_keys_that_the_orchestrator_takes(name: str, words: Any) -> None:
     with history() as told:
         board = Board(RUN)
-        board.attempt("a table", lambda: board.table(f"{name}-projection-spectrum", [{"": "x"}], "description"))
-        board.attempt("a picture", lambda: board.image(f"{name}-release-card", b"png", "description"))
-    assert [body["type"] for _, _, body in told] == ["table", "image"]
+        board.attempt("a table", lambda: board.table(f"{name}-allocation", [{"": "x"}], "description"))
+        board.attempt("a picture", lambda: board.picture(f"{name}-release-card", b"png", "description"))
+    assert [body["type"] for _, _, body in told] == ["table", "markdown"]
     assert {body["flow_run_id"] for _, _, body in told} == {RUN}
     assert words.messages == []
 
