@@ -9,7 +9,7 @@ from itertools import pairwise
 from statistics import median
 
 from dpcore.accounting import Cap, Cost, Statement, compose, times
-from tasks.stores.calendar import firings
+from tasks.stores.calendar import firings, month_before
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.run import cap_of, plan_release
 from tasks.stores.spec import ReleaseSpec
@@ -54,7 +54,7 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     cap = known.cap if known else cap_of(spec)
     committed = state.committed(population)
     left = cap.further(committed, plan.cost)
-    rhythm, coming = _rhythm(spec, past, now)
+    rhythm, coming = _rhythm(spec, state, past, now)
     dates = [date for date, _ in zip(coming, range(min(left, MOST_DATES) + 1), strict=False)]
     return Forecast(
         population=population,
@@ -72,11 +72,14 @@ def _steps(cap: Cap, committed: Cost, each: Cost, dates: Sequence[datetime]) -> 
         yield date, float(compose(committed + times(each, count), delta=cap.delta).epsilon)
 
 
-def _rhythm(spec: ReleaseSpec, past: Sequence[datetime], now: datetime) -> tuple[str, Iterator[datetime]]:
+def _rhythm(
+    spec: ReleaseSpec, state: LedgerState, past: Sequence[datetime], now: datetime
+) -> tuple[str, Iterator[datetime]]:
     schedule = spec.schedule
     if schedule.cron is not None:
         words = f"the first of each month that the schedule {schedule.cron!r} ({schedule.timezone}) meets"
-        return words, _scheduled(schedule.cron, schedule.timezone, past, now)
+        due = _scheduled(schedule.cron, schedule.timezone, now)
+        return words, (date.astimezone(UTC) for date in due if not _is_counted(spec, state, month_before(date.date())))
     days = [(later - earlier).total_seconds() / 86400 for earlier, later in pairwise(past)]
     apart = [gap for gap in days if gap >= 1]
     if not apart:
@@ -85,14 +88,17 @@ def _rhythm(spec: ReleaseSpec, past: Sequence[datetime], now: datetime) -> tuple
     return f"one every {gap} days, the median so far", _repeated(past[-1], timedelta(days=gap), now)
 
 
-def _scheduled(cron: str, timezone: str, past: Sequence[datetime], now: datetime) -> Iterator[datetime]:
-    """The first firing in each month to come, leaving out a month that has its release already."""
+def _scheduled(cron: str, timezone: str, now: datetime) -> Iterator[datetime]:
+    """The first firing in each month to come, in the schedule's time zone."""
     start, end = now, now + FARTHEST
-    if past and f"{past[-1]:%Y-%m}" == f"{now:%Y-%m}":
-        start = _next_month(now)
     while (firing := next(firings(cron, timezone, start, end), None)) is not None:
-        yield firing.astimezone(UTC)
+        yield firing
         start = _next_month(firing)
+
+
+def _is_counted(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
+    """Whether a period has its release, or a reservation that another run takes up: it is not charged again."""
+    return any(release.status != "refused" for release in state.of_period(spec.name, period))
 
 
 def _next_month(moment: datetime) -> datetime:
@@ -101,8 +107,7 @@ def _next_month(moment: datetime) -> datetime:
 
 
 def _repeated(last: datetime, gap: timedelta, now: datetime) -> Iterator[datetime]:
-    date = last + gap
-    date = max(date, now)
+    date = max(last + gap, now)
     while date <= now + FARTHEST:
         yield date
         date += gap
