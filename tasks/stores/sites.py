@@ -118,13 +118,18 @@ def _write_evidence(folder: Path, survey: Survey) -> None:
     checks = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in survey.checks]
     _write(folder / AUDIT, json.dumps({"ok": survey.ok, "checks": checks}, indent=2) + "\n")
     _write_export(folder / EXPORT, survey.entries)
-    for key_id, key in active_keys(survey).items():
+    for key_id, key in sealing_keys(survey).items():
         _write(folder / KEYS / f"{key_id}.pub", PublicKey.from_text(key.public).pem)
 
 
-def active_keys(survey: Survey) -> dict[str, Key]:
-    """The keys that may sign the next entry; with them the whole chain can be verified."""
-    return {key_id: key for key_id, key in survey.state.keys.items() if key.active}
+def sealing_keys(survey: Survey) -> dict[str, Key]:
+    """The keys that seal the chain to its end: active ones, and the one that signed the last entry.
+
+    Right after a rotation that is the old key, for it announces its successor.
+    """
+    head = survey.state.head
+    last = head.key_id if head else ""
+    return {key_id: key for key_id, key in survey.state.keys.items() if key.active or key_id == last}
 
 
 def _write_export(path: Path, entries: Iterable[Entry]) -> None:

@@ -35,14 +35,15 @@ class Burn:
     spent: Line
     caps: Line
     coming: Line = ()
-    refused: Sequence[datetime] = ()
+    refused: Line = ()
+    """When the budget refused a release, and the cap of that moment."""
     now: datetime
 
     @property
     def moments(self) -> list[datetime]:
         """Every moment on the drawing."""
-        lines = (self.spent, self.caps, self.coming)
-        return [moment for line in lines for moment, _ in line] + [*self.refused, self.now]
+        lines = (self.spent, self.caps, self.coming, self.refused)
+        return [moment for line in lines for moment, _ in line] + [self.now]
 
     @property
     def top(self) -> float:
@@ -143,7 +144,6 @@ def _cap(burn: Burn, axes: Axes) -> Iterator[str]:
 
 
 def _refusals(burn: Burn, axes: Axes) -> Iterator[str]:
-    for moment in burn.refused:
-        height = next((value for at, value in reversed(burn.caps) if at <= moment), burn.top)
-        x, y = axes.at(moment, height)
+    for moment, cap in burn.refused:
+        x, y = axes.at(moment, cap)
         yield tag("path", d=f"M{x - 5:.1f} {y - 5:.1f} l10 10 m0 -10 l-10 10", class_="refused")

@@ -137,7 +137,7 @@ def axis_words(name: Name, kind: str, value: float) -> str:
     """A figure beside a panel."""
     if name.level is not None:
         return share(value)
-    return quantity(value, kind).partition("\n")[0] if kind in DAYS_PER_UNIT else number(value, 4)
+    return quantity(value, kind)[2:10] if kind in DAYS_PER_UNIT else number(value, 4)  # a date without its century
 
 
 def _alt(name: Name, kind: str, points: list[tuple[str, float, float]], marks: dict[str, str]) -> str:

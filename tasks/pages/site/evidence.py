@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from tasks.pages.site.frame import Site
-from tasks.stores.sites import AUDIT, BUNDLES, EVIDENCE, EXPORT, KEYS, active_keys
+from tasks.stores.sites import AUDIT, BUNDLES, EVIDENCE, EXPORT, KEYS, sealing_keys
 
 PATH = "evidence.html"
 
@@ -19,7 +19,7 @@ def evidence_page(site: Site) -> str:
         "evidence.html.j2",
         PATH,
         bundles=listed,
-        keys=list(active_keys(site.survey)),
+        keys=list(sealing_keys(site.survey)),
         commands=commands(site),
         paths={"export": f"{EVIDENCE}/{EXPORT}", "audit": f"{EVIDENCE}/{AUDIT}", "keys": f"{EVIDENCE}/{KEYS}"},
         whole=is_whole(site),
@@ -34,7 +34,7 @@ def is_whole(site: Site) -> bool:
 
 def commands(site: Site) -> list[str]:
     """What to run in the site's folder: one command for all, or one for each release of this workspace."""
-    keys = active_keys(site.survey)
+    keys = sealing_keys(site.survey)
     if not keys or not site.survey.entries:
         return []
     given = [f"--public-key {shlex.quote(f'{EVIDENCE}/{KEYS}/{key_id}.pub')}" for key_id in keys]

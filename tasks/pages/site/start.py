@@ -81,7 +81,11 @@ def _burn(site: Site, population: str) -> Burn:
         spent=list(_spent(good, steps)),
         caps=list(_caps(good, population)),
         coming=forecast.steps if forecast else (),
-        refused=[moment_of(entry) for entry in good if entry.kind == "refuse" and _is_of_budget(entry, population)],
+        refused=[
+            (moment_of(entry), float(survey.history.at(population, entry.seq).cap.epsilon))
+            for entry in good
+            if entry.kind == "refuse" and _is_of_budget(entry, population)
+        ],
         now=survey.made_at,
     )
 
