@@ -1,8 +1,9 @@
 """The event that says a file landed: for which dataset, and an opaque token; nothing of the file.
 
-A version is announced by one process at a time and marked when the server took its event. A server
-that dies between an event and what it triggers forgets it, so one that nobody handled is announced
-again, by the same id: a server that remembers the id ignores it, and handling it twice does nothing.
+A version is announced by one process at a time and marked when the server took its event; an attempt
+whose answer was not heard is repeated by the same id, which the server knows then. A server that dies
+between an event and what it triggers forgets it, and one that does not know the trigger yet does not
+act on it: so what nobody handled is announced again later, by another id. Handling it twice does nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tasks.stores.versions import FileVersion
 
 EVENT = "dprelease.file.landed"
 AGAIN_SECONDS = 300.0
-"""As long as a Prefect server surely drops an event that it has seen."""
+"""How long somebody has to handle what was announced."""
 ANSWER_SECONDS = 10.0
 
 
@@ -28,9 +29,10 @@ def resource_of(spec: ReleaseSpec) -> str:
 
 
 def event_of(spec: ReleaseSpec, version: FileVersion, at: datetime) -> dict[str, Any]:
-    """The event of a version, as a Prefect server takes it."""
+    """The event of a version, as a Prefect server takes it; its id is that of the announcement, not of the attempt."""
+    before = version.announced_at.isoformat() if version.announced_at else "never"
     return {
-        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{EVENT} {version.token}")),
+        "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{EVENT} {version.token} announced before: {before}")),
         "occurred": at.isoformat(),
         "event": EVENT,
         "resource": {"prefect.resource.id": resource_of(spec), "prefect.resource.name": spec.name},
