@@ -104,7 +104,7 @@ def survey_workspace(
         history=history,
         bundles=bundles,
         graphs=dict(_graphs(workspace, [*state.releases])),
-        forecast=_forecast(spec, state, entries[:verified], now),
+        forecast=_forecast(spec, state, entries, now) if verified == len(entries) else None,
         shared=spec is not None and is_shared(workspace),
         runs=runs,
     )

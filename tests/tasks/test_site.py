@@ -327,6 +327,9 @@ def test_a_broken_chain_is_shown_as_far_as_it_holds(months_of_two: Workspace, tm
     for page, _ in pages(tmp_path / "site"):
         assert "The audit failed" in text_of(tmp_path / "site", page), page
     assert "chain broken at entry 6" in text_of(tmp_path / "site", "ledger.html")
+    words = text_of(tmp_path / "site", "index.html")
+    assert "Only the first 5 of 8 ledger entries hold" in words
+    assert "Forecast" not in words
     assert text_of(tmp_path / "site", "ledger.html").count("not verified") == 3
     assert dead_links(tmp_path / "site") == []
 
