@@ -11,7 +11,6 @@ from dpcore.errors import PrivacyError
 from flows.cli import approvals, audits, budgets, histories, landing, lineage, operations, plans, releases, workspaces
 from flows.cli.output import REFUSED, leave, print_json
 from flows.cli.site import site
-from flows.cli.site import site
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """The base of what a wrong command line raises; Typer does not export it by name."""
@@ -33,7 +32,6 @@ app.command("show")(histories.show)
 app.command("lineage")(lineage.lineage)
 app.command("approve")(approvals.approve)
 app.command("audit")(audits.audit)
-app.command("site")(site)
 app.command("site")(site)
 app.add_typer(operations.ledger_app, name="ledger")
 app.add_typer(operations.keys_app, name="keys")
