@@ -1,7 +1,7 @@
 """What prefect.yaml needs to know of a workspace, as shell assignments: `python -m deployments.environment WORKSPACE`.
 
-    eval "$(python -m deployments.environment clinic --pool releases)"
-    prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml
+eval "$(python -m deployments.environment clinic --pool releases)"
+prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
 NIGHTLY = "30 3 * * *"
+REGISTERED = "registered"
+"""A file in the workspace's Prefect home: the deployments are there, and what lands from now on triggers them."""
+
 ACTIVE, INACTIVE = "true", "false"
 
 

@@ -18,6 +18,7 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
 
+from deployments.environment import REGISTERED
 from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
 from deployments.registered import deployments_of
 from dpcore.errors import PrivacyError, RefusedError
@@ -47,7 +48,7 @@ async def serve(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[Runner
         due = await catch_up(client, known["monthly"], workspace, spec)
         if spec.schedule.on_landing:
             await resume_arrivals(client, known["landing"], workspace)
-    _tell(spec, closed, due.periods)
+    _tell(workspace, spec, closed, due.periods)
     await runner.start()
 
 
@@ -57,7 +58,7 @@ async def register(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[Run
         await _require_own(client, wanted, workspace)
         known = {str(deployment.flow_name): await deployment.aapply() for deployment in wanted}
         due = await catch_up(client, known["monthly"], workspace, spec)
-    _tell(spec, 0, due.periods)
+    _tell(workspace, spec, 0, due.periods)
 
 
 async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment], workspace: Workspace) -> None:
@@ -81,7 +82,7 @@ async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment]
             )
 
 
-def _tell(spec: ReleaseSpec, closed: int, periods: Sequence[str]) -> None:
+def _tell(workspace: Workspace, spec: ReleaseSpec, closed: int, periods: Sequence[str]) -> None:
     lines = [f"registered monthly, landing and nightly-audit for {spec.name}"]
     if closed:
         lines.append("runs whose process was gone are marked as crashed; their releases resume")
@@ -89,6 +90,7 @@ def _tell(spec: ReleaseSpec, closed: int, periods: Sequence[str]) -> None:
         lines.append(f"catching up {', '.join(periods)}")
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
+    (workspace.prefect_home / REGISTERED).touch()
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ from types import FrameType
 from typing import Any
 
 from deployments.children import Child, ChildFailedError, end
+from deployments.environment import REGISTERED
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
 from flows.connection import SERVING, Server, ServerUnreachableError, known_server
 from flows.served import SERVED
@@ -33,6 +34,7 @@ from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import PRIVATE_FILE, Workspace
 
 START_SECONDS = 180.0
+REGISTER_SECONDS = 120.0
 LOCK, SERVER_LOG = "serving.lock", "server.log"
 SERVER, RUNNER = "server", "runner"
 
@@ -56,7 +58,8 @@ def serve(workspace: Workspace, *, port: int, poll: bool, settle: float, pool: s
         environment |= server.settings()
         if configured is None:
             ends.enter_context(_announced(workspace, server))
-        children += _workers(workspace, spec, environment, poll=poll, settle=settle, pool=pool)
+        for child in _workers(workspace, spec, environment, poll=poll, settle=settle, pool=pool):
+            children.append(child)  # at once: it is ended with the others, whatever comes
         _say_where(server, spec, as_json)
         _supervise(server, children, register_only=pool is not None)
 
@@ -64,13 +67,26 @@ def serve(workspace: Workspace, *, port: int, poll: bool, settle: float, pool: s
 def _workers(
     workspace: Workspace, spec: ReleaseSpec, environment: dict[str, str], *, poll: bool, settle: float, pool: str | None
 ) -> Iterator[Child]:
-    """The runner, or the registration for a pool's workers; and the watcher, where landing triggers releases."""
-    root = str(workspace.root)
+    """The runner, or the registration for a pool's workers; and the watcher, where landing triggers releases.
+
+    The watcher waits for the registration: an event that comes before its trigger is lost on it.
+    """
+    root, mark = str(workspace.root), workspace.prefect_home / REGISTERED
+    mark.unlink(missing_ok=True)
     runner = [sys.executable, "-m", "deployments.runner", root, *(["--pool", pool] if pool else [])]
-    yield _started(Child(RUNNER, runner, environment))
+    registering = _started(Child(RUNNER, runner, environment))
+    yield registering
     if spec.schedule.on_landing:
+        _await_mark(mark, registering)
         watcher = [sys.executable, "-m", "flows.watcher", root, "--settle", f"{settle:g}"]
         yield _started(Child("watcher", [*watcher, "--poll"] if poll else watcher, environment))
+
+
+def _await_mark(mark: Path, registering: Child) -> None:
+    """Wait until the deployments are registered; a runner that ended instead is the supervisor's matter."""
+    limit = time.monotonic() + REGISTER_SECONDS
+    while time.monotonic() < limit and not mark.exists() and not registering.has_ended:
+        time.sleep(0.2)
 
 
 def _started(child: Child) -> Child:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from prefect import flow
 
 from dpcore.errors import CheckFailedError, RefusedError
-from flows.monthly import SETTLE_SECONDS, label_run
+from flows.monthly import label_run, settle
 from flows.release import ReleaseRequest, release
 from flows.served import served
 from tasks.boundary import redacted, tell
-from tasks.stores.arrivals import Arrivals, wait_until_settled
+from tasks.stores.arrivals import Arrivals
 from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
 
@@ -37,7 +37,7 @@ def release_arrival(place: Workspace, token: str) -> None:
     periods = [arrival.period] if arrival.period else []
     label_run(f"{spec.name} landed: {arrival.period or 'a file'}", [spec.name, *periods])
     try:
-        wait_until_settled(place, spec, seconds=SETTLE_SECONDS)
+        settle(place, spec)
         release(ReleaseRequest(workspace=str(place.root), period=arrival.period))
     except (RefusedError, CheckFailedError):
         arrivals.mark_handled(token)

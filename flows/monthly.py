@@ -19,7 +19,7 @@ from tasks.stores.arrivals import wait_until_settled
 from tasks.stores.due import Due, due_periods
 from tasks.stores.ledger import utc_now
 from tasks.stores.ledgers import ledger_state
-from tasks.stores.spec import load_spec
+from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
 SETTLE_SECONDS = 120.0
@@ -46,10 +46,19 @@ def release_due(place: Workspace, *, since: datetime, now: datetime) -> None:
     if not due.periods:
         tell("no month is due: nothing was read or spent")
         return
-    wait_until_settled(place, spec, seconds=SETTLE_SECONDS)
+    settle(place, spec)
     failed = [period for period in due.periods if not _released(place, period)]
     if failed:
         raise CheckFailedError(f"not released: {', '.join(failed)}; `dprelease history` says why")
+
+
+def settle(place: Workspace, spec: ReleaseSpec) -> None:
+    """Wait until nothing is being written to the landing data; bad files are put apart, which the operator is told.
+
+    Raises: LandingError if that takes too long.
+    """
+    for refusal in wait_until_settled(place, spec, seconds=SETTLE_SECONDS):
+        tell_operator(f"a file was put into quarantine ({refusal.rule})")
 
 
 def _released(place: Workspace, period: str) -> bool:

@@ -7,7 +7,7 @@ from prefect.artifacts import create_table_artifact
 
 from dpcore.errors import CheckFailedError
 from flows.delivery import deliver_lineage
-from flows.recorded import recorded_runs
+from flows.recorded import complete_runs
 from flows.served import served
 from tasks.boundary import redacted, tell
 from tasks.stores.audit import Check, audit_workspace
@@ -29,7 +29,7 @@ def verify(place: Workspace) -> None:
 
     Raises: CheckFailedError for the first one that does not hold.
     """
-    checks = audit_workspace(place, runs=recorded_runs(place))
+    checks = audit_workspace(place, runs=complete_runs(place))
     _show(load_spec(place.spec_path).name, checks)
     broken = [check for check in checks if not check.ok]
     if broken:

@@ -37,7 +37,7 @@ def approve(
         folder, record, entry = approval.approve(place, release_id, who=person, reason=reason)
         content = {"release_id": release_id, "status": "published", "bundle": str(folder), **_cost(record)}
         content |= _said(entry)
-        _tell_history(place, record["flow_run_id"], content["approved_by"])
+        _tell_history(place, record["flow_run_id"], entry)
     print_json(content) if as_json else _show(content)
 
 
@@ -52,15 +52,21 @@ def _said(entry: Entry) -> dict[str, Any]:
     return {by: facts["who"], "reason": facts["reason"], "ledger_entry": entry.seq}
 
 
-def _tell_history(place: Workspace, flow_run_id: str, who: str) -> None:
+def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
     """Let the orchestrator's history show that the wait is over, if it is at hand; the ledger has it anyway."""
     from flows.connection import ServerUnreachableError, known_server
+    from flows.history import ENTRY_TAG
 
     server = known_server(place)
-    state = {"type": "COMPLETED", "name": "Published", "message": f"approved by {who}"}
-    if server is not None:
-        with suppress(ServerUnreachableError):
-            server.ask("POST", f"/flow_runs/{flow_run_id}/set_state", {"state": state, "force": True}, seconds=5)
+    state = {"type": "COMPLETED", "name": "Published", "message": f"approved by {approval.facts['who']}"}
+    if server is None:
+        return
+    with suppress(ServerUnreachableError):
+        run = f"/flow_runs/{flow_run_id}"
+        tags = server.ask("GET", run, seconds=5)["tags"]
+        written = [f"{ENTRY_TAG}{seq}" for seq in (approval.seq, approval.seq + 1)]  # the approval and the publication
+        server.ask("PATCH", run, {"tags": list(dict.fromkeys([*tags, *written]))}, seconds=5)
+        server.ask("POST", f"{run}/set_state", {"state": state, "force": True}, seconds=5)
 
 
 def _show(content: dict[str, Any]) -> None:

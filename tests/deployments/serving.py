@@ -67,14 +67,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", **more}
 
 
-def until(found: Callable[[], T], *, seconds: float, what: str) -> T:
-    """What a look finds, as soon as it finds something."""
+def until(found: Callable[[], T], *, seconds: float, what: str | Callable[[], str]) -> T:
+    """What a look finds, as soon as it finds something; `what` says what was looked for, when it is not found."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if answer := found():
             return answer
         time.sleep(0.5)
-    raise AssertionError(f"not within {seconds:g} s: {what}")
+    raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 
 
 @dataclass
@@ -97,10 +97,10 @@ class Served:
             self.process = subprocess.Popen(
                 command, stdout=standard, stderr=errors, env=environment(self.home, **self.more), start_new_session=True
             )
-        until(lambda: out.stat().st_size or self._ended(), seconds=seconds, what=f"serve is up\n{self.said()}")
+        until(lambda: out.stat().st_size or self._ended(), seconds=seconds, what=lambda: f"serve is up\n{self.said()}")
         told = json.loads(out.read_text())
         self.server = Server(told["api"], self.more.get("PREFECT_API_AUTH_STRING"))
-        until(lambda: "registered" in self.said(), seconds=120, what=f"registered\n{self.said()}")
+        until(lambda: "registered" in self.said(), seconds=120, what=lambda: f"registered\n{self.said()}")
 
     def _ended(self) -> bool:
         assert self.process is not None

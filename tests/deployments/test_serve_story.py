@@ -47,7 +47,7 @@ def published(served: Served, period: str, seconds: float) -> None:
     until(
         lambda: released(served.workspace).get(release_id) == "published",
         seconds=seconds,
-        what=f"{release_id} published; it is {released(served.workspace)}\n{served.said()}",
+        what=lambda: f"{release_id} published; it is {released(served.workspace)}\n{served.said()}",
     )
 
 
@@ -88,7 +88,9 @@ def test_a_corrupt_file_is_quarantined_and_does_not_block_the_next(served: Serve
     (landing / f"small-{MONTHS[1]}.csv").write_text("age,weight\n1,2\n")
     land(served, MONTHS[2])
     verdicts = until(
-        lambda: list((landing / "quarantine").glob("*.verdict.json")), seconds=60, what=f"a verdict\n{served.said()}"
+        lambda: list((landing / "quarantine").glob("*.verdict.json")),
+        seconds=60,
+        what=lambda: f"a verdict\n{served.said()}",
     )
     assert json.loads(verdicts[0].read_text())["rule"] in ("column-missing", "column-undeclared")
     assert not (landing / f"small-{MONTHS[1]}.csv").exists()
@@ -98,7 +100,7 @@ def test_a_corrupt_file_is_quarantined_and_does_not_block_the_next(served: Serve
 def test_a_server_killed_in_the_middle_loses_and_doubles_nothing(served: Served):
     land(served, MONTHS[3])
     reserved = f"small-{MONTHS[3]}-1"
-    until(lambda: reserved in released(served.workspace), seconds=120, what=f"reserved\n{served.said()}")
+    until(lambda: reserved in released(served.workspace), seconds=120, what=lambda: f"reserved\n{served.said()}")
     server = served.child("create_app")
     server.kill()
     psutil.wait_procs([server], timeout=10)
@@ -109,7 +111,7 @@ def test_a_server_killed_in_the_middle_loses_and_doubles_nothing(served: Served)
 def test_a_serve_killed_with_everything_goes_on_where_it_was(served: Served):
     land(served, MONTHS[4])
     reserved = f"small-{MONTHS[4]}-1"
-    until(lambda: reserved in released(served.workspace), seconds=120, what=f"reserved\n{served.said()}")
+    until(lambda: reserved in released(served.workspace), seconds=120, what=lambda: f"reserved\n{served.said()}")
     served.kill()
     served.start()
     published(served, MONTHS[4], 240)

@@ -31,6 +31,13 @@ def wheel() -> Path | None:
     return Path(spec.origin).parent if spec and spec.origin else None
 
 
+def complete_binaries() -> Path | None:
+    """The system's own binaries with the extension pg_trgm, which the wheel lacks and Prefect's server needs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), reverse=True)
+    shares = [(path.parent, Path("/usr/share/postgresql") / path.parents[1].name) for path in found]
+    return next((bin_ for bin_, share in shares if (share / "extension" / "pg_trgm.control").is_file()), None)
+
+
 @dataclass(frozen=True)
 class Server:
     """A running server; its socket's folder is its only way in."""
@@ -62,10 +69,11 @@ class Server:
 
 
 @contextmanager
-def running_server() -> Iterator[Server]:
-    """A server in a folder of its own; it is stopped and gone in the end."""
+def running_server(installed: Path | None = None) -> Iterator[Server]:
+    """A server in a folder of its own, of the wheel's binaries or of those installed; it is gone in the end."""
     folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has at most 107 characters
-    binaries, user = _binaries(folder), UNPRIVILEGED if os.geteuid() == 0 else None
+    folder.chmod(0o755)
+    binaries, user = installed or _binaries(folder), UNPRIVILEGED if os.geteuid() == 0 else None
     data, socket = folder / "data", folder / "s"
     for place in (data, socket):
         place.mkdir(mode=0o700)
@@ -94,7 +102,6 @@ def _binaries(folder: Path) -> Path:
     assert found is not None, NOT_THERE
     if os.geteuid() != 0:
         return found / "pginstall" / "bin"
-    folder.chmod(0o755)
     shutil.copytree(found / "pginstall", folder / "pgserver" / "pginstall", ignore=shutil.ignore_patterns("include"))
     if (libraries := found.parent / "pgserver.libs").is_dir():
         shutil.copytree(libraries, folder / libraries.name)
