@@ -8,7 +8,19 @@ from typing import Any
 import typer
 
 from dpcore.errors import PrivacyError
-from flows.cli import approvals, audits, budgets, histories, landing, lineage, operations, plans, releases, workspaces
+from flows.cli import (
+    approvals,
+    audits,
+    budgets,
+    histories,
+    landing,
+    lineage,
+    operations,
+    plans,
+    releases,
+    serving,
+    workspaces,
+)
 from flows.cli.output import REFUSED, leave, print_json
 from flows.cli.site import site
 
@@ -31,6 +43,7 @@ app.command("history")(histories.history)
 app.command("show")(histories.show)
 app.command("lineage")(lineage.lineage)
 app.command("approve")(approvals.approve)
+app.command("serve")(serving.serve)
 app.command("audit")(audits.audit)
 app.command("site")(site)
 app.add_typer(operations.ledger_app, name="ledger")
