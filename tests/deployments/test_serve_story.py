@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -16,7 +17,11 @@ from serving import Served, environment, last_month, make_workspace, released, r
 from tasks.stores.audit import audit_workspace
 from tasks.stores.workspace import Workspace
 
+if TYPE_CHECKING:
+    from browser import Browser
+
 pytestmark = pytest.mark.timeout(900)
+pytest_plugins = ["browser"]
 
 DUE = last_month()
 MONTHS = [last_month(before=number) for number in range(1, 6)]
@@ -137,6 +142,25 @@ def test_the_events_say_nothing_of_the_files(served: Served):
     assert "small-" not in json.dumps(events)
     ids = Counter(event["payload"]["arrival"] for event in events)
     assert set(ids.values()) == {1}, "one event for each file version"
+
+
+def test_the_server_s_pages_show_the_run_with_its_artifacts(served: Served, browser: Browser):
+    release_id = f"small-{DUE}-1"
+    run = next(run for run in served.runs(name={"any_": [release_id]}) if run["state_type"] == "COMPLETED")
+    assert {"small", DUE, release_id} <= set(run["tags"])
+    assert sum(tag.startswith("ledger-entry:") for tag in run["tags"]) == 3, "reserve, spend and publish"
+    here = (served.server.ui_url, "data:", "blob:")
+    with browser.visit(served.server.run_url(run["id"]), allowed=here, width=1400) as visit:
+        visit.page.get_by_text(release_id).first.wait_for(timeout=60_000)
+        visit.page.get_by_role("tab", name="Artifacts").or_(visit.page.get_by_text("Artifacts")).last.click()
+        for kind in ("release-card", "allocation", "noise", "spectrum", "utility"):
+            visit.page.get_by_text(f"small-{kind}", exact=False).first.wait_for(timeout=30_000)
+        visit.picture(served.home / "run.png")
+        visit.page.get_by_text("small-release-card").first.click()
+        visit.page.get_by_text("ledger", exact=False).first.wait_for(timeout=30_000)
+        visit.picture(served.home / "card.png")
+        own = [address for address in visit.outside if "prefect" not in address]
+    assert own == [], "what the pages of Prefect ask of its makers was not sent"
 
 
 def test_a_second_serve_of_the_workspace_is_refused(served: Served):

@@ -163,7 +163,16 @@ def steps_of(base: Path) -> list[dict[str, Any]]:
         step("history while refused", "history", "--status", "refused"),
         step("cap edited", "run", "--period", "2026-07", replace=[[spec, "{epsilon: 5.0}", "{epsilon: 6.0}"]]),
         step("cap raised", "budget", "raise", "--reason", "the board agreed"),
-        step("after raising", "run", "--period", "2026-07"),
+        step(
+            "awaits", "run", "--period", "2026-07", replace=[[spec, "name: visits", "approve: required\nname: visits"]]
+        ),
+        step("awaits still", "run", "--period", "2026-07"),
+        step("history while awaiting", "history", "--status", "awaiting-approval"),
+        step("show while awaiting", "show", "visits-2026-07-1"),
+        step("approve without reason", "approve", "visits-2026-07-1", "--reason", " "),
+        step("approve another", "approve", "visits-2026-03-2", "--reason", "fine"),
+        step("approve", "approve", "visits-2026-07-1", "--who", "the data board", "--reason", "the report is fine"),
+        step("after raising", "run", "--period", "2026-07", replace=[[spec, "\napprove: required", ""]]),
         step("audit", "audit"),
         step("budget", "budget"),
         step("history", "history"),

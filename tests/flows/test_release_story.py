@@ -34,8 +34,11 @@ REFUSALS = {
     "supersede without reason": "reason-missing",
     "cap used up": "budget-exceeded",
     "cap edited": "cap-differs",
+    "show while awaiting": "release-not-published",
+    "approve without reason": "approval-unsaid",
+    "approve another": "not-awaiting-approval",
 }
-PUBLISHED = ("publish", "resume", "relaxed", "supersede", "latest without period", "after raising")
+PUBLISHED = ("publish", "resume", "relaxed", "supersede", "latest without period", "approve")
 
 
 def record_of(story: Story, step: str) -> dict[str, Any]:
@@ -63,7 +66,8 @@ def test_refusals_spend_nothing(story: Story) -> None:
 def test_a_release_is_published_with_the_promised_json(story: Story, step: str) -> None:
     result = story.json(step)
     assert story.code(step) == 0
-    assert set(result) == {"release_id", "status", "bundle", "epsilon", "delta", "delta_num", "rows"}
+    said = {"approved_by", "reason", "ledger_entry"} if step == "approve" else set()
+    assert set(result) == {"release_id", "status", "bundle", "epsilon", "delta", "delta_num", "rows"} | said
     assert (result["status"], result["epsilon"], result["delta"]) == ("published", 1.0, 0.0)
 
 
@@ -130,12 +134,32 @@ def test_budget_history_audit_and_record_agree(story: Story) -> None:
     assert audit["ok"] is True
     assert all(check["ok"] for check in audit["checks"])
     assert budget["spent"]["epsilon"] == float(len(PUBLISHED))
-    last = record_of(story, "after raising")
+    last = record_of(story, "approve")
     assert last["budget"]["after"]["epsilon"] == budget["spent"]["epsilon"]
     assert last["budget"]["releases_left"] == budget["releases_left"] == 0
     assert story.json("show") == record_of(story, "supersede")
     published = [row for row in story.json("history")["releases"] if row["published_at"]]
     assert {row["flow_run_id"] for row in published} >= {record_of(story, step)["flow_run_id"] for step in PUBLISHED}
+
+
+def test_a_release_that_waits_is_charged_once_and_published_by_the_word_of_a_person(story: Story) -> None:
+    first, again = story.json("awaits"), story.json("awaits still")
+    assert (story.code("awaits"), first["status"], again["status"]) == (0, "awaiting-approval", "awaiting-approval")
+    assert first["release_id"] == again["release_id"] == "visits-2026-07-1"
+    assert [row["release_id"] for row in story.json("history while awaiting")["releases"]] == ["visits-2026-07-1"]
+    approved = story.json("approve")
+    assert (approved["status"], approved["approved_by"]) == ("published", "the data board")
+    assert story.json("after raising")["status"] == "already-published"
+    row = next(row for row in story.json("history")["releases"] if row["release_id"] == "visits-2026-07-1")
+    assert row["approval"]["who"] == "the data board"
+    assert row["approval"]["reason"] == "the report is fine"
+
+
+def test_the_history_shows_which_run_waited(story: Story) -> None:
+    database = sqlite3.connect(story.workspace / "prefect" / "prefect.db")
+    query = "select state_type, state_name from flow_run where id = ?"
+    found = database.execute(query, (record_of(story, "approve")["flow_run_id"],)).fetchone()
+    assert found == ("COMPLETED", "AwaitingApproval")
 
 
 def test_every_flow_run_in_the_record_is_in_the_orchestrators_history(story: Story) -> None:

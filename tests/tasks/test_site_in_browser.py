@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,6 @@ from tasks.stores.workspace import Workspace
 if TYPE_CHECKING:
     from browser import Browser
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the browser lies there, for all folders of tests
 pytest_plugins = ["site_fixtures", "browser"]
 
 KINDS = [
