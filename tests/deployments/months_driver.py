@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from serving import rows_of
+from staged import invented_rows
 
 from flows.server import start_embedded_server, use_server
 from tasks.stores.workspace import Workspace
@@ -38,7 +38,7 @@ def live(workspace: Workspace, months: int) -> list[str]:
 
     outcomes = []
     for month in range(months):
-        text = rows_of(seed=month, count=3000 + 400 * month)  # it grows
+        text = invented_rows(seed=month, count=3000 + 400 * month)  # it grows
         (workspace.landing / f"small-{period(month)}.csv").write_text(text)
         clock = mock.Mock(return_value=firing(month))
         with (

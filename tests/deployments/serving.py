@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
 import psutil
+from staged import SPEC as SMALL
 
 from flows.connection import Server, ServerUnreachableError
 from tasks.stores.ledger_state import LedgerState
@@ -25,17 +25,7 @@ from tasks.stores.workspace import Workspace
 
 T = TypeVar("T")
 
-SPEC = """
-name: small
-source: {path: landing/*.csv, period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'}
-privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.2}}
-expected_rows: 5000
-columns:
-  - {name: age, kind: numeric, bounds: [0, 100]}
-  - {name: ill, kind: boolean}
-rows: 50
-schedule: {cron: "* * * * *", timezone: Europe/Berlin, on_landing: true}
-"""
+SPEC = SMALL + 'schedule: {cron: "* * * * *", timezone: Europe/Berlin, on_landing: true}\n'
 
 
 def last_month(now: datetime | None = None, *, before: int = 0) -> str:
@@ -44,13 +34,6 @@ def last_month(now: datetime | None = None, *, before: int = 0) -> str:
     for _ in range(before + 1):
         day = (day - timedelta(days=1)).replace(day=1)
     return f"{day:%Y-%m}"
-
-
-def rows_of(seed: int = 7, count: int = 5000) -> str:
-    """Invented people as CSV."""
-    dice = np.random.Generator(np.random.PCG64(seed))
-    rows = zip(dice.uniform(0, 100, count), dice.random(count) < 0.3, strict=True)
-    return "age,ill\n" + "".join(f"{age:.2f},{str(ill).lower()}\n" for age, ill in rows)
 
 
 def make_workspace(root: Path, spec: str = SPEC) -> Workspace:

@@ -18,7 +18,8 @@ import psutil
 import pytest
 import yaml
 from postgres import complete_binaries, running_server
-from serving import SPEC, environment, last_month, make_workspace, released, rows_of, until
+from serving import SPEC, environment, last_month, make_workspace, released, until
+from staged import invented_rows
 
 from flows.connection import Server
 from tasks.stores.workspace import Workspace
@@ -170,7 +171,7 @@ def test_a_landed_file_is_released_by_the_pool_s_worker(team: Team):
     ):
         said = lambda: (logs / "pool-serve.log").read_text() + (logs / "worker.log").read_text()  # noqa: E731
         until(lambda: "registered" in said(), seconds=120, what="registered")
-        (root / "landing" / f"small-{last_month()}.csv").write_text(rows_of())
+        (root / "landing" / f"small-{last_month()}.csv").write_text(invented_rows())
         release_id = f"small-{last_month()}-1"
         until(
             lambda: released(team.workspace).get(release_id) == "published",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from serving import Served, environment, last_month, make_workspace, released, rows_of, serving, state, until
+from serving import Served, environment, last_month, make_workspace, released, serving, state, until
+from staged import invented_rows
 
 from tasks.stores.audit import audit_workspace
 from tasks.stores.workspace import Workspace
@@ -43,7 +44,7 @@ def served(workspace: Workspace) -> Iterator[Served]:
 def land(served: Served, period: str, seed: int = 7) -> None:
     """Write a file beside and rename it into landing/, as a careful sender does."""
     draft = served.workspace.root / f"draft-{period}"
-    draft.write_text(rows_of(seed))
+    draft.write_text(invented_rows(seed))
     draft.rename(served.workspace.landing / f"small-{period}.csv")
 
 

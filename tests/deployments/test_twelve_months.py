@@ -29,7 +29,7 @@ class Year:
         self.home.mkdir()
         self.workspace: Workspace = make_workspace(base / "workspace", YEAR)
         outcomes = base / "outcomes.json"
-        paths = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+        paths = os.pathsep.join(map(str, [HERE, HERE.parent / "tasks", HERE.parents[1]]))
         command = [sys.executable, str(HERE / "months_driver.py"), str(self.workspace.root), "12", str(outcomes)]
         done = subprocess.run(
             command,

@@ -18,23 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from landings import SPEC
 
 from tasks.stores.workspace import Workspace
 
 ROOT = Path(__file__).parents[2]
-PLANTED = "planted-secret"
-SPEC = """
-name: small
-source: {path: 'landing/*', period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'}
-privacy: {population: people, epsilon: 1, lifetime: {epsilon: 12}}
-expected_rows: 100
-columns:
-  - {name: age, kind: numeric, bounds: [0, 100]}
-  - {name: sex, kind: categorical, categories: [f, m]}
-schedule: {on_landing: true}
-"""
-GOOD = "age,sex\n41,f\n42,m\n"
-OTHER = "age,sex\n43,f\n44,m\n"
 LACKING = "age\n41\n"
 
 

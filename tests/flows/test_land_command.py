@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from events import GOOD, LACKING, OTHER, PLANTED, ROOT, SPEC, EventApi, event_api, make_workspace, wait_for
+from events import LACKING, ROOT, EventApi, event_api, make_workspace, wait_for
+from landings import GOOD, OTHER, PLANTED, SPEC
 from test_commands import call
 
 from tasks.stores import moving

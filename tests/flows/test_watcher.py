@@ -13,20 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from events import (
-    GOOD,
-    LACKING,
-    OTHER,
-    PLANTED,
-    ROOT,
-    SPEC,
-    EventApi,
-    event_api,
-    make_workspace,
-    parquet,
-    wait_for,
-    watching,
-)
+from events import LACKING, ROOT, EventApi, event_api, make_workspace, parquet, wait_for, watching
+from landings import GOOD, OTHER, PLANTED, SPEC
 
 from flows.announce import AGAIN_SECONDS, announce_due, event_of, is_due
 from flows.connection import Server, ServerUnreachableError

@@ -31,12 +31,16 @@ NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 PERIODS = ("2026-01", "2026-02")
 
 
+def invented_rows(seed: int = 7, count: int = 5000) -> str:
+    """Invented people as CSV, so many that the noise never hides all of them."""
+    dice = np.random.Generator(np.random.PCG64(seed))
+    rows = zip(dice.uniform(0, 100, count), dice.random(count) < 0.3, strict=True)
+    return "age,ill\n" + "".join(f"{age:.2f},{str(ill).lower()}\n" for age, ill in rows)
+
+
 def land_rows(root: Path, period: str) -> None:
-    """Invented people, so many that the noise never hides all of them."""
-    dice = np.random.Generator(np.random.PCG64(7))
-    rows = zip(dice.uniform(0, 100, 5000), dice.random(5000) < 0.3, strict=True)
-    text = "".join(f"{age:.2f},{str(ill).lower()}\n" for age, ill in rows)
-    (root / "landing" / f"small-{period}.csv").write_text(f"age,ill\n{text}")
+    """A month's file."""
+    (root / "landing" / f"small-{period}.csv").write_text(invented_rows())
 
 
 def release(workspace: Workspace, period: str) -> Path:
