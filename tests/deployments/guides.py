@@ -164,7 +164,8 @@ class Reader:
             self._require_tidy()
         finally:
             shell.kill()
-            shell.wait()
+            with contextlib.suppress(BrokenPipeError):
+                shell.communicate()
             for process in self.left():
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.kill()
