@@ -44,7 +44,7 @@ def land(
     if as_json:
         print_json({"status": status, "period": period, "announced": announced})
     else:
-        _say(status, period, announced)
+        _say(status, period, announced=announced, awaited=spec.schedule.on_landing)
 
 
 def _require_readable(file: Path) -> None:
@@ -111,13 +111,15 @@ def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, token: s
     return version is not None and (version.handled or version.announced_at is not None)
 
 
-def _say(status: str, period: str | None, announced: bool) -> None:
+def _say(status: str, period: str | None, *, announced: bool, awaited: bool) -> None:
     out, month = console(), f" for {period}" if period else ""
     if status == "already-landed":
         out.print(f"this file had landed before{month}; it does not count twice")
     else:
         out.print(f"landed{month}")
-    if announced:
+    if not awaited:
+        out.print("  schedule.on_landing is off: `dprelease run` releases it, or the schedule in its time")
+    elif announced:
         out.print("  the server knows of it; `dprelease history` shows what becomes of it")
     else:
         out.print("  no server answers: `dprelease serve` takes it up when it starts, or `dprelease run` releases now")

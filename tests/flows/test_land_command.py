@@ -111,6 +111,19 @@ def test_people_are_told_what_comes_next_and_no_name(
     assert PLANTED not in out + again
 
 
+def test_people_are_told_when_nothing_follows_by_itself(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    workspace: Workspace,
+    tmp_path: Path,
+    api: EventApi,
+):
+    workspace.spec_path.write_text(SPEC.replace("on_landing: true", "on_landing: false"))
+    monkeypatch.setenv("PREFECT_API_URL", api.url)
+    code, out, _ = call(capsys, monkeypatch, "land", str(source(tmp_path)), "-w", str(workspace.root))
+    assert (code, "dprelease run" in out, "the server knows" in out) == (0, True, False)
+
+
 def test_a_file_is_announced_once_however_often_it_is_landed(
     land: Any, workspace: Workspace, tmp_path: Path, api: EventApi, monkeypatch: pytest.MonkeyPatch
 ):
