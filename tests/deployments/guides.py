@@ -149,7 +149,7 @@ class Reader:
     more: dict[str, str] = field(default_factory=dict)
     has: frozenset[str] = frozenset()
     runs_sql: Callable[[str], None] | None = None
-    seconds: float = 600
+    seconds: float = 840
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     told: list[Told] = field(default_factory=list)
 

@@ -145,7 +145,7 @@ def test_a_document_that_is_not_true_is_caught(tmp_path: Path, commands: list[st
 # ---------------------------------------------------------------- two documents, as a newcomer and an analyst read them
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_quick_start_runs(tmp_path: Path):
     reader = Reader(tmp_path / "checkout", tmp_path / "home")
     reader.folder.mkdir()
@@ -154,6 +154,6 @@ def test_the_quick_start_runs(tmp_path: Path):
     assert (reader.folder / "demo" / "site" / "index.html").is_file()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_analyst_s_guide_runs(tmp_path: Path):
     Reader(tmp_path / "folder", tmp_path / "home").follow(steps_of((GUIDES / "analyst.md").read_text()))
