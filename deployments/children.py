@@ -18,6 +18,8 @@ GRACE_SECONDS = 5.0
 """What a process gets to end by itself before it is killed."""
 QUICK_ENDS = 5
 QUICK_SECONDS = 60.0
+LATER, LATER_SECONDS = 4, 10.0
+"""The exit code of a process that waits for something, a database for example, and how long it is given."""
 
 
 class ChildFailedError(PrivacyError):
@@ -62,6 +64,10 @@ class Child:
 
         Raises: ChildFailedError if that happens too often.
         """
+        if self.process is not None and self.process.returncode == LATER:
+            time.sleep(LATER_SECONDS)
+            self.start()
+            return
         now = time.monotonic()
         self.ends = [moment for moment in self.ends if now - moment < QUICK_SECONDS] + [now]
         code = self.process.returncode if self.process else None

@@ -19,7 +19,7 @@ from prefect.states import Cancelled, Crashed
 
 from flows.monthly import plain_utc
 from tasks.stores.arrivals import Arrivals
-from tasks.stores.due import Due, due_periods
+from tasks.stores.due import Due, due_periods, schedule_began
 from tasks.stores.ledgers import ledger_state
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.workspace import Workspace
@@ -60,7 +60,7 @@ async def catch_up(client: PrefectClient, deployment: UUID, workspace: Workspace
     """Start one run for the months that were missed, if there are any."""
     now = datetime.now(UTC)
     created = (await client.read_deployment(deployment)).created
-    since = plain_utc(created) if created else now
+    since = schedule_began(workspace, plain_utc(created) if created else now)
     due = due_periods(spec, ledger_state(workspace), since=since, now=now)
     if due.periods:
         await client.create_flow_run_from_deployment(deployment, tags=["catch-up"])

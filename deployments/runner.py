@@ -18,10 +18,12 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 from prefect.runner import Runner
 
+from deployments.children import LATER
 from deployments.environment import REGISTERED
 from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
 from deployments.registered import deployments_of
-from dpcore.errors import PrivacyError, RefusedError
+from dpcore.errors import LedgerError, PrivacyError, RefusedError
+from flows.landing import needs_a_person
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -72,13 +74,13 @@ async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment]
             there = await client.read_deployment_by_name(full)
         except ObjectNotFound:
             continue
-        if there.parameters.get("workspace") != str(workspace.root):
+        owner = str(there.parameters.get("workspace"))
+        if owner != str(workspace.root) and Path(owner).is_dir():  # a workspace that was moved takes its own along
             raise RefusedError(
                 f"this server has the deployment {full} from another workspace",
                 rule="deployment-taken",
                 where="name",
-                hint="give the specification another name or use another server; if the workspace was moved, delete "
-                f"the old one with `prefect deployment delete {full}`",
+                hint="give the specification another name, or use another server",
             )
 
 
@@ -105,8 +107,16 @@ def main() -> None:
         wanted = list(deployments_of(workspace, spec, pool=asked.pool))
         asyncio.run((register if asked.pool else serve)(workspace, spec, wanted))
     except PrivacyError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(2 if isinstance(error, RefusedError) else 3) from None
+        hint = f" ({error.hint})" if isinstance(error, RefusedError) else ""
+        sys.stderr.write(f"{error}{hint}\n")
+        raise SystemExit(_code(error)) from None
+
+
+def _code(error: PrivacyError) -> int:
+    """Refusals end `serve`; what may pass by itself is tried again."""
+    if isinstance(error, LedgerError) and not needs_a_person(error):
+        return LATER
+    return 2 if isinstance(error, RefusedError) else 3
 
 
 if __name__ == "__main__":

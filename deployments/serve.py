@@ -26,7 +26,7 @@ from typing import Any
 from deployments.children import Child, ChildFailedError, end
 from deployments.environment import REGISTERED
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
-from flows.connection import SERVING, Server, ServerUnreachableError, known_server
+from flows.connection import LOCK, SERVING, Server, ServerUnreachableError, known_server
 from flows.served import SERVED
 from flows.server import LOOPBACK, embedded_settings, server_command
 from tasks.stores.run import plan_release
@@ -35,7 +35,7 @@ from tasks.stores.workspace import PRIVATE_FILE, Workspace
 
 START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0
-LOCK, SERVER_LOG = "serving.lock", "server.log"
+SERVER_LOG = "server.log"
 SERVER, RUNNER = "server", "runner"
 
 

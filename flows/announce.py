@@ -18,6 +18,9 @@ from tasks.stores.spec import ReleaseSpec
 from tasks.stores.versions import FileVersion
 
 EVENT = "dprelease.file.landed"
+FLOW = "landing"
+LONGEST_SECONDS = 6 * 3600.0
+"""What fails again and again is announced again and again, with gaps that grow up to this one."""
 AGAIN_SECONDS = 300.0
 """How long somebody has to handle what was announced."""
 ANSWER_SECONDS = 10.0
@@ -54,8 +57,11 @@ def announce_due(server: Server, arrivals: Arrivals, spec: ReleaseSpec, *, only:
     Raises: ServerUnreachableError; the rest stays pending.
     """
     with arrivals.announcing():
-        for version in arrivals.pending():
-            if only in (None, version.token) and is_due(version, datetime.now(UTC), again=spec.schedule.on_landing):
+        pending = [version for version in arrivals.pending() if only in (None, version.token)]
+        due = [v for v in pending if is_due(v, datetime.now(UTC), again=spec.schedule.on_landing)]
+        alive = under_way(server) if any(version.announced_at for version in due) else set()
+        for version in due:
+            if version.token not in alive:
                 announce(server, spec, version, datetime.now(UTC))
                 arrivals.mark_announced(version.token, datetime.now(UTC))
 
@@ -65,4 +71,13 @@ def is_due(version: FileVersion, now: datetime, *, again: bool) -> bool:
     if version.announced_at is None:
         return True
     age = (now - version.announced_at).total_seconds()
-    return again and not 0 <= age < AGAIN_SECONDS  # a clock that was set back must not silence it
+    wait = min(AGAIN_SECONDS * 2 ** max(version.announcements - 1, 0), LONGEST_SECONDS)
+    return again and not 0 <= age < wait  # a clock that was set back must not silence it
+
+
+def under_way(server: Server) -> set[str]:
+    """The tokens of arrivals that a run deals with now, or is about to."""
+    alive = {"type": {"any_": ["SCHEDULED", "PENDING", "RUNNING"]}}
+    asked = {"flows": {"name": {"any_": [FLOW]}}, "flow_runs": {"state": alive}, "limit": 200}
+    runs = server.ask("POST", "/flow_runs/filter", asked, seconds=ANSWER_SECONDS)
+    return {str(run.get("parameters", {}).get("arrival")) for run in runs}

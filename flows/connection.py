@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import urllib.error
@@ -16,6 +17,9 @@ from tasks.stores.workspace import Workspace
 
 SERVING = "serving.json"
 """In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
+
+
+LOCK = "serving.lock"
 
 
 class ServerUnreachableError(Exception):
@@ -93,8 +97,22 @@ def known_server(workspace: Workspace, environment: Mapping[str, str] = os.envir
     url = environment.get("PREFECT_API_URL")
     if url:
         return Server(url, auth)
+    if not is_served(workspace):
+        return None  # a file that a killed `serve` left may name somebody else's port by now
     try:
         serving = json.loads((workspace.prefect_home / SERVING).read_text())
         return Server(str(serving["api_url"]), auth)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def is_served(workspace: Workspace) -> bool:
+    """Whether a `dprelease serve` of this workspace is alive: it holds the lock as long as it is."""
+    try:
+        with (workspace.prefect_home / LOCK).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from prefect import flow
 
-from dpcore.errors import CheckFailedError, RefusedError
+from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, LedgerError, PrivacyError, SpecError
 from flows.monthly import label_run, settle
 from flows.release import ReleaseRequest, release
 from flows.served import served
 from tasks.boundary import redacted, tell
 from tasks.stores.arrivals import Arrivals
-from tasks.stores.spec import load_spec
+from tasks.stores.due import is_decided
+from tasks.stores.ledgers import ledger_state
+from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.versions import FileVersion
 from tasks.stores.workspace import Workspace
+
+PASSING = ("landing-unsettled", "landing-changed")
+DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-differs", "supersedes-wrong")
+"""Refusals of the ledger that a person's decision ends; others, such as a database that is away, end by themselves."""
 
 
 @flow(name="landing", retries=0, persist_result=False, log_prints=False)
@@ -25,8 +32,8 @@ def landing(workspace: str, arrival: str) -> None:
 def release_arrival(place: Workspace, token: str) -> None:
     """Release what an arrival is about, unless that was done.
 
-    A release that is refused or fails its checks waits for a person, and its run shows why. Anything
-    else, a server that went away for example, leaves the arrival open: it is announced again.
+    A release that is refused or fails its checks waits for a person, and its run shows why. What may
+    pass by itself, a database or server that is away for example, leaves the arrival open: it is announced again.
     """
     arrivals = Arrivals(place)
     arrival = arrivals.find(token)
@@ -37,9 +44,27 @@ def release_arrival(place: Workspace, token: str) -> None:
     periods = [arrival.period] if arrival.period else []
     label_run(f"{spec.name} landed: {arrival.period or 'a file'}", [spec.name, *periods])
     try:
-        settle(place, spec)
+        settle(place, spec, arrival.period)
         release(ReleaseRequest(workspace=str(place.root), period=arrival.period))
-    except (RefusedError, CheckFailedError):
-        arrivals.mark_handled(token)
-        raise
+    except PrivacyError as error:
+        if needs_a_person(error):
+            arrivals.mark_handled(token)
+        if not _is_behind(place, spec, arrival, error):
+            raise
+        tell(f"{arrival.period} was decided before, and its file is not there any more; nothing is left to do")
     arrivals.mark_handled(token)
+
+
+def _is_behind(place: Workspace, spec: ReleaseSpec, arrival: FileVersion, error: PrivacyError) -> bool:
+    """Whether a month was decided in another way and its file is gone: no fault, the arrival only came late."""
+    gone = isinstance(error, LandingError) and error.rule == "landing-missing"
+    return gone and arrival.period is not None and is_decided(spec, ledger_state(place), arrival.period)
+
+
+def needs_a_person(error: PrivacyError) -> bool:
+    """Whether another try would end in the same way until somebody decides something."""
+    if isinstance(error, LandingError):
+        return error.rule not in PASSING
+    if isinstance(error, LedgerError):
+        return error.rule in DECISIONS
+    return isinstance(error, BudgetExceededError | CheckFailedError | SpecError)

@@ -10,65 +10,72 @@ from prefect import flow
 from prefect.client.orchestration import get_client
 from prefect.runtime import deployment, flow_run
 
-from dpcore.errors import CheckFailedError, PrivacyError
+from dpcore.errors import CheckFailedError, PrivacyError, RefusedError
 from flows.release import ReleaseRequest, release
 from flows.served import served
 from tasks.artifacts import Board
 from tasks.boundary import redacted, tell, tell_operator
 from tasks.stores.arrivals import wait_until_settled
-from tasks.stores.due import Due, due_periods
+from tasks.stores.due import Due, due_periods, schedule_began
 from tasks.stores.ledger import utc_now
 from tasks.stores.ledgers import ledger_state
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
-SETTLE_SECONDS = 120.0
+SETTLE_SECONDS = 600.0
+SCHEDULED = "auto-scheduled"
+"""How Prefect tags a run that a schedule started."""
+NO_DATA = "landing-missing"
 
 
 @flow(name="monthly", retries=0, persist_result=False, log_prints=False)
 def monthly(workspace: str) -> None:
     """Release every month that the schedule owes; what fails is tried again at the next firing."""
     with served(workspace) as place:
-        release_due(place, since=_registered_at(), now=utc_now())
+        began = schedule_began(place, _registered_at())
+        release_due(place, since=began, now=utc_now(), fired=_fired_at())
 
 
 @redacted("monthly")
-def release_due(place: Workspace, *, since: datetime, now: datetime) -> None:
+def release_due(place: Workspace, *, since: datetime, now: datetime, fired: datetime | None = None) -> None:
     """Release the months whose firing lies between two moments and that nobody has released.
 
     A month that fails does not hold up the next one; the run itself fails then, so that it is seen.
+    Earlier months that still have no data are only told again: their own runs show it.
     Raises: CheckFailedError naming the months that were not released.
     """
     spec = load_spec(place.spec_path)
-    due = due_periods(spec, ledger_state(place), since=since, now=now)
+    due = due_periods(spec, ledger_state(place), since=since, now=now, fired=fired)
     label_run(f"{spec.name} due: {', '.join(due.periods) or 'nothing'}", [spec.name, *due.periods])
     _tell_undone(due)
     if not due.periods:
         tell("no month is due: nothing was read or spent")
         return
-    settle(place, spec)
-    failed = [period for period in due.periods if not _released(place, period)]
+    outcomes = {period: _fault(place, spec, period) for period in due.periods}
+    earlier = due.periods[:-1]
+    failed = [p for p, rule in outcomes.items() if rule and not (p in earlier and rule == NO_DATA)]
     if failed:
         raise CheckFailedError(f"not released: {', '.join(failed)}; `dprelease history` says why")
 
 
-def settle(place: Workspace, spec: ReleaseSpec) -> None:
-    """Wait until nothing is being written to the landing data; bad files are put apart, which the operator is told.
+def settle(place: Workspace, spec: ReleaseSpec, period: str | None) -> None:
+    """Wait until nothing is being written to a month's landing data; the operator is told what is put apart.
 
     Raises: LandingError if that takes too long.
     """
-    for refusal in wait_until_settled(place, spec, seconds=SETTLE_SECONDS):
+    for refusal in wait_until_settled(place, spec, period=period, seconds=SETTLE_SECONDS):
         tell_operator(f"a file was put into quarantine ({refusal.rule})")
 
 
-def _released(place: Workspace, period: str) -> bool:
-    """Whether a month's release came to its end; its own run tells how."""
+def _fault(place: Workspace, spec: ReleaseSpec, period: str) -> str | None:
+    """Release a month; None if it came to its end, else the rule or kind of what went wrong. Its own run tells more."""
     try:
+        settle(place, spec, period)
         release(ReleaseRequest(workspace=str(place.root), period=period))
     except PrivacyError as error:
         tell_operator(f"{period} was not released: {error}")
-        return False
-    return True
+        return error.rule if isinstance(error, RefusedError) else type(error).__name__
+    return None
 
 
 def label_run(title: str, words: Sequence[str]) -> None:
@@ -84,8 +91,14 @@ def _tell_undone(due: Due) -> None:
         tell(f"{period} was missed, but without source.period its data cannot be told from a later month's")
 
 
+def _fired_at() -> datetime | None:
+    """The moment for which a schedule started this run; None for a run by hand."""
+    moment = flow_run.scheduled_start_time
+    return plain_utc(moment) if moment and SCHEDULED in (flow_run.tags or []) else None
+
+
 def _registered_at() -> datetime:
-    """When the schedule began: months before it were never promised."""
+    """When the deployment was registered: months before it were never promised."""
     if deployment.id is None:
         return utc_now()
     with get_client(sync_client=True) as client:

@@ -32,6 +32,7 @@ from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.lineage import LineageRun
 from tasks.stores.promises import promise
 from tasks.stores.run import Grant, ReleaseRun, prepare_run
+from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
 from tasks.validate import validate_landing
 
@@ -146,7 +147,7 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
         workspace_log=run.workspace.lineage_path,
         name=run.spec.name,
         release_id=release_id,
-        schema=run.plan.schema,
+        schema=arrow_schema(run.plan.schema),
         clock=utc_now,
         period=run.period,
         flow_run_id=run.flow_run_id,

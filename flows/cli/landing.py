@@ -14,6 +14,7 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 if TYPE_CHECKING:
     from tasks.stores.arrivals import Arrivals
     from tasks.stores.spec import ReleaseSpec
+    from tasks.stores.versions import FileVersion
     from tasks.stores.workspace import Workspace
 
 
@@ -39,12 +40,24 @@ def land(
     admission = arrivals.admit(target, spec, source=file.absolute(), replace=replace)
     if admission.refusal:
         raise _in_quarantine(admission.refusal)
-    status, period = "already-landed" if admission.known else "landed", admission.version.period
+    again = admission.known and _reopened(place, spec, arrivals, admission.version)
+    status, period = "already-landed" if admission.known and not again else "landed", admission.version.period
     announced = _announced(place, spec, arrivals, admission.version.token)
     if as_json:
         print_json({"status": status, "period": period, "announced": announced})
     else:
         _say(status, period, announced=announced, awaited=spec.schedule.on_landing)
+
+
+def _reopened(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, version: FileVersion) -> bool:
+    """Let a file that was dealt with count again, if its month was not released: whoever lands it anew wants that."""
+    from tasks.stores.due import is_decided
+    from tasks.stores.ledgers import ledger_state
+
+    if not version.handled or version.period is None or is_decided(spec, ledger_state(place), version.period):
+        return False
+    arrivals.reopen(version.token)
+    return True
 
 
 def _require_readable(file: Path) -> None:
@@ -66,7 +79,7 @@ def _target(place: Workspace, spec: ReleaseSpec, name: Path, where: str) -> Path
 
     Raises: LandingError if a release would not find it there.
     """
-    from tasks.stores.matching import folder_of, period_of, relative_pattern, would_match
+    from tasks.stores.matching import folder_of, period_of, relative_pattern, require_period, would_match
 
     pattern = relative_pattern(place.root, spec.source.path)
     if pattern is None:
@@ -85,7 +98,7 @@ def _target(place: Workspace, spec: ReleaseSpec, name: Path, where: str) -> Path
             where=where,
             hint=f"give it a name that fits source.path ({spec.source.path}) with --as",
         )
-    period_of(target, spec.source.period)
+    require_period(spec.source.period, period_of(target, spec.source.period))
     return target
 
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from dpcore.errors import LedgerError, RefusedError
 from tasks.stores.bundle import Staging
+from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.ledgers import writable_ledger
 from tasks.stores.lineage import LineageRun
-from tasks.stores.run import plan_release
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -52,10 +52,11 @@ def approve(workspace: Workspace, release_id: str, *, who: str, reason: str) -> 
         finish_reveals(workspace, ledger)
         if release.status == "published" and release.approval is not None:
             final = workspace.bundle(spec.name, release_id)
+            _require_here(final)
             return final, json.loads((final / "record.json").read_text()), release.approval
         waiting = _waiting(workspace, release)
         record = waiting.record
-        with _lineage(workspace, spec, record).stage(
+        with _lineage(workspace, waiting.staging.folder, record).stage(
             "publish", inputs=("synthetic-table", "report", "sealed-bundle"), outputs=("bundle",)
         ):
             approval = ledger.approve(release_id, bundle_digest=waiting.digest, who=who.strip(), reason=reason.strip())
@@ -94,6 +95,7 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
         workspace.exclusive(spec.name),
         ledger.exclusive(spec.name),
     ):
+        require_complete_ledger(workspace, ledger.entries())
         release = ledger.state().releases.get(release_id)
         if release is None or release.facts["name"] != spec.name:
             raise RefusedError(
@@ -120,6 +122,16 @@ def _waiting(workspace: Workspace, release: ReleaseState) -> Waiting:
     return Waiting(release, staging, digest)
 
 
+def _require_here(bundle: Path) -> None:
+    if not bundle.is_dir():
+        raise RefusedError(
+            f"{bundle.name} is published, and its bundle is in another workspace of this ledger",
+            rule="published-elsewhere",
+            where="RELEASE",
+            hint="nothing is left to approve",
+        )
+
+
 def _require_waits(release: ReleaseState) -> None:
     if release.status != "awaiting-approval":
         raise RefusedError(
@@ -138,12 +150,15 @@ def _require_said(who: str, reason: str) -> None:
             )
 
 
-def _lineage(workspace: Workspace, spec: ReleaseSpec, record: dict[str, Any]) -> LineageRun:
+def _lineage(workspace: Workspace, bundle: Path, record: dict[str, Any]) -> LineageRun:
+    """Lineage of the bundle as it was sealed, whatever the specification says by now."""
+    import pyarrow.parquet as pq  # here, for a refusal needs no tables
+
     return LineageRun(
         workspace_log=workspace.lineage_path,
-        name=spec.name,
+        name=record["name"],
         release_id=record["release_id"],
-        schema=plan_release(spec).schema,
+        schema=pq.read_schema(bundle / "data.parquet"),
         clock=utc_now,
         period=record["period"],
         flow_run_id=record["flow_run_id"],

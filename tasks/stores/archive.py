@@ -98,8 +98,9 @@ def _write(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger,
 
 def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
     yield SPEC_NAME, workspace.spec_path
-    if workspace.lineage_path.is_file():
-        yield workspace.lineage_path.name, workspace.lineage_path
+    for path in (workspace.lineage_path, workspace.schedule_path):
+        if path.is_file():
+            yield path.name, path
     for name in KEY_FILES:
         if (workspace.keys / name).is_file():
             yield f"keys/{name}", workspace.keys / name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,7 +21,7 @@ from typing import cast
 from dpcore.errors import LandingError, PrivacyError
 from tasks.stores.clock import Clock, steady_clock
 from tasks.stores.examination import Judgement, ends_within_a_line, fingerprint, judge, signature
-from tasks.stores.matching import matching_names
+from tasks.stores.matching import matching_names, period_of
 from tasks.stores.moving import drafted, place
 from tasks.stores.quarantine import put_apart
 from tasks.stores.redaction import own_error
@@ -40,7 +40,13 @@ class Scan:
 
     landed: tuple[FileVersion, ...] = ()
     refused: tuple[LandingError, ...] = ()
-    unsettled: bool = False
+    writing: frozenset[str | None] = frozenset()
+    """The months of the files that may still be being written; None where a name carries no month."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether anything may still be being written."""
+        return bool(self.writing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,10 @@ class Arrivals:
         """Remember that a version needs no run any more."""
         self.registry.mark_handled(token)
 
+    def reopen(self, token: str) -> None:
+        """Let a version that was dealt with be announced and dealt with again."""
+        self.registry.reopen(token)
+
     @contextmanager
     def announcing(self) -> Iterator[None]:
         """Wait until no other process announces, so that each version is announced by one."""
@@ -116,7 +126,8 @@ class Arrivals:
             files = {self._key(path): path for path in matching_names(self.workspace.root, spec.source.path)}
             looks = self.registry.looks(self.clock.name)
             self.registry.forget_looks(looks.keys() - files.keys())
-            return _summary([self._try(path, spec, looks.get(key), limits) for key, path in files.items()])
+            outcomes = {path: self._try(path, spec, looks.get(key), limits) for key, path in files.items()}
+            return _summary(outcomes, spec)
 
     def admit(self, path: Path, spec: ReleaseSpec, *, source: Path | None = None, replace: bool = False) -> Admission:
         """Take in a file that is complete; nobody else looks meanwhile.
@@ -221,15 +232,22 @@ class Arrivals:
             self.registry.keep_look(self._key(path), self.clock.name, Look(seen, self.clock.seconds(), done=True))
 
 
-def _summary(outcomes: Sequence[Outcome | PrivacyError]) -> Scan:
-    for outcome in outcomes:
+def _summary(outcomes: Mapping[Path, Outcome | PrivacyError], spec: ReleaseSpec) -> Scan:
+    for outcome in outcomes.values():
         if isinstance(outcome, PrivacyError) and not isinstance(outcome, LandingError):
             raise outcome
     return Scan(
-        landed=tuple(o for o in outcomes if isinstance(o, FileVersion)),
-        refused=tuple(o for o in outcomes if isinstance(o, LandingError)),
-        unsettled=Pause.WRITING in outcomes,
+        landed=tuple(o for o in outcomes.values() if isinstance(o, FileVersion)),
+        refused=tuple(o for o in outcomes.values() if isinstance(o, LandingError)),
+        writing=frozenset(_month(path, spec) for path, o in outcomes.items() if o is Pause.WRITING),
     )
+
+
+def _month(path: Path, spec: ReleaseSpec) -> str | None:
+    try:
+        return period_of(path, spec.source.period)
+    except LandingError:
+        return None
 
 
 def _changed() -> LandingError:
@@ -245,19 +263,21 @@ def wait_until_settled(
     workspace: Workspace,
     spec: ReleaseSpec,
     *,
+    period: str | None = None,
     seconds: float = 600.0,
     settle: float = SETTLE_SECONDS,
     patience: float | None = None,
 ) -> tuple[LandingError, ...]:
     """Wait, before landing data are read, until none of them is being written; returns what was put apart meanwhile.
 
+    With a period, only its own files hold it up, and those whose name carries none.
     Raises: LandingError after so many seconds.
     """
     arrivals, end, refused = Arrivals(workspace), time.monotonic() + seconds, list[LandingError]()
     while True:
         scan = arrivals.scan(spec, settle=settle, patience=patience)
         refused += scan.refused
-        if not scan.unsettled:
+        if not (scan.writing if period is None else scan.writing & {period, None}):
             return tuple(refused)
         if time.monotonic() >= end:
             raise LandingError(

@@ -36,7 +36,8 @@ class Staging:
     def start(self) -> None:
         """An empty folder, whatever an earlier run left."""
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(mode=0o700)  # nobody else looks at what is not published
 
     def digests(self) -> dict[str, str]:
         """The digest of every file written so far."""
@@ -55,7 +56,8 @@ class Staging:
         return sha256_of(self.folder / CHECKSUMS)
 
     def reveal(self) -> None:
-        """Rename the finished folder into place."""
+        """Rename the finished folder into place, where everybody may read it."""
+        self.folder.chmod(0o755)
         self.folder.rename(self.final)
         _flush(self.final.parent)
 

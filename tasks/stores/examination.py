@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcore.errors import LandingError
 from tasks.stores.landing import Landing
-from tasks.stores.matching import period_of, require_known_format
+from tasks.stores.matching import period_of, require_known_format, require_period
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.structure import require_sound
 
@@ -37,6 +37,7 @@ def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
         period = period_of(Path(name or path), spec.source.period)
         require_known_format(path, landing.where)
         require_sound(landing)
+        require_period(spec.source.period, period)
     except LandingError as error:
         refusal = error.with_traceback(None)
     except OSError:

@@ -197,19 +197,20 @@ class Ledger:
                 where=database.where,
                 hint="the first `dprelease run` makes it",
             )
-        return Ledger(database, read_only=True)
+        ledger = Ledger(database, read_only=True)
+        try:
+            with own_errors(database.where), ledger._engine.connect() as connection:
+                _require_known(database.version(connection), database.where)
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
 
     def _prepare_tables(self) -> None:
         with self._engine.connect() as connection:
             self._database.lock_writer(connection)
             version = self._database.version(connection)
-            if version > SCHEMA_VERSION:
-                raise LedgerError(
-                    f"the ledger has version {version}, this program knows {SCHEMA_VERSION}",
-                    rule="ledger-newer",
-                    where=self._database.where,
-                    hint="use the newer program that wrote it",
-                )
+            _require_known(version, self._database.where)
             if version < SCHEMA_VERSION:
                 self._bring_up_to_date(connection, version)
             connection.commit()
@@ -613,6 +614,16 @@ def _refused_before(release_id: str) -> LedgerError:
         where=release_id,
         hint=f'`dprelease run --supersedes {release_id} --reason "..."` measures the period again, and is charged',
     )
+
+
+def _require_known(version: int, where: str) -> None:
+    if version > SCHEMA_VERSION:
+        raise LedgerError(
+            f"the ledger has version {version}, this program knows {SCHEMA_VERSION}",
+            rule="ledger-newer",
+            where=where,
+            hint="use the newer program that wrote it",
+        )
 
 
 def _require_reconciled(state: LedgerState) -> None:

@@ -315,12 +315,19 @@ class LedgerState:
         _require(free or release.approval is not None, entry, "publishes what nobody has approved")
         same = release.approval is None or _digest(entry) == _digest(release.approval)
         _require(same, entry, "publishes another bundle than the approved one")
+        self._supersede(release, entry)
+        others = self.of_period(release.facts["name"], release.facts["period"])
+        _require(all(other.status != "published" for other in others), entry, "publishes a month a second time")
         release.status, release.published = "published", entry
+
+    def _supersede(self, release: ReleaseState, entry: Entry) -> None:
+        """Take back what a release replaces: the one it names, and through refused ones those that they named."""
         replaced = release.facts.get("supersedes")
-        if replaced:
+        while replaced:
             _require(replaced in self.releases, entry, "supersedes an unknown release")
             old = self.releases[replaced]
             old.status = "superseded" if old.published else old.status
+            replaced = old.facts.get("supersedes")
 
     @staticmethod
     def _require_measured(release: ReleaseState, entry: Entry) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import pyarrow as pa
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
     JobFacet,
@@ -37,9 +38,7 @@ from openlineage.client.generated.base import DatasetFacet
 from openlineage.client.serde import Serde
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
-from dpcore.schema import RecordSchema
 from tasks.stores.redaction import LANDING_REFUSED
-from tasks.stores.tables import arrow_schema
 
 PRODUCER = "urn:dprelease"
 FACET_SCHEMA = "urn:dprelease:facets"
@@ -110,7 +109,7 @@ class LineageRun:
         workspace_log: Path,
         name: str,
         release_id: str,
-        schema: RecordSchema,
+        schema: pa.Schema,
         clock: Callable[[], datetime],
         period: str | None = None,
         flow_run_id: str | None = None,
@@ -201,13 +200,13 @@ class LineageRun:
         if dataset == MOMENTS:
             return _described([(MOMENTS, "matrix")], {MOMENTS: self._measured(*self._columns())})
         if dataset in TABLES:
-            fields = [(str(field.name), str(field.type)) for field in arrow_schema(self._schema)]
+            fields = [(str(field.name), str(field.type)) for field in self._schema]
             drawn = self._field(MOMENTS, MOMENTS, "INDIRECT", "every column is drawn from the noisy moments of all")
             return _described(fields, {name: self._measured(name) for name, _ in fields}, [drawn])
         return {}
 
     def _columns(self) -> list[str]:
-        return [column.name for column in self._schema.columns]
+        return [str(name) for name in self._schema.names]
 
     def _measured(self, *columns: str) -> column_lineage_dataset.Fields:
         """A field that tells of landing columns what their noisy moments tell."""

@@ -127,3 +127,17 @@ def period_of(path: Path, pattern: str | None) -> str | None:
             hint="let the pattern's group `period` match a month such as 2026-11, and nothing else",
         )
     return period
+
+
+def require_period(pattern: str | None, period: str | None) -> None:
+    """Refuse a file whose name carries no month where the specification says that names do.
+
+    Raises: LandingError; a release of a month would pass such a file by.
+    """
+    if pattern and period is None:
+        raise LandingError(
+            "the file's name carries no period",
+            rule="period-missing",
+            where="source.period",
+            hint="give it a name that the pattern fits, or take source.period out of the specification",
+        )

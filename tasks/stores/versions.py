@@ -29,6 +29,7 @@ TABLES = (
         period TEXT,
         refused TEXT,  -- the rule that it broke, null if it landed
         announced_at TEXT,
+        announcements INTEGER NOT NULL DEFAULT 0,
         handled INTEGER NOT NULL DEFAULT 0,
         UNIQUE (path, fingerprint)
     )""",
@@ -42,7 +43,7 @@ TABLES = (
     )""",
 )
 _MAKING = threading.Lock()
-COLUMNS = "token, period, refused, announced_at, handled"
+COLUMNS = "token, period, refused, announced_at, announcements, handled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class FileVersion:
     period: str | None
     refused: str | None = None
     announced_at: datetime | None = None
+    announcements: int = 0
     handled: bool = False
 
 
@@ -124,12 +126,19 @@ class Registry:
     def mark_announced(self, token: str, at: datetime) -> None:
         """Remember that a version's event was taken."""
         with self._transaction() as db:
-            db.execute("UPDATE versions SET announced_at = ? WHERE token = ?", (at.isoformat(), token))
+            change = "UPDATE versions SET announced_at = ?, announcements = announcements + 1 WHERE token = ?"
+            db.execute(change, (at.isoformat(), token))
 
     def mark_handled(self, token: str) -> None:
         """Remember that a version needs nothing more."""
         with self._transaction() as db:
             db.execute("UPDATE versions SET handled = 1 WHERE token = ?", (token,))
+
+    def reopen(self, token: str) -> None:
+        """Forget that a version was announced and handled."""
+        with self._transaction() as db:
+            change = "UPDATE versions SET handled = 0, announced_at = NULL, announcements = 0 WHERE token = ?"
+            db.execute(change, (token,))
 
     def _one(self, condition: str, *values: str) -> FileVersion | None:
         with self._transaction() as db:
@@ -167,10 +176,10 @@ def _ensure_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
 
 
-def _version(row: tuple[str, str | None, str | None, str | None, int]) -> FileVersion:
-    token, period, refused, announced_at, handled = row
+def _version(row: tuple[str, str | None, str | None, str | None, int, int]) -> FileVersion:
+    token, period, refused, announced_at, announcements, handled = row
     at = datetime.fromisoformat(announced_at) if announced_at else None
-    return FileVersion(token, period, refused, at, bool(handled))
+    return FileVersion(token, period, refused, at, announcements, bool(handled))
 
 
 def _unusable(fault: str) -> WorkspaceError:

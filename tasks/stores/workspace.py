@@ -57,6 +57,11 @@ class Workspace:
         return self.root / "lineage.ndjson"
 
     @property
+    def schedule_path(self) -> Path:
+        """Since when the schedule owes releases."""
+        return self.root / "schedule.json"
+
+    @property
     def keys(self) -> Path:
         """Secret keys."""
         return self.root / "keys"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -197,6 +199,35 @@ def test_ctrl_c_ends_every_child_within_ten_seconds(served: Served):
     assert not (served.workspace.prefect_home / "serving.json").exists()
     assert "Traceback" not in served.said()
     assert "Warning" not in served.said()
+
+
+def test_months_missed_while_nothing_served_are_caught_up_once_and_in_order(served: Served, workspace: Workspace):
+    missed = sorted([MONTHS[1], last_month(before=6), last_month(before=7)])
+    for month in missed:
+        land(served, month)
+    text = workspace.spec_path.read_text()
+    monthly = text.replace('"* * * * *"', '"0 6 1 * *"').replace("on_landing: true", "on_landing: false")
+    workspace.spec_path.write_text(monthly)
+    _registered_earlier(workspace, months=8)
+    served.start()
+    for month in missed:
+        published(served, month, 240)
+    releases = [r for r in state(workspace).releases.values() if r.facts["period"] in missed]
+    assert [r.facts["period"] for r in sorted(releases, key=lambda r: r.reserve_seq)] == missed
+    served.interrupt()
+    served.start()  # nothing is owed any more
+    found = until(lambda: served.runs(tags={"all_": ["catch-up"]}), seconds=30, what="the run that caught up")
+    assert [(run["name"], run["state_type"]) for run in found] == [(f"small due: {', '.join(missed)}", "COMPLETED")]
+    served.interrupt()
+
+
+def _registered_earlier(workspace: Workspace, *, months: int) -> None:
+    """As if the schedule had been registered so many months ago."""
+    with closing(sqlite3.connect(workspace.prefect_home / "prefect.db")) as database:
+        (changed,) = database.execute("select count(*) from deployment").fetchone()
+        database.execute("update deployment set created = datetime('now', ?)", (f"-{months} months",))
+        database.commit()
+    assert changed == 3
 
 
 def test_nothing_is_left_in_the_vault_and_the_audit_holds_offline(served: Served, workspace: Workspace):

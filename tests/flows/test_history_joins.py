@@ -15,12 +15,12 @@ import pytest
 from test_commands import call
 
 from flows import recorded
-from flows.connection import SERVING, Server
+from flows.connection import LOCK, SERVING, Server
 from flows.joins import Joined
 from flows.recorded import complete_runs, recorded_runs
 from tasks.stores.bundle import Staging
 from tasks.stores.ledger_state import Entry
-from tasks.stores.workspace import Workspace
+from tasks.stores.workspace import Workspace, held
 
 COST = {"epsilon": "1", "rho": "0", "rho_of_pure": "1/2", "delta_num": "0"}
 MOMENTS = {"event": {"mechanism": "laplace"}, "cost": COST}
@@ -281,10 +281,12 @@ def test_the_server_of_this_workspace_is_found_and_may_be_gone(place: Workspace,
     _, url = orchestrator
     write_history(place, "a")
     (place.prefect_home / SERVING).write_text(json.dumps({"api_url": url}))
-    assert len(recorded_runs(place) or {}) == 451
-    (place.prefect_home / SERVING).write_text(json.dumps({"api_url": "http://127.0.0.1:9/api"}))
-    assert set(recorded_runs(place) or {}) == {"a"}
-    assert set(complete_runs(place) or {}) == {"a"}  # what it served is in the file
+    assert set(recorded_runs(place) or {}) == {"a"}, "nobody serves: the file is a dead one's"
+    with held(place.prefect_home / LOCK):
+        assert len(recorded_runs(place) or {}) == 451
+        (place.prefect_home / SERVING).write_text(json.dumps({"api_url": "http://127.0.0.1:9/api"}))
+        assert set(recorded_runs(place) or {}) == {"a"}
+        assert set(complete_runs(place) or {}) == {"a"}  # what it served is in the file
 
 
 def test_an_audit_does_not_take_the_silence_of_another_server_for_loss(

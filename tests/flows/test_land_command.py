@@ -150,12 +150,12 @@ def test_a_server_that_does_not_answer_fails_nothing(
 
 
 PLACES = {
-    "a pattern": ("landing/*.csv", "x.csv", "x.csv"),
-    "a folder": ("landing", "x.csv", "x.csv"),
-    "a folder that is not there yet": ("landing/new", "x.csv", "new/x.csv"),
-    "one file": ("landing/only.csv", "only.csv", "only.csv"),
-    "all below": ("landing/**/*.csv", "x.csv", "x.csv"),
-    "a folder within": ("landing/*/*.csv", "deep/x.csv", "deep/x.csv"),
+    "a pattern": ("landing/*.csv", "small-2026-10.csv", "small-2026-10.csv"),
+    "a folder": ("landing", "small-2026-10.csv", "small-2026-10.csv"),
+    "a folder that is not there yet": ("landing/new", "small-2026-10.csv", "new/small-2026-10.csv"),
+    "one file": ("landing/small-2026-10.csv", "small-2026-10.csv", "small-2026-10.csv"),
+    "all below": ("landing/**/*.csv", "small-2026-10.csv", "small-2026-10.csv"),
+    "a folder within": ("landing/*/*.csv", "deep/small-2026-10.csv", "deep/small-2026-10.csv"),
 }
 
 
@@ -192,11 +192,12 @@ REFUSED: dict[str, tuple[str, list[str], str, str]] = {
     "the quarantine": ("landing/**/*", ["--as", "quarantine/x.csv"], "name-unmatched", "--as"),
     "another format": ("landing/*", ["--as", "x.xlsx"], "format-unknown", "source.path"),
     "a month that is none": ("landing/*", ["--as", "small-2026-13.csv"], "period-malformed", "source.period"),
+    "no month at all": ("landing/*", ["--as", "visits.csv"], "period-missing", "source.period"),
     "a source outside": ("/elsewhere/*.csv", [], "landing-outside", "source.path"),
     "a source beside": ("../elsewhere/*.csv", [], "landing-outside", "source.path"),
     "no such file": ("landing/*", ["GONE"], "file-missing", "FILE"),
     "a folder": ("landing/*", ["FOLDER"], "file-missing", "FILE"),
-    "a file that is there": ("landing/*", ["--as", "there.csv"], "landing-exists", "FILE"),
+    "a file that is there": ("landing/*", ["--as", "small-2026-09.csv"], "landing-exists", "FILE"),
 }
 
 
@@ -204,7 +205,7 @@ REFUSED: dict[str, tuple[str, list[str], str, str]] = {
 def test_what_cannot_land_stays_where_it_is(land: Any, workspace: Workspace, tmp_path: Path, case: str):
     pattern, options, rule, where = REFUSED[case]
     workspace.spec_path.write_text(SPEC.replace("landing/*", pattern))
-    (workspace.landing / "there.csv").write_text(OTHER)
+    (workspace.landing / "small-2026-09.csv").write_text(OTHER)
     file = source(tmp_path, name=f"{PLANTED}.csv")
     given = {"GONE": tmp_path / "gone.csv", "FOLDER": tmp_path}.get(options[0] if options else "", file)
     code, answer = land(given, *(options if given == file else []))
@@ -212,7 +213,7 @@ def test_what_cannot_land_stays_where_it_is(land: Any, workspace: Workspace, tmp
     assert (answer["rule"], answer["where"]) == (rule, where)
     assert PLANTED not in json.dumps(answer)
     assert file.read_text() == GOOD
-    assert visible(workspace) == {"there.csv": OTHER}
+    assert visible(workspace) == {"small-2026-09.csv": OTHER}
     assert drafts(workspace) == []
 
 

@@ -27,6 +27,7 @@ from flows.delivery import RELEASE_SECONDS, deliver_lineage, delivered_afterward
 from tasks.boundary import PROGRESS
 from tasks.stores.lineage import LineageRun
 from tasks.stores.spec import parse_spec
+from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
 
 RELEASE = "visits-2026-03-1"
@@ -77,7 +78,7 @@ def place(tmp_path: Path) -> Workspace:
 
 def events(place: Workspace) -> LineageRun:
     now = datetime(2026, 4, 1, tzinfo=UTC)
-    schema = parse_spec(SPEC).schema
+    schema = arrow_schema(parse_spec(SPEC).schema)
     return LineageRun(
         workspace_log=place.lineage_path, name="visits", release_id=RELEASE, schema=schema, clock=lambda: now
     )

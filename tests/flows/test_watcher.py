@@ -17,11 +17,11 @@ from events import LACKING, ROOT, EventApi, event_api, make_workspace, parquet, 
 from landings import GOOD, OTHER, PLANTED, SPEC
 
 from flows.announce import AGAIN_SECONDS, announce_due, event_of, is_due
-from flows.connection import Server, ServerUnreachableError
+from flows.connection import LOCK, SERVING, Server, ServerUnreachableError
 from tasks.stores.arrivals import Arrivals
 from tasks.stores.spec import parse_spec
 from tasks.stores.versions import FileVersion
-from tasks.stores.workspace import Workspace
+from tasks.stores.workspace import Workspace, held
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
@@ -127,8 +127,9 @@ def test_a_server_that_starts_later_is_found(workspace: Workspace, api: EventApi
     (workspace.landing / "small-2026-10.csv").write_text(GOOD)
     with watching(workspace) as watcher:
         wait_for(lambda: "landed" in watcher.said, "the landing")
-        (workspace.prefect_home / "serving.json").write_text(json.dumps({"api_url": api.url}))
-        wait_for(lambda: api.taken, "the event")
+        (workspace.prefect_home / SERVING).write_text(json.dumps({"api_url": api.url}))
+        with held(workspace.prefect_home / LOCK):  # as a living `serve` does
+            wait_for(lambda: api.taken, "the event")
 
 
 def test_a_broken_specification_is_told_once_and_mended_without_a_restart(workspace: Workspace, api: EventApi):
@@ -239,6 +240,10 @@ def test_what_was_handled_is_never_announced_again(workspace: Workspace, api: Ev
     for token in api.tokens:
         arrivals.mark_announced(token, NOW - timedelta(days=1))
     arrivals.mark_handled(second.token)
+    api.alive = [first.token]
+    announce_due(server, arrivals, spec)
+    assert api.tokens == [second.token, first.token], "a run deals with it now"
+    api.alive = []
     announce_due(server, arrivals, spec)
     assert api.tokens == [second.token, first.token, first.token]
     assert api.taken[1]["id"] != api.taken[2]["id"], "a server that has seen the first one must act on the second"

@@ -15,6 +15,7 @@ from tasks.stores.lineage import LineageRun
 from tasks.stores.promises import promise
 from tasks.stores.record import Outcome
 from tasks.stores.run import prepare_run
+from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
 
 SPEC = """
@@ -59,7 +60,7 @@ def release(workspace: Workspace, period: str) -> Path:
             workspace_log=workspace.lineage_path,
             name=run.spec.name,
             release_id=release_id,
-            schema=run.plan.schema,
+            schema=arrow_schema(run.plan.schema),
             clock=lambda: NOW,
             period=period,
             flow_run_id=run.flow_run_id,

@@ -15,6 +15,8 @@ from tasks.stores.audit import audit_workspace
 from tasks.stores.bundle import Staging
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledgers import ledger_state, writable_ledger
+from tasks.stores.lineage import events_of
+from tasks.stores.operations import rotate_key
 from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
 
@@ -145,7 +147,51 @@ def test_a_word_without_its_release_person_or_reason_is_refused(
     assert ledger_state(waiting).releases[ID].status == "awaiting-approval"
 
 
-def test_a_finished_release_cannot_be_refused_nor_one_that_waited_for_nobody_approved(workspace: Workspace):
+def test_nothing_is_approved_on_a_ledger_that_was_rolled_back(waiting: Workspace):
+    old = waiting.ledger_path.read_bytes()
+    waiting.spec_path.write_text(SPEC)
+    land_rows(waiting.root, "2026-02")
+    release(waiting, "2026-02")
+    waiting.ledger_path.write_bytes(old)
+    for word in (approve, refuse):
+        with pytest.raises(LedgerError) as caught:
+            word(waiting, ID, who="ada", reason="fine")
+        assert caught.value.rule == "ledger-incomplete"
+
+
+def test_a_key_that_was_replaced_while_the_bundle_waited_does_not_spoil_the_audit(waiting: Workspace):
+    rotate_key(waiting, load_spec(waiting.spec_path))
+    approve(waiting, ID, who="ada", reason="fine")
+    assert faults(waiting) == []
+
+
+def test_lineage_tells_the_columns_that_were_sealed_whatever_the_specification_says_by_now(waiting: Workspace):
+    text = waiting.spec_path.read_text().replace(
+        "  - {name: ill, kind: boolean}", "  - {name: ill, kind: boolean}\n  - {name: pay, kind: boolean}"
+    )
+    waiting.spec_path.write_text(text)
+    approve(waiting, ID, who="ada", reason="fine")
+    told = [e for e in events_of(waiting.lineage_path) if e["job"]["name"] == "small.publish"][-1]
+    fields = told["outputs"][0]["facets"]["schema"]["fields"]
+    assert [field["name"] for field in fields] == ["age", "ill"]
+
+
+def test_only_the_owner_reads_what_nobody_has_approved(waiting: Workspace):
+    sealed = Staging(waiting.bundle("small", ID)).folder
+    assert sealed.stat().st_mode & 0o077 == 0
+    folder, _, _ = approve(waiting, ID, who="ada", reason="fine")
+    assert folder.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_release_whose_bundle_is_elsewhere_is_not_approved_here(waiting: Workspace):
+    folder, _, _ = approve(waiting, ID, who="ada", reason="fine")
+    shutil.rmtree(folder)
+    with pytest.raises(RefusedError) as caught:
+        approve(waiting, ID, who="ada", reason="fine")
+    assert caught.value.rule == "published-elsewhere"
+
+
+def test_a_published_release_cannot_be_refused_nor_one_that_waited_for_nobody_approved(workspace: Workspace):
     for word in (approve, refuse):
         with pytest.raises(RefusedError) as caught:
             word(workspace, ID, who="ada", reason="late")

@@ -94,9 +94,9 @@ def test_a_line_without_an_end_is_given_time_and_then_believed(intake: Intake):
 
 def test_lines_may_end_in_any_way_and_encoding(intake: Intake):
     intake.workspace.spec_path.write_text(SPEC.replace("'landing/*',", "'landing/*', csv: {encoding: utf-16},"))
-    intake.put("a.csv", GOOD.replace("\n", "\r\n").encode("utf-16"))
+    intake.put("small-2026-09.csv", GOOD.replace("\n", "\r\n").encode("utf-16"))
     intake.look()
-    assert intake.look(after=10) == ([None], [], False)
+    assert intake.look(after=10) == (["2026-09"], [], False)
 
 
 @pytest.mark.parametrize("case", UNFINISHED)
@@ -139,7 +139,7 @@ def test_a_file_that_vanishes_is_no_error(intake: Intake, monkeypatch: pytest.Mo
 def test_a_file_that_changes_while_it_is_read_is_not_judged_by_what_it_was(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ):
-    path = intake.put("a.csv", BAD["a column is missing"][1])
+    path = intake.put("small-2026-09.csv", BAD["a column is missing"][1])
     intake.look()
 
     def change(path: Path, spec: Any, name: str) -> Any:
@@ -151,7 +151,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_judged_by_what_it_was(
     assert intake.look(after=10) == WRITING
     monkeypatch.undo()
     assert intake.look() == WRITING
-    assert intake.look(after=10) == ([None], [], False)
+    assert intake.look(after=10) == (["2026-09"], [], False)
     assert path.exists()
 
 
@@ -244,6 +244,37 @@ def test_a_very_long_name_is_put_apart_as_well(intake: Intake):
     assert len(intake.quarantine) == 2
 
 
+def test_a_name_without_the_period_that_names_carry_is_put_apart_instead_of_passed_by(intake: Intake):
+    intake.put("visits.csv")
+    intake.look()
+    assert intake.look(after=10) == ([], ["period-missing"], False)
+    assert intake.arrivals.pending() == []
+
+
+def test_a_month_is_not_held_up_by_another_month_s_file(intake: Intake):
+    intake.put("small-2026-09.csv")
+    spec = intake.spec
+    Arrivals(intake.workspace).scan(spec, settle=0)
+    intake.put("small-2026-10.csv", "age,sex\n")
+    assert wait_until_settled(intake.workspace, spec, period="2026-09", seconds=0, settle=3600) == ()
+    with pytest.raises(LandingError) as caught:
+        wait_until_settled(intake.workspace, spec, period="2026-10", seconds=0, settle=3600)
+    assert caught.value.rule == "landing-unsettled"
+
+
+def test_a_version_that_was_dealt_with_can_be_opened_again(intake: Intake):
+    intake.put("small-2026-09.csv")
+    intake.look()
+    intake.look(after=10)
+    (version,) = intake.arrivals.pending()
+    intake.arrivals.mark_announced(version.token, datetime.now(UTC))
+    intake.arrivals.mark_handled(version.token)
+    assert intake.arrivals.pending() == []
+    intake.arrivals.reopen(version.token)
+    (again,) = intake.arrivals.pending()
+    assert (again.token, again.announced_at, again.announcements) == (version.token, None, 0)
+
+
 def test_a_name_that_is_no_text_cannot_be_read_and_blocks_nothing(intake: Intake):
     intake.put(os.fsdecode(b"\xff\xfe.csv"))
     intake.put("small-2026-10.csv")
@@ -277,7 +308,7 @@ def test_a_bad_file_is_put_into_quarantine_with_its_verdict_and_blocks_nothing(i
 
 
 def test_a_verdict_names_the_column(intake: Intake):
-    intake.put("a.csv", BAD["a column is missing"][1])
+    intake.put("small-2026-09.csv", BAD["a column is missing"][1])
     intake.look()
     intake.look(after=10)
     assert json.loads(intake.quarantine[1].read_text())["column"] == "sex"
@@ -285,7 +316,7 @@ def test_a_verdict_names_the_column(intake: Intake):
 
 def test_two_bad_files_of_one_name_do_not_collide(intake: Intake):
     for content in (b"age\n41\n", b"sex\nf\n"):
-        intake.put("a.csv", content)
+        intake.put("small-2026-09.csv", content)
         intake.look()
         assert intake.look(after=10)[1] == ["column-missing"]
     assert len({p.read_bytes() for p in intake.quarantine if p.suffix == ".csv"}) == 2
@@ -293,23 +324,23 @@ def test_two_bad_files_of_one_name_do_not_collide(intake: Intake):
 
 def test_a_refused_file_lands_again_once_the_specification_allows_it(intake: Intake):
     content = BAD["a column is not declared"][1]
-    intake.put("a.csv", content)
+    intake.put("small-2026-09.csv", content)
     intake.look()
     intake.look(after=10)
-    intake.put("a.csv", content)
+    intake.put("small-2026-09.csv", content)
     intake.look()
     assert intake.look(after=10)[1] == ["column-undeclared"], "the same rule, once more"
     intake.workspace.spec_path.write_text(SPEC.replace("'landing/*',", f"'landing/*', drop: [{PLANTED}],"))
-    intake.put("a.csv", content)
+    intake.put("small-2026-09.csv", content)
     intake.look()
-    assert intake.look(after=10) == ([None], [], False)
+    assert intake.look(after=10) == (["2026-09"], [], False)
     assert len(intake.arrivals.pending()) == 1
 
 
 def test_a_bad_file_that_cannot_be_moved_is_refused_where_it_is_and_once(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ):
-    intake.put("a.csv", BAD["a column is missing"][1])
+    intake.put("small-2026-09.csv", BAD["a column is missing"][1])
     intake.look()
 
     def elsewhere(*_: object) -> None:
@@ -324,7 +355,7 @@ def test_a_bad_file_that_cannot_be_moved_is_refused_where_it_is_and_once(
 def test_a_good_file_that_takes_the_place_of_a_bad_one_at_the_last_moment_is_put_back(
     intake: Intake, monkeypatch: pytest.MonkeyPatch
 ):
-    path, good = intake.put("a.csv", BAD["a column is missing"][1]), intake.put(".good", GOOD)
+    path, good = intake.put("small-2026-09.csv", BAD["a column is missing"][1]), intake.put(".good", GOOD)
     intake.look()
     rename = Path.rename
 
@@ -338,16 +369,16 @@ def test_a_good_file_that_takes_the_place_of_a_bad_one_at_the_last_moment_is_put
     assert path.read_text() == GOOD
     assert intake.quarantine == []
     intake.look()
-    assert intake.look(after=10) == ([None], [], False)
+    assert intake.look(after=10) == (["2026-09"], [], False)
 
 
 def test_a_fault_with_one_file_does_not_keep_others_from_landing(intake: Intake, monkeypatch: pytest.MonkeyPatch):
-    for name in ("a.csv", "b.csv"):
+    for name in ("small-2026-09.csv", "small-2026-08.csv"):
         intake.put(name)
     intake.look()
 
     def fail(path: Path, spec: Any, name: str) -> Any:
-        if path.name == "a.csv":
+        if path.name == "small-2026-09.csv":
             raise MemoryError(PLANTED)
         return examination.judge(path, spec)
 
@@ -357,7 +388,7 @@ def test_a_fault_with_one_file_does_not_keep_others_from_landing(intake: Intake,
     assert PLANTED not in str(caught.value)
     assert len(intake.arrivals.pending()) == 1
     monkeypatch.undo()
-    assert intake.look() == ([None], [], False)
+    assert intake.look() == (["2026-09"], [], False)
 
 
 # ---------------------------------------------------------------- clocks and restarts
@@ -493,7 +524,7 @@ def test_processes_that_admit_one_file_give_it_one_token(intake: Intake):
 
 @pytest.mark.parametrize("where", ["judge", "put_apart"])
 def test_a_scan_that_is_killed_loses_nothing_and_locks_nothing(intake: Intake, where: str):
-    intake.put("a.csv", BAD["a column is missing"][1])
+    intake.put("small-2026-09.csv", BAD["a column is missing"][1])
     intake.put("small-2026-10.csv")
     reached = SPAWN.Event()
     killed = SPAWN.Process(target=scan_and_stall, args=(intake.workspace.root, where, reached))
@@ -520,7 +551,7 @@ def test_what_was_moved_in_whole_lands_at_once_and_once(intake: Intake):
 
 
 def test_a_bad_file_is_refused_at_once_when_admitted(intake: Intake):
-    path = intake.put("a.csv", b"")
+    path = intake.put("small-2026-09.csv", b"")
     admission = intake.arrivals.admit(path, intake.spec)
     assert admission.refusal is not None
     assert admission.refusal.rule == admission.version.refused == "file-empty"
@@ -530,7 +561,7 @@ def test_a_bad_file_is_refused_at_once_when_admitted(intake: Intake):
 
 def test_a_file_that_is_gone_at_once_is_refused(intake: Intake):
     with pytest.raises(LandingError) as caught:
-        intake.arrivals.admit(intake.workspace.landing / "a.csv", intake.spec)
+        intake.arrivals.admit(intake.workspace.landing / "small-2026-09.csv", intake.spec)
     assert caught.value.rule == "landing-changed"
 
 

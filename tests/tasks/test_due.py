@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from builders import Chain
 
-from tasks.stores.due import Due, due_periods
+from tasks.stores.due import Due, due_periods, schedule_began
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.workspace import Workspace
 
 SPEC = """
 name: visits
@@ -88,3 +89,27 @@ def test_a_refused_month_that_a_person_began_again_is_owed_until_it_is_done(tmp_
 def test_without_a_period_in_file_names_missed_months_do_not_publish_the_same_data_again(tmp_path: Path):
     found = due(spec_with(tmp_path, pattern=""), datetime(2026, 4, 20, tzinfo=UTC))
     assert found == Due(("2026-03",), (), ("2026-01", "2026-02"))
+
+
+def test_a_run_that_the_schedule_started_owes_its_month_whatever_our_clock_says(tmp_path: Path):
+    spec, early = spec_with(tmp_path), datetime(2026, 2, 1, 4, 59, 59, tzinfo=UTC)
+    fired = datetime(2026, 2, 1, 5, 0, tzinfo=UTC)
+    state = LedgerState()
+    assert due_periods(spec, state, since=SINCE, now=early) == Due()
+    assert due_periods(spec, state, since=SINCE, now=early, fired=fired) == Due(("2026-01",))
+
+
+def test_a_month_that_was_begun_again_after_a_refusal_and_given_back_is_owed(tmp_path: Path):
+    body = {"rule": "budget-exceeded", "reason": "full", "who": None, "flow_run_id": "r"}
+    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | {"name": "visits", "period": "2026-01"})
+    chain.reserve("visits-2026-01-1", {"moments": "0.1"}, period="2026-01").void("visits-2026-01-1")
+    assert due(spec_with(tmp_path), datetime(2026, 2, 2, tzinfo=UTC), chain) == Due(("2026-01",))
+
+
+def test_the_workspace_keeps_when_the_schedule_began(tmp_path: Path):
+    workspace = Workspace(tmp_path)
+    first, later = datetime(2026, 1, 20, tzinfo=UTC), datetime(2026, 11, 2, tzinfo=UTC)
+    assert schedule_began(workspace, first) == first
+    assert schedule_began(workspace, later) == first, "the orchestrator forgot, the workspace did not"
+    workspace.schedule_path.write_text("torn")
+    assert schedule_began(workspace, later) == later

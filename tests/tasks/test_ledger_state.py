@@ -123,6 +123,10 @@ ILLEGAL: dict[str, tuple[Callable[[Chain], Chain], str]] = {
         lambda c: c.cap().reserve().spend().wait().refuse().spend(),
         "cannot follow status 'refused'",
     ),
+    "publish-a-month-a-second-time": (
+        lambda c: c.cap().reserve("a").spend("a").publish("a").reserve("b").spend("b").publish("b"),
+        "publishes a month a second time",
+    ),
     "unknown-kind": (lambda c: c.cap().add("gift"), "has an unknown kind"),
     "kind-of-a-method": (lambda c: c.cap().add("", "a"), "has an unknown kind"),
 }
@@ -343,6 +347,17 @@ def test_a_superseding_release_replaces_the_other_only_when_it_is_published():
     state = replayed(chain.publish("b"))
     assert {name: r.status for name, r in state.releases.items()} == {"a": "superseded", "b": "published"}
     assert state.spent(POPULATION) == pure("0.5") + pure("0.5"), "a superseded release was still paid for"
+
+
+def test_what_a_refused_release_was_to_replace_is_replaced_by_the_one_after_it():
+    chain = Chain().cap("2").reserve("a").spend("a").publish("a")
+    chain.reserve("b", supersedes="a").spend("b").wait("b").refuse("b")
+    state = replayed(chain.reserve("c", supersedes="b").spend("c").publish("c"))
+    assert {r.release_id: r.status for r in state.releases.values()} == {
+        "a": "superseded",
+        "b": "refused",
+        "c": "published",
+    }
 
 
 def test_releases_of_a_period_come_oldest_first_without_void_ones():

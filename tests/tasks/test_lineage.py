@@ -18,15 +18,18 @@ from referencing import Registry, Resource
 from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, StageFailedError
 from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, append_line, events_of
+from tasks.stores.tables import arrow_schema
 
 SCHEMAS = Path(__file__).parents[2].parent / "shared" / "schemas" / "openlineage"
 SPAWN = multiprocessing.get_context("spawn")
 NOW = datetime(2026, 11, 16, 13, 0, tzinfo=timezone(timedelta(hours=1)))
 RELEASE = "visits-2026-10-1"
-SCHEMA = RecordSchema(
-    (
-        IntervalColumn(name="age", kind=Kind.NUMERIC, lower=0, upper=120),
-        NominalColumn(name="sex", kind=Kind.CATEGORICAL, levels=("f", "m")),
+SCHEMA = arrow_schema(
+    RecordSchema(
+        (
+            IntervalColumn(name="age", kind=Kind.NUMERIC, lower=0, upper=120),
+            NominalColumn(name="sex", kind=Kind.CATEGORICAL, levels=("f", "m")),
+        )
     )
 )
 GUARANTEE = DpGuaranteeFacet(

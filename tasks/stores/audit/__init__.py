@@ -177,7 +177,7 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
         return
     yield accounting_check(evidence, record, release)
     if record["record_version"] > 1:  # the first version had neither
-        yield statement_check(evidence, folder, record, release.published)
+        yield statement_check(evidence, folder, record, release.awaiting or release.published)
         yield registry_check(folder, record)
     yield model_check(folder, release)
     yield lineage_check(evidence, folder, record, release)

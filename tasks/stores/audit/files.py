@@ -28,16 +28,19 @@ def bundle_check(folder: Path, release: ReleaseState) -> Check:
     return check(name, lambda: list(faults(folder, digest)), "is as published")
 
 
-def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], published: Entry) -> Check:
-    """The statement is signed by the key that published, names the files as they are, and says what the record says."""
+def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> Check:
+    """The statement is signed by the key that sealed it, names the files as they are, and says what the record says.
+
+    A bundle that waited for approval was sealed when it began to wait; by then the key may have been another.
+    """
     return check(
         f"{record['release_id']}: statement",
-        lambda: _statement_faults(evidence, folder, record, published),
-        f"signs every file and the record's facts (key {published.key_id})",
+        lambda: _statement_faults(evidence, folder, record, sealed),
+        f"signs every file and the record's facts (key {sealed.key_id})",
     )
 
 
-def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], published: Entry) -> list[str]:
+def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> list[str]:
     envelope = json.loads((folder / STATEMENT).read_text())
     keys = {key_id: PublicKey.from_text(key.public) for key_id, key in evidence.state.keys.items()}
     try:
@@ -47,7 +50,7 @@ def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], 
     named = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
     present = {p.name: sha256_of(p) for p in folder.iterdir() if p.name not in (STATEMENT, CHECKSUMS)}
     return [
-        *require(signer == published.key_id, "another key signed it than published the release"),
+        *require(signer == sealed.key_id, "another key signed it than published the release"),
         *require(named == present, "its subjects are not the bundle's files"),
         *require(statement["predicate"] == predicate_of(record), "it states something else than the record"),
     ]
