@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -51,7 +51,7 @@ def serve(workspace: Workspace, *, port: int, poll: bool, settle: float, pool: s
     with _alone(workspace), ExitStack() as ends:
         environment = {**embedded_settings(workspace), **os.environ, SERVED: "1"}
         children: list[Child] = []
-        ends.callback(lambda: _end(children))
+        ends.callback(lambda: _end(children, workspace))
         configured = known_server(workspace) if os.environ.get("PREFECT_API_URL") else None
         server = configured or _own_server(workspace, environment, port, children)
         _await_answer(server, children)
@@ -205,11 +205,25 @@ def _supervise(server: Server, children: list[Child], *, register_only: bool) ->
         time.sleep(0.5)
 
 
-def _end(children: list[Child]) -> None:
-    """End what runs flows first, so that the server hears how they ended."""
-    workers = [child for child in children if child.name != SERVER]
-    end(workers)
-    end([child for child in children if child.name == SERVER], grace=2.0)
+def _end_workers(children: list[Child], server: Server) -> None:
+    """End what runs flows, and tell our own server, which is still up, how its runs ended."""
+    end([child for child in children if child.name != SERVER])
+    if any(child.name == SERVER for child in children):
+        with suppress(ServerUnreachableError):
+            _close_runs(server)
+
+
+def _close_runs(server: Server) -> None:
+    """Let the history show that runs of ours were cut short; runs by hand beside us go on."""
+    alive = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}, "limit": 50}
+    state = {
+        "type": "CRASHED",
+        "name": "Crashed",
+        "message": "serve was ended; the release resumes when it starts again",
+    }
+    for run in server.ask("POST", "/flow_runs/filter", alive, seconds=1.0):
+        if run["deployment_id"] or run["parent_task_run_id"]:
+            server.ask("POST", f"/flow_runs/{run['id']}/set_state", {"state": state, "force": True}, seconds=0.5)
 
 
 def _say_where(server: Server, spec: ReleaseSpec, as_json: bool) -> None:

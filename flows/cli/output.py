@@ -27,7 +27,7 @@ def console() -> Console:
 
 def stderr() -> Console:
     """Standard error: progress, notes and refusals."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 120)
 
 
 def operator() -> str:

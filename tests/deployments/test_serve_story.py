@@ -193,8 +193,11 @@ def test_the_audit_holds_with_the_flow_runs_of_the_server(served: Served):
     assert "flow runs" in {check["name"] for check in report["checks"]}
 
 
-def test_ctrl_c_ends_every_child_within_ten_seconds(served: Served):
+def test_ctrl_c_ends_every_child_within_ten_seconds_in_the_middle_of_a_release_too(served: Served):
     assert len(served.family()) >= 3
+    land(served, last_month(before=6))
+    reserved = f"small-{last_month(before=6)}-1"
+    until(lambda: reserved in released(served.workspace), seconds=120, what=lambda: f"reserved\n{served.said()}")
     assert served.interrupt() < 10
     assert not (served.workspace.prefect_home / "serving.json").exists()
     assert "Traceback" not in served.said()
