@@ -40,9 +40,9 @@ def site(
 
     place = Workspace(workspace.resolve())
     place.require()
-    target = (out or place.root / FOLDER).absolute()
+    given = (out or place.root / FOLDER).absolute()
     _require_address(prefect_url)
-    survey, pages = _write(place, target, prefect_url)
+    target, survey, pages = _write(place, given, prefect_url)
     releases = len(survey.state.releases)
     if as_json:
         print_json({"site": str(target), "pages": pages, "releases": releases, "ok": survey.ok})
@@ -65,19 +65,20 @@ def _require_address(prefect_url: str | None) -> None:
         )
 
 
-def _write(place: Workspace, target: Path, prefect_url: str | None) -> tuple[Survey, int]:
+def _write(place: Workspace, given: Path, prefect_url: str | None) -> tuple[Path, Survey, int]:
     from flows.recorded import recorded_runs
     from tasks.pages.site import render_site
     from tasks.stores.ledger import utc_now
     from tasks.stores.sites import require_place, write_site
     from tasks.stores.survey import survey_workspace
 
-    require_place(place, target)
+    require_place(place, given)
+    target = given.resolve()
     with _progress() as tell:
         survey = survey_workspace(place, now=utc_now(), runs=recorded_runs(place), tell=tell)
         pages = render_site(survey, prefect_url=prefect_url, tell=tell)
         write_site(target, pages, survey)
-    return survey, len(pages)
+    return target, survey, len(pages)
 
 
 @contextmanager

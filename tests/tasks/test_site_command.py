@@ -45,6 +45,12 @@ def test_people_are_told_what_to_open_and_may_choose_the_place(run: Any, workspa
     assert not (workspace.root / "site").exists()
 
 
+def test_a_place_given_by_a_detour_is_told_as_it_is(run: Any, workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    code, out, _ = run("site", "-w", workspace.root, "--out", tmp_path / "link" / "nothing" / ".." / "pages", "--json")
+    assert (code, json.loads(out)["site"]) == (0, str(tmp_path / "pages"))
+
+
 def test_a_failed_audit_is_shown_and_said_but_is_no_failure_of_the_site(run: Any, workspace: Workspace) -> None:
     on_the_ledger(workspace, "UPDATE events SET kind = 'void' WHERE seq = 6")
     code, out, told = run("site", "-w", workspace.root, "--json")
@@ -57,6 +63,7 @@ def test_a_failed_audit_is_shown_and_said_but_is_no_failure_of_the_site(run: Any
     ("arguments", "rule"),
     [
         (["--out", "{w}/releases"], "site-in-workspace"),
+        (["--out", "{w}/pub/../landing/x"], "site-in-workspace"),
         (["--prefect-url", "javascript:alert(1)"], "address"),
         (["--prefect-url", "http://user:secret@host"], "address"),
         (["--prefect-url", "nowhere"], "address"),

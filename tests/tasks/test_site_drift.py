@@ -12,12 +12,20 @@ from test_report import clinic_record
 from dpcore.drift import LEVEL, Verdict, compare
 from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians
-from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
+from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
-from dpcore.projection import no_projection
+from dpcore.projection import (
+    Projection,
+    measured_coordinates,
+    no_projection,
+    principal_projection,
+    private_components,
+    ron_projection,
+)
 from dpcore.utility import Measured, TableSummary, utility_report
-from tasks.pages.quantities import Name, definitions, quantities
+from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.months import Month, comparisons
 from tasks.stores.run import plan_release
 from tasks.stores.spec import ReleaseSpec
@@ -63,21 +71,52 @@ def table(shift: float = 0.0) -> dict[str, Any]:
 class Measurer:
     """Measures tables as a release does, and writes the parts of a record that are compared."""
 
-    def __init__(self, **privacy: Any) -> None:
-        self.plan = plan_release(spec_of(**privacy))
+    def __init__(self, spec: ReleaseSpec) -> None:
+        self.plan = plan_release(spec)
         self.encoding = Encoding(self.plan.schema)
 
     def records(self, cells: dict[str, Any], count: int, seed: int = 0) -> list[dict[str, Any]]:
-        gram = exact_gram(iter([(cells, None)]), self.encoding, self.plan.event.layout, no_projection(self.encoding))
-        return [self._record(measure_gram(gram, self.plan.event, SeededNoise(seed + i))) for i in range(count)]
+        """One table, released again and again."""
+        gram = self._gram(cells, self.plan.event, no_projection(self.encoding))
+        assert self.plan.projection == "none"
+        return [
+            self._record(measure_gram(gram, self.plan.event, SeededNoise(seed + i)), no_projection(self.encoding))
+            for i in range(count)
+        ]
 
-    def _record(self, released: Released) -> dict[str, Any]:
-        moments = NoisyMoments.from_released(released)
-        measured = Measured.of(self.encoding, ClassGaussians(moments, no_projection(self.encoding)))
+    def record(self, cells: dict[str, Any], seed: int) -> dict[str, Any]:
+        """One table, released under the plan's projection."""
+        plan, encoding, noise = self.plan, self.encoding, SeededNoise(seed)
+        projection = no_projection(encoding)
+        if plan.projection == "ron":
+            projection = ron_projection(encoding, plan.dimension, str(seed))
+        elif plan.projection == "public-pca":
+            public = encoding.encode(cells)  # whatever is public: here only what is compared matters
+            mean, covariance = public.mean(axis=0), np.cov(public.T)
+            projection = principal_projection(
+                "public-pca", encoding, mean=mean, covariance=covariance, dimension=plan.dimension
+            )
+        elif plan.projection_event is not None:
+            where = measured_coordinates(plan.projection_event, encoding)
+            first = measure_gram(self._gram(cells, plan.projection_event, where), plan.projection_event, noise)
+            projection = private_components(first, encoding, plan.dimension)
+        released = measure_gram(self._gram(cells, plan.event, projection), plan.event, noise)
+        if plan.reuses_gram:
+            projection = private_components(released, encoding, plan.dimension)
+        return self._record(released, projection)
+
+    def _gram(self, cells: dict[str, Any], event: GramEvent, projection: Projection) -> PrivateGram:
+        return exact_gram(iter([(cells, None)]), self.encoding, event.layout, projection)
+
+    def _record(self, released: Released, projection: Projection) -> dict[str, Any]:
+        moments = NoisyMoments.from_released(released, projection.basis() if self.plan.reuses_gram else None)
+        measured = Measured.of(self.encoding, ClassGaussians(moments, projection))
         utility = utility_report(measured, TableSummary(self.encoding))
-        measurement = {"name": "moments", "parameters": released.event.as_json()}
-        privacy = {"measurements": [measurement], "unit": "row", "neighbours": "replace-one"}
-        return {"noisy_count": moments.count, "utility": utility, "privacy": privacy}
+        events = {name: event.as_json() for name, event in self.plan.events.items()}
+        measurements = [{"name": name, "parameters": event} for name, event in events.items()]
+        privacy = {"measurements": measurements, "unit": "row", "neighbours": "replace-one"}
+        shape = {"kind": projection.kind, "dimension": self.plan.dimension, "encoded_width": self.encoding.width}
+        return {"noisy_count": moments.count, "utility": utility, "privacy": privacy, "model": {"projection": shape}}
 
 
 PRIVACY = [{}, {"delta": "1e-6"}, {"neighbours": "add-remove"}]
@@ -85,7 +124,7 @@ PRIVACY = [{}, {"delta": "1e-6"}, {"neighbours": "add-remove"}]
 
 @pytest.mark.parametrize("privacy", PRIVACY, ids=["wishart", "gaussian", "add-remove"])
 def test_one_table_measured_again_and_again_raises_no_more_alarms_than_stated(privacy: dict[str, Any]) -> None:
-    months = [quantities(record) for record in Measurer(**privacy).records(table(), MONTHS)]
+    months = [quantities(record) for record in Measurer(spec_of(**privacy)).records(table(), MONTHS)]
     assert len(months[0]) == 7, "rows, two means, three levels and one of two"
     pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
     alarms = sum(any(c.verdict is not Verdict.NOISE for c in pair.values()) for pair in pairs)
@@ -98,11 +137,120 @@ def test_one_table_measured_again_and_again_raises_no_more_alarms_than_stated(pr
 
 
 def test_a_change_of_the_table_is_found() -> None:
-    measurer = Measurer()
+    measurer = Measurer(spec_of())
     before, after = measurer.records(table(), 1)[0], measurer.records(table(shift=15.0), 1, seed=99)[0]
     verdicts = {name: c.verdict for name, c in compare(quantities(before), quantities(after)).items()}
     assert verdicts.pop(Name("age")) is Verdict.DRIFT
     assert set(verdicts.values()) == {Verdict.NOISE}
+
+
+# ---------------------------------------------------------------- under a projection that leaves directions out
+
+PAIRS = 40
+NUMBERS = 10
+APART = {"projection": "0.4", "moments": "0.6"}
+
+
+def wide_spec(projection: dict[str, Any], *, allocation: dict[str, str] | None = None, role: str = "") -> ReleaseSpec:
+    """Fourteen coordinates, with so little noise that chance decides."""
+    columns: list[dict[str, Any]] = [{"name": f"n{i}", "kind": "numeric", "bounds": [0, 100]} for i in range(NUMBERS)]
+    columns += [{"name": "kind", "kind": "categorical", "categories": ["a", "b", "c"], "other": "c"}]
+    columns += [{"name": "yes", "kind": "boolean"}]
+    if role:
+        columns[{"label": -1, "target": 0}[role]]["role"] = role
+    return ReleaseSpec.model_validate(
+        {
+            "name": "wide",
+            "source": {"path": "landing/*.csv"},
+            "privacy": {"population": "people", "epsilon": 20, "lifetime": {"epsilon": 5000}},
+            "expected_rows": ROWS,
+            "columns": columns,
+            "model": {"projection": projection} | ({"allocation": allocation} if allocation else {}),
+        }
+    )
+
+
+def drawn(dice: np.random.Generator, shift: float = 0.0) -> dict[str, Any]:
+    """Another draw of one population: three columns move together, and spreads differ."""
+    together = dice.normal(0, 6, ROWS)
+    cells: dict[str, Any] = {
+        f"n{i}": np.clip(50 + (together if i < 3 else 0) + dice.normal(0, 2 + 3 * i, ROWS), 0, 100)
+        for i in range(NUMBERS)
+    }
+    cells["n0"] = cells["n0"] + shift
+    cells["kind"] = dice.choice(3, ROWS, p=[0.7, 0.25, 0.05]).astype(np.int64)
+    return cells | {"yes": (dice.random(ROWS) < 0.2).astype(np.int64)}
+
+
+PROJECTED = {
+    "components apart": wide_spec({"kind": "private-pca", "dimension": 2}, allocation=APART),
+    "components out of the moments": wide_spec({"kind": "private-pca", "dimension": 2}, allocation={"moments": "1"}),
+    "components and a label": wide_spec({"kind": "private-pca", "dimension": 2}, allocation=APART, role="label"),
+    "components and a target": wide_spec({"kind": "private-pca", "dimension": 2}, allocation=APART, role="target"),
+    "random directions and a label": wide_spec({"kind": "ron", "dimension": 2}, role="label"),
+    "nothing left out": wide_spec({"kind": "none"}),
+}
+
+
+@pytest.mark.parametrize("case", PROJECTED)
+def test_two_draws_of_one_population_are_called_drift_no_more_often_than_stated(case: str) -> None:
+    measurer, dice = Measurer(PROJECTED[case]), np.random.Generator(np.random.PCG64(7))
+    months = [quantities(measurer.record(drawn(dice), seed)) for seed in range(2 * PAIRS)]
+    assert len(months[0]) == (2 if case.startswith("random") else NUMBERS + 5)
+    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is Verdict.DRIFT for c in pair.values()) for pair in pairs)
+    assert alarms <= LEVEL * PAIRS + 5 * math.sqrt(LEVEL * PAIRS)
+    for name in months[0]:
+        values = np.array([month[name].value for month in months])
+        stated = float(np.mean([math.hypot(month[name].noise, month[name].chance) for month in months]))
+        assert name == Name("") or values.std() <= 1.4 * stated, name
+
+
+@pytest.mark.parametrize("share", ["0.1", "0.9"])
+def test_a_centre_that_is_noisier_than_the_moments_raises_no_more_alarms_than_stated(share: str) -> None:
+    """One table: whatever differs between its releases is noise, that of the mean that stands in included."""
+    allocation = {"projection": share, "moments": str(round(1 - float(share), 1))}
+    measurer = Measurer(wide_spec({"kind": "private-pca", "dimension": 2}, allocation=allocation))
+    cells = drawn(np.random.Generator(np.random.PCG64(7)))
+    months = [quantities(measurer.record(cells, seed)) for seed in range(2 * PAIRS)]
+    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is not Verdict.NOISE for c in pair.values()) for pair in pairs)
+    assert alarms <= LEVEL * PAIRS + 5 * math.sqrt(LEVEL * PAIRS)
+
+
+@pytest.mark.parametrize("case", ["components apart", "components out of the moments"])
+def test_a_large_drift_is_found_though_directions_are_left_out(case: str) -> None:
+    measurer, dice = Measurer(PROJECTED[case]), np.random.Generator(np.random.PCG64(8))
+    before, after = (quantities(measurer.record(drawn(dice, shift), 1)) for shift in (0.0, 12.0))
+    verdicts = {name: change.verdict for name, change in compare(before, after).items()}
+    assert verdicts.pop(Name("n0")) is Verdict.DRIFT
+    assert Verdict.DRIFT not in verdicts.values()
+
+
+@pytest.mark.parametrize(
+    ("projection", "role", "expected"),
+    [
+        ({"kind": "none"}, "", LeftOut.NOTHING),
+        ({"kind": "private-pca", "dimension": 14}, "", LeftOut.NOTHING),
+        ({"kind": "private-pca", "dimension": 13}, "", LeftOut.MEASURED),
+        ({"kind": "private-pca", "dimension": 13}, "target", LeftOut.NOTHING),
+        ({"kind": "private-pca", "dimension": 12}, "target", LeftOut.MEASURED),
+        ({"kind": "private-pca", "dimension": 13}, "label", LeftOut.NOTHING),
+        ({"kind": "ron", "dimension": 2}, "", LeftOut.NOTHING),
+        ({"kind": "public-pca", "dimension": 2, "public": "public.csv"}, "", LeftOut.PUBLIC),
+    ],
+)
+def test_a_record_says_what_stands_in_for_what_is_left_out(
+    projection: dict[str, Any], role: str, expected: LeftOut
+) -> None:
+    measurer = Measurer(wide_spec(projection, role=role))
+    assert left_out(measurer.record(drawn(np.random.Generator(np.random.PCG64(7))), 1)) is expected
+
+
+def test_means_that_are_partly_those_of_a_public_table_are_not_compared() -> None:
+    spec = wide_spec({"kind": "public-pca", "dimension": 2, "public": "public.csv"}, role="target")
+    found = quantities(Measurer(spec).record(drawn(np.random.Generator(np.random.PCG64(7))), 1))
+    assert list(found) == [Name(""), Name("n0")]
 
 
 # ---------------------------------------------------------------- what is compared
@@ -115,7 +263,7 @@ def month(record: dict[str, Any], period: str) -> Month:
 
 @pytest.fixture(scope="module")
 def record() -> dict[str, Any]:
-    return Measurer().records(table(), 1)[0]
+    return Measurer(spec_of()).records(table(), 1)[0]
 
 
 def changed(record: dict[str, Any], **changes: Any) -> dict[str, Any]:

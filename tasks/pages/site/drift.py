@@ -8,7 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dpcore.drift import LEVEL, Change, Verdict, reach
-from tasks.pages.quantities import Name
+from tasks.pages.quantities import LeftOut, Name
 from tasks.pages.site.frame import Site
 from tasks.pages.site.months import Comparison, Month, comparisons, names_with_months
 from tasks.pages.site.panels import Panel, panel_svg
@@ -39,6 +39,8 @@ def _of_name(name: str, months: list[Month]) -> dict[str, Any]:
         "expected": LEVEL * len(pairs),
         "apart": [(pair.after.period, pair.apart) for pair in pairs if pair.apart],
         "silent": [month for month in months if not month.quantities],
+        "bounded": [month.period for month in months if month.left_out is LeftOut.MEASURED],
+        "mixed": [month.period for month in months if month.left_out is LeftOut.PUBLIC],
         "columns": list(_columns(months, pairs)) if months else [],
     }
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from dpcore.drift import Change, Quantity, Verdict, compare
-from tasks.pages.quantities import Name, definitions, quantities
+from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.frame import Site
 from tasks.pages.wording import DAYS_PER_UNIT
 from tasks.stores.ledger_state import ReleaseState
@@ -27,6 +27,7 @@ class Month:
     columns: list[dict[str, Any]]
     quantities: dict[Name, Quantity]
     definitions: dict[str, Any]
+    left_out: LeftOut = LeftOut.NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ def _month(site: Site, release: ReleaseState) -> Month | None:
     record = bundle.record
     try:
         columns = list(record["utility"]["columns"])
-        measured, declared = quantities(record), definitions(record)
+        measured, declared, apart = quantities(record), definitions(record), left_out(record)
     except (*FAULTS, IndexError):
         return None
-    return Month(str(release.facts["period"]), release.release_id, columns, measured, declared)
+    return Month(str(release.facts["period"]), release.release_id, columns, measured, declared, apart)
 
 
 def comparisons(months: list[Month]) -> list[Comparison]:
