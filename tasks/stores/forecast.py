@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 
 from dpcore.accounting import Cap, Cost, Statement, compose, times
-from tasks.stores.calendar import firings, month_before
+from tasks.stores.calendar import firings, month_before, periods_due
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.run import cap_of, plan_release
 from tasks.stores.spec import ReleaseSpec
+
+MONTHLY = "0 0 1 * *"
+"""How a specification without a cron schedule is read where months are counted: a release of every month."""
+
+LONGEST_WAIT = timedelta(days=366)
+"""A firing that lies longer back is not waited for."""
 
 FARTHEST = timedelta(days=366 * 40)
 MOST_DATES = 480
@@ -42,11 +48,19 @@ class Forecast:
         return self.steps[-1][0] if self.steps and self.refused else None
 
 
+def overdue_period(spec: ReleaseSpec, state: LedgerState, now: datetime) -> str | None:
+    """The month of the last firing, if the ledger has no release of it: it may still come, and costs as much."""
+    schedule = spec.schedule
+    fired = list(periods_due(schedule.cron or MONTHLY, schedule.timezone, now - LONGEST_WAIT, now))
+    return fired[-1] if fired and not state.of_period(spec.name, fired[-1]) else None
+
+
 def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetime], now: datetime) -> Forecast:
     """Go on with the present cost: on the schedule's days, else in the rhythm of the releases so far.
 
-    A month is released once, so a schedule counts for one release a month. Other specifications
-    that share the population are not foreseen.
+    A month is released once, so a schedule counts for one release a month; the month of the last
+    firing, where it has none yet, counts as of now. Other specifications that share the population
+    are not foreseen.
     Raises: SpecError where the specification cannot be planned.
     """
     plan, population = plan_release(spec), spec.privacy.population
@@ -54,7 +68,7 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     cap = known.cap if known else cap_of(spec)
     committed = state.committed(population)
     left = cap.further(committed, plan.cost)
-    rhythm, coming = _rhythm(spec, state, past, now)
+    rhythm, coming = _rhythm(spec, state, past, now, late=overdue_period(spec, state, now) if left else None)
     dates = [date for date, _ in zip(coming, range(min(left, MOST_DATES) + 1), strict=False)]
     return Forecast(
         population=population,
@@ -73,13 +87,19 @@ def _steps(cap: Cap, committed: Cost, each: Cost, dates: Sequence[datetime]) -> 
 
 
 def _rhythm(
-    spec: ReleaseSpec, state: LedgerState, past: Sequence[datetime], now: datetime
+    spec: ReleaseSpec, state: LedgerState, past: Sequence[datetime], now: datetime, *, late: str | None
 ) -> tuple[str, Iterator[datetime]]:
     schedule = spec.schedule
     if schedule.cron is not None:
         words = f"the first of each month that the schedule {schedule.cron!r} ({schedule.timezone}) meets"
-        due = _scheduled(schedule.cron, schedule.timezone, now)
-        return words, (date.astimezone(UTC) for date in due if not _is_counted(spec, state, month_before(date.date())))
+        if late:
+            words += f", and now for {late}, which has no release yet"
+        due = (
+            (date.astimezone(UTC), month_before(date.date()))
+            for date in _scheduled(schedule.cron, schedule.timezone, now)
+        )
+        dates = (date for date, period in due if period != late and not _is_counted(spec, state, period))
+        return words, chain([now.astimezone(UTC)] if late else [], dates)
     days = [(later - earlier).total_seconds() / 86400 for earlier, later in pairwise(past)]
     apart = [gap for gap in days if gap >= 1]
     if not apart:

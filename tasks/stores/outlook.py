@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -24,13 +24,11 @@ from dpcore.forecast import ColumnNoise, Step, alternative_epsilons, burn_down, 
 from dpcore.planning import Plan
 from dpcore.schema import Kind
 from tasks.stores.calendar import periods_due
+from tasks.stores.forecast import MONTHLY, overdue_period
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.run import cap_of, plan_release
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.spec.privacy import MOST_EPSILON
-
-MONTHLY = "0 0 1 * *"
-"""How a specification without a cron schedule is read: a release of every month."""
 
 _DAYS = {Kind.DATE: 1.0, Kind.TIMESTAMP: 1 / 86_400e6}
 """Columns that count time since 1970, and how many days one of their units is."""
@@ -93,14 +91,16 @@ class Outlook:
         return self.state.committed(self.spec.privacy.population)
 
     def periods(self, months: int) -> Iterator[str]:
-        """The periods that the schedule releases in the months to come; without one, those from the last on."""
+        """The periods that the schedule releases in the months to come, after that of its last firing if it has none.
+
+        Without a schedule every month has one. The period that is late counts as one of the months.
+        """
         schedule = self.spec.schedule
         start = self.now.astimezone(ZoneInfo(schedule.timezone))
-        if schedule.cron is None:
-            start = start.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        end = _months_later(start, months)
-        due = periods_due(schedule.cron or MONTHLY, schedule.timezone, start, end)
-        return islice(due, months)  # the first moment after the last month may fire too
+        coming = periods_due(schedule.cron or MONTHLY, schedule.timezone, start, _months_later(start, months))
+        late = overdue_period(self.spec, self.state, start)
+        first = [late] if late else []
+        return islice(chain(first, (period for period in coming if period != late)), months)
 
     @cached_property
     def year(self) -> list[Step]:

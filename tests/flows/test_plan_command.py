@@ -25,7 +25,8 @@ from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
 
 NOW = datetime(2026, 8, 20, 9, 30, tzinfo=UTC)
-TWELVE = [f"2026-{month:02}" for month in range(8, 13)] + [f"2027-{month:02}" for month in range(1, 8)]
+TWELVE = [f"2026-{month:02}" for month in range(7, 13)] + [f"2027-{month:02}" for month in range(1, 7)]
+"""The month of the last firing, which has no release yet, and those to come."""
 CONTRACT = {
     "epsilon", "delta", "allocation", "dimension", "mechanism", "generator", "reasons", "expected_error",
     "remaining_after", "releases_left",
@@ -120,25 +121,50 @@ def test_the_contract_is_kept_and_the_year_is_added(steward: Steward) -> None:
     assert plan["year"][0]["epsilon_remaining"] == plan["remaining_after"]["epsilon"]
     assert all(step["allowed"] for step in plan["year"])
     assert plan["cap_reached"] is None
-    assert (plan["lasts_until"], plan["months"]) == ("2027-07", plan["releases_left"])
+    assert (plan["lasts_until"], plan["months"]) == ("2027-06", plan["releases_left"])
 
 
-SCHEDULES = {
-    "quarterly": ({"0 6 1 * *": "0 6 5 1,4,7,10 *"}, 12, ["2026-09", "2026-12", "2027-03", "2027-06"]),
-    "yearly, beyond the window": ({"0 6 1 * *": "0 6 5 1 *"}, 4, []),
-    "every day is still once a month": ({"0 6 1 * *": "0 6 * * *"}, 3, ["2026-07", "2026-08", "2026-09"]),
-    "none: monthly from the last month on": ({'cron: "0 6 1 * *", ': ""}, 3, ["2026-07", "2026-08", "2026-09"]),
+QUARTERLY, YEARLY, DAILY = ({"0 6 1 * *": cron} for cron in ("0 6 5 1,4,7,10 *", "0 6 5 1 *", "0 6 * * *"))
+NO_CRON = {'cron: "0 6 1 * *", ': ""}
+SCHEDULES: dict[str, tuple[dict[str, str], str | None, int, list[str]]] = {
+    "monthly": ({}, "2026-07", 3, ["2026-08", "2026-09", "2026-10"]),
+    "monthly, the last one late": ({}, None, 3, ["2026-07", "2026-08", "2026-09"]),
+    "quarterly": (QUARTERLY, "2026-06", 12, ["2026-09", "2026-12", "2027-03", "2027-06"]),
+    "quarterly, the last one late": (QUARTERLY, None, 7, ["2026-06", "2026-09", "2026-12"]),
+    "yearly, beyond the window": (YEARLY, "2025-12", 4, []),
+    "yearly, the last one late": (YEARLY, None, 4, ["2025-12"]),
+    "every day is still once a month": (DAILY, None, 3, ["2026-07", "2026-08", "2026-09"]),
+    "every day, the last month released": (DAILY, "2026-07", 3, ["2026-07", "2026-08", "2026-09"]),
+    "none: monthly from the last month on": (NO_CRON, None, 3, ["2026-07", "2026-08", "2026-09"]),
+    "none, the last month released": (NO_CRON, "2026-07", 3, ["2026-08", "2026-09", "2026-10"]),
 }
 
 
 @pytest.mark.parametrize("case", SCHEDULES)
 def test_the_periods_are_those_that_the_schedule_releases(steward: Steward, case: str) -> None:
-    edits, months, periods = SCHEDULES[case]
+    edits, released, months, periods = SCHEDULES[case]
     steward.edit(edits)
+    if released:
+        steward.reserve(released)
     plan = steward.plan("--months", str(months))
     assert [step["period"] for step in plan["year"]] == periods
     assert plan["cap_reached"] is None
     assert ("releases nothing" in steward.shown("--months", str(months))) == (not periods)
+
+
+def test_the_plan_does_not_promise_what_a_late_month_will_take(
+    steward: Steward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On 16 November the release of October, due on the 1st, is still to come: its epsilon is not there for another."""
+    monkeypatch.setattr(ledger_module, "utc_now", lambda: datetime(2026, 11, 16, 9, tzinfo=UTC))
+    steward.edit({"lifetime: {epsilon: 12.0": "lifetime: {epsilon: 2.0"})
+    late = steward.plan()
+    assert [step["period"] for step in late["year"]][:2] == ["2026-10", "2026-11"]
+    assert (late["lasts_until"], late["cap_reached"]) == ("2026-11", "2026-12")
+    steward.reserve("2026-10")
+    done = steward.plan()
+    assert done["year"][0]["period"] == "2026-11"
+    assert (done["lasts_until"], done["cap_reached"]) == ("2026-11", "2026-12"), "as was promised"
 
 
 @pytest.mark.parametrize("edits", [{"lifetime: {epsilon: 12.0": "lifetime: {epsilon: 4.5"}, GAUSSIAN])
@@ -164,19 +190,20 @@ def test_what_is_in_the_ledger_is_not_counted_again_and_reservations_count(stewa
     steward.reserve("2026-10", name="another-spec")
     year = {step["period"]: step for step in steward.plan()["year"]}
     assert [period for period, step in year.items() if step["counted"]] == ["2026-08", "2026-10"]
-    assert year["2026-08"]["epsilon_spent"] == 3, "all three reservations are held against the cap from the start"
-    assert year["2026-09"]["epsilon_spent"] == 4
-    assert year["2026-10"]["epsilon_spent"] == 4
-    assert year["2027-06"]["allowed"]
-    assert [step["period"] for step in year.values() if not step["allowed"]] == ["2027-07"]
+    assert year["2026-07"]["epsilon_spent"] == 4, "all three reservations are held against the cap from the start"
+    assert year["2026-08"]["epsilon_spent"] == 4
+    assert year["2026-09"]["epsilon_spent"] == 5
+    assert year["2026-10"]["epsilon_spent"] == 5
+    assert year["2027-05"]["allowed"]
+    assert [step["period"] for step in year.values() if not step["allowed"]] == ["2027-06"]
     assert "in the ledger" in steward.shown()
 
 
 def test_a_void_reservation_counts_again(steward: Steward) -> None:
-    release_id = steward.reserve("2026-08")
+    release_id = steward.reserve("2026-07")
     steward.ledger().void(release_id, reason="nothing was drawn")
     first = steward.plan()["year"][0]
-    assert (first["counted"], first["epsilon_spent"]) == (False, 1)
+    assert (first["period"], first["counted"], first["epsilon_spent"]) == ("2026-07", False, 1)
 
 
 def test_a_gaussian_plan_under_a_pure_cap_is_refused_from_the_first_month_on(steward: Steward) -> None:
@@ -291,7 +318,8 @@ def test_the_picture_as_svg_needs_nothing_else_and_says_what_it_shows(steward: S
 def test_the_picture_as_png_and_of_empty_and_long_years(steward: Steward, tmp_path: Path) -> None:
     steward.shown("--months", "120", "--plot", str(tmp_path / "long.PNG"))
     assert (tmp_path / "long.PNG").read_bytes().startswith(b"\x89PNG")
-    steward.edit({"0 6 1 * *": "0 6 5 1 *"})
+    steward.edit(YEARLY)
+    steward.reserve("2025-12")
     steward.shown("--months", "1", "--plot", str(tmp_path / "none.svg"))
     assert "0 of 0 are allowed" in (svg_of(tmp_path / "none.svg").findtext("{http://www.w3.org/2000/svg}desc") or "")
 

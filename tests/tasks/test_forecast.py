@@ -68,6 +68,27 @@ def test_a_month_that_has_its_release_is_not_charged_again(spec: ReleaseSpec) ->
     assert f"{forecast.steps[0][0]:%Y-%m-%d}" == "2026-05-01", "March was released early"
 
 
+def test_the_month_of_the_last_firing_counts_from_now_on_until_it_has_its_release(spec: ReleaseSpec) -> None:
+    forecast = foreseen(spec, taken("2026-01"))
+    assert forecast.left == 9
+    assert [f"{date:%Y-%m-%d}" for date, _ in forecast.steps][:3] == ["2026-03-10", "2026-04-01", "2026-05-01"]
+    assert f"{forecast.last:%Y-%m}" == "2026-11", "as if February had been released on its day"
+    assert "now for 2026-02" in forecast.rhythm
+    assert "now for" not in foreseen(spec, taken("2026-01", "2026-02")).rhythm
+
+
+def test_a_late_month_is_not_counted_again_by_a_schedule_that_fires_soon(spec: ReleaseSpec) -> None:
+    forecast = foreseen(with_schedule(spec, "*/5 * * * *"), taken("2026-01"))
+    days = [f"{date:%Y-%m-%d}" for date, _ in forecast.steps]
+    assert days[:3] == ["2026-03-10", "2026-03-31", "2026-04-30"], "months begin at 22:00 UTC in Berlin's summer"
+
+
+def test_a_late_month_that_does_not_fit_is_not_dated(spec: ReleaseSpec) -> None:
+    """The refusal that can be foreseen is the schedule's next."""
+    forecast = foreseen(spec, taken("2025-12", "2026-01", cap="0.2"))
+    assert (forecast.left, f"{forecast.refused:%Y-%m-%d}") == (0, "2026-04-01")
+
+
 def test_a_busy_schedule_counts_for_one_release_a_month(spec: ReleaseSpec) -> None:
     forecast = foreseen(with_schedule(spec, "*/5 * * * *"), taken("2026-02"))
     assert len({f"{date:%Y-%m}" for date, _ in forecast.steps}) == len(forecast.steps) == 9
