@@ -51,10 +51,11 @@ def serve(workspace: Workspace, *, port: int, poll: bool, settle: float, pool: s
     with _alone(workspace), ExitStack() as ends:
         environment = {**embedded_settings(workspace), **os.environ, SERVED: "1"}
         children: list[Child] = []
-        ends.callback(lambda: _end(children, workspace))
+        ends.callback(lambda: end(children, grace=2.0))  # whoever is left: the server, or all if we do not come far
         configured = known_server(workspace) if os.environ.get("PREFECT_API_URL") else None
         server = configured or _own_server(workspace, environment, port, children)
         _await_answer(server, children)
+        ends.callback(lambda: _end_workers(children, server))
         environment |= server.settings()
         if configured is None:
             ends.enter_context(_announced(workspace, server))
