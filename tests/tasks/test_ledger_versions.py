@@ -177,3 +177,14 @@ def test_a_failed_transaction_makes_the_next_one_read_all_again(place: Place, mo
         rows = Rows(ledger, monkeypatch)
         ledger.state()
         assert rows.taken() == (3, 3)
+
+
+def test_a_ledger_of_a_newer_program_is_not_read_as_if_all_were_known(tmp_path: Path):
+    path = tmp_path / "ledger.db"
+    with opened(path) as ledger:
+        ledger.ensure_cap(POPULATION, cap(), BASIS)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 9")
+    with pytest.raises(LedgerError) as caught:
+        Ledger.open_to_read(path)
+    assert caught.value.rule == "ledger-newer"
