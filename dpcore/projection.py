@@ -34,7 +34,8 @@ class Projection:
     """A public linear map of encoded points, with whole multiples of 2^-20 as entries.
 
     `columns` is None where points are kept as they are. `centre` is a known mean point,
-    public or released, that stands in for what the projection leaves out.
+    public or released, that stands in for what the projection leaves out; `centre_noise` is the
+    measurement behind a released one.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Projection:
     dimension: int
     columns: Floats | None
     centre: Floats | None = None
+    centre_noise: GramEvent | None = None
 
     def lift(self, points: Floats) -> Floats:
         """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
@@ -77,17 +79,19 @@ def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
     return _beside_target("ron", encoding, basis)
 
 
-def _beside_target(kind: str, encoding: Encoding, basis: Floats, centre: Floats | None = None) -> Projection:
+def _beside_target(
+    kind: str, encoding: Encoding, basis: Floats, centre: Floats | None = None, noise: GramEvent | None = None
+) -> Projection:
     """A projection of the features that keeps the target's coordinates."""
     dimension = basis.shape[1]
     whole = np.zeros((encoding.width, dimension + encoding.target_width))
     whole[: encoding.feature_width, :dimension] = basis
     whole[encoding.feature_width :, dimension:] = np.eye(encoding.target_width)
-    return Projection(kind, encoding.width, whole.shape[1], quantised_projection(whole), centre)
+    return Projection(kind, encoding.width, whole.shape[1], quantised_projection(whole), centre, noise)
 
 
 def principal_projection(
-    kind: str, encoding: Encoding, *, mean: Floats, covariance: Floats, dimension: int
+    kind: str, encoding: Encoding, *, mean: Floats, covariance: Floats, dimension: int, noise: GramEvent | None = None
 ) -> Projection:
     """The features' leading principal components under moments that are public or released.
 
@@ -97,7 +101,7 @@ def principal_projection(
         raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
     features = covariance[: encoding.feature_width, : encoding.feature_width]
     _, vectors = np.linalg.eigh((features + features.T) / 2)
-    return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean)
+    return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean, noise)
 
 
 def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
@@ -119,5 +123,10 @@ def private_components(released: Released, encoding: Encoding, dimension: int) -
         return _beside_target("private-pca", encoding, released.basis())
     pooled = pooled_moments(released)
     return principal_projection(
-        "private-pca", encoding, mean=pooled.mean, covariance=pooled.covariance, dimension=dimension
+        "private-pca",
+        encoding,
+        mean=pooled.mean,
+        covariance=pooled.covariance,
+        dimension=dimension,
+        noise=released.event,
     )

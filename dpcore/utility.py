@@ -165,13 +165,28 @@ class Measured:
         return Measured(encoding, mixture, ClassSums.measured(mixture))
 
     def coordinate_margins(self) -> Floats:
-        """95 % margins of the noise on each encoded coordinate's mean."""
-        event = self.mixture.moments.released.event
-        deviation = self._count_and_sum_noise()[1] * math.sqrt(event.layout.classes)
+        """95 % margins of the noise on each encoded coordinate's mean.
+
+        What the projection keeps of a coordinate has the moments' noise, the rest that of the centre.
+        """
+        kept: Floats = np.linalg.norm(self.mixture.projection.basis(), axis=1)
+        left_out: Floats = np.sqrt(np.maximum(1 - kept**2, 0))
+        deviations: Floats = np.hypot(self._moments_deviation() * kept, self._centre_deviation() * left_out)
+        return Z95 * deviations * self.encoding.scale / max(float(self.sums.counts.sum()), 1.0)
+
+    def _moments_deviation(self) -> float:
+        """Standard deviation of the noise on a coordinate's sum over all classes."""
+        return self._count_and_sum_noise()[1] * math.sqrt(self.mixture.moments.released.event.layout.classes)
+
+    def _centre_deviation(self) -> float:
+        """The same of the sums behind the centre; of a public one, whose error nobody knows, as if it were measured."""
         projection = self.mixture.projection
-        measured: Floats = np.linalg.norm(projection.basis(), axis=1)
-        lengths = measured if projection.centre is None else np.ones(projection.width)  # the centre is noisy too
-        return Z95 * deviation * lengths * self.encoding.scale / max(float(self.sums.counts.sum()), 1.0)
+        if projection.centre is None:
+            return 0.0
+        event = projection.centre_noise
+        if event is None:
+            return self._moments_deviation()
+        return count_and_sum_noise(event)[1] * math.sqrt(event.layout.classes)
 
     def _count_and_sum_noise(self) -> tuple[float, float]:
         moments = self.mixture.moments
