@@ -47,7 +47,8 @@ def site(
     if as_json:
         print_json({"site": str(target), "pages": pages, "releases": releases, "ok": survey.ok})
     else:
-        console().print(f"{pages} pages about {releases} releases", soft_wrap=True)
+        words = "1 release" if releases == 1 else f"{releases} releases"
+        console().print(f"{pages} pages about {words}", soft_wrap=True)
         console().print(f"  open  {target / 'index.html'}", soft_wrap=True)
     _warn(survey)
 
