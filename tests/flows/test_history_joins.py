@@ -97,9 +97,9 @@ def test_approval_says_who_when_and_why(tmp_path: Path) -> None:
     book = Book().reserve("a", approve="required").spend("a").wait("a")
     (row,) = joined(book, tmp_path).rows()
     assert (row["status"], row["next"]) == ("awaiting-approval", 'dprelease approve a --reason "..."')
-    book.add("approve", "a", bundle_digest=DIGEST, who="ada", reason="looked").publish("a")
+    book.add("approve", "a", bundle_digest=DIGEST, who="steward", reason="looked").publish("a")
     (row,) = joined(book, tmp_path).rows()
-    assert row["approval"] == {"who": "ada", "at": "2026-01-01T00:00:04.000000Z", "reason": "looked"}
+    assert row["approval"] == {"who": "steward", "at": "2026-01-01T00:00:04.000000Z", "reason": "looked"}
     assert (row["status"], row["next"]) == ("published", None)
 
 
@@ -119,7 +119,7 @@ def test_what_the_budget_refused_is_listed_until_it_is_released(tmp_path: Path) 
 
 def test_what_a_person_refused_says_why_and_needs_no_command(tmp_path: Path) -> None:
     book = Book().reserve("a", approve="required").spend("a").wait("a")
-    book.add("refuse", "a", rule="approval-refused", reason="odd", who="ada", flow_run_id=None)
+    book.add("refuse", "a", rule="approval-refused", reason="odd", who="steward", flow_run_id=None)
     (row,) = joined(book, tmp_path).rows()
     assert (row["status"], row["reason"], row["next"]) == ("refused", "odd", None)
 

@@ -123,10 +123,12 @@ class Chain:
     def wait(self, release_id: str = "a", digest: str = "b" * 64) -> Chain:
         return self.add("await", release_id, {"bundle_digest": digest, "flow_run_id": "run"})
 
-    def approve(self, release_id: str = "a", digest: str = "b" * 64, who: str = "ada", reason: str = "looked") -> Chain:
+    def approve(
+        self, release_id: str = "a", digest: str = "b" * 64, who: str = "steward", reason: str = "looked"
+    ) -> Chain:
         return self.add("approve", release_id, {"bundle_digest": digest, "who": who, "reason": reason})
 
-    def refuse(self, release_id: str = "a", who: str | None = "ada", reason: str = "odd", rule: str = "x") -> Chain:
+    def refuse(self, release_id: str = "a", who: str | None = "steward", reason: str = "odd", rule: str = "x") -> Chain:
         return self.add("refuse", release_id, {"rule": rule, "reason": reason, "who": who, "flow_run_id": None})
 
     def void(self, release_id: str = "a") -> Chain:

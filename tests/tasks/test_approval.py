@@ -52,11 +52,11 @@ def test_a_release_that_waits_has_spent_and_shows_no_bundle(waiting: Workspace):
 def test_approval_publishes_the_sealed_bundle_and_the_ledger_says_who_and_why(waiting: Workspace):
     sealed = Staging(waiting.bundle("small", ID))
     before = sealed.digests()
-    folder, record, _ = approve(waiting, ID, who="ada", reason="the report is fine")
+    folder, record, _ = approve(waiting, ID, who="steward", reason="the report is fine")
     known = ledger_state(waiting).releases[ID]
     assert known.status == "published"
     assert known.approval is not None
-    assert (known.approval.facts["who"], known.approval.facts["reason"]) == ("ada", "the report is fine")
+    assert (known.approval.facts["who"], known.approval.facts["reason"]) == ("steward", "the report is fine")
     assert record["release_id"] == ID
     assert Staging(folder.parent / folder.name).final.is_dir()
     assert {path.name for path in folder.iterdir()} == before.keys()
@@ -66,14 +66,14 @@ def test_approval_publishes_the_sealed_bundle_and_the_ledger_says_who_and_why(wa
 
 def test_the_approved_release_is_charged_once(waiting: Workspace):
     spent = ledger_state(waiting).spent("people")
-    approve(waiting, ID, who="ada", reason="fine")
+    approve(waiting, ID, who="steward", reason="fine")
     assert ledger_state(waiting).spent("people") == spent
 
 
 def test_approving_again_changes_nothing(waiting: Workspace):
-    first = approve(waiting, ID, who="ada", reason="fine")
+    first = approve(waiting, ID, who="steward", reason="fine")
     entries = ledger_state(waiting).head
-    assert approve(waiting, ID, who="ben", reason="me too") == first
+    assert approve(waiting, ID, who="somebody else", reason="me too") == first
     assert ledger_state(waiting).head == entries
 
 
@@ -86,11 +86,11 @@ def test_a_crash_between_the_entry_and_the_reveal_is_finished_by_the_next_word(
     with monkeypatch.context() as patch:
         patch.setattr(Staging, "reveal", crash)
         with pytest.raises(KeyboardInterrupt):
-            approve(waiting, ID, who="ada", reason="fine")
+            approve(waiting, ID, who="steward", reason="fine")
     assert ledger_state(waiting).releases[ID].status == "published"
-    folder, _, approval = approve(waiting, ID, who="ada", reason="fine")
+    folder, _, approval = approve(waiting, ID, who="steward", reason="fine")
     assert folder.is_dir()
-    assert approval.facts["who"] == "ada"
+    assert approval.facts["who"] == "steward"
     assert faults(waiting) == []
 
 
@@ -99,7 +99,7 @@ def test_a_bundle_that_was_touched_while_it_waited_cannot_be_approved(waiting: W
     report.chmod(0o644)
     report.write_text("all is well")
     with pytest.raises(LedgerError) as caught:
-        approve(waiting, ID, who="ada", reason="fine")
+        approve(waiting, ID, who="steward", reason="fine")
     assert caught.value.rule == "bundle-changed"
     assert ledger_state(waiting).releases[ID].status == "awaiting-approval"
 
@@ -111,13 +111,13 @@ def test_a_bundle_that_was_lost_while_it_waited_is_made_anew_without_another_dra
     after = ledger_state(waiting)
     assert after.spent("people") == before.spent("people")
     assert after.releases[ID].spends == before.releases[ID].spends
-    approve(waiting, ID, who="ada", reason="fine")
+    approve(waiting, ID, who="steward", reason="fine")
     assert faults(waiting) == []
 
 
 def test_a_refused_bundle_is_gone_its_cost_is_not_and_its_period_needs_a_reason(waiting: Workspace):
     spent = ledger_state(waiting).spent("people")
-    refuse(waiting, ID, who="ada", reason="a column looks odd")
+    refuse(waiting, ID, who="steward", reason="a column looks odd")
     state = ledger_state(waiting)
     assert state.releases[ID].status == "refused"
     assert state.releases[ID].refusal is not None
@@ -132,9 +132,9 @@ def test_a_refused_bundle_is_gone_its_cost_is_not_and_its_period_needs_a_reason(
 @pytest.mark.parametrize(
     ("release_id", "who", "reason", "rule"),
     [
-        ("small-2026-02-1", "ada", "fine", "release-unknown"),
+        ("small-2026-02-1", "steward", "fine", "release-unknown"),
         (ID, " ", "fine", "approval-unsaid"),
-        (ID, "ada", "", "approval-unsaid"),
+        (ID, "steward", "", "approval-unsaid"),
     ],
 )
 @pytest.mark.parametrize("word", [approve, refuse])
@@ -155,13 +155,13 @@ def test_nothing_is_approved_on_a_ledger_that_was_rolled_back(waiting: Workspace
     waiting.ledger_path.write_bytes(old)
     for word in (approve, refuse):
         with pytest.raises(LedgerError) as caught:
-            word(waiting, ID, who="ada", reason="fine")
+            word(waiting, ID, who="steward", reason="fine")
         assert caught.value.rule == "ledger-incomplete"
 
 
 def test_a_key_that_was_replaced_while_the_bundle_waited_does_not_spoil_the_audit(waiting: Workspace):
     rotate_key(waiting, load_spec(waiting.spec_path))
-    approve(waiting, ID, who="ada", reason="fine")
+    approve(waiting, ID, who="steward", reason="fine")
     assert faults(waiting) == []
 
 
@@ -170,7 +170,7 @@ def test_lineage_tells_the_columns_that_were_sealed_whatever_the_specification_s
         "  - {name: ill, kind: boolean}", "  - {name: ill, kind: boolean}\n  - {name: pay, kind: boolean}"
     )
     waiting.spec_path.write_text(text)
-    approve(waiting, ID, who="ada", reason="fine")
+    approve(waiting, ID, who="steward", reason="fine")
     told = [e for e in events_of(waiting.lineage_path) if e["job"]["name"] == "small.publish"][-1]
     fields = told["outputs"][0]["facets"]["schema"]["fields"]
     assert [field["name"] for field in fields] == ["age", "ill"]
@@ -179,22 +179,22 @@ def test_lineage_tells_the_columns_that_were_sealed_whatever_the_specification_s
 def test_only_the_owner_reads_what_nobody_has_approved(waiting: Workspace):
     sealed = Staging(waiting.bundle("small", ID)).folder
     assert sealed.stat().st_mode & 0o077 == 0
-    folder, _, _ = approve(waiting, ID, who="ada", reason="fine")
+    folder, _, _ = approve(waiting, ID, who="steward", reason="fine")
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
 def test_a_release_whose_bundle_is_elsewhere_is_not_approved_here(waiting: Workspace):
-    folder, _, _ = approve(waiting, ID, who="ada", reason="fine")
+    folder, _, _ = approve(waiting, ID, who="steward", reason="fine")
     shutil.rmtree(folder)
     with pytest.raises(RefusedError) as caught:
-        approve(waiting, ID, who="ada", reason="fine")
+        approve(waiting, ID, who="steward", reason="fine")
     assert caught.value.rule == "published-elsewhere"
 
 
 def test_a_published_release_cannot_be_refused_nor_one_that_waited_for_nobody_approved(workspace: Workspace):
     for word in (approve, refuse):
         with pytest.raises(RefusedError) as caught:
-            word(workspace, ID, who="ada", reason="late")
+            word(workspace, ID, who="steward", reason="late")
         assert caught.value.rule == "not-awaiting-approval"
 
 

@@ -35,7 +35,9 @@ def waiting() -> Chain:
 
 
 def restored() -> Chain:
-    return published().add("restore", body={"who": "ada", "backup_made_at": "2026"}, at="2026-02-01T00:00:00.000000Z")
+    return published().add(
+        "restore", body={"who": "steward", "backup_made_at": "2026"}, at="2026-02-01T00:00:00.000000Z"
+    )
 
 
 def refused() -> Chain:
