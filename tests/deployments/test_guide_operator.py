@@ -37,6 +37,7 @@ def _execute(server: object, text: str) -> None:
     server.execute(*statements)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow  # minutes of releases by themselves; `make verify` types it
 @pytest.mark.timeout(900)
 def test_the_operator_s_guide_runs(tmp_path: Path):
     with with_databases(Reader(tmp_path / "folder", tmp_path / "home")) as reader:

@@ -8,6 +8,7 @@ import pytest
 from guides import GUIDES, Reader, steps_of
 
 
+@pytest.mark.slow  # minutes of releases by themselves; `make verify` types it
 @pytest.mark.timeout(900)
 def test_the_steward_s_guide_runs(tmp_path: Path):
     Reader(tmp_path / "folder", tmp_path / "home").follow(steps_of((GUIDES / "steward.md").read_text()))
