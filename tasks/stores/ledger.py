@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpcore.accounting import Cap, Cost, compose
-from dpcore.errors import BudgetExceededError, LedgerError
+from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Released
 from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import cost_of
@@ -198,14 +198,13 @@ class Ledger:
                 hint="the first `dprelease run` makes it",
             )
         ledger = Ledger(database, read_only=True)
-        try:
-            with ledger._engine.connect() as connection:
-                _require_known(database.version(connection), database.where)
-        except sa.exc.SQLAlchemyError:
-            return ledger  # whoever reads it is told
-        except BaseException:
+        version = 0
+        broken = (LedgerError, WorkspaceError, ValueError)  # whoever reads it is told
+        with suppress(*broken), own_errors(database.where), ledger._engine.connect() as connection:
+            version = database.version(connection)
+        if version > SCHEMA_VERSION:
             ledger.close()
-            raise
+        _require_known(version, database.where)
         return ledger
 
     def _prepare_tables(self) -> None:

@@ -51,11 +51,10 @@ def land(served: Served, period: str, seed: int = 7) -> None:
 
 
 def published(served: Served, period: str, seconds: float) -> None:
-    release_id = f"small-{period}-1"
     until(
-        lambda: released(served.workspace).get(release_id) == "published",
+        lambda: "published" in [r.status for r in state(served.workspace).of_period("small", period)],
         seconds=seconds,
-        what=lambda: f"{release_id} published; it is {released(served.workspace)}\n{served.said()}",
+        what=lambda: f"{period} published; it is {released(served.workspace)}\n{served.said()}",
     )
 
 
@@ -215,7 +214,7 @@ def test_months_missed_while_nothing_served_are_caught_up_once_and_in_order(serv
     served.start()
     for month in missed:
         published(served, month, 240)
-    releases = [r for r in state(workspace).releases.values() if r.facts["period"] in missed]
+    releases = [r for month in missed for r in state(workspace).of_period("small", month)]
     assert [r.facts["period"] for r in sorted(releases, key=lambda r: r.reserve_seq)] == missed
     served.interrupt()
     served.start()  # nothing is owed any more

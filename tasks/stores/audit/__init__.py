@@ -34,7 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import PrivacyError, RefusedError
+from dpcore.errors import LedgerError, PrivacyError, RefusedError
 from tasks.stores.audit.chain import caps_check, keys_check, strays_check
 from tasks.stores.audit.checks import Check
 from tasks.stores.audit.evidence import Evidence, Shelf, given_shelf, read_export, read_public_key, workspace_shelf
@@ -71,7 +71,13 @@ def audit_workspace(
     if release_id is None and not has_ledger(workspace):
         return [_no_ledger(workspace)]
     log = workspace.lineage_path
-    with closing(readable_ledger(workspace)) as ledger:
+    try:
+        readable = readable_ledger(workspace)
+    except LedgerError as error:
+        if error.rule == "ledger-missing":
+            raise
+        return [Check("ledger chain", False, str(error))]
+    with closing(readable) as ledger:
         shelf, more = (
             workspace_shelf(workspace),
             {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs},
