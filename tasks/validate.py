@@ -14,6 +14,7 @@ from tasks.boundary import private_task, tell, tell_operator
 from tasks.stores.run import ReleaseRun
 from tasks.stores.structure import require_shape, without_rows
 from tasks.stores.tables import cells_of
+from tasks.stores.wholeness import require_whole
 
 
 @private_task("validate")
@@ -37,10 +38,12 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
 
 
 def require_structure(run: ReleaseRun) -> None:
-    """Check columns and types of every landing file.
+    """Check columns and types of every landing file, and that none of the month's is in quarantine.
 
     Raises: LandingError for the first rule that does not hold.
     """
+    if not run.arrival.is_given:
+        require_whole(run.workspace, run.spec, run.period)
     require_shape(run.arrival.landing)
 
 

@@ -195,6 +195,8 @@ class Arrival:
 
     landing: Landing
     period: str
+    is_given: bool = False
+    """Whether somebody named the files, instead of taking those that have landed."""
 
 
 def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: str | None, now: datetime) -> Arrival:
@@ -226,7 +228,7 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
         raise LandingError(
             "the dataset mixes CSV and Parquet", rule="formats-mixed", where=where, hint="use one format a dataset"
         )
-    return Arrival(Landing(tuple(files), spec, where), chosen)
+    return Arrival(Landing(tuple(files), spec, where), chosen, given is not None)
 
 
 def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:

@@ -10,7 +10,7 @@ import os
 import secrets
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -122,6 +122,17 @@ class Registry:
         with self._transaction() as db:
             query = f"SELECT {COLUMNS} FROM versions WHERE refused IS NULL AND NOT handled ORDER BY seq"  # noqa: S608
             return [_version(row) for row in db.execute(query).fetchall()]
+
+    def exists(self) -> bool:
+        """Whether anything was ever looked at."""
+        return self._path.is_file()
+
+    def refused(self, period: str | None, *, besides: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """Token and path of every version of a month that was refused, but for some rules."""
+        with self._transaction() as db:
+            query = "SELECT token, path, refused FROM versions WHERE refused IS NOT NULL AND period IS ?"
+            rows = db.execute(query, (period,)).fetchall()
+        return [(token, path) for token, path, rule in rows if rule not in besides]
 
     def mark_announced(self, token: str, at: datetime) -> None:
         """Remember that a version's event was taken."""
