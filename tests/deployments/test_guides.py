@@ -154,6 +154,7 @@ def test_the_quick_start_runs(tmp_path: Path):
     assert (reader.folder / "demo" / "site" / "index.html").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_analyst_s_guide_runs(tmp_path: Path):
     Reader(tmp_path / "folder", tmp_path / "home").follow(steps_of((GUIDES / "analyst.md").read_text()))

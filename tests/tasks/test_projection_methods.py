@@ -52,7 +52,11 @@ def released(root: Path, changes: dict[str, Any]) -> tuple[Workspace, Path]:
     return workspace, release(workspace, "2026-01")
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+IN_SHORT = {"power method, a target", "exponential mechanism, Gaussian moments", "a Gram mechanism by name"}
+EACH = [v if v in IN_SHORT else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS]
+
+
+@pytest.mark.parametrize("variant", EACH)
 def test_a_release_with_named_components_is_published_audited_and_says_what_it_is(tmp_path: Path, variant: str) -> None:
     workspace, bundle = released(tmp_path, VARIANTS[variant])
     checks = audit_workspace(workspace)
