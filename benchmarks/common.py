@@ -448,9 +448,11 @@ def paired(ours: ArrayLike, theirs: ArrayLike) -> Summary:
 # ---- running and showing --------------------------------------------------------------------------
 
 
-def arguments(doc: str | None, *, runs: int = 10) -> argparse.Namespace:
-    """`--runs`, `--quick` and `--full`, which every benchmark understands."""
+def arguments(doc: str | None, *, runs: int = 10, sets: Sequence[str] = ()) -> argparse.Namespace:
+    """`--runs`, `--quick` and `--full`, which every benchmark understands, and data sets where there are several."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if sets:
+        parser.add_argument("sets", nargs="*", default=list(sets), help=f"data sets: {', '.join(sets)} (all)")
     parser.add_argument("--runs", type=int, default=runs, help=f"independent runs of everything random ({runs})")
     parser.add_argument("--quick", action="store_true", help="two runs on few rows, to see that it works")
     parser.add_argument("--full", action="store_true", help="all rows; may take hours")

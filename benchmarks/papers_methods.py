@@ -1,0 +1,383 @@
+"""The papers' pipelines with two kinds of noise: the library's, and the published calibration that is refuted.
+
+Everything that is not noise is the same in both: scaling by public bounds, a public centre, Haar
+projections instead of the QR factor of a uniform matrix, nearest covariances, the number of rows known
+(replace-one shows it). Rows are points of the unit ball, or of the cube [-1, 1] where a paper has it so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from benchmarks.common import Dataset
+from dpcore import published
+from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
+from dpcore.encoding import Encoding
+from dpcore.estimators import MomentMixture
+from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
+from dpcore.generators import ClassGaussians, Decoder
+from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.mechanisms.sums import LAPLACE_SUMS
+from dpcore.moments import ClassMoments, NoisyMoments, nearest_covariance
+from dpcore.noise import SystemNoise
+from dpcore.planning import NO_WEIGHT, count_weight, make_plan
+from dpcore.projection import haar_basis
+from dpcore.registry import gram_mechanism
+from dpcore.schema import Cells, Neighbours, PrivacyUnit, RecordSchema
+from dpcore.wishes import AUTO, Wishes
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Generator = np.random.Generator
+
+RELATION = Neighbours.REPLACE_ONE
+PURE = "wishart-difference-trace"
+PCA_SHARE, PCA_MEAN = 0.3, 0.1
+"""PCA-Gauss: what the components take of epsilon, and the class means of the rest; the paper tries all tenths."""
+
+
+# ---- the library on a whole table -----------------------------------------------------------------
+
+
+class TableRelease(MomentMixture):
+    """The library's estimator on a table with categories, as the release flow would run it."""
+
+    def fit_table(
+        self,
+        schema: RecordSchema,
+        cells: Cells,
+        *,
+        projection: str = "none",
+        dimension: int | str = AUTO,
+        generator: str = AUTO,
+    ) -> TableRelease:
+        """Plan and measure the cells of a table."""
+        rows = len(next(iter(cells.values())))
+        self.plan_ = make_plan(
+            Wishes(
+                schema=schema,
+                neighbours=Neighbours(self.neighbours),
+                unit=PrivacyUnit(),
+                epsilon=exact(self.epsilon),
+                delta=exact(self.delta),
+                expected_rows=rows,
+                projection=projection,
+                dimension=dimension,
+                mechanism=self.mechanism,
+                generator=generator,
+            )
+        )
+        self.encoding_ = Encoding(self.plan_.schema)
+        self.projection_, self.moments_ = self._measure(cells)
+        return self
+
+    def sample_table(self, rows: int, seed: str) -> Cells:
+        """Synthetic cells."""
+        mixture = ClassGaussians(self._noisy_moments(), self.projection_)
+        decoder = Decoder(self.encoding_, mixture, seed)
+        parts = [decoder.decode(points, classes) for points, classes in mixture.sample(rows, seed)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def library_rows(
+    data: Dataset,
+    *,
+    epsilon: float,
+    rows: int,
+    seed: str,
+    delta: float = 0.0,
+    mechanism: str = AUTO,
+    projection: str = "none",
+    dimension: int | str = AUTO,
+    generator: str = AUTO,
+) -> pd.DataFrame:
+    """Synthetic rows of a data set's training rows."""
+    model = TableRelease(epsilon=epsilon, delta=delta, mechanism=mechanism, bounds=(-1.0, 1.0))
+    cells = data.cells(data.train)
+    model.fit_table(data.schema, cells, projection=projection, dimension=dimension, generator=generator)
+    return data.frame(model.sample_table(rows, seed))
+
+
+def exact(number: float) -> Fraction:
+    """A number as it is written."""
+    return Fraction(str(number))
+
+
+# ---- measurements of points -----------------------------------------------------------------------
+
+
+def measured(
+    points: Floats,
+    budget: Budget,
+    *,
+    mechanism: str = PURE,
+    classes: Codes | None = None,
+    class_count: int = 1,
+    weight: Fraction | None = None,
+) -> Released:
+    """Noisy Gram blocks of points of the unit ball, one block a class, by a mechanism of the registry."""
+    size = points.shape[1]
+    layout = Layout(size + 1, class_count, count_weight(size) if weight is None else weight)
+    event = gram_mechanism(mechanism).calibrate(layout, RELATION, budget)
+    return measure_gram(gram_of(points, layout, classes), event, SystemNoise())
+
+
+def gram_of(points: Floats, layout: Layout, classes: Codes | None = None) -> PrivateGram:
+    """The exact Gram blocks of points."""
+    require_exact_product()
+    labels = np.zeros(len(points), dtype=np.int64) if classes is None else classes
+    total = GramSum(layout)
+    total.add(integer_records(points, None, layout, None, labels), labels)
+    return PrivateGram(total)
+
+
+def pure(epsilon: float) -> Epsilon:
+    """A pure budget."""
+    return Epsilon(Fraction(epsilon).limit_denominator(10**9))
+
+
+def gaussian(epsilon: float, delta: float) -> Rho:
+    """What Gaussian noise may spend."""
+    return Rho(rho_of_epsilon(epsilon, delta=delta))
+
+
+def noisy_second_moment(points: Floats, epsilon: float) -> Floats:
+    """E[x xᵀ] around the public centre; nothing is spent on the count, which replace-one shows."""
+    released = measured(points, pure(epsilon), weight=NO_WEIGHT)
+    return released.matrices()[0][1:, 1:] / len(points)
+
+
+def noisy_mean(points: Floats, epsilon: float) -> Floats:
+    """The mean of points, Laplace noise on every coordinate."""
+    layout = Layout(points.shape[1] + 1, 1, NO_WEIGHT)
+    event = LAPLACE_SUMS.calibrate(layout, RELATION, pure(epsilon))
+    return measure_gram(gram_of(points, layout), event, SystemNoise()).counts_and_sums()[1][0] / len(points)
+
+
+# ---- RON-Gauss ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RonMap:
+    """RON-Gauss's public map of rows: to length 1, around a noisy centre, to length 1 again, projected."""
+
+    centre: Floats
+    basis: Floats
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Projected points of the unit ball."""
+        return unit_length(unit_length(rows) - self.centre) @ self.basis
+
+
+def unit_length(rows: Floats) -> Floats:
+    """Each row at length 1; one of length 0 stays."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0, norms, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Gaussians:
+    """One Gaussian a class, to draw from."""
+
+    weights: Floats
+    means: Floats
+    covariances: Floats
+
+    @staticmethod
+    def of(moments: tuple[ClassMoments, ...]) -> Gaussians:
+        """From moments that the library repaired."""
+        counts = np.array([each.count for each in moments])
+        weights = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
+        return Gaussians(weights, np.array([m.mean for m in moments]), np.array([m.covariance for m in moments]))
+
+    def sample(self, rows: int, generator: Generator) -> tuple[Floats, Codes]:
+        """Points and their classes."""
+        classes = generator.choice(len(self.weights), size=rows, p=self.weights)
+        normals = generator.standard_normal((rows, self.means.shape[1]))
+        points = np.empty_like(normals)
+        for label in range(len(self.weights)):
+            values, vectors = np.linalg.eigh(self.covariances[label])
+            root = vectors * np.sqrt(np.maximum(values, 0.0))
+            mine = classes == label
+            points[mine] = self.means[label] + normals[mine] @ root.T
+        return points, classes
+
+
+def ron_unsupervised(
+    rows: Floats, dimension: int, mean_epsilon: float, epsilon: float, generator: Generator
+) -> tuple[RonMap, Gaussians]:
+    """Algorithm 3, corrected: the centre by Laplace sums, the second moment by the Wishart difference."""
+    basis = haar_basis(rows.shape[1], dimension, generator)
+    space = RonMap(noisy_mean(unit_length(rows), mean_epsilon), basis)
+    return space, _centred(noisy_second_moment(space(rows), epsilon))
+
+
+def published_ron_unsupervised(
+    rows: Floats, dimension: int, epsilon: float, generator: Generator
+) -> tuple[RonMap, Gaussians]:
+    """Algorithm 3 as printed, with Lemma 4: refuted."""
+    basis = haar_basis(rows.shape[1], dimension, generator)
+    space = RonMap(published_mean(unit_length(rows), 0.3 * epsilon, generator), basis)
+    noisy = published.ron_gauss(space(rows), epsilon=0.7 * epsilon, draws=1, rng=generator)[0]
+    return space, _centred(noisy / len(rows))
+
+
+def published_mean(rows: Floats, epsilon: float, generator: Generator) -> Floats:
+    """Lemma 2: Lap(2 sqrt(m) / (n eps)) on every coordinate of the mean; true."""
+    scale = 2 * math.sqrt(rows.shape[1]) / (len(rows) * epsilon)
+    mean: Floats = rows.mean(axis=0) + generator.laplace(scale=scale, size=rows.shape[1])
+    return mean
+
+
+def _centred(second: Floats) -> Gaussians:
+    """One Gaussian around 0."""
+    return Gaussians(np.ones(1), np.zeros((1, len(second))), nearest_covariance(second)[None])
+
+
+def ron_supervised(
+    rows: Floats, targets: Floats, dimension: int, mean_epsilon: float, epsilon: float, generator: Generator
+) -> tuple[RonMap, Gaussians]:
+    """Algorithm 4, corrected: (x, y) by the Wishart difference, with their mean in the same measurement."""
+    basis = haar_basis(rows.shape[1], dimension, generator)
+    space = RonMap(noisy_mean(unit_length(rows), mean_epsilon), basis)
+    return space, _joint(space(rows), targets, epsilon)
+
+
+def _joint(points: Floats, targets: Floats, epsilon: float) -> Gaussians:
+    """Points of the unit ball and targets of [-1, 1], measured together."""
+    both = np.column_stack([points, targets]) / math.sqrt(2)
+    found = NoisyMoments.from_released(measured(both, pure(epsilon))).classes[0]
+    return Gaussians(np.ones(1), found.mean[None] * math.sqrt(2), found.covariance[None] * 2)
+
+
+def published_ron_supervised(
+    rows: Floats, targets: Floats, dimension: int, epsilon: float, generator: Generator
+) -> tuple[RonMap, Gaussians]:
+    """Algorithm 4 as printed, with Lemma 5: refuted. Neither points nor targets have a mean."""
+    basis = haar_basis(rows.shape[1], dimension, generator)
+    space = RonMap(published_mean(unit_length(rows), 0.3 * epsilon, generator), basis)
+    noisy = published.ron_gauss_supervised(
+        space(rows), targets, bound=1.0, epsilon=0.7 * epsilon, draws=1, rng=generator
+    )[0]
+    return space, _centred(noisy / len(rows))
+
+
+def ron_classes(
+    rows: Floats, classes: Codes, class_count: int, dimension: int, epsilon: float, generator: Generator
+) -> tuple[RonMap, Gaussians]:
+    """Algorithm 5, corrected: one projection for all classes, and class blocks with counts and means inside."""
+    basis = haar_basis(rows.shape[1], dimension, generator)
+    space = RonMap(np.zeros(rows.shape[1]), basis)
+    return space, class_gaussians(space(rows), classes, class_count, epsilon)
+
+
+def class_gaussians(points: Floats, classes: Codes, class_count: int, epsilon: float) -> Gaussians:
+    """Class blocks of points of the unit ball, measured together."""
+    released = measured(points, pure(epsilon), classes=classes, class_count=class_count)
+    return Gaussians.of(NoisyMoments.from_released(released).classes)
+
+
+def published_ron_classes(
+    rows: Floats, classes: Codes, class_count: int, dimension: int, epsilon: float, generator: Generator
+) -> tuple[RonMap, Gaussians]:
+    """Algorithm 5 as printed, but with one projection: refuted, and exact class sizes are shown."""
+    basis = haar_basis(rows.shape[1], dimension, generator)
+    normal = unit_length(rows)
+    means, covariances = np.zeros((class_count, dimension)), np.zeros((class_count, dimension, dimension))
+    sizes = np.bincount(classes, minlength=class_count)
+    for label in np.flatnonzero(sizes):
+        mine = normal[classes == label]
+        centre = published_mean(mine, 0.3 * epsilon, generator)
+        points = unit_length(mine - centre) @ basis
+        noisy = published.ron_gauss(points, epsilon=0.7 * epsilon, draws=1, rng=generator)[0]
+        means[label], covariances[label] = centre @ basis, nearest_covariance(noisy / len(mine))
+    return RonMap(np.zeros(rows.shape[1]), basis), Gaussians(sizes / sizes.sum(), means, covariances)
+
+
+# ---- PCA-Gauss ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PcaMap:
+    """PCA-Gauss's map of rows of the cube: along components, divided by the root of the number of features."""
+
+    basis: Floats
+
+    def __call__(self, rows: Floats) -> Floats:
+        """Projected points of the unit ball."""
+        return rows @ self.basis / math.sqrt(rows.shape[1])
+
+
+def leading(matrix: Floats, count: int) -> Floats:
+    """The eigenvectors of the largest eigenvalues of the symmetric part."""
+    vectors: Floats = np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :count]
+    return vectors
+
+
+def private_components(rows: Floats, components: int, epsilon: float) -> PcaMap:
+    """Components of the second moment around the public centre, by the Wishart difference."""
+    return PcaMap(leading(noisy_second_moment(rows / math.sqrt(rows.shape[1]), epsilon), components))
+
+
+def published_components(rows: Floats, components: int, epsilon: float, generator: Generator) -> PcaMap:
+    """Lap-PCA: refuted."""
+    return PcaMap(leading(published.lap_pca(rows, epsilon=epsilon, draws=1, rng=generator)[0], components))
+
+
+def pca_supervised(
+    rows: Floats, targets: Floats, components: int, first: float, epsilon: float
+) -> tuple[PcaMap, Gaussians]:
+    """Algorithm 2, corrected: `first` buys the components, `epsilon` the moments of (x, y)."""
+    space = private_components(rows, components, first)
+    return space, _joint(space(rows), targets, epsilon)
+
+
+def published_pca_supervised(
+    rows: Floats, targets: Floats, components: int, epsilon: float, generator: Generator
+) -> tuple[PcaMap, Gaussians]:
+    """Algorithm 2 as printed, with Lap-PCA: refuted."""
+    space = published_components(rows, components, PCA_SHARE * epsilon, generator)
+    both = np.column_stack([space(rows), targets])
+    scale = (components**2 + 4 * components + 1) / ((1 - PCA_SHARE) * epsilon)
+    second = both.T @ both + generator.laplace(scale=scale, size=(components + 1, components + 1))
+    return space, _centred(second / len(rows))
+
+
+def pca_classes(
+    rows: Floats, classes: Codes, class_count: int, components: int, first: float, epsilon: float
+) -> tuple[PcaMap, Gaussians]:
+    """Algorithm 3, corrected: class blocks along private components."""
+    space = private_components(rows, components, first)
+    return space, class_gaussians(space(rows), classes, class_count, epsilon)
+
+
+def published_pca_classes(
+    rows: Floats, classes: Codes, class_count: int, components: int, epsilon: float, generator: Generator
+) -> tuple[PcaMap, Gaussians]:
+    """Algorithm 3 as printed, with Lap-PCA: refuted. Own class means, exact class sizes."""
+    space = published_components(rows, components, PCA_SHARE * epsilon, generator)
+    rest = (1 - PCA_SHARE) * epsilon
+    means, covariances = np.zeros((class_count, components)), np.zeros((class_count, components, components))
+    sizes = np.bincount(classes, minlength=class_count)
+    for label in np.flatnonzero(sizes):
+        mine = space(rows[classes == label])
+        scale = 2 * components / (len(mine) * PCA_MEAN * rest)
+        means[label] = mine.mean(axis=0) + generator.laplace(scale=scale, size=components)
+        whole = 2 * (1 - PCA_MEAN) * rest  # the sampler takes half of what it is given
+        one = np.zeros(len(mine), dtype=np.int64)
+        noisy = published.pca_gauss_gmm(mine, one, epsilon=whole, draws=1, rng=generator)[0, 0]
+        covariances[label] = nearest_covariance(noisy)
+    return space, Gaussians(sizes / sizes.sum(), means, covariances)
+
+
+def encoded(data: Dataset, frame: pd.DataFrame) -> Floats:
+    """A data set's feature columns as points of the unit ball."""
+    encoding = Encoding(data.schema)
+    points = encoding.encode(data.cells(frame))
+    return points[:, : encoding.feature_width]
