@@ -1,0 +1,217 @@
+"""Confidence intervals from a release alone: means, proportions and regression coefficients, the noise counted in.
+
+Two things make a released figure differ from the truth. The **noise** has a known law. The
+**sampling error** of the table, where the table is a sample, follows from its second moments,
+which were measured too. An interval is for one of two truths, the `Estimand`: what the table
+says (noise only), or what the population says that its units were drawn from (both).
+
+The intervals speak of cells as they were counted: cut to the bounds, gaps filled by the column's
+rule, a nominal cell of which nothing is known as an equal share of every level, numbers cut to the
+grid 2^-16 of the encoding. Means and shares allow for the grid; coefficients are those of the table
+on the grid. Where a person's rows are weighted, so are they here. Post-processing: free of charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.encoding import Encoding
+from dpcore.functionals import Columns, Functional, NotIdentifiedError, Regressor
+from dpcore.intervals import Estimand, Interval, Quotient, coefficients
+from dpcore.measure import Released
+from dpcore.mechanisms.base import Gives
+from dpcore.products import NoisyProducts
+from dpcore.projection import Projection
+from dpcore.registry import mechanism_of
+from dpcore.schema import LevelValue
+from dpcore.wishes import MEAN, MOMENTS, PROJECTION
+
+Floats = NDArray[np.float64]
+Given = dict[str, LevelValue]
+
+DRAWS = 1 << 15
+"""Draws of the noise behind an interval: chance among them moves its coverage by some 0.1 %."""
+
+INTERCEPT = "intercept"
+
+
+class ReleaseInference:
+    """Intervals for what an analyst asks of a release, by the names of the columns.
+
+    `given` restricts a question to one class: `{label: level}`. What a release does not
+    know is refused with a NotIdentifiedError that says why.
+    """
+
+    def __init__(self, encoding: Encoding, measurements: Sequence[NoisyProducts]) -> None:
+        self._columns = Columns(encoding)
+        self._measurements = tuple(measurements)
+
+    @staticmethod
+    def from_released(
+        encoding: Encoding,
+        released: Released,
+        *,
+        projection: Projection | None = None,
+        sums: Released | None = None,
+        components: Released | None = None,
+        draws: int = DRAWS,
+    ) -> ReleaseInference:
+        """Out of the measured moments; `projection` is what the points passed before they were measured.
+
+        `sums` are counts and sums that were measured apart; `components` is what was measured for the projection:
+        a Gram of all coordinates answers what the projection leaves out.
+        """
+        classes = encoding.schema.class_count
+        basis = None if projection is None or projection.columns is None else projection.basis()
+        measurements = [NoisyProducts(released, classes=classes, basis=basis, sums=sums, draws=draws)]
+        if components is not None and mechanism_of(components.event.mechanism).gives is Gives.GRAM:
+            measurements.append(NoisyProducts(components, classes=classes, basis=None, sums=None, draws=draws))
+        return ReleaseInference(encoding, measurements)
+
+    @staticmethod
+    def from_measurements(
+        encoding: Encoding, measurements: Mapping[str, Released], projection: Projection
+    ) -> ReleaseInference:
+        """Out of all measurements of a release, by their names.
+
+        Private components that were not bought apart came out of the moments, which then hold every coordinate.
+        """
+        components = measurements.get(PROJECTION)
+        moments_hold_all = projection.kind == "private-pca" and components is None
+        return ReleaseInference.from_released(
+            encoding,
+            measurements[MOMENTS],
+            projection=None if moments_hold_all else projection,
+            sums=measurements.get(MEAN),
+            components=components,
+        )
+
+    def mean(
+        self,
+        column: str,
+        *,
+        given: Given | None = None,
+        estimand: Estimand = Estimand.POPULATION,
+        confidence: float = 0.95,
+    ) -> Interval:
+        """The mean of an interval column in its units; among present cells, where missing ones are apart."""
+        of = self._columns.interval(column)
+        top, bottom = self._columns.position(column), self._columns.present(column)
+        positions = self._quotient(top, bottom, given, estimand, confidence)
+        return positions.scaled(of.half_width, of.middle).within(of.lower, of.upper)
+
+    def proportion(
+        self,
+        column: str,
+        level: LevelValue,
+        *,
+        given: Given | None = None,
+        estimand: Estimand = Estimand.POPULATION,
+        confidence: float = 0.95,
+    ) -> Interval:
+        """The share of a level, the label's among them; `(missing)` is that of missing cells that are apart."""
+        indicator = self._columns.level(column, level)
+        return self._quotient(indicator, self._columns.one(), given, estimand, confidence).within(0.0, 1.0)
+
+    def regression(
+        self,
+        target: str | tuple[str, LevelValue],
+        features: Sequence[str],
+        *,
+        given: Given | None = None,
+        estimand: Estimand = Estimand.POPULATION,
+        confidence: float = 0.95,
+    ) -> dict[str, Interval]:
+        """Coefficients of the least-squares regression of a column, or of a level's indicator, on other columns.
+
+        A nominal feature enters as indicators of its levels but the first, each named `column = level`; missing cells
+        that are apart as the middle of the bounds, with an indicator `column missing`. For the population, residuals
+        are taken to vary equally whatever the features: second moments cannot tell otherwise.
+        """
+        if not features:
+            raise ValueError("features must name at least one column")
+        index = self._columns.given_class(given)
+        regressors = [Regressor(INTERCEPT, self._columns.one())]
+        regressors += [regressor for name in features for regressor in self._columns.regressors(name)]
+        response, unit, offset = self._response(target)
+        measured, terms = self._measured([*(r.functional for r in regressors), response])
+        terms = terms if index is None else measured.in_class(terms, index)
+        found = coefficients(
+            measured.noisy(terms),
+            measured.noise(terms),
+            rows_per_unit=measured.layout.rows_per_unit,
+            estimand=estimand,
+            confidence=confidence,
+        )
+        return {
+            regressor.name: interval.scaled(unit / regressor.unit, offset if regressor.name == INTERCEPT else 0.0)
+            for regressor, interval in zip(regressors, found, strict=True)
+        }
+
+    def _response(self, target: str | tuple[str, LevelValue]) -> tuple[Functional, float, float]:
+        """The functional, how many of the column's units one of it is, and where its 0 lies."""
+        if isinstance(target, tuple):
+            return self._columns.level(*target), 1.0, 0.0
+        column = self._columns.interval(target)
+        if column.missing_level:
+            raise NotIdentifiedError(f"{target!r} has missing cells apart: products among present cells are not known")
+        return self._columns.position(target), column.half_width, column.middle
+
+    def _measured(self, functionals: Sequence[Functional]) -> tuple[NoisyProducts, Floats]:
+        """The first measurement that knows all of them, and they as its terms."""
+        *first, last = self._measurements
+        for measured in first:
+            try:
+                return measured, np.array([measured.term(functional) for functional in functionals])
+            except NotIdentifiedError:
+                continue
+        return last, np.array([last.term(functional) for functional in functionals])
+
+    def _quotient(
+        self, top: Functional, bottom: Functional, given: Given | None, estimand: Estimand, confidence: float
+    ) -> Interval:
+        """The sum of top over the sum of bottom, among all records or those of a class."""
+        index = self._columns.given_class(given)
+        counted = self._columns.one() if index is None else self._columns.in_class(index)
+        measured, terms = self._measured([counted, top, bottom])
+        noisy, noise = measured.noisy(terms), measured.noise(terms)
+        units = measured.layout.rows_per_unit
+        quotient = Quotient(
+            top=noisy[0, 1],
+            bottom=noisy[0, 2],
+            noise_top=noise[:, 0, 1],
+            noise_bottom=noise[:, 0, 2],
+            spread=units * self._spread(measured, terms, index),
+        )
+        interval = quotient.interval(estimand, confidence)
+        if not interval.is_bounded:
+            return interval
+        share = noisy[0, 2] / max(noisy[0, 0], noisy[0, 2])
+        return interval.widened(measured.cut(terms[1] - interval.estimate * terms[2]) / share)
+
+    def _spread(self, measured: NoisyProducts, terms: Floats, index: int | None) -> Floats:
+        """Sums of squares and of products of top and bottom, among all records or those of a class."""
+        if index is None:
+            return measured.noisy(terms[1:])
+        if measured.separates_classes:
+            return measured.noisy(measured.in_class(terms[1:], index))
+        classes = [measured.term(self._columns.in_class(k)) for k in range(measured.layout.classes)]
+        return _shared_spread(measured.noisy(np.array([*terms, *classes])))
+
+
+def _shared_spread(noisy: Floats) -> Floats:
+    """Squares of a class's top and bottom around their means, if all classes spread alike around their own.
+
+    The terms are the class's indicator, top, bottom, and the indicators of all classes.
+    """
+    counts = np.diag(noisy)[3:]
+    filled = counts >= 1
+    sums = noisy[3:, 1:3][filled]
+    between = sums.T @ (sums / counts[filled, None])
+    share = noisy[0, 0] / max(float(counts[filled].sum()), 1.0)
+    own = noisy[0, 1:3]
+    around: Floats = share * (noisy[1:3, 1:3] - between) + np.outer(own, own) / max(noisy[0, 0], 1.0)
+    return around

@@ -1,0 +1,198 @@
+"""Intervals for quotients of noisy sums and for regression coefficients, out of draws of the noise.
+
+An interval for top / bottom holds every value θ for which top - θ bottom is no larger than noise and
+sampling make plausible (Fieller): where the bottom cannot be told from 0 it is unbounded, as it must be.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.noise import public_generator
+from dpcore.noiselaws import PURPOSE, SEED
+
+Floats = NDArray[np.float64]
+
+LARGEST_SHARE = 0.5
+"""How large the noise on the regressors' products may be, as a share of the products themselves, in 95 of 100 draws."""
+
+LOOKED_AT = 512
+"""Draws that decide whether it is."""
+
+
+class Estimand(StrEnum):
+    """Whose value an interval is for: the table's that was measured, or the population's behind it."""
+
+    TABLE = "table"
+    POPULATION = "population"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate, and between which values the truth lies with the stated confidence.
+
+    `noise_share` is the share of the squared width that the privacy noise causes. `remark`
+    says why an interval is unbounded, and what would help.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    confidence: float
+    estimand: Estimand
+    noise_share: float
+    remark: str = ""
+
+    @property
+    def width(self) -> float:
+        """The distance of the ends."""
+        return self.high - self.low
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether the release tells anything."""
+        return not self.remark
+
+    def scaled(self, factor: float, offset: float) -> Interval:
+        """The interval in other units; the factor is positive."""
+        return replace(
+            self,
+            estimate=offset + factor * self.estimate,
+            low=offset + factor * self.low,
+            high=offset + factor * self.high,
+        )
+
+    def widened(self, by: float) -> Interval:
+        """The interval with both ends moved outwards."""
+        return replace(self, low=self.low - by, high=self.high + by)
+
+    def within(self, lowest: float, highest: float) -> Interval:
+        """What of the interval is possible at all.
+
+        An estimate beyond a bound is moved to it and keeps its distance to the inner end: noise that went far must
+        not look like knowledge.
+        """
+        if not self.is_bounded:
+            return replace(self, low=lowest, high=highest)
+        estimate = min(max(self.estimate, lowest), highest)
+        moved = estimate - self.estimate
+        low, high = self.low + min(moved, 0.0), self.high + max(moved, 0.0)
+        return replace(self, estimate=estimate, low=max(low, lowest), high=min(high, highest))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotient:
+    """Top over bottom with draws of the noise on either.
+
+    `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ.
+    """
+
+    top: float
+    bottom: float
+    noise_top: Floats
+    noise_bottom: Floats
+    spread: Floats
+
+    def interval(self, estimand: Estimand, confidence: float) -> Interval:
+        """The values that noise, and sampling where it counts, make plausible."""
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+        if self.bottom <= 0:
+            return unknown(estimand, confidence, DROWNED)
+        estimate = self.top / self.bottom
+        along = np.array([1.0, -estimate])
+        noise = np.cov(self.noise_top, self.noise_bottom)
+        drawn = self.noise_top - estimate * self.noise_bottom
+        chance = max(0.0, float(along @ self.spread @ along)) if estimand is Estimand.POPULATION else 0.0
+        covariance = noise
+        if chance:
+            covariance = noise + self.spread
+            drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
+        reach = float(np.quantile(np.abs(drawn), confidence)) ** 2 / float(np.var(drawn))
+        ends = _plausible(self.top, self.bottom, reach * covariance)
+        if ends is None:
+            return unknown(estimand, confidence, DROWNED)
+        share = float(along @ noise @ along / (along @ covariance @ along))
+        return Interval(estimate, *ends, confidence, estimand, share)
+
+
+DROWNED = "what is divided by, a count or a variance, does not stand out of the noise"
+
+
+def unknown(estimand: Estimand, confidence: float, remark: str) -> Interval:
+    """The interval that tells nothing, and why."""
+    return Interval(math.nan, -math.inf, math.inf, confidence, estimand, 1.0, remark)
+
+
+def _standard_normal(draws: int) -> Floats:
+    return public_generator(SEED, f"{PURPOSE}, chance").standard_normal(draws)
+
+
+def _plausible(top: float, bottom: float, reach: Floats) -> tuple[float, float] | None:
+    """The values θ with (top - θ bottom)² at most (1, -θ) reach (1, -θ)ᵀ; None where they are not bounded."""
+    a, b, c = bottom**2 - reach[1, 1], top * bottom - reach[0, 1], top**2 - reach[0, 0]
+    if a <= 0:
+        return None
+    root = math.sqrt(max(b**2 - a * c, 0.0))
+    return (b - root) / a, (b + root) / a
+
+
+def coefficients(
+    noisy: Floats, noise: Floats, *, rows_per_unit: int, estimand: Estimand, confidence: float
+) -> list[Interval]:
+    """Intervals for the coefficient of every regressor, out of noisy sums of products of every two terms.
+
+    The terms are the regressors, the constant first, and last the response.
+    """
+    count = len(noisy) - 1
+    per_row = rows_per_unit / max(noisy[0, 0] - count, 1.0)
+    quotients = [_coefficient(noisy, noise, j, per_row) for j in range(count)]
+    return [q.interval(estimand, confidence) if q else unknown(estimand, confidence, UNCLEAR) for q in quotients]
+
+
+UNCLEAR = (
+    "the products of the other regressors do not stand out of the noise: leave out features, or ask for a release "
+    "with more rows, a larger epsilon or fewer columns"
+)
+
+
+def _coefficient(noisy: Floats, noise: Floats, j: int, per_row: float) -> Quotient | None:
+    """What the other regressors leave of the response's product with one, over what they leave of its square.
+
+    Let f and r be what they really leave of the regressor and of the response. The noise E moves the product of f and
+    r by E_fr - E_fR G⁻¹ E_Rr, exactly, G being the others' noisy products. The second part has a mean, which is taken
+    out. None where G is not clearly positive definite.
+    """
+    others = [i for i in range(len(noisy) - 1) if i != j]
+    among = noisy[np.ix_(others, others)]
+    if not _is_clear(among, noise[:LOOKED_AT, others][:, :, others]):
+        return None
+    inverse = np.linalg.inv(among)
+    pair = [j, len(noisy) - 1]
+    left = np.zeros((len(noisy), 2))
+    left[pair, [0, 1]] = 1.0
+    left[others] = -inverse @ noisy[np.ix_(others, pair)]
+    moved = noise @ left
+    beside = moved[:, others]
+    drawn = left.T @ moved - np.swapaxes(beside, 1, 2) @ (inverse @ beside)
+    rest = left.T @ noisy @ left - drawn.mean(axis=0)
+    drawn = drawn - drawn.mean(axis=0)
+    spread = max(rest[0, 0], 0.0) * per_row * rest[::-1, ::-1]
+    return Quotient(
+        top=rest[0, 1], bottom=rest[0, 0], noise_top=drawn[:, 0, 1], noise_bottom=drawn[:, 0, 0], spread=spread
+    )
+
+
+def _is_clear(products: Floats, noise: Floats) -> bool:
+    """Whether in 95 of 100 draws the noise is at most `LARGEST_SHARE` of the products, in every direction."""
+    values, vectors = np.linalg.eigh(products)
+    if values[0] <= 0:
+        return False
+    whiten = vectors / np.sqrt(values)
+    shares = np.linalg.norm(whiten.T @ noise @ whiten, ord=2, axis=(1, 2))
+    return bool(np.quantile(shares, 0.95) <= LARGEST_SHARE)

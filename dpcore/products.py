@@ -1,0 +1,125 @@
+"""Noisy sums of products of functionals out of a released measurement, and draws of the noise on them."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.exactgram import GRID_BITS, POINT_BITS
+from dpcore.functionals import Functional, NotIdentifiedError
+from dpcore.measure import Released
+from dpcore.noiselaws import framed_noise, framed_sums_noise
+
+Floats = NDArray[np.float64]
+
+CLOSE = 1e-5
+"""A functional that the projection misses by less than this share of its length is one that it knows."""
+
+
+class NoisyProducts:
+    """A noisy Gram measurement, asked for sums over all records of the product of two functionals.
+
+    A term is a functional as coefficients of the measured records z, one row a block. `basis` is what the points
+    passed before they were measured; `sums` are counts and sums that were measured apart and stand in for the
+    blocks' own.
+    """
+
+    def __init__(self, released: Released, *, classes: int, basis: Floats | None, sums: Released | None, draws: int):
+        self.layout, self._event = released.event.layout, released.event
+        self._classes, self._basis, self._sums, self._draws = classes, basis, sums, draws
+        self._weight = 1.0 if sums else float(self.layout.count_weight)
+        self._blocks = released.matrices()
+        if sums is not None:
+            counts, totals = sums.counts_and_sums()
+            self._blocks[:, 0, :] = self._blocks[:, :, 0] = np.column_stack([counts, totals])
+        self._blocks *= _possible(self.layout.heads, self.layout.dimension)
+
+    @property
+    def separates_classes(self) -> bool:
+        """Whether second moments are known class by class."""
+        return self.layout.blocks == self._classes
+
+    def term(self, functional: Functional) -> Floats:
+        """The functional as a term.
+
+        Raises: NotIdentifiedError where the projection or the layout does not know it.
+        """
+        heads = self.layout.heads
+        term = np.zeros((self.layout.blocks, self.layout.dimension))
+        constants = functional.constants / self._weight
+        if self.layout.labels:
+            term[0, :heads] = constants
+        elif self.separates_classes:
+            term[:, 0] = constants
+        elif np.all(constants == constants[0]):
+            term[:, 0] = constants[0]
+        else:
+            raise NotIdentifiedError("the measurement that knows the column holds all classes together")
+        term[:, heads:] = self._projected(functional.weights)
+        return term
+
+    def _projected(self, weights: Floats) -> Floats:
+        if self._basis is None:
+            return weights
+        solution = np.asarray(np.linalg.lstsq(self._basis, weights, rcond=None)[0], dtype=np.float64)
+        if np.linalg.norm(self._basis @ solution - weights) > CLOSE * np.linalg.norm(weights):
+            width, dimension = self._basis.shape
+            raise NotIdentifiedError(
+                f"the projection from {width} coordinates to {dimension} leaves out a part of it: "
+                "it takes a release that keeps every coordinate, such as one with `projection: none`"
+            )
+        return solution
+
+    def in_class(self, terms: Floats, index: int) -> Floats:
+        """The terms among the records of one class, 0 elsewhere.
+
+        Raises: NotIdentifiedError where classes are not measured apart.
+        """
+        if not self.separates_classes:
+            raise NotIdentifiedError("this release knows products of two columns for all classes together only")
+        own = np.zeros_like(terms)
+        own[:, index] = terms[:, index]
+        return own
+
+    def noisy(self, terms: Floats) -> Floats:
+        """The noisy sums of every two terms' product."""
+        sums: Floats = np.einsum("iba,bac,jbc->ij", terms, self._blocks, terms, optimize=True)
+        return sums
+
+    def noise(self, terms: Floats) -> Floats:
+        """Draws of the noise on these sums, one matrix each."""
+        frame = self._frame(terms)
+        inside = np.swapaxes(terms @ frame, 0, 1)
+        whole: Floats = np.einsum("nbij->nij", inside @ self._framed(frame) @ np.swapaxes(inside, 1, 2))
+        return whole
+
+    def _frame(self, terms: Floats) -> Floats:
+        """Orthonormal columns that span the terms: the heads one by one, then what is needed of the points."""
+        heads, size = self.layout.heads, self.layout.dimension
+        _, lengths, directions = np.linalg.svd(terms[:, :, heads:].reshape(-1, size - heads), full_matrices=False)
+        kept = directions[lengths > CLOSE * lengths.max()] if lengths.max() > 0 else directions[:0]
+        frame = np.zeros((size, heads + len(kept)))
+        frame[:heads, :heads], frame[heads:, heads:] = np.eye(heads), kept.T
+        return frame
+
+    def _framed(self, frame: Floats) -> Floats:
+        heads = self.layout.heads
+        noise = framed_noise(self._event, frame, self._draws)
+        if self._sums is not None:
+            noise = noise.copy()  # draws are shared
+            noise[:, :, 0, :] = framed_sums_noise(self._sums.event, frame[heads:, heads:], len(noise))
+            noise[:, :, :, 0] = noise[:, :, 0, :]
+        return noise * _possible(heads, frame.shape[1]) if heads > 1 else noise
+
+    def cut(self, term: Floats) -> float:
+        """The most by which the grids move a term's value in a record."""
+        fine = 0.0 if self._basis is None else float(np.abs(self._basis).sum(axis=0).max()) * 2.0**-POINT_BITS
+        coefficients = np.abs(term[:, self.layout.heads :]).sum(axis=1).max()
+        return float(coefficients) * (2.0**-GRID_BITS + fine)
+
+
+def _possible(heads: int, size: int) -> Floats:
+    """1, and 0 between two labels: no record has both."""
+    mask = np.ones((size, size))
+    mask[:heads, :heads] = np.eye(heads)
+    return mask
