@@ -26,10 +26,11 @@ from dpcore.measure import PrivateGram, Released, measure_gram, measure_vector
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, GramMechanism, PartMechanism
 from dpcore.noise import Noise, fresh_seed, public_generator
 from dpcore.published import WITNESSES, by_entries
+from dpcore.queries import HistogramsQuery, MomentsQuery, RowsQuery
 from dpcore.registry import BY_NAME, ENTRIES, Entry, Status, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight
-from dpcore.vectors import MomentsQuery, PrivateVector, RowsQuery, VectorEvent
+from dpcore.vectors import PrivateVector, VectorEvent
 from dpcore.worstpairs import orthogonal_pair, steep_pair
 
 Floats = NDArray[np.float64]
@@ -147,7 +148,7 @@ def _view(released: Released) -> Floats:
 def along_the_change(attack: Attack, first: Floats, second: Floats) -> float:
     """How much lies along the difference of the tables: the likelihood ratio of Gaussian noise."""
     change = attack.tables[0] - attack.tables[1]
-    return _audited(attack, *(np.einsum("nij,ij->n", draws, change) for draws in (first, second)))
+    return _audited(attack, *(np.tensordot(draws, change, change.ndim) for draws in (first, second)))
 
 
 def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
@@ -279,6 +280,19 @@ def _rows(neighbours: Neighbours) -> Attack:
     return Attack(event, "opposite diagonals", (corner, -corner), entry_by_entry)
 
 
+def _histograms(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours], Attack]:
+    """Two columns of two cells: a record that changes both, or comes."""
+
+    def prepare(neighbours: Neighbours) -> Attack:
+        event = vector_mechanism(name).calibrate(HistogramsQuery((2, 2)), neighbours, budget)
+        one, two = np.array([1.0, 0, 1, 0]), np.array([0.0, 1, 0, 1])
+        if neighbours is Neighbours.ADD_REMOVE:
+            return Attack(event, "(a, a) or nothing", (one, 0 * one), judge)
+        return Attack(event, "(a, a) or (b, b)", (one, two), judge)
+
+    return prepare
+
+
 ATTACKS: dict[str, Callable[[Neighbours], Attack]] = {
     "wishart-difference-trace": _orthogonal("wishart-difference-trace", along_the_change),
     "wishart-difference": _orthogonal("wishart-difference", along_the_change),
@@ -288,6 +302,8 @@ ATTACKS: dict[str, Callable[[Neighbours], Attack]] = {
     "laplace-sums": _orthogonal("laplace-sums", sum_by_sum),
     "jiang-laplace": _jiang,
     "noisy-rows": _rows,
+    "histogram-laplace": _histograms("histogram-laplace", entry_by_entry, Epsilon(Fraction(4))),
+    "histogram-gaussian": _histograms("histogram-gaussian", along_the_change, CONCENTRATED),
     "noisy-power-method": _part(  # only the last of its six noisy products is seen: a sixth of rho at most
         "noisy-power-method", along_the_directions, CONCENTRATED, 1, (MANY + RIGHT, MANY + LEFT), (MANY + RIGHT, MANY)
     ),

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from dpcore.measure import ReleasedVector
 from dpcore.moments import NoisyMoments, nearest_covariance
 from dpcore.noise import public_generator
-from dpcore.vectors import MomentsQuery, UnitCoordinates
+from dpcore.queries import MomentsQuery
+from dpcore.vectors import UnitCoordinates
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

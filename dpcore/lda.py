@@ -40,8 +40,9 @@ from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, seed_of
 from dpcore.planning import make_plan
 from dpcore.projection import no_projection
+from dpcore.queries import GRID
 from dpcore.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
-from dpcore.vectors import GRID, JIANG_LAPLACE, UnitCoordinates, exact_moments
+from dpcore.vectors import JIANG_LAPLACE, UnitCoordinates, exact_moments
 from dpcore.wishes import AUTO, MOMENTS, Wishes
 
 Floats = NDArray[np.float64]

@@ -137,8 +137,12 @@ class Released:
 
     def digest(self) -> str:
         """SHA-256 of the stored form."""
-        text = json.dumps(self.as_json(), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _digest(self.as_json())
+
+
+def _digest(body: dict[str, Any]) -> str:
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sizes(event: GramEvent) -> tuple[int, ...]:
@@ -182,14 +186,31 @@ class ReleasedVector:
         """The noisy answer as real numbers."""
         return np.array(self.values, dtype=np.float64) / self.event.query.unit
 
+    def deviation(self) -> float:
+        """Standard deviation of the noise on a number."""
+        return vector_mechanism(self.event.mechanism).deviation(self.event) / self.event.query.unit
+
     def as_json(self) -> dict[str, Any]:
         """The stored form; `from_json` is its inverse."""
         return {"event": self.event.as_json(), "values": list(self.values), "seeded": self.seeded}
+
+    def digest(self) -> str:
+        """SHA-256 of the stored form."""
+        return _digest(self.as_json())
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> ReleasedVector:
         """A measurement that was stored."""
         return ReleasedVector(VectorEvent.from_json(body["event"]), tuple(body["values"]), body["seeded"])
+
+
+Measurement = Released | ReleasedVector
+"""Whatever came through the door."""
+
+
+def measurement_from_json(body: dict[str, Any]) -> Measurement:
+    """A measurement that was stored, of either kind."""
+    return ReleasedVector.from_json(body) if "values" in body else Released.from_json(body)
 
 
 def measure_vector(vector: PrivateVector, event: VectorEvent, noise: Noise) -> ReleasedVector:

@@ -31,11 +31,11 @@ def nearest_covariance(matrix: Floats) -> Floats:
     the total variance; keeping the trace, which is measured well, lowers the others.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    repaired: Floats = (vectors * _onto_simplex(values, max(float(values.sum()), 0.0))) @ vectors.T
+    repaired: Floats = (vectors * onto_simplex(values, max(float(values.sum()), 0.0))) @ vectors.T
     return (repaired + repaired.T) / 2
 
 
-def _onto_simplex(values: Floats, sum_wanted: float) -> Floats:
+def onto_simplex(values: Floats, sum_wanted: float) -> Floats:
     """The nearest non-negative values with the given sum."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - sum_wanted) / np.arange(1, len(values) + 1)

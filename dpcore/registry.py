@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import cast
+from typing import Any, cast
 
 from dpcore.accounting import Cost
 from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism, PartMechanism
@@ -22,7 +22,14 @@ from dpcore.mechanisms.power import POWER
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE, WISHART_DIFFERENCE_TRACE
 from dpcore.schema import Neighbours
-from dpcore.vectors import JIANG_LAPLACE, NOISY_ROWS, VectorEvent, VectorLaplace
+from dpcore.vectors import (
+    HISTOGRAM_GAUSSIAN,
+    HISTOGRAM_LAPLACE,
+    JIANG_LAPLACE,
+    NOISY_ROWS,
+    VectorEvent,
+    VectorMechanism,
+)
 
 
 class Status(StrEnum):
@@ -46,7 +53,7 @@ class Entry:
     status: Status
     reason: str
     mechanism: Mechanism | None = None
-    vector: VectorLaplace | None = None
+    vector: VectorMechanism | None = None
 
     def as_json(self) -> dict[str, str]:
         """The entry as the command line shows it."""
@@ -162,6 +169,28 @@ ENTRIES: tuple[Entry, ...] = (
         status=Status.PROVED,
         reason="GUARANTEE.md, M9",
         vector=JIANG_LAPLACE,
+    ),
+    Entry(
+        name="histogram-gaussian",
+        kind="marginals",
+        paper=f"{HERE}: histograms of all columns as one vector",
+        guarantee="Gaussian: (epsilon, delta) by the exact curve of its rho; also rho-zCDP",
+        neighbours=BOTH,
+        numerics="certified balls, exact rounding, delta_num = 0",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, S7 and M11",
+        vector=HISTOGRAM_GAUSSIAN,
+    ),
+    Entry(
+        name="histogram-laplace",
+        kind="marginals",
+        paper=f"{HERE}: histograms of all columns as one vector",
+        guarantee="pure epsilon",
+        neighbours=BOTH,
+        numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
+        status=Status.PROVED,
+        reason="GUARANTEE.md, S7 and M11",
+        vector=HISTOGRAM_LAPLACE,
     ),
     Entry(
         name="noisy-rows",
@@ -315,7 +344,7 @@ def basis_mechanism(name: str) -> PartMechanism:
     return cast(PartMechanism, mechanism)
 
 
-def vector_mechanism(name: str) -> VectorLaplace:
+def vector_mechanism(name: str) -> VectorMechanism:
     """The proved mechanism of that name, which must answer queries of vectors.
 
     Raises: KeyError for any other name.
@@ -326,7 +355,16 @@ def vector_mechanism(name: str) -> VectorLaplace:
     return entry.vector
 
 
-def cost_of(event: GramEvent | VectorEvent) -> Cost:
+Event = GramEvent | VectorEvent
+"""What one draw of noise leaves behind."""
+
+
+def event_from_json(body: dict[str, Any]) -> Event:
+    """The event that `as_json` wrote."""
+    return VectorEvent.from_json(body) if "ask" in body else GramEvent.from_json(body)
+
+
+def cost_of(event: Event) -> Cost:
     """What an event costs, recomputed from its public parameters."""
     if isinstance(event, VectorEvent):
         vector = vector_mechanism(event.mechanism)

@@ -40,13 +40,13 @@ from dpcore.moments import pooled_moments
 from dpcore.noise import Noise, SystemNoise, fresh_seed, public_generator
 from dpcore.planning import count_weight
 from dpcore.projection import no_projection
+from dpcore.queries import RowsQuery
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, Neighbours, RecordSchema
 from dpcore.vectors import (
     JIANG_LAPLACE,
     NOISY_ROWS,
     PrivateVector,
-    RowsQuery,
     UnitCoordinates,
     VectorEvent,
     exact_moments,

@@ -101,6 +101,16 @@ def jiang_moments(neighbours: Neighbours, *, numeric: int, categorical: int, cla
     return moved + p * (q + 1) + Fraction(p * (p + 1), 2) + gain + q * (q + 3)
 
 
+def histograms_l1(neighbours: Neighbours, *, columns: int, rows: int) -> Fraction:
+    """L1 norm of several columns' histograms (GUARANTEE.md, S7): a count a column and row, twice under replace-one."""
+    return Fraction(columns * rows * (1 if neighbours is Neighbours.ADD_REMOVE else 2))
+
+
+def histograms_l2_squared(neighbours: Neighbours, *, columns: int, rows: int) -> Fraction:
+    """Squared L2 norm of several columns' histograms (GUARANTEE.md, S7): attained by rows in the same cells."""
+    return Fraction(columns * rows**2 * (1 if neighbours is Neighbours.ADD_REMOVE else 2))
+
+
 def rows_l1(*, dimension: int) -> Fraction:
     """L1 distance of two points of the unit ball (GUARANTEE.md, M10): 2 sqrt(k), between opposite diagonals."""
     return root_above(Fraction(4 * dimension))

@@ -1,4 +1,4 @@
-"""Noisy vectors: Jiang's statistics and noisy rows, beside the Gram matrix of the other mechanisms.
+"""Noisy vectors: histograms, Jiang's statistics and noisy rows, beside the Gram matrix of the other mechanisms.
 
 A `PrivateVector` of whole numbers can be measured by `dpcore.measure.measure_vector` and
 nothing else. Its `VectorEvent` is public and says what was asked with how much noise; the
@@ -7,6 +7,7 @@ cost follows from it alone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,114 +16,18 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting import Budget, Epsilon, float_above
+from dpcore.accounting import Budget, Epsilon, Rho, float_above
 from dpcore.encoding import ColumnCode, Encoding, level_of
 from dpcore.exactgram import GRID_BITS, ROWS_AT_ONCE, require_exact_product
-from dpcore.mechanisms.base import UNIT, integer_scale, require_budget, triangle_size
-from dpcore.noise import Noise
+from dpcore.mechanisms.base import integer_scale, require_budget
+from dpcore.noise import Noise, NormalSums
+from dpcore.queries import GRID, HistogramsQuery, MomentsQuery, Query, RowsQuery, query_from_json
 from dpcore.schema import Cells, IntervalColumn, Neighbours, NominalColumn
-from dpcore.sensitivity import jiang_moments, rows_l1
+from dpcore.sensitivity import root_above
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Integers = NDArray[np.object_]
-
-GRID = 1 << GRID_BITS
-"""One, on the grid of records."""
-
-
-class Query(Protocol):
-    """What is asked of the rows: public, and enough to know how far one row moves the answer."""
-
-    @property
-    def size(self) -> int:
-        """Numbers in the answer."""
-
-    @property
-    def unit(self) -> int:
-        """One, on the answer's grid."""
-
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """How far one privacy unit moves the answer in L1 norm, on the answer's grid.
-
-        Raises: ValueError for neighbours under which it is not bounded.
-        """
-
-    def as_json(self) -> dict[str, Any]:
-        """The query's parameters."""
-
-
-@dataclass(frozen=True, slots=True)
-class MomentsQuery:
-    """Class counts, class sums and the upper triangle of the sum of x xᵀ, in this order.
-
-    x holds `numeric` coordinates in [0, 1] and the indicators of one level in each of the
-    categorical columns, whose numbers of levels are `levels`.
-    """
-
-    numeric: int
-    levels: tuple[int, ...]
-    classes: int = 1
-
-    def __post_init__(self) -> None:
-        if self.numeric < 0 or self.width < 1 or self.classes < 1 or any(count < 2 for count in self.levels):
-            raise ValueError("a query needs a coordinate, a class, and two levels in every categorical column")
-
-    @property
-    def width(self) -> int:
-        """Coordinates of x."""
-        return self.numeric + sum(self.levels)
-
-    @property
-    def size(self) -> int:
-        """Numbers in the answer."""
-        return self.classes * (1 + self.width) + triangle_size(self.width)
-
-    @property
-    def unit(self) -> int:
-        """One, on the grid of products of records."""
-        return UNIT
-
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """GUARANTEE.md, M9, on the grid."""
-        bound = jiang_moments(neighbours, numeric=self.numeric, categorical=len(self.levels), classes=self.classes)
-        return bound * UNIT
-
-    def as_json(self) -> dict[str, Any]:
-        """The query's parameters."""
-        return {"ask": "moments", "numeric": self.numeric, "levels": list(self.levels), "classes": self.classes}
-
-
-@dataclass(frozen=True, slots=True)
-class RowsQuery:
-    """Every row's point of the unit ball in `dimension` coordinates; the number of rows is public."""
-
-    rows: int
-    dimension: int
-
-    def __post_init__(self) -> None:
-        if self.rows < 1 or self.dimension < 1:
-            raise ValueError("a query of rows needs at least one row and one coordinate")
-
-    @property
-    def size(self) -> int:
-        """Numbers in the answer."""
-        return self.rows * self.dimension
-
-    @property
-    def unit(self) -> int:
-        """One, on the grid of records."""
-        return GRID
-
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """GUARANTEE.md, M10, on the grid: one row moves, by at most the ball's L1 diameter."""
-        if neighbours is not Neighbours.REPLACE_ONE:
-            raise ValueError("rows are published under replace-one only: their number is not hidden")
-        return rows_l1(dimension=self.dimension) * GRID
-
-    def as_json(self) -> dict[str, Any]:
-        """The query's parameters."""
-        return {"ask": "rows", "rows": self.rows, "dimension": self.dimension}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,34 +54,52 @@ class VectorEvent:
         """The event that `as_json` wrote."""
         if body["grid_bits"] != GRID_BITS:
             raise ValueError(f"grid_bits must be {GRID_BITS}")
-        query: Query
-        if body["ask"] == "moments":
-            query = MomentsQuery(body["numeric"], tuple(body["levels"]), body["classes"])
-        else:
-            query = RowsQuery(body["rows"], body["dimension"])
         return VectorEvent(
             mechanism=body["mechanism"],
             neighbours=Neighbours(body["neighbours"]),
-            query=query,
+            query=query_from_json(body),
             noise=Fraction(body["noise"]),
         )
+
+
+class VectorMechanism(Protocol):
+    """Adds noise to every number of the answer to one kind of query."""
+
+    @property
+    def name(self) -> str:
+        """The name in the registry."""
+
+    def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
+        """The event that spends the whole budget.
+
+        Raises: ValueError for another kind of query or budget.
+        """
+
+    def cost(self, event: VectorEvent) -> Budget:
+        """What an event costs, recomputed from its parameters alone."""
+
+    def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
+        """The noisy answer in whole numbers of its grid."""
+
+    def delta_num(self, event: VectorEvent) -> Fraction:
+        """What finite precision adds to delta."""
+
+    def deviation(self, event: VectorEvent) -> float:
+        """Standard deviation of the noise on a number, on the answer's grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorLaplace:
     """Adds discrete Laplace noise of one scale b to every number of the answer to one kind of query.
 
-    Guarantee: pure epsilon = (L1 sensitivity) / b (GUARANTEE.md, M9 and M10).
+    Guarantee: pure epsilon = (L1 sensitivity) / b (GUARANTEE.md, M9, M10 and M11).
     """
 
     name: str
-    asks: type[MomentsQuery] | type[RowsQuery]
+    asks: type[Query]
 
     def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
-        """The event that spends the whole epsilon, the scale rounded up.
-
-        Raises: ValueError for another kind of query or budget.
-        """
+        """The event that spends the whole epsilon, the scale rounded up."""
         epsilon = require_budget(self.name, budget, Epsilon)
         scale = integer_scale(self.name, self._sensitivity(query, neighbours) / epsilon)
         return VectorEvent(mechanism=self.name, neighbours=neighbours, query=query, noise=scale)
@@ -195,14 +118,58 @@ class VectorLaplace:
         places = min(1000, int((1 << 63) / event.noise))
         return event.query.size * Fraction(1 << 151, 1 << places)
 
+    def deviation(self, event: VectorEvent) -> float:
+        """The root of twice the squared scale."""
+        return math.sqrt(2) * float(event.noise)
+
     def _sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
         if not isinstance(query, self.asks):
             raise ValueError(f"{self.name} answers {self.asks.__name__}, not {type(query).__name__}")
         return query.sensitivity(neighbours)
 
 
+@dataclass(frozen=True, slots=True)
+class HistogramGaussian:
+    """Adds normal noise of one scale to every count of histograms, and rounds the sum to the grid.
+
+    Guarantee: that of Gaussian noise with rho = (L2 sensitivity)² / (2 scale²) (GUARANTEE.md, M11):
+    the rounding is certified, hence post-processing.
+    """
+
+    name: str = "histogram-gaussian"
+
+    def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
+        """The event that spends the whole rho, the scale rounded up."""
+        rho = require_budget(self.name, budget, Rho)
+        scale = root_above(self._squared_sensitivity(query, neighbours) / (2 * rho))
+        return VectorEvent(mechanism=self.name, neighbours=neighbours, query=query, noise=scale)
+
+    def cost(self, event: VectorEvent) -> Budget:
+        """rho = sensitivity² / (2 scale²)."""
+        return Rho(self._squared_sensitivity(event.query, event.neighbours) / (2 * event.noise**2))
+
+    def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
+        """The noisy answer in whole numbers of its grid."""
+        return NormalSums(len(answer), noise).rounded(answer, [event.noise**2] * len(answer))
+
+    def delta_num(self, event: VectorEvent) -> Fraction:
+        """Zero: the rounding is certified."""
+        return Fraction(0)
+
+    def deviation(self, event: VectorEvent) -> float:
+        """The scale."""
+        return float(event.noise)
+
+    def _squared_sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
+        if not isinstance(query, HistogramsQuery):
+            raise ValueError(f"{self.name} answers HistogramsQuery, not {type(query).__name__}")
+        return query.squared_l2(neighbours)
+
+
 JIANG_LAPLACE = VectorLaplace("jiang-laplace", MomentsQuery)
 NOISY_ROWS = VectorLaplace("noisy-rows", RowsQuery)
+HISTOGRAM_LAPLACE = VectorLaplace("histogram-laplace", HistogramsQuery)
+HISTOGRAM_GAUSSIAN = HistogramGaussian()
 
 
 class PrivateVector:

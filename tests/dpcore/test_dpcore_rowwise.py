@@ -21,9 +21,10 @@ from dpcore.accounting import Epsilon
 from dpcore.measure import measure_vector
 from dpcore.noise import SeededNoise
 from dpcore.projection import haar_basis
+from dpcore.queries import RowsQuery
 from dpcore.rowwise import NoisyRows, RowBasis, publish_rows
 from dpcore.schema import Neighbours
-from dpcore.vectors import NOISY_ROWS, PrivateVector, RowsQuery
+from dpcore.vectors import NOISY_ROWS, PrivateVector
 
 ESTIMATORS = [JiangPca, BernoulliRows, LopRows]
 CATEGORIES = {3: [10, 11, 12]}

@@ -25,15 +25,14 @@ from dpcore.encoding import Encoding
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import UNIT
 from dpcore.noise import SeededNoise, SystemNoise
+from dpcore.queries import MomentsQuery, RowsQuery
 from dpcore.registry import BY_NAME, ENTRIES, Status, cost_of, vector_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
 from dpcore.sensitivity import jiang_moments, rows_l1
 from dpcore.vectors import (
     JIANG_LAPLACE,
     NOISY_ROWS,
-    MomentsQuery,
     PrivateVector,
-    RowsQuery,
     UnitCoordinates,
     VectorEvent,
     exact_moments,

@@ -1,0 +1,195 @@
+"""Cells joined to groups that rise above the noise: post-processing of released histograms.
+
+Pairs of columns are measured by groups, so a group must hold enough units that its part in a
+pair is more than noise. A numeric column's groups are neighbours of about equal counts, with
+cells of their own where many units share one value; a nominal column's rare levels join one
+group. What is known inside a group comes from the histograms alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.cells import NOTHING_KNOWN, ColumnCells
+from dpcore.measure import ReleasedVector
+from dpcore.moments import onto_simplex
+from dpcore.queries import HistogramsQuery
+from dpcore.schema import Cells, NominalColumn
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MOST_GROUPS = 10
+"""An interval column's groups of neighbours hold about this share of the units each."""
+
+SURE = 2.0
+"""Standard deviations by which a count must rise above its noise to be believed."""
+
+FEWER = 1.25
+"""Factor by which the least count of a group grows until all groups fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnGroups:
+    """The groups of one column: which cell belongs to which, and their released counts."""
+
+    cells: ColumnCells
+    group: Codes
+    within: Floats
+    """Share of each cell among its group."""
+    counts: Floats
+    variances: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of groups."""
+        return len(self.counts)
+
+    @property
+    def portions(self) -> Floats:
+        """Share of each group, repaired to a distribution."""
+        return onto_simplex(self.counts / max(float(self.counts.sum()), 1.0), 1.0)
+
+    def codes(self, cells: Cells) -> Codes:
+        """The group of each record; `NOTHING_KNOWN` where its cell is."""
+        found = self.cells.codes(cells[self.cells.column.name])
+        return np.append(self.group, NOTHING_KNOWN)[found]
+
+    def values(self, groups: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
+        """A value out of each group, its cell drawn by its share."""
+        order = np.argsort(self.group, kind="stable")
+        mass = np.cumsum(self.within[order])  # group g lies between g and g + 1
+        place = np.searchsorted(mass, np.minimum(groups + generator.random(len(groups)), mass[-1] * (1 - 1e-12)))
+        return self.cells.values(order[np.minimum(place, len(order) - 1)], generator)
+
+
+def group_columns(
+    released: ReleasedVector, columns: Sequence[ColumnCells], *, least: float, coordinates: int
+) -> list[ColumnGroups]:
+    """Groups of every column, each of at least about `least` units, in all no more than fit into the coordinates."""
+    query = released.event.query
+    assert isinstance(query, HistogramsQuery)  # noqa: S101  the only vectors that a release measures
+    deviation, histograms = released.deviation(), query.split(released.numbers())
+    while True:
+        groups = [_grouped(c, h, least, deviation) for c, h in zip(columns, histograms, strict=True)]
+        if sum(column.size - 1 for column in groups) <= coordinates:
+            return groups
+        least *= FEWER
+
+
+def _grouped(cells: ColumnCells, counts: Floats, least: float, deviation: float) -> ColumnGroups:
+    if isinstance(cells.column, NominalColumn):
+        group, within = _levels(counts, least, deviation)
+    else:
+        group, within = _neighbours(counts, least, deviation, apart=int(cells.column.missing_level))
+    size = int(group.max()) + 1
+    sums: Floats = np.bincount(group, weights=counts, minlength=size).astype(np.float64)
+    members: Floats = np.bincount(group, minlength=size).astype(np.float64)
+    return ColumnGroups(cells, group, within, sums, deviation**2 * members)
+
+
+def _levels(counts: Floats, least: float, deviation: float) -> tuple[Codes, Floats]:
+    """Every level with enough units for itself, the others together."""
+    order = np.argsort(-counts, kind="stable")
+    kept = int(np.count_nonzero(counts >= least))
+    while 0 < kept < len(counts) and counts[order[kept:]].sum() < least:
+        kept -= 1
+    group = np.full(len(counts), kept, dtype=np.int64)
+    group[np.sort(order[:kept])] = np.arange(kept)
+    within = np.ones(len(counts))
+    if kept < len(counts):
+        rest = group == kept
+        size = max(float(counts[rest].sum()), deviation, 1.0)
+        within[rest] = onto_simplex(counts[rest], size) / size
+    return group, within
+
+
+def _neighbours(counts: Floats, least: float, deviation: float, *, apart: int) -> tuple[Codes, Floats]:
+    """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
+    present = counts[: len(counts) - apart]
+    ranges = _joined(_ranges(present, least, deviation), present, least, deviation)
+    group, within = np.empty(len(counts), dtype=np.int64), np.ones(len(counts))
+    for number, (start, stop) in enumerate(ranges):
+        group[start:stop] = number
+        within[start:stop] = _halved(counts[start:stop], deviation)
+    if apart and counts[-1] >= least:
+        group[-1] = len(ranges)
+    elif apart:
+        group[-1] = len(ranges) - 1  # too few to tell from nothing: a part of the last group
+        last = group == len(ranges) - 1
+        share = max(float(counts[-1]), 0.0) / max(float(counts[last].sum()), 1.0)
+        within[last] *= 1 - min(share, 1.0)
+        within[-1] = min(share, 1.0)
+    return group, within
+
+
+Range = tuple[int, int]
+
+
+def _ranges(counts: Floats, least: float, deviation: float) -> list[Range]:
+    """Cells with many units for themselves, the others left to right in ranges of about equal counts."""
+    alone = counts >= max(counts.sum() / MOST_GROUPS, least)
+    target = max(least, counts[~alone].sum() / max(1, MOST_GROUPS - np.count_nonzero(alone)))
+    ranges, start = [], 0
+    for cell in range(len(counts)):
+        if alone[cell]:
+            ranges += [(start, cell)] * (start < cell) + [(cell, cell + 1)]
+            start = cell + 1
+        elif counts[start : cell + 1].sum() >= target + SURE * deviation * math.sqrt(cell + 1 - start):
+            ranges.append((start, cell + 1))
+            start = cell + 1
+    return ranges + [(start, len(counts))] * (start < len(counts))
+
+
+def _joined(ranges: list[Range], counts: Floats, least: float, deviation: float) -> list[Range]:
+    """Ranges that surely hold too few units are joined with a neighbour, a wide or small one first."""
+
+    def surely(part: Range) -> float:
+        return float(counts[slice(*part)].sum()) - SURE * deviation * math.sqrt(part[1] - part[0])
+
+    while len(ranges) > 1:
+        worst = min(range(len(ranges)), key=lambda i: surely(ranges[i]))
+        if surely(ranges[worst]) >= least:
+            break
+        beside = [i for i in (worst - 1, worst + 1) if 0 <= i < len(ranges)]
+        other = min(beside, key=lambda i: (ranges[i][1] - ranges[i][0] == 1, surely(ranges[i])))
+        first, second = sorted((worst, other))
+        ranges[first : second + 1] = [(ranges[first][0], ranges[second][1])]
+    return ranges
+
+
+def _halved(counts: Floats, deviation: float) -> Floats:
+    """Shares of a range's cells, from halves to halves of halves.
+
+    A half that does not rise above its noise is empty if the other does; if neither does, nothing more
+    is known inside.
+    """
+    shares = np.zeros(len(counts))
+
+    def part(start: int, stop: int, share: float) -> None:
+        if stop - start == 1:
+            shares[start] = share
+            return
+        middle = (start + stop) // 2
+        left, right = (
+            total if total > SURE * deviation * math.sqrt(size) else 0.0
+            for total, size in (
+                (float(counts[start:middle].sum()), middle - start),
+                (float(counts[middle:stop].sum()), stop - middle),
+            )
+        )
+        if not left and not right:
+            shares[start:stop] = share / (stop - start)
+            return
+        if left:
+            part(start, middle, share * left / (left + right))
+        if right:
+            part(middle, stop, share * right / (left + right))
+
+    part(0, len(counts), 1.0)
+    return shares
