@@ -1,8 +1,9 @@
 """The papers' pipelines with two kinds of noise: the library's, and the published calibration that is refuted.
 
 Everything that is not noise is the same in both: scaling by public bounds, a public centre, Haar
-projections instead of the QR factor of a uniform matrix, nearest covariances, the number of rows known
-(replace-one shows it). Rows are points of the unit ball, or of the cube [-1, 1] where a paper has it so.
+projections instead of the QR factor of a uniform matrix, covariances repaired at the noise's own level,
+the number of rows known (replace-one shows it). Rows are points of the unit ball, or of the cube [-1, 1]
+where a paper has it so.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_pro
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
-from dpcore.moments import ClassMoments, NoisyMoments, nearest_covariance
 from dpcore.noise import SystemNoise
 from dpcore.planning import NO_WEIGHT, count_weight, make_plan
 from dpcore.projection import haar_basis
@@ -147,10 +147,29 @@ def gaussian(epsilon: float, delta: float) -> Rho:
     return Rho(rho_of_epsilon(epsilon, delta=delta))
 
 
-def noisy_second_moment(points: Floats, epsilon: float) -> Floats:
-    """E[x xᵀ] around the public centre; nothing is spent on the count, which replace-one shows."""
+def noisy_second_moment(points: Floats, epsilon: float) -> tuple[Floats, float]:
+    """E[x xᵀ] around the public centre, and its noise's level; nothing is spent on the count, which is known."""
     released = measured(points, pure(epsilon), weight=NO_WEIGHT)
-    return released.matrices()[0][1:, 1:] / len(points)
+    return released.matrices()[0][1:, 1:] / len(points), noise_level(released) / len(points)
+
+
+def noise_level(released: Released) -> float:
+    """The operator norm of the noise on one block, in records."""
+    return gram_mechanism(released.event.mechanism).expected_error(released.event).operator
+
+
+def laplace_level(scale: float, dimension: int) -> float:
+    """The operator norm of the symmetric part of independent Laplace noise on every cell, by the semicircle."""
+    return 2 * scale * math.sqrt(dimension)
+
+
+def repaired(matrix: Floats, level: float) -> Floats:
+    """A covariance out of a noisy one: of the eigenvalues below the noise's level only the sum is known."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    low = values <= level
+    values[low] = max(0.0, float(values[low].mean())) if low.any() else 0.0
+    known: Floats = (vectors * values) @ vectors.T
+    return (known + known.T) / 2
 
 
 def noisy_mean(points: Floats, epsilon: float) -> Floats:
@@ -189,13 +208,6 @@ class Gaussians:
     means: Floats
     covariances: Floats
 
-    @staticmethod
-    def of(moments: tuple[ClassMoments, ...]) -> Gaussians:
-        """From moments that the library repaired."""
-        counts = np.array([each.count for each in moments])
-        weights = counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))
-        return Gaussians(weights, np.array([m.mean for m in moments]), np.array([m.covariance for m in moments]))
-
     def sample(self, rows: int, generator: Generator) -> tuple[Floats, Codes]:
         """Points and their classes."""
         classes = generator.choice(len(self.weights), size=rows, p=self.weights)
@@ -215,7 +227,7 @@ def ron_unsupervised(
     """Algorithm 3, corrected: the centre by Laplace sums, the second moment by the Wishart difference."""
     basis = haar_basis(rows.shape[1], dimension, generator)
     space = RonMap(noisy_mean(unit_length(rows), mean_epsilon), basis)
-    return space, _centred(noisy_second_moment(space(rows), epsilon))
+    return space, _centred(*noisy_second_moment(space(rows), epsilon))
 
 
 def published_ron_unsupervised(
@@ -225,7 +237,11 @@ def published_ron_unsupervised(
     basis = haar_basis(rows.shape[1], dimension, generator)
     space = RonMap(published_mean(unit_length(rows), 0.3 * epsilon, generator), basis)
     noisy = published.ron_gauss(space(rows), epsilon=0.7 * epsilon, draws=1, rng=generator)[0]
-    return space, _centred(noisy / len(rows))
+    return space, _centred(noisy / len(rows), _ron_level(dimension, epsilon) / len(rows))
+
+
+def _ron_level(dimension: int, epsilon: float) -> float:
+    return laplace_level(2 * math.sqrt(dimension) / (0.7 * epsilon), dimension)
 
 
 def published_mean(rows: Floats, epsilon: float, generator: Generator) -> Floats:
@@ -235,9 +251,9 @@ def published_mean(rows: Floats, epsilon: float, generator: Generator) -> Floats
     return mean
 
 
-def _centred(second: Floats) -> Gaussians:
+def _centred(second: Floats, level: float) -> Gaussians:
     """One Gaussian around 0."""
-    return Gaussians(np.ones(1), np.zeros((1, len(second))), nearest_covariance(second)[None])
+    return Gaussians(np.ones(1), np.zeros((1, len(second))), repaired(second, level)[None])
 
 
 def ron_supervised(
@@ -252,8 +268,8 @@ def ron_supervised(
 def _joint(points: Floats, targets: Floats, epsilon: float) -> Gaussians:
     """Points of the unit ball and targets of [-1, 1], measured together."""
     both = np.column_stack([points, targets]) / math.sqrt(2)
-    found = NoisyMoments.from_released(measured(both, pure(epsilon))).classes[0]
-    return Gaussians(np.ones(1), found.mean[None] * math.sqrt(2), found.covariance[None] * 2)
+    found = moments_of(measured(both, pure(epsilon)))
+    return Gaussians(found.weights, found.means * math.sqrt(2), found.covariances * 2)
 
 
 def published_ron_supervised(
@@ -265,7 +281,8 @@ def published_ron_supervised(
     noisy = published.ron_gauss_supervised(
         space(rows), targets, bound=1.0, epsilon=0.7 * epsilon, draws=1, rng=generator
     )[0]
-    return space, _centred(noisy / len(rows))
+    level = laplace_level((6 * math.sqrt(dimension) + 1) / (0.7 * epsilon), dimension + 1)
+    return space, _centred(noisy / len(rows), level / len(rows))
 
 
 def ron_classes(
@@ -279,8 +296,24 @@ def ron_classes(
 
 def class_gaussians(points: Floats, classes: Codes, class_count: int, epsilon: float) -> Gaussians:
     """Class blocks of points of the unit ball, measured together."""
-    released = measured(points, pure(epsilon), classes=classes, class_count=class_count)
-    return Gaussians.of(NoisyMoments.from_released(released).classes)
+    return moments_of(measured(points, pure(epsilon), classes=classes, class_count=class_count))
+
+
+def moments_of(released: Released) -> Gaussians:
+    """Counts, means and repaired covariances out of blocks that hold all of them; a class below one row is empty."""
+    weight, level = float(released.event.layout.count_weight), noise_level(released)
+    blocks = released.matrices()
+    counts = np.maximum(blocks[:, 0, 0] / weight**2, 0.0)
+    means, covariances = np.zeros(blocks[:, 0, 1:].shape), np.zeros(blocks[:, 1:, 1:].shape)
+    for label in np.flatnonzero(counts >= 1):
+        mean = blocks[label, 0, 1:] / weight / counts[label]
+        means[label] = mean / max(1.0, float(np.linalg.norm(mean)))
+        second = blocks[label, 1:, 1:] / counts[label] - np.outer(means[label], means[label])
+        covariances[label] = repaired(second, level / counts[label])
+    counts = np.where(counts >= 1, counts, 0.0)
+    return Gaussians(
+        counts / counts.sum() if counts.any() else np.full(len(counts), 1 / len(counts)), means, covariances
+    )
 
 
 def published_ron_classes(
@@ -296,7 +329,8 @@ def published_ron_classes(
         centre = published_mean(mine, 0.3 * epsilon, generator)
         points = unit_length(mine - centre) @ basis
         noisy = published.ron_gauss(points, epsilon=0.7 * epsilon, draws=1, rng=generator)[0]
-        means[label], covariances[label] = centre @ basis, nearest_covariance(noisy / len(mine))
+        level = _ron_level(dimension, epsilon) / len(mine)
+        means[label], covariances[label] = centre @ basis, repaired(noisy / len(mine), level)
     return RonMap(np.zeros(rows.shape[1]), basis), Gaussians(sizes / sizes.sum(), means, covariances)
 
 
@@ -322,7 +356,7 @@ def leading(matrix: Floats, count: int) -> Floats:
 
 def private_components(rows: Floats, components: int, epsilon: float) -> PcaMap:
     """Components of the second moment around the public centre, by the Wishart difference."""
-    return PcaMap(leading(noisy_second_moment(rows / math.sqrt(rows.shape[1]), epsilon), components))
+    return PcaMap(leading(noisy_second_moment(rows / math.sqrt(rows.shape[1]), epsilon)[0], components))
 
 
 def published_components(rows: Floats, components: int, epsilon: float, generator: Generator) -> PcaMap:
@@ -346,7 +380,7 @@ def published_pca_supervised(
     both = np.column_stack([space(rows), targets])
     scale = (components**2 + 4 * components + 1) / ((1 - PCA_SHARE) * epsilon)
     second = both.T @ both + generator.laplace(scale=scale, size=(components + 1, components + 1))
-    return space, _centred(second / len(rows))
+    return space, _centred(second / len(rows), laplace_level(scale, components + 1) / len(rows))
 
 
 def pca_classes(
@@ -372,7 +406,8 @@ def published_pca_classes(
         whole = 2 * (1 - PCA_MEAN) * rest  # the sampler takes half of what it is given
         one = np.zeros(len(mine), dtype=np.int64)
         noisy = published.pca_gauss_gmm(mine, one, epsilon=whole, draws=1, rng=generator)[0, 0]
-        covariances[label] = nearest_covariance(noisy)
+        level = laplace_level(components**2 / ((1 - PCA_MEAN) * rest), components) / len(mine)
+        covariances[label] = repaired(noisy, level)
     return space, Gaussians(sizes / sizes.sum(), means, covariances)
 
 

@@ -28,10 +28,11 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A corrected mechanism and the published calibration at whose true epsilon it runs."""
+    """A corrected mechanism and the published calibration at whose true epsilon it runs; in some scores, or all."""
 
     ours: str
     theirs: str
+    scores: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def compared(
     """Each pair's paired interval and verdict, score by score."""
     result = []
     for pair in pairs:
-        for score in found[pair.ours]:
+        for score in pair.scores or found[pair.ours]:
             if score in found[pair.theirs]:
                 ours, theirs = found[pair.ours][score], found[pair.theirs][score]
                 difference = paired(theirs, ours) if less_is_better else paired(ours, theirs)
