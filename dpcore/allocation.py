@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
+from dpcore.wishes import AUTO, COPULA, MARGINALS, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
 
 Shares = dict[str, Fraction]
 
@@ -19,6 +19,9 @@ GAUSSIAN_NOISE = ("gaussian", "noisy-power-method")
 
 USUAL_PROJECTION_SHARE = Fraction(3, 10)
 """What private components take where nothing better is known: a named mechanism, or a dimension yet to be chosen."""
+
+MARGINALS_SHARE = {Rho: Fraction(1, 10), Epsilon: Fraction(1, 5)}
+"""What histograms take beside the Gram of their groups: noise that adds up in squares is cheaper to share."""
 
 SHARE_GRID = 20
 """Shares are chosen in twentieths."""
@@ -67,8 +70,21 @@ def shares_of(wishes: Wishes, projection: Fraction = USUAL_PROJECTION_SHARE) -> 
     return {name: wishes.allocation.get(name, Fraction(0)) for name in (PROJECTION, MEAN, MOMENTS)}
 
 
+def marginals_share(wishes: Wishes, kind: type[Budget]) -> Fraction:
+    """What the histograms of a mixed table take: as the specification says, or the usual.
+
+    Raises: PlanError for fractions of something else.
+    """
+    if wishes.allocation is None:
+        return MARGINALS_SHARE[kind]
+    _require_measured(wishes, wishes.allocation)
+    return wishes.allocation[MARGINALS]
+
+
 def _require_measured(wishes: Wishes, allocation: Shares) -> None:
-    measured = {MOMENTS, MEAN} | ({PROJECTION} if wishes.projection == "private-pca" else set())
+    copula = wishes.generator == COPULA
+    measured = {MOMENTS, MARGINALS if copula else MEAN}
+    measured |= {PROJECTION} if wishes.projection == "private-pca" else set()
     unused = sorted(set(allocation) - measured)
     if unused:
         raise PlanError(
@@ -78,7 +94,7 @@ def _require_measured(wishes: Wishes, allocation: Shares) -> None:
             hint=f"use `allocation: auto`, a preset, or fractions of {', '.join(sorted(measured))} only",
         )
     components_first = wishes.projection == "private-pca" and MEAN in allocation  # they need a mean of their own
-    missing = {MOMENTS} | ({PROJECTION} if components_first else set())
+    missing = {MOMENTS} | ({PROJECTION} if components_first else set()) | ({MARGINALS} if copula else set())
     if missing - set(allocation):
         raise PlanError(
             f"the allocation leaves nothing for the {min(missing - set(allocation))}",

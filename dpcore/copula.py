@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +18,17 @@ from numpy.typing import NDArray
 from dpcore.cells import ColumnCells
 from dpcore.grouped import GroupedEncoding
 from dpcore.grouping import group_columns
-from dpcore.maxent import TableLaw, fit_table_law
-from dpcore.measure import Released, ReleasedVector
+from dpcore.maxent import fit_table_law
+from dpcore.measure import ReleasedVector
 from dpcore.mechanisms.base import GramEvent
+from dpcore.moments import NoisyMoments
 from dpcore.noise import public_generator
 from dpcore.pairtables import PairTables, pair_tables
-from dpcore.queries import HistogramsQuery
+from dpcore.projection import Projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING, Cells, RecordSchema
 
+Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 ROWS_AT_ONCE = 65_536
@@ -42,11 +45,6 @@ def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
     return [ColumnCells(column) for column in schema.encoded_columns]
 
 
-def histograms_query(schema: RecordSchema, rows_per_unit: int = 1) -> HistogramsQuery:
-    """The marginals' query of a record."""
-    return HistogramsQuery(tuple(cells.count for cells in cells_of_schema(schema)), rows_per_unit)
-
-
 def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: GramEvent) -> GroupedEncoding:
     """How records are measured for their dependence, once the marginals are released.
 
@@ -60,34 +58,65 @@ def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: Gra
     return GroupedEncoding(schema, groups, width)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is estimated is estimated once
 class Copula:
-    """Everything estimated of a mixed table, and the law of its rows."""
+    """The generator of two released measurements: histograms, and the Gram of their groups."""
 
-    encoding: GroupedEncoding
-    tables: PairTables
+    schema: RecordSchema
+    moments: NoisyMoments
 
-    @staticmethod
-    def from_released(schema: RecordSchema, marginals: ReleasedVector, released: Released) -> Copula:
-        """The generator of two released measurements."""
-        encoding = grouped_encoding(schema, marginals, released.event)
-        return Copula(encoding, pair_tables(released, encoding))
+    @property
+    def projection(self) -> Projection:
+        """Every coordinate of the groups is kept."""
+        width = self.encoding.width
+        return Projection("none", width, width, None)
 
-    def law(self, seed: str) -> TableLaw:
-        """The law of rows of groups; the seed is of the rows on which it is fitted."""
-        return fit_table_law(self.tables, public_generator(seed, "fitting"))
+    @property
+    def marginals(self) -> ReleasedVector:
+        """The released histograms."""
+        assert self.moments.marginals is not None  # noqa: S101  or there is no copula
+        return self.moments.marginals
 
-    def sample(self, law: TableLaw, rows: int, seed: str) -> Iterator[tuple[Codes, Codes]]:
-        """Groups of every column and classes, in chunks."""
+    @cached_property
+    def encoding(self) -> GroupedEncoding:
+        """How records were measured."""
+        return grouped_encoding(self.schema, self.marginals, self.moments.released.event)
+
+    @cached_property
+    def tables(self) -> PairTables:
+        """Class sizes, marginals and pairs of columns."""
+        return pair_tables(self.moments.released, self.encoding)
+
+    @property
+    def point_width(self) -> int:
+        """Numbers that stand for a sampled row: a group of each column."""
+        return len(self.encoding.groups)
+
+    def sample(self, rows: int, seed: str) -> Iterator[tuple[Floats, Codes]]:
+        """Groups of every column, and classes, in chunks."""
+        law = fit_table_law(self.tables, public_generator(seed, "fitting"))
         generator = public_generator(seed, "sampling")
         for start in range(0, rows, ROWS_AT_ONCE):
-            yield law.draw(min(ROWS_AT_ONCE, rows - start), generator)
+            groups, classes = law.draw(min(ROWS_AT_ONCE, rows - start), generator)
+            yield groups.astype(np.float64), classes
 
-    def decode(self, groups: Codes, classes: Codes, generator: np.random.Generator) -> Cells:
+    def decoder(self, seed: str) -> CopulaDecoder:
+        """What turns groups into cells, chunk after chunk in their order."""
+        return CopulaDecoder(self.encoding, public_generator(seed, "decoding"))
+
+
+@dataclass(frozen=True, slots=True)
+class CopulaDecoder:
+    """Draws a value out of every group, as the histograms have them."""
+
+    encoding: GroupedEncoding
+    generator: np.random.Generator
+
+    def decode(self, points: Floats, classes: Codes) -> Cells:
         """Cells of the original columns, in their order."""
-        schema = self.encoding.schema
+        schema, groups = self.encoding.schema, points.astype(np.int64)
         cells: Cells = {
-            column.cells.column.name: column.values(groups[:, index], generator)
+            column.cells.column.name: column.values(groups[:, index], self.generator)
             for index, column in enumerate(self.encoding.groups)
         }
         if schema.label is not None:

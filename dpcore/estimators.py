@@ -41,6 +41,7 @@ from dpcore.arrays import (
 from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed, seed_of
 from dpcore.planning import make_plan
@@ -188,6 +189,7 @@ class MomentMixture(PrivateEstimator):
 
     def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]
+        assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
         gram = exact_gram(_once(cells), self.encoding_, event.layout, projection)
         return measure_gram(gram, event, SystemNoise())
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.copula import Copula, CopulaDecoder
 from dpcore.encoding import Encoding
 from dpcore.levels import ClassRules, fit_level_rule
 from dpcore.moments import NoisyMoments
 from dpcore.noise import public_generator
 from dpcore.projection import Projection
-from dpcore.schema import Cells, NominalColumn
+from dpcore.schema import Cells, NominalColumn, RecordSchema
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -36,6 +37,11 @@ class ClassGaussians:
     moments: NoisyMoments
     projection: Projection
 
+    @property
+    def point_width(self) -> int:
+        """Coordinates of a sampled row."""
+        return self.projection.width
+
     def sample_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
         """Encoded points of one class."""
         values, vectors = np.linalg.eigh(self.moments.classes[index].covariance)
@@ -55,6 +61,22 @@ class ClassGaussians:
                 mine = classes == index
                 points[mine] = self.sample_class(int(index), int(mine.sum()), generator)
             yield points, classes
+
+
+Generator = ClassGaussians | Copula
+"""Whatever draws rows out of released measurements."""
+
+
+def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projection) -> Generator:
+    """The generator that released moments are for."""
+    return ClassGaussians(moments, projection) if moments.marginals is None else Copula(schema, moments)
+
+
+def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
+    """What turns a generator's points into cells."""
+    if isinstance(generator, Copula):
+        return generator.decoder(seed)
+    return Decoder(encoding, generator, seed)
 
 
 class Decoder:

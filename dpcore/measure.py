@@ -12,12 +12,11 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
 from dpcore.noise import Noise
@@ -31,6 +30,16 @@ if TYPE_CHECKING:  # dpcore.projection builds on released values
 
 STORED = "triangles"
 """The name of a measurement's whole numbers in its stored form, after what was first measured."""
+
+
+class Encoded(Protocol):
+    """Turns cells into points of the unit ball: a pure function of each record and of public or released values."""
+
+    def encode(self, cells: Cells) -> NDArray[np.float64]:
+        """Points, one a record."""
+
+    def classes(self, cells: Cells) -> NDArray[np.int64]:
+        """The class block each record falls into."""
 
 
 class PrivateGram:
@@ -58,7 +67,7 @@ class PrivateGram:
 
 def exact_gram(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
-    encoding: Encoding,
+    encoding: Encoded,
     layout: Layout,
     projection: Projection,
 ) -> PrivateGram:
@@ -71,7 +80,7 @@ def exact_gram(
 
 def summed(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
-    encoding: Encoding,
+    encoding: Encoded,
     layout: Layout,
     projection: Projection,
 ) -> GramSum:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.measure import Released
+from dpcore.measure import Released, ReleasedVector
 from dpcore.mechanisms.base import ExpectedError
 from dpcore.registry import gram_mechanism
 
@@ -152,6 +152,8 @@ class NoisyMoments:
     classes: tuple[ClassMoments, ...]
     released: Released
     sums: Released | None = None
+    marginals: ReleasedVector | None = None
+    """Histograms of every column, where the moments are those of their groups."""
 
     @staticmethod
     def from_released(released: Released, basis: Floats | None = None, sums: Released | None = None) -> NoisyMoments:

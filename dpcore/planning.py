@@ -18,19 +18,33 @@ from dpcore.allocation import (
     Shares,
     apart_error,
     best_share,
+    marginals_share,
     moments_budgets,
     part,
     shares_of,
     spends,
     whole_budgets,
 )
+from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, GRID_BITS, POINT_BITS, PROJECTION_BITS, Layout
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
-from dpcore.registry import BY_NAME, Entry, Status, basis_mechanism, cost_of, gram_mechanism, mechanism_of
+from dpcore.queries import HistogramsQuery
+from dpcore.registry import (
+    BY_NAME,
+    Entry,
+    Event,
+    Status,
+    basis_mechanism,
+    cost_of,
+    gram_mechanism,
+    mechanism_of,
+    vector_mechanism,
+)
 from dpcore.schema import Neighbours, RecordSchema, Role, RowRule
-from dpcore.wishes import AUTO, LDA, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
+from dpcore.vectors import VectorEvent
+from dpcore.wishes import AUTO, COPULA, LDA, MARGINALS, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
 
 NOISE_SHARE = 0.25
 """Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
@@ -59,12 +73,18 @@ class Plan:
     shares: Shares
     projection_event: GramEvent | None = None
     mean_event: GramEvent | None = None
+    marginals_event: VectorEvent | None = None
     sensitivity_to_information: float | None = None
 
     @property
-    def events(self) -> dict[str, GramEvent]:
-        """Everything that will be measured, by the names that ledger and record use."""
-        measured = {PROJECTION: self.projection_event, MEAN: self.mean_event, MOMENTS: self.event}
+    def events(self) -> dict[str, Event]:
+        """Everything that will be measured, by the names that ledger and record use, in its order."""
+        measured: dict[str, Event | None] = {
+            PROJECTION: self.projection_event,
+            MARGINALS: self.marginals_event,
+            MEAN: self.mean_event,
+            MOMENTS: self.event,
+        }
         return {name: event for name, event in measured.items() if event is not None}
 
     @property
@@ -142,6 +162,8 @@ def make_plan(wishes: Wishes) -> Plan:
     """
     reasons: list[str] = []
     _require_projection(wishes)
+    if wishes.generator == COPULA:
+        return _copula_plan(wishes)
     shares = shares_of(wishes)
     _require_projection_mechanism(wishes, shares)
     generator, schema = _choose_generator(wishes, reasons)
@@ -167,6 +189,66 @@ def make_plan(wishes: Wishes) -> Plan:
         projection_event=first,
         mean_event=mean,
         sensitivity_to_information=_gain_to_loss(wishes, encoding, event, expected),
+    )
+
+
+COORDINATES = {Rho: 6, Epsilon: 4}
+"""Coordinates of groups that a column of a mixed table takes on average; pure noise grows with them."""
+
+GROUPS_WEIGHT = Fraction(20, WEIGHT_GRID)
+"""The count's weight beside groups: histograms know the marginals already."""
+
+
+def _copula_plan(wishes: Wishes) -> Plan:
+    """Histograms of every column, then the Gram of their groups."""
+    if wishes.projection != "none":
+        raise PlanError(
+            f"generator 'copula' keeps every column, so it does not go with the projection {wishes.projection!r}",
+            rule="projection-unused",
+            where="model.projection",
+            hint="remove the projection, or use `kind: none`",
+        )
+    schema, rows_per_unit = wishes.schema, _rows_per_unit(wishes)
+    columns = schema.encoded_columns
+    choices = []
+    for way in whole_budgets(wishes):
+        kind = type(way)
+        share = marginals_share(wishes, kind)
+        layout = Layout(1 + COORDINATES[kind] * len(columns), schema.class_count, GROUPS_WEIGHT, rows_per_unit)
+        if layout.dimension > (most := EXACT >> (POINT_BITS + PROJECTION_BITS)):
+            raise _too_wide(layout.dimension, most)
+        if wishes.mechanism == AUTO or spends(_require_releasable(wishes)) is kind:
+            choices.append((_best(wishes, layout, [part(wishes, 1 - share, kind, kind)]), share, kind))
+    if not choices:
+        raise _needs_delta(wishes.mechanism)
+    event, share, kind = min(choices, key=lambda choice: _entry_noise(choice[0]))
+    query = HistogramsQuery(tuple(ColumnCells(column).count for column in columns), rows_per_unit)
+    histograms = vector_mechanism("histogram-gaussian" if kind is Rho else "histogram-laplace")
+    marginals = histograms.calibrate(query, wishes.neighbours, part(wishes, share, kind, kind))
+    expected = gram_mechanism(event.mechanism).expected_error(event)
+    width = event.layout.dimension - 1
+    return Plan(
+        schema=schema,
+        projection=wishes.projection,
+        dimension=width,
+        encoded_width=width,
+        generator=COPULA,
+        event=event,
+        expected=expected,
+        signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
+        expected_rows=wishes.expected_rows,
+        reasons=(
+            "generator copula: every column's distribution is measured by a histogram, and how columns hang together by "
+            "one Gram of their groups, in class blocks, which together cost as much as one",
+            f"the histograms take {float(share):g} of the budget"
+            + ("" if wishes.allocation is None else ", as the specification says"),
+            f"{width} coordinates for the groups of {len(columns)} columns, a public number: the histograms decide "
+            "which values share a group",
+            f"mechanism {event.mechanism}: "
+            + ("pure epsilon" if not wishes.delta else "less expected noise than the alternative"),
+        ),
+        shares={MARGINALS: share, MOMENTS: 1 - share},
+        marginals_event=marginals,
     )
 
 
@@ -283,12 +365,16 @@ def _gives_components(entry: Entry) -> bool:
 def _require_exact_width(encoding: Encoding) -> None:
     most = EXACT >> (POINT_BITS + PROJECTION_BITS)
     if encoding.width > most:
-        raise PlanError(
-            f"the record has {encoding.width} encoded coordinates, more than {most}",
-            rule="record-too-wide",
-            where="columns",
-            hint="declare fewer columns or categories; beyond that sums are not exact",
-        )
+        raise _too_wide(encoding.width, most)
+
+
+def _too_wide(width: int, most: int) -> PlanError:
+    return PlanError(
+        f"the record has {width} encoded coordinates, more than {most}",
+        rule="record-too-wide",
+        where="columns",
+        hint="declare fewer columns or categories; beyond that sums are not exact",
+    )
 
 
 def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSchema]:
@@ -315,7 +401,7 @@ def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSc
             f"generator {choice!r} cannot be released by this version",
             rule="generator-unavailable",
             where="model.generator",
-            hint="use auto, gaussian, supervised, mixture or lda",
+            hint="use auto, gaussian, supervised, mixture, lda or copula",
         )
     if choice not in ("mixture", LDA) and schema.label is not None:
         columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
@@ -381,13 +467,17 @@ def _candidates(wishes: Wishes, layout: Layout, budgets: list[Budget]) -> list[G
             if (name == "gaussian") == isinstance(budget, Rho):
                 events.append(_calibrated(name, layout, wishes, budget))
     if not events:
-        raise PlanError(
-            f"mechanism {wishes.mechanism!r} needs delta > 0",
-            rule="mechanism-needs-delta",
-            where="privacy.delta",
-            hint="set a small delta such as 1.0e-6, or use a pure mechanism",
-        )
+        raise _needs_delta(wishes.mechanism)
     return events
+
+
+def _needs_delta(mechanism: str) -> PlanError:
+    return PlanError(
+        f"mechanism {mechanism!r} needs delta > 0",
+        rule="mechanism-needs-delta",
+        where="privacy.delta",
+        hint="set a small delta such as 1.0e-6, or use a pure mechanism",
+    )
 
 
 def _calibrated(name: str, layout: Layout, wishes: Wishes, budget: Budget) -> GramEvent:
@@ -510,12 +600,7 @@ def _named_components(
     name = wishes.projection_mechanism
     kind, other = spends(name), spends(second.mechanism)
     if kind is Rho and not wishes.delta:
-        raise PlanError(
-            f"mechanism {name!r} needs delta > 0",
-            rule="mechanism-needs-delta",
-            where="privacy.delta",
-            hint="set a small delta such as 1.0e-6, or use a pure mechanism",
-        )
+        raise _needs_delta(name)
     entry = BY_NAME[name]
     doubt = f"; its guarantee is approximate: {entry.reason}" if entry.status is Status.APPROXIMATE else ""
     reasons.append(

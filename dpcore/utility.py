@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding, level_corners
-from dpcore.generators import ClassGaussians
+from dpcore.generators import ClassGaussians, Generator
 from dpcore.planning import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING, Cells, Column, IntervalColumn, NominalColumn
@@ -156,7 +156,7 @@ class Measured:
     """The noisy measurements in readable units, with 95 % margins of their noise."""
 
     encoding: Encoding
-    mixture: ClassGaussians
+    mixture: Generator
     sums: ClassSums
 
     @staticmethod

@@ -11,7 +11,10 @@ AUTO = "auto"
 LDA = "lda"
 """The generator whose classes share a covariance."""
 
-MOMENTS, PROJECTION, MEAN = "moments", "projection", "mean"
+COPULA = "copula"
+"""The generator for mixed tables, whose marginals are measured apart."""
+
+MOMENTS, PROJECTION, MEAN, MARGINALS = "moments", "projection", "mean", "marginals"
 """Names of the measurements in allocation, ledger and record."""
 
 

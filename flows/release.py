@@ -14,7 +14,7 @@ from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict
 
 from dpcore.errors import CheckFailedError, LedgerError
-from dpcore.wishes import MEAN, MOMENTS, PROJECTION
+from dpcore.wishes import MARGINALS, MEAN, MOMENTS, PROJECTION
 from flows.delivery import delivered_afterwards
 from flows.history import Journal, label_again, named_early
 from flows.story import RunStory
@@ -169,6 +169,7 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
             story.projected(projection)
             with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments(run, projection, grant)  # the last line that sees raw rows
+                promise(run, ledger.entries(), release_id, MARGINALS, [whole, stage])
                 promise(run, ledger.entries(), release_id, MOMENTS, [whole, stage])
                 promise(run, ledger.entries(), release_id, MEAN, [whole, stage])
             story.measured(moments, projection)

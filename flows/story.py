@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dpcore.copula_utility import measured_of
 from dpcore.errors import LandingError, RefusedError
-from dpcore.generators import ClassGaussians
+from dpcore.measure import Released
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.utility import Measured, TableSummary, noisy_spectrum, utility_report
@@ -87,7 +88,7 @@ class RunStory:
         """The noisy spectrum where one was measured, else the part that is kept of each column; None if all is."""
         run = self._run
         released = moments.released if moments else run.ledger().measurement(self._release_id, PROJECTION)
-        spectrum = spectra.components_spectrum(released, run.encoding) if released else None
+        spectrum = spectra.components_spectrum(released, run.encoding) if isinstance(released, Released) else None
         if spectrum is not None:
             return spectra.components_plot(self._title, *spectrum, kept=run.plan.dimension)
         if projection.dimension == projection.width:
@@ -109,7 +110,7 @@ class RunStory:
         self.board.picture(f"{self._key}-spectrum", png, f"Noisy moments of {self._release_id} against the noise")
 
     def _measured(self, moments: NoisyMoments, projection: Projection) -> Measured:
-        return Measured.of(self._run.encoding, ClassGaussians(moments, projection))
+        return measured_of(self._run.encoding, moments, projection)
 
     def decoded(self, moments: NoisyMoments, projection: Projection, summary: TableSummary) -> None:
         """Before the checks, which may refuse what the picture shows."""

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from dpcore.copula_utility import measured_of
 from dpcore.errors import CheckFailedError
-from dpcore.generators import ClassGaussians
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
-from dpcore.utility import Measured, TableSummary, utility_report
+from dpcore.utility import TableSummary, utility_report
 from expectations.released import released_suite
 from expectations.verdicts import validate
 from tasks.boundary import private_task, tell
@@ -31,7 +31,7 @@ def check_release(
 
     Raises: CheckFailedError naming what did not hold.
     """
-    utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
+    utility = utility_report(measured_of(run.encoding, moments, projection), summary)
     checks = [*metric_checks(utility["metrics"], run.spec.checks), *_table_checks(run, table, summary.rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dpcore.copula import Copula, grouped_encoding
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection, no_projection, private_components
 from dpcore.wishes import MEAN, MOMENTS
 from tasks.boundary import private_task
-from tasks.measure import measured
+from tasks.measure import measured, measured_marginals
 from tasks.stores.run import Grant, ReleaseRun
 
 
@@ -17,9 +20,20 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> t
     Where principal components come out of the measured moments, all coordinates are
     measured and both components and projected moments are post-processing.
     """
+    if run.plan.marginals_event is not None:
+        moments = _grouped_moments(run, projection, grant)
+        return moments, Copula(run.plan.schema, moments).projection
     if not run.plan.reuses_gram:
         sums = measured(run, grant, MEAN, projection) if run.plan.mean_event else None
         return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection), sums=sums), projection
     released = measured(run, grant, MOMENTS, no_projection(run.encoding))
     components = private_components(released, run.encoding, run.plan.dimension)
     return NoisyMoments.from_released(released, components.basis()), components
+
+
+def _grouped_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> NoisyMoments:
+    """Histograms first, then the moments of their groups."""
+    marginals = measured_marginals(run, grant)
+    encoding = grouped_encoding(run.plan.schema, marginals, run.plan.event)
+    released = measured(run, grant, MOMENTS, projection, encoding)
+    return replace(NoisyMoments.from_released(released), marginals=marginals)

@@ -2,24 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.copula import cells_of_schema
+from dpcore.histograms import exact_histograms
+from dpcore.measure import (
+    Encoded,
+    Measurement,
+    Released,
+    ReleasedVector,
+    exact_gram,
+    measure_gram,
+    measure_vector,
+)
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import Noise, SystemNoise
 from dpcore.projection import Projection
+from dpcore.queries import HistogramsQuery
 from dpcore.schema import Cells
+from dpcore.wishes import MARGINALS
 from tasks.boundary import tell
 from tasks.stores.persons import PersonRows
 from tasks.stores.run import Grant, ReleaseRun
 from tasks.stores.tables import cells_of
 
 
-def measured(run: ReleaseRun, grant: Grant, name: str, projection: Projection) -> Released:
-    """A measurement of the plan: drawn now, or read from the ledger where it was drawn before.
+def measured(
+    run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: Encoded | None = None
+) -> Released:
+    """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
+    event = run.plan.events[name]
+    assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
+    released = _once(run, grant, name, lambda: draw(run, event, projection, SystemNoise(), encoding))
+    assert isinstance(released, Released)  # noqa: S101  as it was reserved
+    return released
+
+
+def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
+    """The histograms of the plan, drawn now or before."""
+    event = run.plan.marginals_event
+    assert event is not None  # noqa: S101  only a plan with marginals comes here
+    query = event.query
+    assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
+
+    def counted() -> ReleasedVector:
+        vector = exact_histograms(weighted_cells(run), cells_of_schema(run.plan.schema), query)
+        return measure_vector(vector, event, SystemNoise())
+
+    released = _once(run, grant, MARGINALS, counted)
+    assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
+    return released
+
+
+def _once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
+    """A measurement that is drawn now, or was before.
 
     The draw and its spend are stored in one transaction, so a repeated run never draws again.
     """
@@ -29,7 +68,7 @@ def measured(run: ReleaseRun, grant: Grant, name: str, projection: Projection) -
         tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
         return stored
     fingerprint = run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
-    drawn = draw(run, event, projection, SystemNoise())
+    drawn = draw()
     released = ledger.spend(
         grant.release_id,
         name,
@@ -42,9 +81,12 @@ def measured(run: ReleaseRun, grant: Grant, name: str, projection: Projection) -
     return released
 
 
-def draw(run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise) -> Released:
-    """Sum all rows exactly and measure the sum."""
-    return measure_gram(exact_gram(weighted_cells(run), run.encoding, event.layout, projection), event, noise)
+def draw(
+    run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise, encoding: Encoded | None = None
+) -> Released:
+    """Sum all rows exactly and measure the sum; in the run's own encoding unless another is given."""
+    rows = weighted_cells(run)
+    return measure_gram(exact_gram(rows, encoding or run.encoding, event.layout, projection), event, noise)
 
 
 def weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64] | None]]:

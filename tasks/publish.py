@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError
-from dpcore.measure import Released
+from dpcore.measure import Measurement
 from tasks.boundary import private_task, tell
 from tasks.pages.report import render_report
 from tasks.stores.bundle import Staging
@@ -73,7 +73,7 @@ def needs_approval(run: ReleaseRun, grant: Grant) -> bool:
     return grant.needs_approval or run.spec.approve == "required"
 
 
-def _refuse_seeded(grant: Grant, measurements: Iterable[Released]) -> None:
+def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:
     if any(released.seeded for released in measurements):
         raise LedgerError(
             "the noise of this release was seeded",
@@ -93,7 +93,7 @@ def _refuse_unknown(staging: Staging, grant: Grant) -> None:
         )
 
 
-def _measurements(ledger: Ledger, grant: Grant) -> dict[str, Released]:
+def _measurements(ledger: Ledger, grant: Grant) -> dict[str, Measurement]:
     """Everything that was drawn for the release, by name."""
     drawn = ledger.state().releases[grant.release_id].spends
     stored = {name: ledger.measurement(grant.release_id, name) for name in drawn}

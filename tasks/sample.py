@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
-from dpcore.generators import ClassGaussians, Decoder
+from dpcore.generators import decoder_of, generator_of
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.utility import TableSummary
@@ -37,13 +37,13 @@ def sample_rows(run: ReleaseRun, moments: NoisyMoments, projection: Projection, 
     minimum = run.spec.checks.min_rows or 1
     if moments.count < minimum or rows < 1:
         raise CheckFailedError(f"the noisy count is below min_rows ({minimum})")
-    mixture = ClassGaussians(moments, projection)
+    generator = generator_of(run.plan.schema, moments, projection)
     points = np.lib.format.open_memmap(
-        run.scratch / POINTS, mode="w+", dtype=np.float64, shape=(rows, run.encoding.width)
+        run.scratch / POINTS, mode="w+", dtype=np.float64, shape=(rows, generator.point_width)
     )
     classes = np.lib.format.open_memmap(run.scratch / CLASSES, mode="w+", dtype=np.int64, shape=(rows,))
     start = 0
-    for chunk, labels in mixture.sample(rows, grant.seeds["sampling"]):
+    for chunk, labels in generator.sample(rows, grant.seeds["sampling"]):
         points[start : start + len(chunk)], classes[start : start + len(chunk)] = chunk, labels
         start += len(chunk)
     tell(f"sampled {rows} synthetic rows")
@@ -55,7 +55,8 @@ def decode_rows(
     run: ReleaseRun, moments: NoisyMoments, projection: Projection, grant: Grant, target: Path
 ) -> TableSummary:
     """Write the synthetic table in its original columns; returns its running summary."""
-    decoder = Decoder(run.encoding, ClassGaussians(moments, projection), grant.seeds["sampling"])
+    generator = generator_of(run.plan.schema, moments, projection)
+    decoder = decoder_of(run.encoding, generator, grant.seeds["sampling"])
     points, classes = (np.load(run.scratch / name, mmap_mode="r") for name in (POINTS, CLASSES))
     summary = TableSummary(run.encoding)
     chunk = 65_536

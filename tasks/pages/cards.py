@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpcore.accounting import Cost, compose
-from dpcore.mechanisms.base import GramEvent
 from dpcore.projection import Projection
-from dpcore.registry import BY_NAME, cost_of
+from dpcore.registry import BY_NAME, Event, cost_of
 from tasks.pages.wording import ABSENT, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
 from tasks.stores.resuming import resume_command
@@ -38,7 +37,7 @@ def allocation_rows(run: ReleaseRun, release: ReleaseState) -> list[Row]:
     return [_allocation_row(run, release, name, event) for name, event in run.plan.events.items()]
 
 
-def _allocation_row(run: ReleaseRun, release: ReleaseState, name: str, event: GramEvent) -> Row:
+def _allocation_row(run: ReleaseRun, release: ReleaseState, name: str, event: Event) -> Row:
     drawn = release.spends.get(name)
     return {
         "measurement": name,

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.copula_utility import measured_of
 from dpcore.encoding import Encoding
-from dpcore.generators import ClassGaussians
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn
-from dpcore.utility import ClassSums, readable_map
+from dpcore.utility import readable_map
 from tasks.stores.run import ReleaseRun
 
 MOST_NAMED = 12
@@ -143,7 +143,7 @@ def relation_margins(
 ) -> tuple[list[str], NDArray[np.float64]]:
     """How far noise of the given operator norm, a record, can move each correlation of two quantities."""
     names, matrix = readable_map(encoding)
-    sums = ClassSums.measured(ClassGaussians(moments, projection))
+    sums = measured_of(encoding, moments, projection).sums
     total = max(float(sums.counts.sum()), 1.0)
     mean = matrix @ sums.mean
     variance = np.einsum("ij,jk,ik->i", matrix, sums.seconds.sum(axis=0) / total, matrix) - mean**2

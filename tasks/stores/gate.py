@@ -6,9 +6,9 @@ import functools
 from typing import Any
 
 from dpcore.errors import RefusedError
-from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import SystemNoise, fresh_seed
 from dpcore.planning import Plan
+from dpcore.registry import Event
 from tasks.stores.build import code_digest
 from tasks.stores.ledger_state import LedgerState
 
@@ -16,7 +16,7 @@ REPLAYED_PAIRS = 8
 """Invented pairs of neighbours on which each measurement's sums are compared before a release."""
 
 
-def known_audit(state: LedgerState, event: GramEvent) -> dict[str, Any] | None:
+def known_audit(state: LedgerState, event: Event) -> dict[str, Any] | None:
     """What the ledger holds of an audit of this very build and event: an earlier spend relied on it."""
     wanted, digest = event.as_json(), code_digest()
     for release in reversed(state.releases.values()):
@@ -29,7 +29,7 @@ def known_audit(state: LedgerState, event: GramEvent) -> dict[str, Any] | None:
 
 
 @functools.cache
-def audit_of_build(event: GramEvent) -> dict[str, Any]:
+def audit_of_build(event: Event) -> dict[str, Any]:
     """Audit this build's mechanism for an event; once a process."""
     from dpcore.gate import audit_event
 

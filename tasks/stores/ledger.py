@@ -19,9 +19,8 @@ import sqlalchemy as sa
 
 from dpcore.accounting import Cap, Cost, compose
 from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
-from dpcore.measure import Released
-from dpcore.mechanisms.base import GramEvent
-from dpcore.registry import cost_of
+from dpcore.measure import Measurement, measurement_from_json
+from dpcore.registry import Event, cost_of
 from tasks.stores.databases import Database, database_at, own_errors
 from tasks.stores.ledger_state import (
     MAY_FOLLOW_A_RESTORE,
@@ -87,7 +86,7 @@ class ReserveRequest:
     name: str
     period: str
     population: str
-    events: dict[str, GramEvent]
+    events: dict[str, Event]
     stated: dict[str, float]
     spec_digest: str
     seeds: dict[str, str]
@@ -397,12 +396,12 @@ class Ledger:
         self,
         release_id: str,
         name: str,
-        released: Released,
+        released: Measurement,
         *,
         build: dict[str, Any] | None = None,
         flow_run_id: str | None = None,
         fingerprint: str | None = None,
-    ) -> Released:
+    ) -> Measurement:
         """Store a drawn measurement together with its spend, in one transaction.
 
         If the measurement was stored before, that one is returned and the new draw,
@@ -428,7 +427,7 @@ class Ledger:
                 transaction.keep_fingerprint(release_id, fingerprint)
             return released
 
-    def measurement(self, release_id: str, name: str) -> Released | None:
+    def measurement(self, release_id: str, name: str) -> Measurement | None:
         """The stored measurement of a release, if it was drawn.
 
         Raises: LedgerError if it is not the one that was spent.
@@ -575,11 +574,11 @@ class Transaction:
             if rows:
                 self._connection.execute(table.insert(), list(rows))
 
-    def measurement(self, release: ReleaseState, name: str) -> Released:
+    def measurement(self, release: ReleaseState, name: str) -> Measurement:
         """A measurement that was drawn before."""
         return _read_measurement(self._connection, release, name)
 
-    def store(self, release_id: str, name: str, released: Released) -> None:
+    def store(self, release_id: str, name: str, released: Measurement) -> None:
         """Store a measurement."""
         values = {"release_id": release_id, "name": name, "payload": canonical(released.as_json())}
         self._connection.execute(MEASUREMENTS.insert().values(**values))
@@ -659,7 +658,7 @@ def _stored_columns(connection: sa.Connection) -> list[sa.Column[Any]]:
     return [column for column in EVENTS.columns if column.name in stored]
 
 
-def _read_measurement(connection: sa.Connection, release: ReleaseState, name: str) -> Released:
+def _read_measurement(connection: sa.Connection, release: ReleaseState, name: str) -> Measurement:
     """A drawn measurement, which must be the one that its spend names."""
     query = sa.select(MEASUREMENTS.c.payload).where(
         MEASUREMENTS.c.release_id == release.release_id, MEASUREMENTS.c.name == name
@@ -676,9 +675,9 @@ def _read_measurement(connection: sa.Connection, release: ReleaseState, name: st
     return stored
 
 
-def _parse_measurement(payload: str | None) -> Released | None:
+def _parse_measurement(payload: str | None) -> Measurement | None:
     try:
-        return None if payload is None else Released.from_json(json.loads(payload))
+        return None if payload is None else measurement_from_json(json.loads(payload))
     except (ValueError, KeyError, TypeError):
         return None
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from dpcore.accounting import compose
 from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
-from dpcore.measure import Released
-from dpcore.mechanisms.base import UNIT, GramEvent
+from dpcore.measure import Measurement
+from dpcore.mechanisms.base import UNIT
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
-from dpcore.registry import BY_NAME, cost_of
+from dpcore.registry import BY_NAME, cost_of, event_from_json
 from dpcore.utility import level_names
 from tasks.stores import wording
 from tasks.stores.build import code_facts
@@ -97,7 +97,7 @@ def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any
 
 def _measurement(name: str, entry: Entry) -> dict[str, Any]:
     facts = entry.facts
-    event = GramEvent.from_json(facts["event"])
+    event = event_from_json(facts["event"])
     cost = cost_of(event)
     return {
         "name": name,
@@ -160,7 +160,7 @@ def _numerics(run: ReleaseRun) -> dict[str, Any]:
     }
 
 
-def build_model(run: ReleaseRun, outcome: Outcome, measurements: dict[str, Released]) -> dict[str, Any]:
+def build_model(run: ReleaseRun, outcome: Outcome, measurements: dict[str, Measurement]) -> dict[str, Any]:
     """Everything needed to sample again: projection, noisy measurements, repaired moments."""
     classes = [
         {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}

@@ -12,7 +12,7 @@ from dpcore.accounting import Cap
 from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
 from dpcore.planning import Plan, make_plan
-from dpcore.wishes import PlanError, Wishes
+from dpcore.wishes import COPULA, PlanError, Wishes
 from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
@@ -86,7 +86,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         epsilon=spec.privacy.epsilon,
         delta=spec.privacy.delta,
         expected_rows=spec.expected_rows,
-        projection=model.projection.kind,
+        projection=_projection_kind(spec),
         projection_mechanism=model.projection.mechanism or "auto",
         dimension=model.projection.dimension,
         mechanism=model.mechanism,
@@ -99,6 +99,12 @@ def plan_release(spec: ReleaseSpec) -> Plan:
     except PlanError as error:
         refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
     raise refusal
+
+
+def _projection_kind(spec: ReleaseSpec) -> str:
+    """The projection; none where the specification leaves it out beside a generator that keeps every column."""
+    said = "projection" in spec.model.model_fields_set
+    return "none" if spec.model.generator == COPULA and not said else spec.model.projection.kind
 
 
 def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:

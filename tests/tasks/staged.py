@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.generators import ClassGaussians
-from dpcore.utility import Measured, utility_report
+from dpcore.copula_utility import measured_of
+from dpcore.utility import utility_report
 from tasks.stores.bundle import Staging
 from tasks.stores.lineage import LineageRun
 from tasks.stores.promises import promise
@@ -76,7 +76,7 @@ def release(workspace: Workspace, period: str) -> Path:
                 promise(run, ledger.entries(), release_id, "projection", [stage])
             with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments.fn(run, projection, grant)
-                for name in ("moments", "mean"):
+                for name in ("marginals", "moments", "mean"):
                     promise(run, ledger.entries(), release_id, name, [whole, stage])
             with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows.fn(run, moments, projection, grant)
@@ -84,7 +84,7 @@ def release(workspace: Workspace, period: str) -> Path:
                 staging.start()
                 summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
             with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
-                utility = utility_report(Measured.of(run.encoding, ClassGaussians(moments, projection)), summary)
+                utility = utility_report(measured_of(run.encoding, moments, projection), summary)
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
             told = list(lineage.lines)

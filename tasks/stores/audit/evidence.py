@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import RefusedError
-from dpcore.measure import Released
+from dpcore.measure import Measurement
 from tasks.stores.balances import History
 from tasks.stores.bundle import CHECKSUMS
 from tasks.stores.heads import bundle_folders
@@ -72,7 +72,7 @@ class Evidence:
     state: LedgerState
     history: History
     shelf: Shelf
-    stored: Callable[[str, str], Released | None] | None = None
+    stored: Callable[[str, str], Measurement | None] | None = None
     """The measurement that the ledger's database keeps; an export has none."""
     log: list[str] | None = None
     """The lines of the workspace's lineage."""

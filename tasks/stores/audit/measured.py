@@ -8,9 +8,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpcore.measure import Released
-from dpcore.mechanisms.base import GramEvent
-from dpcore.registry import BY_NAME, Status, cost_of
+from dpcore.measure import measurement_from_json
+from dpcore.registry import BY_NAME, Status, cost_of, event_from_json
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.ledger_state import ReleaseState, canonical, cost_to_json
@@ -50,7 +49,7 @@ def _is_cost(stated: dict[str, str], event: str, *, unsigned: bool) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _cost_of(event: str) -> str:
     """The cost of an event, both as text; years of releases repeat a few events."""
-    return canonical(cost_to_json(cost_of(GramEvent.from_json(json.loads(event)))))
+    return canonical(cost_to_json(cost_of(event_from_json(json.loads(event)))))
 
 
 def _proof(release: ReleaseState) -> str:
@@ -109,7 +108,7 @@ def _model_faults(folder: Path, release: ReleaseState) -> list[str]:
     return names + [
         f"{name!r} is not the measurement of its spend"
         for name in both
-        if Released.from_json(shown[name]).digest() != wanted[name]
+        if measurement_from_json(shown[name]).digest() != wanted[name]
     ]
 
 
