@@ -6,6 +6,7 @@ sampling make plausible (Fieller): where the bottom cannot be told from 0 it is 
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -87,7 +88,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotient:
-    """Top over bottom with draws of the noise on either.
+    """Top over bottom with draws of the noise on either, around 0.
 
     `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ.
     """
@@ -105,15 +106,14 @@ class Quotient:
         if self.bottom <= 0:
             return unknown(estimand, confidence, DROWNED)
         estimate = self.top / self.bottom
-        along = np.array([1.0, -estimate])
-        noise = np.cov(self.noise_top, self.noise_bottom)
-        drawn = self.noise_top - estimate * self.noise_bottom
+        along, pair = np.array([1.0, -estimate]), np.stack([self.noise_top, self.noise_bottom])
+        noise, drawn = pair @ pair.T / pair.shape[1], along @ pair
         chance = max(0.0, float(along @ self.spread @ along)) if estimand is Estimand.POPULATION else 0.0
         covariance = noise
         if chance:
             covariance = noise + self.spread
             drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
-        reach = float(np.quantile(np.abs(drawn), confidence)) ** 2 / float(np.var(drawn))
+        reach = float(np.quantile(np.abs(drawn), confidence)) ** 2 / float(np.mean(drawn**2))
         ends = _plausible(self.top, self.bottom, reach * covariance)
         if ends is None:
             return unknown(estimand, confidence, DROWNED)
@@ -129,6 +129,7 @@ def unknown(estimand: Estimand, confidence: float, remark: str) -> Interval:
     return Interval(math.nan, -math.inf, math.inf, confidence, estimand, 1.0, remark)
 
 
+@functools.lru_cache(maxsize=2)
 def _standard_normal(draws: int) -> Floats:
     return public_generator(SEED, f"{PURPOSE}, chance").standard_normal(draws)
 
@@ -151,8 +152,16 @@ def coefficients(
     """
     count = len(noisy) - 1
     per_row = rows_per_unit / max(noisy[0, 0] - count, 1.0)
-    quotients = [_coefficient(noisy, noise, j, per_row) for j in range(count)]
-    return [q.interval(estimand, confidence) if q else unknown(estimand, confidence, UNCLEAR) for q in quotients]
+    all_clear = _is_clear(noisy, noise, list(range(count)))
+    intervals = []
+    for j in range(count):
+        others = [i for i in range(count) if i != j]
+        if all_clear or _is_clear(noisy, noise, others):
+            quotient = _coefficient(noisy, noise, j, others, per_row)
+            intervals.append(quotient.interval(estimand, confidence))
+        else:
+            intervals.append(unknown(estimand, confidence, UNCLEAR))
+    return intervals
 
 
 UNCLEAR = (
@@ -161,38 +170,41 @@ UNCLEAR = (
 )
 
 
-def _coefficient(noisy: Floats, noise: Floats, j: int, per_row: float) -> Quotient | None:
+def _coefficient(noisy: Floats, noise: Floats, j: int, others: list[int], per_row: float) -> Quotient:
     """What the other regressors leave of the response's product with one, over what they leave of its square.
 
     Let f and r be what they really leave of the regressor and of the response. The noise E moves the product of f and
     r by E_fr - E_fR G⁻¹ E_Rr, exactly, G being the others' noisy products. The second part has a mean, which is taken
-    out. None where G is not clearly positive definite.
+    out.
     """
-    others = [i for i in range(len(noisy) - 1) if i != j]
-    among = noisy[np.ix_(others, others)]
-    if not _is_clear(among, noise[:LOOKED_AT, others][:, :, others]):
-        return None
-    inverse = np.linalg.inv(among)
-    pair = [j, len(noisy) - 1]
-    left = np.zeros((len(noisy), 2))
+    size, pair = len(noisy), [j, len(noisy) - 1]
+    inverse = np.linalg.inv(noisy[np.ix_(others, others)])
+    left = np.zeros((size, 2))
     left[pair, [0, 1]] = 1.0
     left[others] = -inverse @ noisy[np.ix_(others, pair)]
-    moved = noise @ left
-    beside = moved[:, others]
-    drawn = left.T @ moved - np.swapaxes(beside, 1, 2) @ (inverse @ beside)
-    rest = left.T @ noisy @ left - drawn.mean(axis=0)
-    drawn = drawn - drawn.mean(axis=0)
-    spread = max(rest[0, 0], 0.0) * per_row * rest[::-1, ::-1]
+    moved = (noise.reshape(-1, size) @ left).reshape(-1, size, 2)
+    own, response = (moved[:, others, side] for side in (0, 1))
+    back = own @ inverse
+    drawn = np.stack([moved[:, :, side] @ left[:, side] for side in (0, 1)])  # of f with f, and of r with r
+    drawn[0] -= np.einsum("ni,ni->n", back, own)
+    drawn[1] -= np.einsum("ni,ni->n", response @ inverse, response)
+    across = moved[:, :, 1] @ left[:, 0] - np.einsum("ni,ni->n", back, response)
+    means = np.array([[drawn[0].mean(), across.mean()], [across.mean(), drawn[1].mean()]])
+    rest = left.T @ noisy @ left - means
     return Quotient(
-        top=rest[0, 1], bottom=rest[0, 0], noise_top=drawn[:, 0, 1], noise_bottom=drawn[:, 0, 0], spread=spread
+        top=rest[0, 1],
+        bottom=rest[0, 0],
+        noise_top=across - means[0, 1],
+        noise_bottom=drawn[0] - means[0, 0],
+        spread=max(rest[0, 0], 0.0) * per_row * rest[::-1, ::-1],
     )
 
 
-def _is_clear(products: Floats, noise: Floats) -> bool:
-    """Whether in 95 of 100 draws the noise is at most `LARGEST_SHARE` of the products, in every direction."""
-    values, vectors = np.linalg.eigh(products)
+def _is_clear(noisy: Floats, noise: Floats, terms: list[int]) -> bool:
+    """Whether in 95 of 100 draws the noise is at most `LARGEST_SHARE` of these terms' products, in every direction."""
+    values, vectors = np.linalg.eigh(noisy[np.ix_(terms, terms)])
     if values[0] <= 0:
         return False
     whiten = vectors / np.sqrt(values)
-    shares = np.linalg.norm(whiten.T @ noise @ whiten, ord=2, axis=(1, 2))
-    return bool(np.quantile(shares, 0.95) <= LARGEST_SHARE)
+    shares = np.linalg.eigvalsh(whiten.T @ noise[:LOOKED_AT][:, terms][:, :, terms] @ whiten)
+    return bool(np.quantile(np.abs(shares).max(axis=1), 0.95) <= LARGEST_SHARE)

@@ -8,7 +8,6 @@ and are never added to anything.
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -30,7 +29,7 @@ PURPOSE = "uncertainty"
 SEED = "5eed"
 """The public stream of all draws: two readers of one release get the same figures."""
 
-MOST_CELLS = 1 << 24
+MOST_CELLS = 1 << 22
 """Numbers held at once; where frames are large there are fewer draws."""
 
 
@@ -97,18 +96,11 @@ def framed_noise(event: GramEvent, frame: Floats, draws: int) -> Floats:
 
     Two calls with the same arguments give the same draws; fewer than asked for where they would be many.
     """
-    size = frame.shape[1]
+    size, rng = frame.shape[1], public_generator(SEED, PURPOSE)
     draws = max(2, min(draws, MOST_CELLS // (event.layout.blocks * size**2)))
     if event.mechanism == "laplace":
         support = np.flatnonzero(np.any(frame != 0, axis=1))  # entries are independent: the others do not matter
-        return _laplace(event, frame[support], draws)
-    return _invariant(event, size, draws)
-
-
-@functools.lru_cache(maxsize=4)
-def _invariant(event: GramEvent, size: int, draws: int) -> Floats:
-    """Draws in any orthonormal frame of a size, for the laws that are the same in all of them."""
-    rng = public_generator(SEED, PURPOSE)
+        return _laplace(event, frame[support], draws, rng)
     if event.mechanism == "gaussian":
         return _gaussian(event, size, draws, rng)
     if event.mechanism == "nuclear-k-norm":
@@ -127,9 +119,9 @@ def _gaussian(event: GramEvent, size: int, draws: int, rng: np.random.Generator)
     return _symmetric(rng.standard_normal((draws, event.layout.blocks, size, size)) * scale)
 
 
-def _laplace(event: GramEvent, rows: Floats, draws: int) -> Floats:
+def _laplace(event: GramEvent, rows: Floats, draws: int, rng: np.random.Generator) -> Floats:
     """Every entry that the frame touches, brought into the frame."""
-    rng, support = public_generator(SEED, PURPOSE), len(rows)
+    support = len(rows)
     other = 1 / float(best_l1_weight(event.neighbours))
     scale = float(event.noise) / UNIT * np.where(np.eye(support, dtype=bool), 1.0, other)
     result = np.empty((draws, event.layout.blocks, rows.shape[1], rows.shape[1]))

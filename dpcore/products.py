@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.exactgram import GRID_BITS, POINT_BITS
 from dpcore.functionals import Functional, NotIdentifiedError
 from dpcore.measure import Released
+from dpcore.mechanisms.base import GramEvent
 from dpcore.noiselaws import framed_noise, framed_sums_noise
 
 Floats = NDArray[np.float64]
@@ -83,39 +86,48 @@ class NoisyProducts:
 
     def noisy(self, terms: Floats) -> Floats:
         """The noisy sums of every two terms' product."""
-        sums: Floats = np.einsum("iba,bac,jbc->ij", terms, self._blocks, terms, optimize=True)
+        by_block = np.swapaxes(terms, 0, 1)
+        sums: Floats = np.sum(by_block @ self._blocks @ np.swapaxes(by_block, 1, 2), axis=0)
         return sums
 
     def noise(self, terms: Floats) -> Floats:
         """Draws of the noise on these sums, one matrix each."""
-        frame = self._frame(terms)
-        inside = np.swapaxes(terms @ frame, 0, 1)
-        whole: Floats = np.einsum("nbij->nij", inside @ self._framed(frame) @ np.swapaxes(inside, 1, 2))
-        return whole
-
-    def _frame(self, terms: Floats) -> Floats:
-        """Orthonormal columns that span the terms: the heads one by one, then what is needed of the points."""
-        heads, size = self.layout.heads, self.layout.dimension
-        _, lengths, directions = np.linalg.svd(terms[:, :, heads:].reshape(-1, size - heads), full_matrices=False)
-        kept = directions[lengths > CLOSE * lengths.max()] if lengths.max() > 0 else directions[:0]
-        frame = np.zeros((size, heads + len(kept)))
-        frame[:heads, :heads], frame[heads:, heads:] = np.eye(heads), kept.T
-        return frame
-
-    def _framed(self, frame: Floats) -> Floats:
-        heads = self.layout.heads
-        noise = framed_noise(self._event, frame, self._draws)
-        if self._sums is not None:
-            noise = noise.copy()  # draws are shared
-            noise[:, :, 0, :] = framed_sums_noise(self._sums.event, frame[heads:, heads:], len(noise))
-            noise[:, :, :, 0] = noise[:, :, 0, :]
-        return noise * _possible(heads, frame.shape[1]) if heads > 1 else noise
+        apart = None if self._sums is None else self._sums.event
+        return _noise_on(self._event, apart, np.ascontiguousarray(terms).tobytes(), len(terms), self._draws)
 
     def cut(self, term: Floats) -> float:
         """The most by which the grids move a term's value in a record."""
         fine = 0.0 if self._basis is None else float(np.abs(self._basis).sum(axis=0).max()) * 2.0**-POINT_BITS
         coefficients = np.abs(term[:, self.layout.heads :]).sum(axis=1).max()
         return float(coefficients) * (2.0**-GRID_BITS + fine)
+
+
+@functools.lru_cache(maxsize=12)  # an analyst asks for the same quantity of table and population
+def _noise_on(event: GramEvent, apart: GramEvent | None, terms_bytes: bytes, count: int, draws: int) -> Floats:
+    """Draws of the noise on the sums of every two terms' product."""
+    layout = event.layout
+    terms = np.frombuffer(terms_bytes).reshape(count, layout.blocks, layout.dimension)
+    frame = _frame(terms, layout.heads)
+    noise = framed_noise(event, frame, draws)
+    if apart is not None:
+        noise[:, :, 0, :] = framed_sums_noise(apart, frame[layout.heads :, layout.heads :], len(noise))
+        noise[:, :, :, 0] = noise[:, :, 0, :]
+    noise *= _possible(layout.heads, frame.shape[1])
+    inside = terms @ frame
+    products = np.einsum("iba,jbc->bacij", inside, inside).reshape(-1, count**2)
+    drawn: Floats = (noise.reshape(len(noise), -1) @ products).reshape(-1, count, count)
+    drawn.setflags(write=False)
+    return drawn
+
+
+def _frame(terms: Floats, heads: int) -> Floats:
+    """Orthonormal columns that span the terms: the heads one by one, then what is needed of the points."""
+    size = terms.shape[2]
+    _, lengths, directions = np.linalg.svd(terms[:, :, heads:].reshape(-1, size - heads), full_matrices=False)
+    kept = directions[lengths > CLOSE * lengths.max()] if lengths.max() > 0 else directions[:0]
+    frame = np.zeros((size, heads + len(kept)))
+    frame[:heads, :heads], frame[heads:, heads:] = np.eye(heads), kept.T
+    return frame
 
 
 def _possible(heads: int, size: int) -> Floats:
