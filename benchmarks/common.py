@@ -15,7 +15,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -496,7 +496,7 @@ def write_results(name: str, body: Mapping[str, Any]) -> Path:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Summary):
+    if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     return value.tolist() if hasattr(value, "tolist") else str(value)
 
