@@ -20,14 +20,15 @@ from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
 from dpcore.functionals import Columns, Functional, NotIdentifiedError, Regressor
+from dpcore.histogram_quotients import NoisyHistograms
 from dpcore.intervals import Estimand, Interval, Quotient, coefficients
-from dpcore.measure import Released
+from dpcore.measure import Measurement, Released, ReleasedVector
 from dpcore.mechanisms.base import Gives
 from dpcore.products import NoisyProducts
 from dpcore.projection import Projection
 from dpcore.registry import mechanism_of
 from dpcore.schema import LevelValue
-from dpcore.wishes import MEAN, MOMENTS, PROJECTION
+from dpcore.wishes import MARGINALS, MEAN, MOMENTS, PROJECTION
 
 Floats = NDArray[np.float64]
 Given = dict[str, LevelValue]
@@ -37,6 +38,11 @@ DRAWS = 1 << 15
 
 INTERCEPT = "intercept"
 
+OF_GROUPS = (
+    "the moments of this release are those of groups of values, for rows that hang together; means and shares of all "
+    "rows, and the classes' shares, are known from its histograms and counts"
+)
+
 
 class ReleaseInference:
     """Intervals for what an analyst asks of a release, by the names of the columns.
@@ -45,9 +51,12 @@ class ReleaseInference:
     know is refused with a NotIdentifiedError that says why.
     """
 
-    def __init__(self, encoding: Encoding, measurements: Sequence[NoisyProducts]) -> None:
+    def __init__(
+        self, encoding: Encoding, measurements: Sequence[NoisyProducts], histograms: NoisyHistograms | None = None
+    ) -> None:
         self._columns = Columns(encoding)
         self._measurements = tuple(measurements)
+        self._histograms = histograms
 
     @staticmethod
     def from_released(
@@ -66,26 +75,42 @@ class ReleaseInference:
         """
         classes = encoding.schema.class_count
         basis = None if projection is None or projection.columns is None else projection.basis()
-        measurements = [NoisyProducts(released, classes=classes, basis=basis, sums=sums, draws=draws)]
+        measurements = [NoisyProducts(released, classes=classes, draws=draws, basis=basis, sums=sums)]
         if components is not None and mechanism_of(components.event.mechanism).gives is Gives.GRAM:
-            measurements.append(NoisyProducts(components, classes=classes, basis=None, sums=None, draws=draws))
+            measurements.append(NoisyProducts(components, classes=classes, draws=draws))
         return ReleaseInference(encoding, measurements)
 
     @staticmethod
+    def from_histograms(
+        encoding: Encoding, histograms: ReleasedVector, moments: Released, *, draws: int = DRAWS
+    ) -> ReleaseInference:
+        """Out of histograms, and of moments of groups of their cells, which tell the classes' sizes only."""
+        layout = moments.event.layout
+        nothing = np.zeros((encoding.width, layout.dimension - layout.heads))
+        sizes = NoisyProducts(
+            moments, classes=encoding.schema.class_count, draws=draws, basis=nothing, refusal=OF_GROUPS
+        )
+        return ReleaseInference(encoding, [sizes], NoisyHistograms(encoding.schema, histograms, draws))
+
+    @staticmethod
     def from_measurements(
-        encoding: Encoding, measurements: Mapping[str, Released], projection: Projection
+        encoding: Encoding, measurements: Mapping[str, Measurement], projection: Projection
     ) -> ReleaseInference:
         """Out of all measurements of a release, by their names.
 
         Private components that were not bought apart came out of the moments, which then hold every coordinate.
         """
-        components = measurements.get(PROJECTION)
+        blocks = {name: measured for name, measured in measurements.items() if isinstance(measured, Released)}
+        histograms = measurements.get(MARGINALS)
+        if isinstance(histograms, ReleasedVector):
+            return ReleaseInference.from_histograms(encoding, histograms, blocks[MOMENTS])
+        components = blocks.get(PROJECTION)
         moments_hold_all = projection.kind == "private-pca" and components is None
         return ReleaseInference.from_released(
             encoding,
-            measurements[MOMENTS],
+            blocks[MOMENTS],
             projection=None if moments_hold_all else projection,
-            sums=measurements.get(MEAN),
+            sums=blocks.get(MEAN),
             components=components,
         )
 
@@ -99,8 +124,12 @@ class ReleaseInference:
     ) -> Interval:
         """The mean of an interval column in its units; among present cells, where missing ones are apart."""
         of = self._columns.interval(column)
-        top, bottom = self._columns.position(column), self._columns.present(column)
-        positions = self._quotient(top, bottom, given, estimand, confidence)
+        if self._histograms is not None and not given:
+            quotient, inside = self._histograms.mean(column)
+            positions = quotient.interval(estimand, confidence).widened(inside)
+        else:
+            top, bottom = self._columns.position(column), self._columns.present(column)
+            positions = self._quotient(top, bottom, given, estimand, confidence)
         return positions.scaled(of.half_width, of.middle).within(of.lower, of.upper)
 
     def proportion(
@@ -114,6 +143,8 @@ class ReleaseInference:
     ) -> Interval:
         """The share of a level, the label's among them; `(missing)` is that of missing cells that are apart."""
         indicator = self._columns.level(column, level)
+        if self._histograms is not None and not given and indicator.weights.any():
+            return self._histograms.share(column, level).interval(estimand, confidence).within(0.0, 1.0)
         return self._quotient(indicator, self._columns.one(), given, estimand, confidence).within(0.0, 1.0)
 
     def regression(

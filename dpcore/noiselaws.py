@@ -19,9 +19,10 @@ from dpcore.mechanisms.base import UNIT, Gives, GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.noise import public_generator
-from dpcore.registry import gram_mechanism, mechanism_of
+from dpcore.registry import Event, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight
+from dpcore.vectors import VectorEvent
 
 Floats = NDArray[np.float64]
 
@@ -76,19 +77,29 @@ def _between_blocks(event: GramEvent, diagonal: float, together: float) -> float
     return (whole / blocks - alone) / (p**2 * (blocks - 1))
 
 
-def noise_facts(event: GramEvent) -> dict[str, Any]:
-    """The law of a measurement's noise for the record: its name, parameter and second moments, in records."""
+def noise_facts(event: Event) -> dict[str, Any]:
+    """The law of a measurement's noise for the record: its name, parameter and second moments, in records.
+
+    The covariance is that of `NoiseCovariance` for noisy blocks; where every number has noise of its own, the
+    variances; None for directions, which are not the truth plus noise.
+    """
+    covariance: dict[str, float | None] | None = None
+    if isinstance(event, VectorEvent):
+        unit = event.query.unit
+        covariance = {"number": (vector_mechanism(event.mechanism).deviation(event) / unit) ** 2}
+        return {"law": event.mechanism, "parameter": float(event.noise) / unit, "covariance": covariance}
     gives = mechanism_of(event.mechanism).gives
     if gives is Gives.GRAM:
-        in_records = event.mechanism in ("gaussian", "laplace")
-        parameter = float(event.noise) / (UNIT if in_records else 1)
-        facts = asdict(NoiseCovariance.of(event))
-        return {"law": event.mechanism, "parameter": parameter, "covariance": facts}
-    if gives is Gives.SUMS:
+        covariance = asdict(NoiseCovariance.of(event))
+    elif gives is Gives.SUMS:
         count, coordinate = LAPLACE_SUMS.deviations(event)
-        variances = {"count": count**2, "sum": coordinate**2}
-        return {"law": "laplace", "parameter": float(event.noise) / UNIT, "covariance": variances}
-    return {"law": event.mechanism, "parameter": float(event.noise), "covariance": None}
+        covariance = {"count": count**2, "sum": coordinate**2}
+    on_grid = gives is Gives.SUMS or event.mechanism in ("gaussian", "laplace")
+    return {
+        "law": event.mechanism,
+        "parameter": float(event.noise) / (UNIT if on_grid else 1),
+        "covariance": covariance,
+    }
 
 
 def framed_noise(event: GramEvent, frame: Floats, draws: int) -> Floats:
@@ -179,3 +190,12 @@ def framed_sums_noise(event: GramEvent, frame: Floats, draws: int) -> Floats:
     counts = rng.laplace(scale=scale / weight**2, size=(draws, blocks, 1))
     sums = rng.laplace(scale=scale / weight, size=(draws, blocks, len(support))) @ frame[support]
     return np.concatenate([counts, sums], axis=2)
+
+
+def vector_noise(event: VectorEvent, numbers: int, draws: int) -> Floats:
+    """Draws of the noise on some numbers of a measured vector; shape (draws, numbers)."""
+    rng, scale = public_generator(SEED, f"{PURPOSE}, vector"), float(event.noise) / event.query.unit
+    shape = max(2, min(draws, MOST_CELLS // numbers)), numbers
+    if event.mechanism == "histogram-gaussian":
+        return scale * rng.standard_normal(shape)
+    return rng.laplace(scale=scale, size=shape)

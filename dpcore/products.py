@@ -18,18 +18,33 @@ Floats = NDArray[np.float64]
 CLOSE = 1e-5
 """A functional that the projection misses by less than this share of its length is one that it knows."""
 
+OUTSIDE = (
+    "the projection leaves a part of it out: it takes a release that keeps every coordinate, such as one with "
+    "`projection: none`"
+)
+
 
 class NoisyProducts:
     """A noisy Gram measurement, asked for sums over all records of the product of two functionals.
 
     A term is a functional as coefficients of the measured records z, one row a block. `basis` is what the points
     passed before they were measured; `sums` are counts and sums that were measured apart and stand in for the
-    blocks' own.
+    blocks' own; `refusal` says why a functional outside of the basis is not known.
     """
 
-    def __init__(self, released: Released, *, classes: int, basis: Floats | None, sums: Released | None, draws: int):
+    def __init__(
+        self,
+        released: Released,
+        *,
+        classes: int,
+        draws: int,
+        basis: Floats | None = None,
+        sums: Released | None = None,
+        refusal: str = OUTSIDE,
+    ) -> None:
         self.layout, self._event = released.event.layout, released.event
         self._classes, self._basis, self._sums, self._draws = classes, basis, sums, draws
+        self._refusal = refusal
         self._weight = 1.0 if sums else float(self.layout.count_weight)
         self._blocks = released.matrices()
         if sums is not None:
@@ -66,11 +81,7 @@ class NoisyProducts:
             return weights
         solution = np.asarray(np.linalg.lstsq(self._basis, weights, rcond=None)[0], dtype=np.float64)
         if np.linalg.norm(self._basis @ solution - weights) > CLOSE * np.linalg.norm(weights):
-            width, dimension = self._basis.shape
-            raise NotIdentifiedError(
-                f"the projection from {width} coordinates to {dimension} leaves out a part of it: "
-                "it takes a release that keeps every coordinate, such as one with `projection: none`"
-            )
+            raise NotIdentifiedError(self._refusal)
         return solution
 
     def in_class(self, terms: Floats, index: int) -> Floats:

@@ -14,6 +14,7 @@ from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
 from dpcore.measure import Measurement
 from dpcore.mechanisms.base import UNIT
 from dpcore.moments import NoisyMoments
+from dpcore.noiselaws import noise_facts
 from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, cost_of, event_from_json
 from dpcore.utility import level_names
@@ -107,6 +108,7 @@ def _measurement(name: str, entry: Entry) -> dict[str, Any]:
         "rho": float(cost.rho) if cost.rho else None,
         "delta_num": float(cost.delta_num),
         "parameters": event.as_json(),
+        "noise": noise_facts(event),
         "seeded": facts["seeded"],
         "digest": facts["digest"],
         "build": facts["build"],
