@@ -1,8 +1,8 @@
 """The mathematics of differentially private releases: pure functions, no files, no clock, no orchestration.
 
 The estimators are at hand as `dpcore.RonGauss`, `dpcore.PcaGauss`, `dpcore.MomentMixture`,
-`dpcore.EigenvalueGauss`, `dpcore.DifferentialLda` and `dpcore.Modips`; those that publish noisy rows, which
-is local privacy, as `dpcore.JiangPca`, `dpcore.BernoulliRows` and `dpcore.LopRows`.
+`dpcore.EigenvalueGauss`, `dpcore.DifferentialLda`, `dpcore.GaussianCopula` and `dpcore.Modips`; those that
+publish noisy rows, which is local privacy, as `dpcore.JiangPca`, `dpcore.BernoulliRows` and `dpcore.LopRows`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from dpcore.eigengauss import EigenvalueGauss
     from dpcore.estimators import Modips, MomentMixture, PcaGauss, RonGauss
     from dpcore.lda import DifferentialLda
+    from dpcore.mixed import GaussianCopula
     from dpcore.rowwise import BernoulliRows, JiangPca, LopRows
 
 __all__ = [
     "BernoulliRows",
     "DifferentialLda",
     "EigenvalueGauss",
+    "GaussianCopula",
     "JiangPca",
     "LopRows",
     "Modips",
@@ -32,6 +34,7 @@ _ELSEWHERE = {
     "BernoulliRows": "rowwise",
     "DifferentialLda": "lda",
     "EigenvalueGauss": "eigengauss",
+    "GaussianCopula": "mixed",
     "JiangPca": "rowwise",
     "LopRows": "rowwise",
 }

@@ -23,7 +23,7 @@ from dpcore.schema import Cells, RecordSchema
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-ROOM = 1.2
+ROOM = 1.0
 """The unit ball's squared radius over a typical record's squared length."""
 
 

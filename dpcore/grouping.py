@@ -30,6 +30,9 @@ MOST_GROUPS = 10
 SURE = 2.0
 """Standard deviations by which a count must rise above its noise to be believed."""
 
+SURER = 3.0
+"""The same for a part of a group: there are many parts, and a false one far out moves means."""
+
 FEWER = 1.25
 """Factor by which the least count of a group grows until all groups fit."""
 
@@ -177,7 +180,7 @@ def _halved(counts: Floats, deviation: float) -> Floats:
             return
         middle = (start + stop) // 2
         left, right = (
-            total if total > SURE * deviation * math.sqrt(size) else 0.0
+            total if total > SURER * deviation * math.sqrt(size) else 0.0
             for total, size in (
                 (float(counts[start:middle].sum()), middle - start),
                 (float(counts[middle:stop].sum()), stop - middle),

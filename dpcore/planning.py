@@ -238,7 +238,7 @@ def _copula_plan(wishes: Wishes) -> Plan:
         signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
         expected_rows=wishes.expected_rows,
         reasons=(
-            "generator copula: every column's distribution is measured by a histogram, and how columns hang together by "
+            "generator copula: every column is measured by a histogram, and how columns hang together by "
             "one Gram of their groups, in class blocks, which together cost as much as one",
             f"the histograms take {float(share):g} of the budget"
             + ("" if wishes.allocation is None else ", as the specification says"),
