@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpcore.cells import ColumnCells
 from dpcore.grouped import GroupedEncoding
-from dpcore.grouping import group_columns
+from dpcore.grouping import group_columns, least_group
 from dpcore.maxent import fit_table_law
 from dpcore.measure import ReleasedVector
 from dpcore.mechanisms.base import GramEvent
@@ -25,19 +25,12 @@ from dpcore.moments import NoisyMoments
 from dpcore.noise import public_generator
 from dpcore.pairtables import PairTables, pair_tables
 from dpcore.projection import Projection
-from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING, Cells, RecordSchema
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 ROWS_AT_ONCE = 65_536
-
-USUAL_LENGTH = 0.6
-"""A typical record's squared length a column, before the histograms tell it: what groups are chosen by."""
-
-LEAST_DEVIATIONS = 3.0
-"""A group holds at least so many standard deviations of the noise on a pair of groups."""
 
 
 def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
@@ -52,9 +45,7 @@ def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: Gra
     """
     columns = cells_of_schema(schema)
     width = event.layout.dimension - event.layout.heads
-    noise = gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
-    least = LEAST_DEVIATIONS * noise * USUAL_LENGTH * len(columns)
-    groups = group_columns(marginals, columns, least=least, coordinates=width)
+    groups = group_columns(marginals, columns, least=least_group(event, len(columns)), coordinates=width)
     return GroupedEncoding(schema, groups, width)
 
 

@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Cap, Cost, Statement, compose
+from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
 from dpcore.planning import Plan, count_and_sum_noise
+from dpcore.registry import vector_mechanism
 from dpcore.schema import Column, IntervalColumn, NominalColumn, Role
+from dpcore.vectors import VectorEvent
 
 FACTORS = tuple(Fraction(quarters, 4) for quarters in (1, 2, 3, 4, 6, 8))
 """The alternatives to an epsilon, as multiples of it."""
@@ -136,6 +139,8 @@ def column_noise(plan: Plan) -> list[ColumnNoise]:
     for column in plan.schema.columns:
         if column.role is Role.LABEL and isinstance(column, NominalColumn):
             result.append(_label_noise(column, class_part))
+        elif plan.marginals_event is not None:
+            result.append(_histogram_noise(column, plan.marginals_event, plan.expected_rows))
         else:
             known = every_mean or column.role is Role.TARGET
             result.append(_encoded_noise(column, _position_sd(plan, encoding, column.role), count_part, known))
@@ -147,6 +152,16 @@ def _label_noise(column: NominalColumn, class_part: float) -> ColumnNoise:
     classes = column.level_count
     least, most = math.sqrt(1 - 1 / classes), math.sqrt(max(1, classes - 1))
     return ColumnNoise(column, least * class_part, most * class_part, known=True)
+
+
+def _histogram_noise(column: Column, event: VectorEvent, rows: int) -> ColumnNoise:
+    """Noise of a column's histogram: on one cell's share, or on the mean of all cells; a count's noise is within it."""
+    cell = vector_mechanism(event.mechanism).deviation(event) / event.query.unit / rows
+    if isinstance(column, NominalColumn):
+        return ColumnNoise(column, cell, cell, known=True)
+    positions, _ = ColumnCells(column).positions()
+    mean = column.half_width * cell * math.sqrt(float(positions @ positions))
+    return ColumnNoise(column, mean, mean, known=True)
 
 
 def _encoded_noise(column: Column, position_sd: float, count_part: float, known: bool) -> ColumnNoise:

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from dpcore.cells import NOTHING_KNOWN, ColumnCells
 from dpcore.measure import ReleasedVector
+from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import onto_simplex
 from dpcore.queries import HistogramsQuery
+from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, NominalColumn
 
 Floats = NDArray[np.float64]
@@ -35,6 +37,19 @@ SURER = 3.0
 
 FEWER = 1.25
 """Factor by which the least count of a group grows until all groups fit."""
+
+
+USUAL_LENGTH = 0.6
+"""A typical record's squared length a column, before the histograms tell it: what groups are chosen by."""
+
+LEAST_DEVIATIONS = 3.0
+"""A group holds at least so many standard deviations of the noise on a pair of groups."""
+
+
+def least_group(event: GramEvent, columns: int) -> float:
+    """Units that a group must hold, from public constants alone."""
+    noise = gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
+    return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns
 
 
 @dataclass(frozen=True, slots=True)

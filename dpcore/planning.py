@@ -28,6 +28,7 @@ from dpcore.allocation import (
 from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, GRID_BITS, POINT_BITS, PROJECTION_BITS, Layout
+from dpcore.grouping import least_group
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.queries import HistogramsQuery
@@ -42,7 +43,7 @@ from dpcore.registry import (
     mechanism_of,
     vector_mechanism,
 )
-from dpcore.schema import Neighbours, RecordSchema, Role, RowRule
+from dpcore.schema import Neighbours, NominalColumn, RecordSchema, Role, RowRule
 from dpcore.vectors import VectorEvent
 from dpcore.wishes import AUTO, COPULA, LDA, MARGINALS, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
 
@@ -162,8 +163,8 @@ def make_plan(wishes: Wishes) -> Plan:
     """
     reasons: list[str] = []
     _require_projection(wishes)
-    if wishes.generator == COPULA:
-        return _copula_plan(wishes)
+    if wishes.generator == COPULA or _is_for_copula(wishes):
+        return _copula_plan(replace(wishes, generator=COPULA))
     shares = shares_of(wishes)
     _require_projection_mechanism(wishes, shares)
     generator, schema = _choose_generator(wishes, reasons)
@@ -197,6 +198,25 @@ COORDINATES = {Rho: 6, Epsilon: 4}
 
 GROUPS_WEIGHT = Fraction(20, WEIGHT_GRID)
 """The count's weight beside groups: histograms know the marginals already."""
+
+
+LEAST_GROUPS = 4
+"""A mixed table is left to the copula where a column can have so many groups that rise above the noise."""
+
+
+def _is_for_copula(wishes: Wishes) -> bool:
+    """Whether a table whose generator is left open, and which is not projected, is mixed and large enough."""
+    allowed = wishes.generator == AUTO and wishes.projection == "none" and MEAN not in (wishes.allocation or {})
+    if not allowed or (MOMENTS in (wishes.allocation or {}) and MARGINALS not in (wishes.allocation or {})):
+        return False
+    columns = wishes.schema.encoded_columns
+    if not any(isinstance(column, NominalColumn) or column.is_whole for column in columns):
+        return False
+    try:
+        event = _copula_plan(replace(wishes, generator=COPULA)).event
+    except PlanError:
+        return False
+    return LEAST_GROUPS * least_group(event, len(columns)) <= wishes.expected_rows
 
 
 def _copula_plan(wishes: Wishes) -> Plan:
