@@ -284,7 +284,9 @@ def _histograms(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours
     """Two columns of two cells: a record that changes both, or comes."""
 
     def prepare(neighbours: Neighbours) -> Attack:
-        event = vector_mechanism(name).calibrate(HistogramsQuery((2, 2)), neighbours, budget)
+        event = vector_mechanism(name).calibrate(
+            HistogramsQuery((2, 2), (Fraction(1), Fraction(1))), neighbours, budget
+        )
         one, two = np.array([1.0, 0, 1, 0]), np.array([0.0, 1, 0, 1])
         if neighbours is Neighbours.ADD_REMOVE:
             return Attack(event, "(a, a) or nothing", (one, 0 * one), judge)

@@ -39,14 +39,14 @@ class CopulaMeasured(Measured):
         """Mean and spread of an interval column, or shares of a nominal one."""
         if self.encoding.schema.label is column:
             return Measured.column(self, column)
-        groups, shares, error = self._cells(column)
+        groups, shares, errors = self._cells(column)
         if isinstance(column, NominalColumn):
-            return {"shares": shares.tolist(), "margins": [Z95 * error] * len(shares)}
+            return {"shares": shares.tolist(), "margins": (Z95 * errors).tolist()}
         mean, square = groups.cells.positions()
         present = shares[: len(mean)]
         known = max(float(present.sum()), 1e-9)
         position = float(present @ mean) / known
-        margin = Z95 * error * float(np.linalg.norm(mean)) / known
+        margin = Z95 * float(np.linalg.norm(mean * errors[: len(mean)])) / known
         return {
             "mean": column.middle + column.half_width * position,
             "mean_margin": column.half_width * min(margin, 2.0),
@@ -59,13 +59,19 @@ class CopulaMeasured(Measured):
             return float(self._cells(column)[1][-1])
         return None
 
-    def _cells(self, column: Column) -> tuple[ColumnGroups, Floats, float]:
-        """A column's groups, the share of each of its cells, and the noise of such a share."""
+    def _cells(self, column: Column) -> tuple[ColumnGroups, Floats, Floats]:
+        """A column's groups, the share of each of its cells, and the noise of each share.
+
+        A cell that is a group of its own was measured with the Gram too, the others by the histogram alone.
+        """
         copula = self.mixture
         index = next(i for i, groups in enumerate(copula.encoding.groups) if groups.cells.column is column)
         groups = copula.encoding.groups[index]
         pooled = copula.tables.weights @ copula.tables.shares[index]
-        return groups, pooled[groups.group] * groups.within, copula.marginals.deviation() / copula.tables.total
+        alone = np.bincount(groups.group)[groups.group] == 1
+        by_histogram = float(groups.variances.sum()) / len(groups.group)  # of one cell's count
+        variances = np.where(alone, float(copula.tables.pooled_variances[index]), by_histogram)
+        return groups, pooled[groups.group] * groups.within, np.sqrt(variances) / copula.tables.total
 
 
 def _sums(encoding: Encoding, copula: Copula) -> ClassSums:

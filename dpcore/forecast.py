@@ -16,9 +16,9 @@ from dpcore.accounting import Cap, Cost, Statement, compose
 from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
 from dpcore.planning import Plan, count_and_sum_noise
+from dpcore.queries import HistogramsQuery
 from dpcore.registry import vector_mechanism
 from dpcore.schema import Column, IntervalColumn, NominalColumn, Role
-from dpcore.vectors import VectorEvent
 
 FACTORS = tuple(Fraction(quarters, 4) for quarters in (1, 2, 3, 4, 6, 8))
 """The alternatives to an epsilon, as multiples of it."""
@@ -140,7 +140,7 @@ def column_noise(plan: Plan) -> list[ColumnNoise]:
         if column.role is Role.LABEL and isinstance(column, NominalColumn):
             result.append(_label_noise(column, class_part))
         elif plan.marginals_event is not None:
-            result.append(_histogram_noise(column, plan.marginals_event, plan.expected_rows))
+            result.append(_histogram_noise(column, plan))
         else:
             known = every_mean or column.role is Role.TARGET
             result.append(_encoded_noise(column, _position_sd(plan, encoding, column.role), count_part, known))
@@ -154,9 +154,12 @@ def _label_noise(column: NominalColumn, class_part: float) -> ColumnNoise:
     return ColumnNoise(column, least * class_part, most * class_part, known=True)
 
 
-def _histogram_noise(column: Column, event: VectorEvent, rows: int) -> ColumnNoise:
-    """Noise of a column's histogram: on one cell's share, or on the mean of all cells; a count's noise is within it."""
-    cell = vector_mechanism(event.mechanism).deviation(event) / event.query.unit / rows
+def _histogram_noise(column: Column, plan: Plan) -> ColumnNoise:
+    """Noise of a column's histogram alone: on one cell's share, or on the mean of all cells."""
+    event = plan.marginals_event
+    assert event is not None and isinstance(event.query, HistogramsQuery)  # noqa: S101, PT018  as it was planned
+    weight = float(event.query.weights[plan.schema.encoded_columns.index(column)])
+    cell = vector_mechanism(event.mechanism).deviation(event) / event.query.unit / weight / plan.expected_rows
     if isinstance(column, NominalColumn):
         return ColumnNoise(column, cell, cell, known=True)
     positions, _ = ColumnCells(column).positions()

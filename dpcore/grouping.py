@@ -92,9 +92,10 @@ def group_columns(
     """Groups of every column, each of at least about `least` units, in all no more than fit into the coordinates."""
     query = released.event.query
     assert isinstance(query, HistogramsQuery)  # noqa: S101  the only vectors that a release measures
-    deviation, histograms = released.deviation(), query.split(released.numbers())
+    histograms = query.split(released.numbers())
+    deviations = [released.deviation() / float(weight) for weight in query.weights]
     while True:
-        groups = [_grouped(c, h, least, deviation) for c, h in zip(columns, histograms, strict=True)]
+        groups = [_grouped(c, h, least, d) for c, h, d in zip(columns, histograms, deviations, strict=True)]
         if sum(column.size - 1 for column in groups) <= coordinates:
             return groups
         least *= FEWER

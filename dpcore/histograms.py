@@ -6,33 +6,49 @@ One unit adds at most 1 to the cells of each column, in all: that alone bounds w
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.cells import NOTHING_KNOWN, ColumnCells
 from dpcore.queries import GRID, HistogramsQuery
-from dpcore.schema import Cells
+from dpcore.schema import Cells, Column
 from dpcore.vectors import PrivateVector
 
 Floats = NDArray[np.float64]
+
+
+MANY_CELLS = 5
+FEW_WEIGHT = Fraction(1, 4)
+"""A column of few cells is only centred by its histogram, and measured again with the Gram: little is enough for it."""
+
+
+def histograms_query(columns: Sequence[Column], rows_per_unit: int = 1) -> HistogramsQuery:
+    """The marginals' query of a record's columns."""
+    cells = tuple(ColumnCells(column).count for column in columns)
+    weights = tuple(Fraction(1) if count > MANY_CELLS else FEW_WEIGHT for count in cells)
+    return HistogramsQuery(cells, weights, rows_per_unit)
 
 
 def exact_histograms(
     chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
 ) -> PrivateVector:
     """The exact counts of a table that comes in chunks, each row with its share of its person or None."""
-    return PrivateVector(query, counted(chunks, columns))
+    return PrivateVector(query, counted(chunks, columns, query))
 
 
-def counted(chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells]) -> list[int]:
+def counted(
+    chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
+) -> list[int]:
     """The counts behind `exact_histograms`, in the open: for invented rows only."""
     totals = [np.full(column.count, 0, dtype=object) for column in columns]
     for cells, shares in chunks:
-        for total, column in zip(totals, columns, strict=True):
+        for total, column, weight in zip(totals, columns, query.weights, strict=True):
             codes = column.codes(cells[column.column.name])
             known = codes != NOTHING_KNOWN
-            weights = np.full(len(codes), float(GRID)) if shares is None else np.trunc(shares * GRID)
+            one = float(weight * GRID)
+            weights = np.full(len(codes), one) if shares is None else np.trunc(shares * one)
             sums = np.bincount(codes[known], weights=weights[known], minlength=column.count)  # exact below 2^53
             total += sums.astype(np.int64).astype(object)
     return [int(number) for total in totals for number in total]

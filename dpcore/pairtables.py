@@ -28,14 +28,15 @@ ROUNDING = 1e-6
 class PairTables:
     """Class sizes; each column's group shares in each class; each class's pair excesses, as shares of all units.
 
-    `shares` and `variances` are one a column: (classes, groups), and the noise of one of its
-    numbers. `excess` is (classes, groups of all columns, groups of all columns); a contrast of it has
+    `shares`, `variances` and `pooled_variances` are one a column: (classes, groups), the noise of a
+    class's count of a group, and of such a count over all classes. `excess` is (classes, groups of all columns, groups of all columns); a contrast of it has
     the noise `excess_variance`.
     """
 
     counts: Floats
     shares: list[Floats]
     variances: Floats
+    pooled_variances: Floats
     excess: Floats
     excess_variance: float
 
@@ -59,13 +60,12 @@ def pair_tables(released: Released, encoding: GroupedEncoding) -> PairTables:
     of_sums = (noise.off_diagonal_sd * encoding.radius / weight) ** 2
     of_seconds = (noise.off_diagonal_sd * square) ** 2, (noise.diagonal_sd * square) ** 2
     of_counts = (noise.diagonal_sd / weight**2) ** 2
-    shares, variances = [], []
-    for index in range(len(encoding.groups)):
-        found, variance = _class_shares(encoding, index, counts, sums, seconds, (of_counts, of_sums, *of_seconds))
-        shares.append(found)
-        variances.append(variance)
+    noises = (of_counts, of_sums, *of_seconds)
+    columns = [_class_shares(encoding, i, counts, sums, seconds, noises) for i in range(len(encoding.groups))]
+    shares = [found for found, _, _ in columns]
+    variances, pooled = (np.array([column[i] for column in columns]) for i in (1, 2))
     excess = np.array([_excess(encoding, k, counts, shares, seconds[k]) for k in range(len(counts))])
-    return PairTables(counts, shares, np.array(variances), excess, of_seconds[0] / float(counts.sum()) ** 2)
+    return PairTables(counts, shares, variances, pooled, excess, of_seconds[0] / float(counts.sum()) ** 2)
 
 
 def _class_shares(
@@ -75,11 +75,11 @@ def _class_shares(
     sums: Floats,
     seconds: Floats,
     noise: tuple[float, float, float, float],
-) -> tuple[Floats, float]:
-    """Shares of a column's groups in each class, and the mean variance of a class's count in a group."""
+) -> tuple[Floats, float, float]:
+    """Shares of a column's groups in each class, and the mean variances of a group's count in a class and in all."""
     column, place, corners = encoding.groups[index], encoding.slices[index], encoding.corners[index]
     if column.size == 1:
-        return np.ones((len(counts), 1)), 0.0
+        return np.ones((len(counts), 1)), 0.0, 0.0
     design, variances = _design(corners, noise)
     upper = np.triu_indices(column.size - 1)
     answers = np.array(
@@ -90,9 +90,10 @@ def _class_shares(
     spread = len(counts) * covariance + np.diag(column.variances + ROUNDING)
     gap = column.counts - found.sum(axis=0)
     found = found + covariance @ np.linalg.solve(spread, gap)
+    both = len(counts) * covariance - (len(counts) ** 2) * covariance @ np.linalg.solve(spread, covariance)
     covariance = covariance - covariance @ np.linalg.solve(spread, covariance)
     repaired = np.array([onto_simplex(row / n, 1.0) for row, n in zip(found, counts, strict=True)])
-    return repaired, float(np.trace(covariance)) / column.size
+    return repaired, float(np.trace(covariance)) / column.size, float(np.trace(both)) / column.size
 
 
 def _design(corners: Floats, noise: tuple[float, float, float, float]) -> tuple[Floats, Floats]:

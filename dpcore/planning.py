@@ -25,13 +25,12 @@ from dpcore.allocation import (
     spends,
     whole_budgets,
 )
-from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, GRID_BITS, POINT_BITS, PROJECTION_BITS, Layout
 from dpcore.grouping import least_group
+from dpcore.histograms import histograms_query
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
-from dpcore.queries import HistogramsQuery
 from dpcore.registry import (
     BY_NAME,
     Entry,
@@ -242,7 +241,7 @@ def _copula_plan(wishes: Wishes) -> Plan:
     if not choices:
         raise _needs_delta(wishes.mechanism)
     event, share, kind = min(choices, key=lambda choice: _entry_noise(choice[0]))
-    query = HistogramsQuery(tuple(ColumnCells(column).count for column in columns), rows_per_unit)
+    query = histograms_query(columns, rows_per_unit)
     histograms = vector_mechanism("histogram-gaussian" if kind is Rho else "histogram-laplace")
     marginals = histograms.calibrate(query, wishes.neighbours, part(wishes, share, kind, kind))
     expected = gram_mechanism(event.mechanism).expected_error(event)

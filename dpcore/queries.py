@@ -84,14 +84,21 @@ class MomentsQuery:
 
 @dataclass(frozen=True, slots=True)
 class HistogramsQuery:
-    """How many units fall into each cell of some columns: one list of counts a column."""
+    """How many units fall into each cell of some columns, times the column's weight: one list of counts a column.
+
+    All numbers get the same noise: a column of small weight is measured with more, and costs less.
+    """
 
     cells: tuple[int, ...]
+    weights: tuple[Fraction, ...]
     rows_per_unit: int = 1
 
     def __post_init__(self) -> None:
         if not self.cells or any(count < 1 for count in self.cells) or self.rows_per_unit < 1:
             raise ValueError("histograms need a column, a cell in each, and one row a unit")
+        whole = all(0 < weight <= 1 and (weight * GRID).denominator == 1 for weight in self.weights)
+        if len(self.weights) != len(self.cells) or not whole:
+            raise ValueError("every histogram needs a positive weight on the grid, at most 1")
 
     @property
     def size(self) -> int:
@@ -105,19 +112,26 @@ class HistogramsQuery:
 
     def sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S7: L1 norm, on the grid."""
-        return histograms_l1(neighbours, columns=len(self.cells), rows=self.rows_per_unit) * GRID
+        return histograms_l1(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID
 
     def squared_l2(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S7: squared L2 norm, on the grid."""
-        return histograms_l2_squared(neighbours, columns=len(self.cells), rows=self.rows_per_unit) * GRID**2
+        return histograms_l2_squared(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID**2
 
     def as_json(self) -> dict[str, Any]:
         """The query's parameters."""
-        return {"ask": "histograms", "cells": list(self.cells), "rows_per_unit": self.rows_per_unit}
+        weights = [str(weight) for weight in self.weights]
+        return {
+            "ask": "histograms",
+            "cells": list(self.cells),
+            "weights": weights,
+            "rows_per_unit": self.rows_per_unit,
+        }
 
     def split(self, answer: Floats) -> list[Floats]:
-        """One list of counts a column."""
-        return np.split(answer, np.cumsum(self.cells)[:-1])
+        """One list of counts a column, each over its weight."""
+        parts = np.split(answer, np.cumsum(self.cells)[:-1])
+        return [part / float(weight) for part, weight in zip(parts, self.weights, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +172,7 @@ def query_from_json(body: dict[str, Any]) -> Query:
     Raises: KeyError for a kind that is not known.
     """
     if body["ask"] == "histograms":
-        return HistogramsQuery(tuple(body["cells"]), body["rows_per_unit"])
+        return HistogramsQuery(tuple(body["cells"]), tuple(map(Fraction, body["weights"])), body["rows_per_unit"])
     if body["ask"] == "rows":
         return RowsQuery(body["rows"], body["dimension"])
     return MomentsQuery(body["numeric"], tuple(body["levels"]), body["classes"])

@@ -9,6 +9,7 @@ lost when they are multiplied up to the integer grid.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 from dpcore.schema import Neighbours
@@ -101,14 +102,15 @@ def jiang_moments(neighbours: Neighbours, *, numeric: int, categorical: int, cla
     return moved + p * (q + 1) + Fraction(p * (p + 1), 2) + gain + q * (q + 3)
 
 
-def histograms_l1(neighbours: Neighbours, *, columns: int, rows: int) -> Fraction:
-    """L1 norm of several columns' histograms (GUARANTEE.md, S7): a count a column and row, twice under replace-one."""
-    return Fraction(columns * rows * (1 if neighbours is Neighbours.ADD_REMOVE else 2))
+def histograms_l1(neighbours: Neighbours, *, weights: Sequence[Fraction], rows: int) -> Fraction:
+    """L1 norm of several columns' histograms, each times its weight (GUARANTEE.md, S7); twice under replace-one."""
+    return sum(weights, Fraction(0)) * rows * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
 
 
-def histograms_l2_squared(neighbours: Neighbours, *, columns: int, rows: int) -> Fraction:
-    """Squared L2 norm of several columns' histograms (GUARANTEE.md, S7): attained by rows in the same cells."""
-    return Fraction(columns * rows**2 * (1 if neighbours is Neighbours.ADD_REMOVE else 2))
+def histograms_l2_squared(neighbours: Neighbours, *, weights: Sequence[Fraction], rows: int) -> Fraction:
+    """Squared L2 norm of the same (GUARANTEE.md, S7): attained by rows in the same cells."""
+    squares = sum((weight**2 for weight in weights), Fraction(0))
+    return squares * rows**2 * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
 
 
 def rows_l1(*, dimension: int) -> Fraction:
