@@ -171,7 +171,7 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
             f"{pca_truth:g}",
             eigenvalues(pca_truth),
         ),
-        Method("Liu, corrected", "1", "1", library(mechanism="laplace")),
+        Method("Liu, corrected", "1", "1", library(mechanism="laplace", generator="gaussian")),
         Method("Li et al., Bernoulli rows, corrected", "1, local", "1", local(BernoulliRows)),
         Method("Jiang et al., PCA rows, corrected", "1, local", "1", local(JiangPca)),
     ]

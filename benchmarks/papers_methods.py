@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,18 +20,20 @@ from numpy.typing import NDArray
 from benchmarks.common import Dataset
 from dpcore import published
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
+from dpcore.copula import Copula
 from dpcore.encoding import Encoding
 from dpcore.estimators import MomentMixture
 from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
+from dpcore.mixed import measured_copula
 from dpcore.noise import SystemNoise
-from dpcore.planning import NO_WEIGHT, count_weight, make_plan
+from dpcore.planning import NO_WEIGHT, Plan, count_weight, make_plan
 from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
-from dpcore.schema import Cells, Neighbours, PrivacyUnit, RecordSchema
-from dpcore.wishes import AUTO, Wishes
+from dpcore.schema import Cells, Neighbours, PrivacyUnit
+from dpcore.wishes import AUTO, COPULA, Wishes
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -46,43 +49,17 @@ PCA_SHARE, PCA_MEAN = 0.3, 0.1
 
 
 class TableRelease(MomentMixture):
-    """The library's estimator on a table with categories, as the release flow would run it."""
+    """The library's estimator of moments on a table with categories, as a plan says."""
 
-    def fit_table(
-        self,
-        schema: RecordSchema,
-        cells: Cells,
-        *,
-        projection: str = "none",
-        dimension: int | str = AUTO,
-        generator: str = AUTO,
-    ) -> TableRelease:
-        """Plan and measure the cells of a table."""
-        rows = len(next(iter(cells.values())))
-        self.plan_ = make_plan(
-            Wishes(
-                schema=schema,
-                neighbours=Neighbours(self.neighbours),
-                unit=PrivacyUnit(),
-                epsilon=exact(self.epsilon),
-                delta=exact(self.delta),
-                expected_rows=rows,
-                projection=projection,
-                dimension=dimension,
-                mechanism=self.mechanism,
-                generator=generator,
-            )
-        )
-        self.encoding_ = Encoding(self.plan_.schema)
+    def fit_plan(self, plan: Plan, cells: Cells) -> TableRelease:
+        """Measure the cells of a table."""
+        self.plan_, self.encoding_ = plan, Encoding(plan.schema)
         self.projection_, self.moments_ = self._measure(cells)
         return self
 
-    def sample_table(self, rows: int, seed: str) -> Cells:
-        """Synthetic cells."""
-        mixture = ClassGaussians(self._noisy_moments(), self.projection_)
-        decoder = Decoder(self.encoding_, mixture, seed)
-        parts = [decoder.decode(points, classes) for points, classes in mixture.sample(rows, seed)]
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    def mixture(self) -> ClassGaussians:
+        """What rows are drawn from."""
+        return ClassGaussians(self._noisy_moments(), self.projection_)
 
 
 def library_rows(
@@ -97,11 +74,33 @@ def library_rows(
     dimension: int | str = AUTO,
     generator: str = AUTO,
 ) -> pd.DataFrame:
-    """Synthetic rows of a data set's training rows."""
-    model = TableRelease(epsilon=epsilon, delta=delta, mechanism=mechanism, bounds=(-1.0, 1.0))
+    """Synthetic rows of a data set's training rows, as the release flow would make them."""
+    plan = make_plan(
+        Wishes(
+            schema=data.schema,
+            neighbours=RELATION,
+            unit=PrivacyUnit(),
+            epsilon=exact(epsilon),
+            delta=exact(delta),
+            expected_rows=len(data.train),
+            projection=projection,
+            dimension=dimension,
+            mechanism=mechanism,
+            generator=generator,
+        )
+    )
     cells = data.cells(data.train)
-    model.fit_table(data.schema, cells, projection=projection, dimension=dimension, generator=generator)
-    return data.frame(model.sample_table(rows, seed))
+    if plan.generator == COPULA:
+        copula = measured_copula(cells, plan)
+        return _drawn(data, copula, copula.decoder(seed), rows, seed)
+    model = TableRelease(epsilon=epsilon, bounds=(-1.0, 1.0)).fit_plan(plan, cells)
+    mixture = model.mixture()
+    return _drawn(data, mixture, Decoder(model.encoding_, mixture, seed), rows, seed)
+
+
+def _drawn(data: Dataset, source: Copula | ClassGaussians, decoder: Any, rows: int, seed: str) -> pd.DataFrame:
+    parts = [decoder.decode(points, classes) for points, classes in source.sample(rows, seed)]
+    return data.frame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 
 def exact(number: float) -> Fraction:

@@ -130,6 +130,7 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
         Method("the mean, always", "", "", middle, once=True),
         Method("library, auto", "1", "1", library()),
         Method("library, auto, with a delta", "(1, 1e-5)", "1", library(delta=1e-5)),
+        Method("library, one Gaussian", "1", "1", library(generator="supervised")),
         Method("RON-Gauss, corrected", "1", "1", ron(mean, EPSILON - mean)),
         Method("RON-Gauss, published, refuted", "1", at_ron, ron_published),
         Method(f"RON-Gauss, corrected at {at_ron}", at_ron, at_ron, ron(mean, ron_truth - mean)),
@@ -138,7 +139,7 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
         Method(
             f"PCA-Gauss, corrected at {at_pca}", at_pca, at_pca, pca(PCA_SHARE * pca_truth, (1 - PCA_SHARE) * pca_truth)
         ),
-        Method("Liu, corrected", "1", "1", library(mechanism="laplace")),
+        Method("Liu, corrected", "1", "1", library(mechanism="laplace", generator="supervised")),
         Method("Li et al., Bernoulli rows, corrected", "1, local", "1", local(bernoulli_targets)),
         Method("Jiang et al., PCA rows, corrected", "1, local", "1", local(jiang_targets)),
     ]
