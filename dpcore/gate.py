@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 
 from dpcore.attacks import Finding, attack
 from dpcore.exactgram import GramSum
-from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.measure import PrivateGram, Released, measure_gram, measure_vector
 from dpcore.mechanisms.base import Gives, GramEvent, is_diagonal
 from dpcore.mechanisms.frames import FRAME_UNIT, points_width
 from dpcore.mechanisms.power import POWER, noisy_product
 from dpcore.noise import Noise
-from dpcore.registry import gram_mechanism, mechanism_of
+from dpcore.registry import Event, gram_mechanism, mechanism_of, vector_mechanism
+from dpcore.vectors import PrivateVector, VectorEvent
 
 Floats = NDArray[np.float64]
 
@@ -54,11 +55,13 @@ class NoiseSize:
         return {"share": self.share, "error": self.error, "entries": self.entries, "holds": self.holds}
 
 
-def noise_size(event: GramEvent, noise: Noise) -> NoiseSize | None:
+def noise_size(event: Event, noise: Noise) -> NoiseSize | None:
     """Mean square of noise drawn for an empty table over what is planned; None where nothing is added to anything.
 
     Blocks are cut to few dimensions: the parameter of the noise does not depend on them.
     """
+    if isinstance(event, VectorEvent):
+        return _vector_size(event, noise)
     dimension = min(event.layout.dimension, SCALE_DIMENSION)
     small = replace(event.layout, dimension=dimension, blocks=1, labels=0)
     drawn = replace(event, layout=small, components=min(event.components, dimension - 1))
@@ -76,6 +79,15 @@ def _size(draw: Callable[[], Floats]) -> NoiseSize:
     draws = math.ceil(SCALE_ENTRIES / len(first))
     squares = np.array([(entries**2).mean() for entries in (first, *(draw() for _ in range(draws - 1)))])
     return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(draws)), draws * len(first))
+
+
+def _vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
+    """The noise on a vector's numbers is independent, so that each tells of it."""
+    nothing = PrivateVector(event.query, [0] * event.query.size)
+    draws = math.ceil(SCALE_ENTRIES / event.query.size)
+    values = [value for _ in range(draws) for value in measure_vector(nothing, event, noise).values]
+    squares = (np.array(values, dtype=np.float64) / vector_mechanism(event.mechanism).deviation(event)) ** 2
+    return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(len(squares))), len(squares))
 
 
 def _released(event: GramEvent, noise: Noise) -> Released:
@@ -125,7 +137,7 @@ class EventAudit:
         }
 
 
-def audit_event(event: GramEvent, noise: Noise) -> EventAudit:
+def audit_event(event: Event, noise: Noise) -> EventAudit:
     """Attack the event's mechanism and compare its noise with what the event promises."""
     finding = attack(event.mechanism, event.neighbours, draws=ATTACK_DRAWS, noise=noise)
     return EventAudit(finding, noise_size(event, noise))

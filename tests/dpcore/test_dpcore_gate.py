@@ -12,12 +12,21 @@ from dpcore.exactgram import Layout
 from dpcore.gate import audit_event, noise_size
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import NormalSums, SeededNoise, WishartDifference
-from dpcore.registry import ENTRIES, mechanism_of
+from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery
+from dpcore.registry import ENTRIES, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
+from dpcore.vectors import VectorEvent
 
 LAYOUT = Layout(4, 1, Fraction(1, 4))
 COMPONENTS = {"noisy-power-method": 2, "exponential-pca": 2, "eigenvalues-only": 3}
 NAMES = [entry.name for entry in ENTRIES if entry.mechanism is not None]
+ONE = Fraction(1)
+VECTORS: list[tuple[str, Query]] = [
+    ("histogram-gaussian", HistogramsQuery((3, 9), (ONE, ONE / 4))),
+    ("histogram-laplace", HistogramsQuery((5, 2, 2), (ONE, ONE, ONE), 3)),
+    ("jiang-laplace", MomentsQuery(2, (3,), 2)),
+    ("noisy-rows", RowsQuery(3, 2)),
+]
 UNSIZED = "exponential-pca"
 """Draws directions from a law of its own: nothing is added to anything."""
 
@@ -81,3 +90,46 @@ def test_the_gate_holds_for_an_honest_build_and_not_for_one_with_less_noise(monk
     assert audit_event(event, SeededNoise(3)).as_json()["holds"]
     shrink_noise(monkeypatch, Fraction(3, 4))
     assert not audit_event(event, SeededNoise(3)).holds
+
+
+def vector_event_of(name: str, query: Query) -> VectorEvent:
+    budget = Rho(Fraction(1, 2)) if name == "histogram-gaussian" else Epsilon(Fraction(1))
+    return vector_mechanism(name).calibrate(query, Neighbours.REPLACE_ONE, budget)
+
+
+def test_every_mechanism_of_vectors_is_sized_here() -> None:
+    assert {name for name, _ in VECTORS} == {entry.name for entry in ENTRIES if entry.vector is not None}
+
+
+@pytest.mark.parametrize(("name", "query"), VECTORS)
+def test_the_noise_on_vectors_has_its_planned_size_and_three_quarters_of_it_are_seen(
+    name: str, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = noise_size(vector_event_of(name, query), SeededNoise(1))
+    assert size is not None
+    assert size.holds
+    assert abs(size.share - 1) < 5 * size.error
+    assert 4000 <= size.entries < 4000 + query.size
+    shrink_noise(monkeypatch, Fraction(3, 4))
+    less = noise_size(vector_event_of(name, query), SeededNoise(1))
+    assert less is not None
+    assert not less.holds
+
+
+def test_one_draw_of_a_large_vector_still_knows_its_error() -> None:
+    """Numbers are samples of their own: the error of a mean of 5,000 normal squares is the root of 2 / 5,000."""
+    size = noise_size(vector_event_of("histogram-gaussian", HistogramsQuery((5000,), (ONE,))), SeededNoise(2))
+    assert size is not None
+    assert size.entries == 5000
+    assert size.error == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize(("name", "query"), VECTORS[:2])
+def test_the_gate_holds_for_honest_histograms_and_not_for_less_noise(
+    name: str, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = audit_event(vector_event_of(name, query), SeededNoise(3))
+    assert audit.holds
+    assert audit.as_json()["attack"]["mechanism"] == name
+    shrink_noise(monkeypatch, Fraction(3, 4))
+    assert not audit_event(vector_event_of(name, query), SeededNoise(3)).holds

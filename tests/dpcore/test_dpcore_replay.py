@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore import exactgram, replay
+from dpcore import exactgram, hostile, replay, replayed
 from dpcore.encoding import Encoding
-from dpcore.measure import measure_gram
+from dpcore.grouped import GroupedEncoding
+from dpcore.hostile import hostile_pair, hostile_rows
+from dpcore.measure import measure_gram, measure_vector
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.gaussian import GaussianMechanism
 from dpcore.noise import Noise, SeededNoise, public_generator
 from dpcore.planning import Plan, make_plan
-from dpcore.replay import Recorder, example_plans, hostile_pair, hostile_rows, replay_pairs
+from dpcore.registry import ENTRIES
+from dpcore.replay import Recorder, Replay, example_plans, largest_change, replay_pairs
+from dpcore.replayed import ReplayedGram, share
 from dpcore.schema import (
     MISSING,
     UNKNOWN,
@@ -92,8 +96,8 @@ def test_sums_that_are_measured_apart_are_held_to_their_own_bound(
     found = [found for found in replay_pairs(plan, pairs=60, seed="1") if found.measurement == "mean"]
     assert all(each.ok for each in found)
     assert max(each.weighted_l1 for each in found) > 0.8
-    declared = replay.record_sums_l1
-    monkeypatch.setattr(replay, "record_sums_l1", lambda *given, **named: declared(*given, **named) * Fraction(3, 4))
+    declared = replayed.record_sums_l1
+    monkeypatch.setattr(replayed, "record_sums_l1", lambda *given, **named: declared(*given, **named) * Fraction(3, 4))
     assert not all(each.ok for each in replay_pairs(plan, pairs=60, seed="1"))
 
 
@@ -101,11 +105,11 @@ def test_the_change_is_the_exact_difference_of_the_sums() -> None:
     plan, rng = plan_of(), public_generator("5", "test")
     encoding = Encoding(NUMBERS)
     tables = hostile_pair(NUMBERS, plan.event, rng)
-    arguments = {"encoding": encoding, "projection": replay.no_projection(encoding), "event": plan.event, "seed": 1}
-    forward = replay.replay(tables, **arguments)
-    backward = replay.replay(tables[::-1], **arguments)
+    subject = ReplayedGram(plan.event, encoding, replay.no_projection(encoding))
+    forward = replay.replay(tables, subject, seed=1)
+    backward = replay.replay(tables[::-1], subject, seed=1)
     assert forward.change == [[-cell for cell in block] for block in backward.change]
-    assert replay.replay((tables[0], tables[0]), **arguments).change == [[0] * 15]
+    assert replay.replay((tables[0], tables[0]), subject, seed=1).change == [[0] * 15]
 
 
 def test_a_record_that_is_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +120,7 @@ def test_a_record_that_is_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_person_whose_rows_all_count_in_full_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "_unit", lambda schema, most, rng: (hostile_rows(schema, 3, rng), None))
+    monkeypatch.setattr(hostile, "hostile_unit", lambda schema, most, rng: (hostile_rows(schema, 3, rng), None))
     replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=4, seed="7")
     assert all(found.nuclear > 1 and not found.ok for found in replays)
 
@@ -162,9 +166,105 @@ def test_the_recorder_changes_nothing_and_forgets_nothing() -> None:
 
 def test_a_share_just_above_one_is_not_rounded_down() -> None:
     found = replay_pairs(plan_of(), pairs=1, seed="11")[0]
-    assert replay._share(1.0, above=True) > 1
-    assert not replace(found, frobenius=replay._share(1.0, above=True)).ok
+    barely = Fraction(10**30 + 1, 10**30)
+    assert share(barely) > 1
+    assert share(1 / barely) <= 1
+    assert not replace(found, frobenius=share(barely)).ok
 
 
 def test_the_replay_draws_through_the_real_door() -> None:
-    assert replay.measure_gram is measure_gram
+    assert replayed.measure_gram is measure_gram
+    assert replayed.measure_vector is measure_vector
+
+
+# ---- histograms, and the moments of their groups -------------------------------------------------------
+
+
+def mixed_plan(neighbours: Neighbours = Neighbours.REPLACE_ONE, **wishes: Any) -> Plan:
+    """Histograms and groups of the example's columns, which are of every kind."""
+    chosen: dict[str, Any] = {"mechanism": "laplace", "unit": PrivacyUnit(), "expected_rows": 10_000} | wishes
+    return make_plan(
+        Wishes(
+            schema=example_plans()[0].schema,
+            neighbours=neighbours,
+            epsilon=Fraction(1),
+            delta=Fraction(1, 10**6),
+            projection="none",
+            generator="copula",
+            **chosen,
+        )
+    )
+
+
+def of(name: str, replays: list[Replay]) -> list[Replay]:
+    return [found for found in replays if found.measurement == name]
+
+
+def test_every_mechanism_of_histograms_is_replayed_under_both_relations() -> None:
+    asked = {(p.marginals_event.mechanism, p.event.neighbours) for p in example_plans() if p.marginals_event}
+    assert asked == {(e.name, n) for e in ENTRIES if e.kind == "marginals" for n in e.neighbours}
+
+
+@pytest.mark.parametrize(("neighbours", "histograms"), [("replace-one", 0.7), ("add-remove", 1.0)])
+def test_hostile_neighbours_come_close_to_the_bounds_on_histograms_and_groups(
+    neighbours: str, histograms: float
+) -> None:
+    """A record that comes has a cell in every column; two that change all of ten are rare."""
+    replays = replay_pairs(mixed_plan(Neighbours(neighbours)), pairs=30, seed="12")
+    assert all(found.ok for found in replays)
+    marginals, moments = of("marginals", replays), of("moments", replays)
+    assert len(marginals) == len(moments) == 30
+    assert max(found.weighted_l1 for found in marginals) >= histograms
+    assert max(found.frobenius for found in marginals) >= histograms
+    assert max(found.nuclear for found in moments) > 0.95
+    assert largest_change(mixed_plan(Neighbours(neighbours)), pairs=8, seed="13") > 0.9
+
+
+def test_a_person_of_several_rows_fills_a_cell_as_far_as_the_bound_says() -> None:
+    plan = mixed_plan(Neighbours.ADD_REMOVE, unit=PrivacyUnit(person="who", row_rule=RowRule.AT_MOST, most_rows=3))
+    replays = replay_pairs(plan, pairs=40, seed="14")
+    assert all(found.ok for found in replays)
+    assert max(found.weighted_l1 for found in of("marginals", replays)) == 1
+    assert max(found.nuclear for found in of("moments", replays)) > 0.6
+
+
+def test_invented_groups_are_several_and_change_with_the_seed() -> None:
+    """One group a column would be no coordinate at all, and every bound would hold."""
+    plan = mixed_plan()
+    made = [[column.counts.tolist() for column in replay._invented_groups(plan, seed).groups] for seed in "ab"]
+    assert made[0] != made[1]
+    assert all(len(counts) > 1 for groups in made for counts in groups)
+
+
+@pytest.mark.parametrize("bound", ["sensitivity", "squared_l2"])
+def test_a_bound_on_histograms_that_is_too_small_is_seen(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = mixed_plan(Neighbours.ADD_REMOVE)
+    declared = getattr(replayed.HistogramsQuery, bound)
+    monkeypatch.setattr(
+        replayed.HistogramsQuery, bound, lambda self, neighbours: declared(self, neighbours) * Fraction(9, 10)
+    )
+    assert not all(found.ok for found in of("marginals", replay_pairs(plan, pairs=10, seed="15")))
+    assert largest_change(plan, pairs=10, seed="15") > 1
+
+
+def test_a_record_that_falls_into_two_cells_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replayed, "counted", lambda *given: [2 * count for count in honest(*given)])
+    assert not any(found.ok for found in of("marginals", replay_pairs(mixed_plan(), pairs=4, seed="16")))
+
+
+honest = replayed.counted
+
+
+def test_groups_that_depend_on_other_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Points that are 0 while few rows have come move all of them when one more comes."""
+    alone = GroupedEncoding.encode
+    monkeypatch.setattr(
+        GroupedEncoding, "encode", lambda self, cells: alone(self, cells) * (len(next(iter(cells.values()))) > 5)
+    )
+    plan = mixed_plan(Neighbours.ADD_REMOVE)
+    subject = dict(replay._measurements(plan, "17"))["moments"]
+    (common, unit), _ = hostile_pair(plan.schema, plan.event, public_generator("17", "test"))
+    together = {name: np.concatenate([common[0][name], unit[0][name]]) for name in common[0]}
+    found = replay.replay(([(together, None)], [common]), subject, seed=1)
+    assert found.nuclear > 1
+    assert not found.ok
