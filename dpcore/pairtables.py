@@ -29,8 +29,8 @@ class PairTables:
     """Class sizes; each column's group shares in each class; each class's pair excesses, as shares of all units.
 
     `shares`, `variances` and `pooled_variances` are one a column: (classes, groups), the noise of a
-    class's count of a group, and of such a count over all classes. `excess` is (classes, groups of all columns, groups of all columns); a contrast of it has
-    the noise `excess_variance`.
+    class's count of a group, and of such a count over all classes. `excess` is (classes, groups of all
+    columns, groups of all columns); a contrast of it has the noise `excess_variance`.
     """
 
     counts: Floats

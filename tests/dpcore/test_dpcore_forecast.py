@@ -144,6 +144,8 @@ ROWS, DRAWS = 3024, 900  # so that every level of every column is exactly as fre
 
 
 def planned(*columns: IntervalColumn | NominalColumn, **changes: object) -> Plan:
+    roles = {column.role for column in columns}
+    gaussian = "mixture" if Role.LABEL in roles else "supervised" if Role.TARGET in roles else "gaussian"
     wishes = Wishes(
         schema=RecordSchema(columns),
         neighbours=Neighbours.REPLACE_ONE,
@@ -152,6 +154,7 @@ def planned(*columns: IntervalColumn | NominalColumn, **changes: object) -> Plan
         delta=Fraction(0),
         expected_rows=ROWS,
         projection="none",
+        generator=gaussian,
     )
     return make_plan(replace(wishes, **changes))  # type: ignore[arg-type]
 

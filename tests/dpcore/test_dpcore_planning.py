@@ -23,7 +23,7 @@ from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
 from dpcore.planning import Plan, count_weight, make_plan
 from dpcore.registry import BY_NAME, Status, cost_of
-from dpcore.schema import Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
+from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
 from dpcore.wishes import PlanError, Wishes
 
 WISHES = Wishes(
@@ -109,7 +109,9 @@ def test_a_refuted_mechanism_is_refused_with_its_reason(name: str) -> None:
         ({"projection": "magic"}, "projection-unknown"),
         ({"projection": "published-lap-pca"}, "projection-unknown"),
         ({"projection": "private-pca", "allocation": {"marginals": Fraction(1)}}, "allocation-unused"),
-        ({"generator": "copula"}, "generator-unavailable"),
+        ({"generator": "copula"}, "projection-unused"),
+        ({"generator": "copula", "projection": "none", "mechanism": "gaussian"}, "mechanism-needs-delta"),
+        ({"generator": "copula", "projection": "none", "allocation": {"moments": Fraction(1)}}, "allocation-missing"),
         ({"allocation": {"moments": Fraction(1, 2), "projection": Fraction(1, 2)}}, "allocation-unused"),
         ({"allocation": {"marginals": Fraction(1)}}, "allocation-unused"),
     ],
@@ -179,7 +181,7 @@ def test_generators_follow_the_roles_of_the_columns() -> None:
 
 
 def test_without_projection_every_coordinate_is_measured() -> None:
-    decided = plan(projection="none", schema=schema_with(target=True))
+    decided = plan(projection="none", generator="supervised", schema=schema_with(target=True))
     width = Encoding(schema_with(target=True)).width
     assert (decided.dimension, decided.event.layout.dimension) == (width, width + 1)
 
@@ -310,7 +312,7 @@ def test_a_split_that_cannot_be_measured_is_refused(changes: dict[str, Any], rul
 
 
 def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dimensions_fall() -> None:
-    assert plan(projection="none").expected_error()["sir"] == pytest.approx(1.0)
+    assert plan(projection="none", generator="gaussian").expected_error()["sir"] == pytest.approx(1.0)
     ratios = [
         plan(schema=wide_schema(), dimension=d, mechanism="laplace").expected_error()["sir"] for d in (100, 40, 10)
     ]
@@ -328,3 +330,42 @@ def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dime
 def test_a_budget_beyond_all_reason_is_refused_with_the_rule(wish: dict[str, Fraction], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         plan(**wish)
+
+
+# ---- mixed tables ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+@pytest.mark.parametrize("allocation", [None, {"marginals": Fraction(1, 3), "moments": Fraction(2, 3)}])
+def test_a_copula_spends_the_promised_epsilon_on_histograms_and_their_groups(
+    neighbours: Neighbours, delta: Fraction, allocation: dict[str, Fraction] | None
+) -> None:
+    decided = plan(generator="copula", projection="none", neighbours=neighbours, delta=delta, allocation=allocation)
+    assert list(decided.events) == ["marginals", "moments"]
+    assert sum(decided.shares.values()) == 1
+    if allocation:
+        assert decided.shares == allocation
+    spent = compose(decided.cost, delta=delta)
+    assert float(WISHES.epsilon) * 0.999 < float(spent.epsilon) <= float(WISHES.epsilon)
+    costs = [cost_of(event) for event in decided.events.values()]
+    kind = "rho" if costs[0].rho else "epsilon"
+    assert getattr(costs[0], kind) / getattr(costs[1], kind) == pytest.approx(
+        decided.shares["marginals"] / decided.shares["moments"], rel=1e-6
+    )
+
+
+def test_a_mixed_table_that_is_not_projected_is_left_to_the_copula_where_the_noise_allows_it() -> None:
+    mixed = schema_with(label=True)
+    assert plan(projection="none", schema=mixed, expected_rows=10**6).generator == "copula"
+    assert plan(projection="none", schema=mixed, expected_rows=20).generator == "mixture"
+    assert plan(schema=mixed, expected_rows=10**6).generator == "mixture", "a projection was asked for"
+    numbers = RecordSchema(
+        tuple(IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(3))
+    )
+    assert plan(projection="none", schema=numbers, expected_rows=10**6).generator == "gaussian"
+
+
+def test_the_coordinates_of_a_copula_are_public() -> None:
+    plans = [plan(generator="copula", projection="none", expected_rows=rows) for rows in (10, 10**6)]
+    assert plans[0].event.layout == plans[1].event.layout

@@ -112,6 +112,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "one column": {"columns": COLUMNS[:1], "source__drop": ["id", "b", "c", "d", "e"]},
     "only categories": {"columns": COLUMNS[3:], "source__drop": ["id", "a", "b", "c"]},
     "a fixed number of rows": {"rows": 100},
+    "a copula": {"model__generator": "copula"},
+    "a copula, zCDP, a label": {"columns": with_role("d", "label"), "model__generator": "copula", **ZCDP},
+    "a copula, add-remove, persons with two rows": {
+        "model__generator": "copula",
+        "privacy__neighbours": "add-remove",
+        "source__drop": [],
+        "privacy__unit": {"person": "id", "rows": "at-most 2"},
+    },
+    "a copula, persons weighted, shares by hand": {
+        "model__generator": "copula",
+        "model__allocation": {"marginals": 0.3, "moments": 0.7},
+        "source__drop": [],
+        "privacy__unit": {"person": "id", "rows": "weight"},
+    },
 }
 
 
