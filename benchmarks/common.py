@@ -63,10 +63,9 @@ def data_folder() -> Path:
 def has_data(*names: str) -> bool:
     """Whether all these data sets are at hand: tests skip without them."""
     try:
-        folder = data_folder()
+        return all(name in BUNDLED or (data_folder() / f"{SOURCES[name].file}.parquet").is_file() for name in names)
     except DataAbsentError:
         return False
-    return all(name in BUNDLED or (folder / f"{SOURCES[name].file}.parquet").is_file() for name in names)
 
 
 # ---- public schemas -------------------------------------------------------------------------------
@@ -367,7 +366,8 @@ def position(values: Floats, column: IntervalColumn) -> Floats:
 
 def level_codes(frame: pd.DataFrame, column: NominalColumn) -> NDArray[np.int64]:
     """The index of each cell's level; -1 where it is none."""
-    return pd.Categorical(frame[column.name], categories=column.levels).codes.astype(np.int64)
+    codes: NDArray[np.int64] = pd.Categorical(frame[column.name], categories=column.levels).codes.astype(np.int64)
+    return codes
 
 
 def load(name: str, *, train_rows: int | None = None, test_rows: int | None = None) -> Dataset:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,14 +77,15 @@ def accuracies(
     return scores
 
 
-def _predicted(model: object, rows: Floats, labels: Codes, test: Floats) -> NDArray[np.int64]:
+def _predicted(model: Any, rows: Floats, labels: Codes, test: Floats) -> NDArray[np.int64]:
     present = np.unique(labels)
     if len(present) == 1:
         return np.full(len(test), present[0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)
-        return model.fit(rows, labels).predict(test)  # type: ignore[attr-defined]
+        found: NDArray[np.int64] = model.fit(rows, labels).predict(test)
+    return found
 
 
 def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method], list[Pair]]:

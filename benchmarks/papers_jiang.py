@@ -102,7 +102,9 @@ def discriminant(train: Floats, labels: NDArray[np.int64], test: Floats, truth: 
 
 def array_of(data: Dataset, frame: pd.DataFrame) -> tuple[Floats, dict[int, Sequence[int]]]:
     """Features as the estimators take them: numbers in their units, codes of levels."""
-    cells, columns, categories = data.cells(frame), [], {}
+    cells = data.cells(frame)
+    columns: list[Floats] = []
+    categories: dict[int, Sequence[int]] = {}
     for column in data.schema.columns:
         if column.role is Role.FEATURE:
             if isinstance(column, NominalColumn):

@@ -175,7 +175,8 @@ def noisy_mean(points: Floats, epsilon: float) -> Floats:
     """The mean of points, Laplace noise on every coordinate."""
     layout = Layout(points.shape[1] + 1, 1, NO_WEIGHT)
     event = LAPLACE_SUMS.calibrate(layout, RELATION, pure(epsilon))
-    return measure_gram(gram_of(points, layout), event, SystemNoise()).counts_and_sums()[1][0] / len(points)
+    sums: Floats = measure_gram(gram_of(points, layout), event, SystemNoise()).counts_and_sums()[1][0]
+    return sums / len(points)
 
 
 # ---- RON-Gauss ------------------------------------------------------------------------------------

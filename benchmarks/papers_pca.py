@@ -103,7 +103,8 @@ def rows_of(name: str, *, quick: bool, full: bool) -> Rows:
     def inside(cube: Floats) -> Floats:
         points = (cube - space.origin) / (1 - space.origin)
         points = points / math.sqrt(space.squared_radius(cube.shape[1]))
-        return points / np.maximum(1.0, np.linalg.norm(points, axis=1, keepdims=True))
+        inner: Floats = points / np.maximum(1.0, np.linalg.norm(points, axis=1, keepdims=True))
+        return inner
 
     cube, test = data.features(data.train), data.features(data.test)
     return Rows(inside(cube), data.outcomes(data.train), inside(test), data.outcomes(data.test), cube)
@@ -265,7 +266,7 @@ def table(name: str, rows: Rows) -> tuple[list[Method], list[Pair]]:
 
 def curves(name: str, rows: Rows, runs: int, points: Sequence[float], *, over_rows: bool) -> list[Curve]:
     """Captured variance against epsilon, or against the number of rows at epsilon 1."""
-    found = {title: [[] for _ in points] for title in CURVES}
+    found: dict[str, list[list[float]]] = {title: [[] for _ in points] for title in CURVES}
     for run in progress(range(runs), f"{name}, curves against {'rows' if over_rows else 'epsilon'}"):
         for place, x in enumerate(points):
             part, epsilon = (rows.first(int(x)), 1.0) if over_rows else (rows, x)
