@@ -93,7 +93,7 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
     rows = len(cube)
     some = cube.reshape(rows, -1, 3)[:, ::EVERY].reshape(rows, -1)
     some = some / math.sqrt(some.shape[1])
-    exact: Floats = np.linalg.eigvalsh(some.T @ some / rows)[::-1][:DIMENSION]
+    exact = np.linalg.eigvalsh(some.T @ some / rows)[::-1][:DIMENSION].astype(np.float64)
 
     def real(run: int) -> Scores:
         return silhouettes(cube[:SYNTHETIC], judged, judged, run)
