@@ -23,6 +23,8 @@ LIMIT_SECONDS = 400
 TESTS = (
     "sensitivity",
     "vectors",
+    "histograms",
+    "grouped",
     "rowwise",
     "mechanisms",
     "accounting",
@@ -47,7 +49,9 @@ NEAREST = {
     "bingham": ("private_pca",),
     "frames": ("private_pca",),
     "allocation": ("private_pca", "planning"),
-    "sensitivity": ("sensitivity", "sums", "vectors", "eigenvalues"),
+    "sensitivity": ("sensitivity", "sums", "vectors", "histograms", "eigenvalues"),
+    "vectors": ("vectors", "histograms"),
+    "queries": ("vectors", "histograms"),
     "noise": ("noise", "knorm"),
 }
 """Where a mutated module is looked at first; by default in the tests of its own name."""
@@ -203,7 +207,7 @@ def directions() -> Iterator[Mutant]:
 
 def vectors() -> Iterator[Mutant]:
     """Those of Jiang's statistics and of noisy rows."""
-    s, v = "dpcore/sensitivity.py", "dpcore/vectors.py"
+    s, v, q = "dpcore/sensitivity.py", "dpcore/vectors.py", "dpcore/queries.py"
     yield from scaled(
         s, "1 + p + q + Fraction((p + q) * (p + q + 1), 2)", "1 + p + q + Fraction((p + q) * (p + q + 1), 2)"
     )
@@ -217,14 +221,39 @@ def vectors() -> Iterator[Mutant]:
     yield from scaled(v, "self._sensitivity(query, neighbours) / epsilon", "epsilon")
     yield from scaled(v, "self._sensitivity(event.query, event.neighbours) / event.noise", "event.noise")
     yield from scaled(v, "float_above(event.noise), len(answer)", "event.noise")
-    yield from scaled(v, "return bound * UNIT", "bound")
-    yield from scaled(v, "return rows_l1(dimension=self.dimension) * GRID", "rows_l1(dimension=self.dimension)")
-    yield Mutant(v, "if neighbours is not Neighbours.REPLACE_ONE:", "if False:")
+    yield from scaled(q, "return bound * UNIT", "bound")
+    yield from scaled(q, "return rows_l1(dimension=self.dimension) * GRID", "rows_l1(dimension=self.dimension)")
+    yield Mutant(q, "if neighbours is not Neighbours.REPLACE_ONE:", "if False:")
     yield Mutant(v, "(code.encode(cells) + 1) * (GRID / 2)", "(code.encode(cells) + 1) * GRID")
     yield Mutant(v, "np.arange(classes), float(GRID), 0.0)", "np.arange(classes), 1.01 * GRID, 0.0)")
     yield Mutant(v, "number + extra for", "number for")
     yield Mutant("dpcore/rowwise.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
     yield Mutant("dpcore/rowwise.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
+    yield from histograms()
+
+
+def histograms() -> Iterator[Mutant]:
+    """Those of histograms and of the groups that are made of them."""
+    s, v, q = "dpcore/sensitivity.py", "dpcore/vectors.py", "dpcore/queries.py"
+    counted, grouped = "dpcore/histograms.py", "dpcore/grouped.py"
+    yield from scaled(s, "return sum(weights, Fraction(0)) * rows", "sum(weights, Fraction(0))")
+    yield Mutant(s, "sum(weights, Fraction(0)) * rows * (1 if", "sum(weights, Fraction(0)) * (1 if")
+    yield from scaled(s, "return squares * rows**2", "squares")
+    yield Mutant(s, "return squares * rows**2 * (1 if", "return squares * rows * (1 if")
+    yield Mutant(s, "squares = sum((weight**2 for", "squares = sum((weight**3 for")
+    yield Mutant(q, "rows=self.rows_per_unit) * GRID**2", "rows=1) * GRID**2")
+    yield Mutant(q, "rows=self.rows_per_unit) * GRID\n", "rows=1) * GRID\n")
+    yield from scaled(v, "self._squared_sensitivity(query, neighbours) / (2 * rho)", "2 * rho")
+    yield from scaled(
+        v, "self._squared_sensitivity(event.query, event.neighbours) / (2 * event.noise**2)", "2 * event.noise**2"
+    )
+    yield from scaled(v, "rounded(answer, [event.noise**2] * len(answer))", "event.noise**2")
+    yield from scaled_float(v, "return float(event.noise)", "float(event.noise)")
+    yield from scaled_float(v, "return math.sqrt(2) * float(event.noise)", "math.sqrt(2)")
+    yield Mutant(counted, "np.trunc(shares * one)", "np.ceil(shares * one)")
+    yield Mutant(counted, "one = float(weight * GRID)", "one = float(GRID)")
+    yield Mutant(counted, "known = codes != NOTHING_KNOWN", "known = codes > 0")
+    yield Mutant(grouped, "shortened: Floats = points / longest[:, None]", "shortened: Floats = points / longest.max()")
 
 
 def survives(mutant: Mutant, tree: Path) -> bool:

@@ -20,13 +20,14 @@ from scipy import integrate, special, stats
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.auditing import audit
-from dpcore.bulk import DIMENSIONS, SIMULATED, Tail, simulate, wishart_tail
+from dpcore.bulk import DIMENSIONS, SIMULATED, Tail, claim_of, simulate, wishart_tail
 from dpcore.exactgram import GRID_BITS, GramSum, Layout, integer_records
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.noise import SeededNoise
 from dpcore.published import WITNESSES, by_entries
-from dpcore.registry import BY_NAME, Status, gram_mechanism, mechanism_of
+from dpcore.queries import GRID, HistogramsQuery
+from dpcore.registry import BY_NAME, Status, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight, gram_weighted_l1
 from dpcore.worstpairs import orthogonal_pair, steep_pair
@@ -222,6 +223,73 @@ def without_last_bits(losses: Floats) -> Floats:
     claimed); the real mechanism adds integers and has no such bits.
     """
     return np.round(losses, 9)
+
+
+# ---- histograms ------------------------------------------------------------------------------------------
+
+COLUMNS, ROWS = 4, 2
+BOTH_CELLS = np.tile([1.0, -1.0], COLUMNS)
+"""How a row moves the counts that leaves one cell of every column for the other."""
+
+
+def histograms(columns: int = COLUMNS, weight: Fraction = Fraction(1), rows: int = 1) -> HistogramsQuery:
+    return HistogramsQuery((2,) * columns, (weight,) * columns, rows)
+
+
+def seen(name: str, query: HistogramsQuery, relation: Neighbours, change: Floats) -> tuple[float, float, float]:
+    """Claim, its delta, and what an attack measures where counts move by `change` under a query's own noise.
+
+    Noise is drawn in bulk; that the door draws these laws is tested in test_dpcore_histograms.py.
+    """
+    pure = name == "histogram-laplace"
+    event = vector_mechanism(name).calibrate(query, relation, Epsilon(Fraction(4)) if pure else Rho(Fraction(1, 2)))
+    claimed, delta = claim_of(event)
+    scale, rng, size = float(event.noise) / GRID, generator(17), 2_000_000 if not pure else SIZE
+    if pure:
+        draws = [table + rng.laplace(scale=scale, size=(size, len(change))) for table in (change, 0 * change)]
+        return claimed, delta, by_entries(change, 0 * change, draws[0], draws[1])
+    shift = float(np.linalg.norm(change)) / scale
+    return claimed, delta, audit(shift + rng.standard_normal(size), rng.standard_normal(size), delta=delta)
+
+
+ARRIVES = np.maximum(BOTH_CELLS, 0)
+"""How a row moves the counts that comes."""
+
+LAWS = ["histogram-gaussian", "histogram-laplace"]
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    ("query", "relation", "change"),
+    [
+        pytest.param(histograms(), REPLACE, BOTH_CELLS, id="a row that changes every column"),
+        pytest.param(histograms(), ADD, ARRIVES, id="a row that comes"),
+        pytest.param(histograms(rows=ROWS), REPLACE, ROWS * BOTH_CELLS, id="a person that changes every row"),
+        pytest.param(histograms(weight=Fraction(1, 4)), REPLACE, BOTH_CELLS / 4, id="columns of a quarter's weight"),
+    ],
+)
+def test_histograms_keep_their_claim_and_the_attack_reaches_most_of_it(
+    name: str, query: HistogramsQuery, relation: Neighbours, change: Floats
+) -> None:
+    claimed, _, measured = seen(name, query, relation, change)
+    assert 0.75 * claimed <= measured <= claimed
+
+
+@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize(
+    ("query", "relation", "change"),
+    [
+        pytest.param(histograms(), ADD, BOTH_CELLS, id="calibrated for add-remove, sold as replace-one"),
+        pytest.param(histograms(1), REPLACE, BOTH_CELLS, id="calibrated for one column, drawn for four"),
+        pytest.param(histograms(), REPLACE, ROWS * BOTH_CELLS, id="calibrated for a row, sold to persons"),
+        pytest.param(histograms(weight=Fraction(1, 4)), REPLACE, BOTH_CELLS, id="counted in full, charged a quarter"),
+    ],
+)
+def test_the_audit_catches_histograms_with_another_ones_noise(
+    name: str, query: HistogramsQuery, relation: Neighbours, change: Floats
+) -> None:
+    claimed, _, measured = seen(name, query, relation, change)
+    assert measured > claimed
 
 
 # ---- refuted calibrations -------------------------------------------------------------------------------

@@ -20,16 +20,18 @@ from samplers_dpcore import generator
 from scipy import optimize, stats
 from strategies_dpcore import LABEL, as_cells, hostile_cell
 
-from dpcore.accounting import Cost, Epsilon, Rho
+from dpcore.accounting import Budget, Cost, Epsilon, Rho
 from dpcore.encoding import Encoding
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import UNIT
 from dpcore.noise import SeededNoise, SystemNoise
-from dpcore.queries import MomentsQuery, RowsQuery
+from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery
 from dpcore.registry import BY_NAME, ENTRIES, Status, cost_of, vector_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
 from dpcore.sensitivity import jiang_moments, rows_l1
 from dpcore.vectors import (
+    HISTOGRAM_GAUSSIAN,
+    HISTOGRAM_LAPLACE,
     JIANG_LAPLACE,
     NOISY_ROWS,
     PrivateVector,
@@ -53,6 +55,7 @@ SCHEMA = RecordSchema(
 )
 COORDINATES = UnitCoordinates(Encoding(SCHEMA))
 MOMENTS, ROWS = MomentsQuery(2, (3,), 2), RowsQuery(4, 3)
+HISTOGRAMS = HistogramsQuery((3, 5), (Fraction(1), Fraction(1, 4)), 2)
 SECRET = 918273645
 
 
@@ -247,6 +250,8 @@ def test_the_rows_bound_is_the_width_of_the_ball() -> None:
         (lambda: JIANG_LAPLACE.calibrate(MOMENTS, R1, Rho(Fraction(1))), "spends Epsilon"),
         (lambda: JIANG_LAPLACE.calibrate(ROWS, R1, Epsilon(Fraction(1))), "MomentsQuery"),
         (lambda: NOISY_ROWS.calibrate(MOMENTS, R1, Epsilon(Fraction(1))), "RowsQuery"),
+        (lambda: HISTOGRAM_LAPLACE.calibrate(MOMENTS, R1, Epsilon(Fraction(1))), "HistogramsQuery"),
+        (lambda: HISTOGRAM_GAUSSIAN.calibrate(ROWS, R1, Rho(Fraction(1))), "HistogramsQuery"),
         (lambda: NOISY_ROWS.calibrate(ROWS, AR, Epsilon(Fraction(1))), "replace-one only"),
         (lambda: NOISY_ROWS.calibrate(ROWS, R1, Epsilon(Fraction(1, 10**30))), "too small"),
         (lambda: Epsilon(Fraction(0)), "positive"),
@@ -268,12 +273,13 @@ def test_what_cannot_be_measured_is_refused_with_its_rule(attempt, words: str) -
 # ---- the door --------------------------------------------------------------------------------------
 
 
-def event_for(query: MomentsQuery | RowsQuery) -> VectorEvent:
-    mechanism = JIANG_LAPLACE if isinstance(query, MomentsQuery) else NOISY_ROWS
+def event_for(query: Query) -> VectorEvent:
+    kinds = {MomentsQuery: JIANG_LAPLACE, RowsQuery: NOISY_ROWS, HistogramsQuery: HISTOGRAM_LAPLACE}
+    mechanism = kinds[type(query)]
     return mechanism.calibrate(query, R1, Epsilon(Fraction(1)))
 
 
-def secret(query: MomentsQuery | RowsQuery = ROWS) -> PrivateVector:
+def secret(query: Query = ROWS) -> PrivateVector:
     return PrivateVector(query, [SECRET] * query.size)
 
 
@@ -301,8 +307,8 @@ def test_only_the_one_door_opens_a_private_vector() -> None:
     assert openers == {"dpcore/measure.py", "dpcore/vectors.py"}
 
 
-@pytest.mark.parametrize("query", [MOMENTS, ROWS])
-def test_a_measurement_survives_its_json(query: MomentsQuery | RowsQuery) -> None:
+@pytest.mark.parametrize("query", [MOMENTS, ROWS, HISTOGRAMS])
+def test_a_measurement_survives_its_json(query: Query) -> None:
     released = measure_vector(secret(query), event_for(query), SeededNoise(1))
     assert ReleasedVector.from_json(json.loads(json.dumps(released.as_json()))) == released
     assert released.seeded
@@ -316,13 +322,15 @@ def test_an_event_planned_for_another_query_is_refused_before_anything_is_drawn(
         def discrete_laplace(self, scale: float, size: int) -> list[int]:
             raise AssertionError("drawn")
 
-    for query in (RowsQuery(5, 3), RowsQuery(4, 2), MOMENTS):
+    for query in (RowsQuery(5, 3), RowsQuery(4, 2), MOMENTS, HISTOGRAMS):
         with pytest.raises(ValueError, match="another query"):
             measure_vector(secret(), event_for(query), Untouchable(1))
 
 
-def test_the_registry_knows_both_mechanisms_and_the_neighbours_they_hold_for() -> None:
+def test_the_registry_knows_every_mechanism_and_the_neighbours_it_holds_for() -> None:
     assert vector_mechanism("jiang-laplace") is JIANG_LAPLACE
+    assert vector_mechanism("histogram-gaussian") is HISTOGRAM_GAUSSIAN
+    assert vector_mechanism("histogram-laplace") is HISTOGRAM_LAPLACE
     assert vector_mechanism("noisy-rows") is NOISY_ROWS
     assert "local" in BY_NAME["noisy-rows"].guarantee
     assert "number of rows" in BY_NAME["noisy-rows"].guarantee
@@ -332,13 +340,14 @@ def test_the_registry_knows_both_mechanisms_and_the_neighbours_they_hold_for() -
                 vector_mechanism(entry.name)
             continue
         assert (entry.vector.name, entry.status, entry.mechanism) == (entry.name, Status.PROVED, None)
-        query = MOMENTS if entry.vector is JIANG_LAPLACE else ROWS
+        query = {"moments": MOMENTS, "rows": ROWS, "marginals": HISTOGRAMS}[entry.kind]
+        budget: Budget = Rho(Fraction(1)) if "rho" in entry.guarantee else Epsilon(Fraction(1))
         for relation in Neighbours:
             if relation in entry.neighbours:
-                assert entry.vector.calibrate(query, relation, Epsilon(Fraction(1))).neighbours is relation
+                assert entry.vector.calibrate(query, relation, budget).neighbours is relation
             else:
                 with pytest.raises(ValueError, match="only"):
-                    entry.vector.calibrate(query, relation, Epsilon(Fraction(1)))
+                    entry.vector.calibrate(query, relation, budget)
 
 
 def test_numbers_are_the_whole_numbers_in_units() -> None:
