@@ -24,6 +24,8 @@ Floats = NDArray[np.float64]
 BINS = 24
 Z95 = 1.959964
 MISSING_LEVEL = "(missing)"
+CONSTANT = 1e-6
+"""A spread below this is the rounding of a difference of squares: a constant, which correlates with nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +275,7 @@ def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats
         mean = np.concatenate([mean, shares])
     covariance = second - np.outer(mean, mean)
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    safe = np.where(spread > 1e-9, spread, np.inf)  # a constant correlates with nothing
+    safe = np.where(spread > CONSTANT, spread, np.inf)
     result: Floats = np.clip(covariance / np.outer(safe, safe), -1.0, 1.0)
     np.fill_diagonal(result, 1.0)
     return names, result

@@ -103,15 +103,26 @@ def _participation(neighbours: Neighbours, unit: PrivacyUnit) -> str:
     return f"Both the values of {whom} and the fact of being in the data are protected (add-remove)."
 
 
+def _measured(run: ReleaseRun) -> str:
+    if run.plan.marginals_event is not None:
+        return "histograms of columns and tables of pairs of their groups"
+    return "means, shares, variances and pairwise linear relations"
+
+
 def limits(run: ReleaseRun) -> list[str]:
     """What an analyst should not trust in this release."""
     lines = [
         "No row describes anybody: rows are drawn from a model that was fitted to noisy sums.",
-        "Only means, shares, variances and pairwise linear relations were measured; anything finer "
+        f"Only {_measured(run)} were measured; anything finer "
         "(sub-groups, interactions of three columns, tails, order in time) is the model's assumption.",
     ]
     bell = [c.name for c in run.plan.schema.columns if isinstance(c, IntervalColumn) and c.kind is not Kind.BOOLEAN]
-    if bell:
+    if run.plan.marginals_event is not None:
+        lines.append(
+            "Histograms decide which values of a column share a group, and pairs of columns were measured by groups: "
+            "inside a group a column hangs together with nothing."
+        )
+    elif bell:
         lines.append(
             "Within a class these columns come out with one smooth hump between their bounds, whatever their "
             f"real shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
