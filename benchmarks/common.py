@@ -535,6 +535,9 @@ def write_plot(
         axes.set(title=title, xlabel=x, ylabel=y)
         if log_x:
             axes.set_xscale("log")
+            places = sorted({place for curve in curves for place in curve.x})
+            axes.set_xticks(places, [f"{place:g}" for place in places])
+            axes.minorticks_off()
         axes.grid(alpha=0.3)
         axes.legend(fontsize=6)
     RESULTS.mkdir(exist_ok=True)
