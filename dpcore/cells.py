@@ -74,7 +74,7 @@ class ColumnCells:
         missing = codes >= len(self.edges) - 1
         known = np.where(missing, 0, codes)
         low, high = self.edges[known], self.edges[known + 1]
-        drawn = low + generator.random(len(codes)) * (high - low)
+        drawn = np.minimum(low + generator.random(len(codes)) * (high - low), np.nextafter(high, low))  # half-open
         if column.is_whole:
             drawn = np.clip(np.floor(drawn), math.ceil(column.lower), math.floor(column.upper))
         return np.where(missing, np.nan, np.clip(drawn, column.lower, column.upper))
@@ -83,18 +83,19 @@ class ColumnCells:
         """Mean and mean square of a present cell's values, as positions between the bounds in [-1, 1]."""
         column = self.column
         assert isinstance(column, IntervalColumn)  # noqa: S101  others have no positions
-        low, high = self.edges[:-1], self.edges[1:] - (1 if column.is_whole else 0)
-        width, middle = high - low, (low + high) / 2
-        spread = ((width + 1) ** 2 - 1) / 12 if column.is_whole else width**2 / 12
-        mean = (middle - column.middle) / column.half_width
-        return mean, mean**2 + spread / column.half_width**2
+        one = 1 / column.half_width if column.is_whole else 0.0
+        low = (self.edges[:-1] - column.middle) / column.half_width
+        width = np.diff(self.edges) / column.half_width - one  # between a cell's first and last value
+        mean = low + width / 2
+        return mean, mean**2 + (width + 2 * one) * width / 12
 
 
 def _edges(column: IntervalColumn) -> Floats:
     """Edges of half-open cells; of whole numbers they are whole, and the last lies one above the upper bound."""
     low, high = column.lower, column.upper
     if column.is_whole:
-        low, high = float(math.ceil(low)), float(math.floor(high))
+        low = float(math.ceil(low))
+        high = max(low, float(math.floor(high)))  # one cell where the bounds hold no whole number
         if high - low < MOST_WHOLE:
             return np.arange(low, high + 2)
     inner = np.concatenate([np.linspace(low, high, EQUAL_CELLS + 1), *_around_zero(column, low, high)])
@@ -106,11 +107,11 @@ def _edges(column: IntervalColumn) -> Floats:
 
 
 def _around_zero(column: IntervalColumn, low: float, high: float) -> tuple[Floats, ...]:
-    """Edges that halve and halve again towards 0, on both sides of it; dates and times have no 0."""
+    """Edges that halve and halve again towards 0, on both sides of it; 0 has a cell of its own. Dates have no 0."""
     if column.kind not in (Kind.NUMERIC, Kind.INTEGER):
         return ()
     largest = max(abs(low), abs(high))
     least = 1.0 if column.is_whole else largest * 2.0**-OCTAVES
     amounts = largest * 2.0 ** (-np.arange(CELLS_AN_OCTAVE * OCTAVES) / CELLS_AN_OCTAVE)
     amounts = amounts[amounts >= least]
-    return amounts, -amounts, np.array([0.0, least])
+    return amounts, -amounts, np.array([0.0, 1.0 if column.is_whole else np.nextafter(0.0, 1.0), least])
