@@ -129,7 +129,21 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+IN_SHORT = {
+    "components out of the moments",
+    "the split of PCA-Gauss, a label",
+    "public components",
+    "gaussian",
+    "a target, few directions",
+    "persons weighted",
+    "only categories",
+    "a copula, zCDP, a label",
+    "a copula, add-remove, persons with two rows",
+}
+EACH = [v if v in IN_SHORT else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS]
+
+
+@pytest.mark.parametrize("variant", EACH)
 def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, variant: str) -> None:
     workspace = Workspace(tmp_path)
     workspace.create()
