@@ -27,12 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcore.encoding import Encoding
-from dpcore.exactgram import Layout, integer_records
+from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.inference import ReleaseInference
 from dpcore.intervals import Estimand, Interval
 from dpcore.measure import Released
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent
-from dpcore.noise import SystemNoise, public_generator
+from dpcore.noise import public_generator
 from dpcore.planning import Plan, make_plan
 from dpcore.projection import no_projection, ron_projection
 from dpcore.registry import mechanism_of
@@ -162,23 +162,22 @@ def bulk_noise(event: GramEvent, draws: int, rng: np.random.Generator) -> Floats
     return plus - minus
 
 
-def exact_sums(records: Floats, classes: Codes, times: Floats, layout: Layout) -> list[list[int]]:
-    """The blocks' upper triangles for a table that holds every record so many times: exact below 2^53."""
-    upper = np.triu_indices(layout.dimension)
-    blocks = (
-        [np.flatnonzero(classes == block) for block in range(layout.blocks)] if layout.blocks > 1 else [slice(None)]
-    )
-    sums = [records[block].T @ (records[block] * times[block, None]) for block in blocks]
-    return [total[upper].astype(np.int64).tolist() for total in sums]
+def exact_sum(records: Floats, classes: Codes, times: Floats, layout: Layout) -> GramSum:
+    """The sum for a table that holds every record so many times: exact below 2^53, as `GramSum.add` is."""
+    total = GramSum(layout)
+    for block in range(layout.blocks):
+        own = times if layout.blocks == 1 else times * (classes == block)
+        total.blocks[block] += (records.T @ (records * own[:, None])).astype(np.int64).astype(object)
+    return total
 
 
-def released(event: GramEvent, sums: list[list[int]], noise: Floats) -> Released:
+def released(event: GramEvent, total: GramSum, noise: Floats) -> Released:
     """The measurement with this noise, rounded to its step."""
-    p = event.layout.dimension
+    p, exact = event.layout.dimension, np.array(total.upper_triangles())
     if mechanism_of(event.mechanism).gives is Gives.SUMS:
-        exact, added = np.array(sums)[:, :p], noise
+        exact, added = exact[:, :p], noise
     else:
-        exact, added = np.array(sums), noise[(slice(None), *np.triu_indices(p))]
+        added = noise[(slice(None), *np.triu_indices(p))]
     values = np.rint((exact + added * UNIT) / event.step).astype(np.int64)
     return Released(event, tuple(tuple(block) for block in values.tolist()), seeded=True)
 
@@ -194,7 +193,8 @@ class Setting:
 
     def plan(self, rows: int) -> Plan:
         """The plan of the real release."""
-        more: dict[str, Any] = {"projection": "none", "neighbours": Neighbours.REPLACE_ONE} | dict(self.wishes)
+        usual = {"projection": "none", "neighbours": Neighbours.REPLACE_ONE, "generator": "mixture"}
+        more: dict[str, Any] = usual | dict(self.wishes)
         return make_plan(
             Wishes(
                 schema=SCHEMA, unit=PrivacyUnit(), epsilon=self.epsilon, delta=self.delta, expected_rows=rows, **more
@@ -243,7 +243,7 @@ class Tally:
 
 
 Tallies = dict[tuple[str, Estimand], Tally]
-Draw = Callable[[str, GramEvent, list[list[int]]], Released]
+Draw = Callable[[str, GramEvent, GramSum], Released]
 
 
 def gram_events(plan: Plan) -> dict[str, GramEvent]:
@@ -254,13 +254,7 @@ def gram_events(plan: Plan) -> dict[str, GramEvent]:
 def drawn_in_bulk(plan: Plan, simulations: int, rng: np.random.Generator) -> Draw:
     """Measurements whose noise is drawn beforehand, all at once."""
     noise = {name: iter(bulk_noise(event, simulations, rng)) for name, event in gram_events(plan).items()}
-    return lambda name, event, sums: released(event, sums, next(noise[name]))
-
-
-def drawn_for_real(name: str, event: GramEvent, sums: list[list[int]]) -> Released:
-    """A measurement by the mechanism itself."""
-    values = mechanism_of(event.mechanism).draw(sums, event, SystemNoise())
-    return Released(event, tuple(tuple(part) for part in values), seeded=False)
+    return lambda name, event, total: released(event, total, next(noise[name]))
 
 
 def simulate(setting: Setting, *, simulations: int, rows: int, draw: Draw | None = None) -> Tallies:
@@ -280,7 +274,7 @@ def simulate(setting: Setting, *, simulations: int, rows: int, draw: Draw | None
     for _ in range(simulations):
         times = np.bincount(rng.integers(PEOPLE, size=rows), minlength=PEOPLE).astype(np.float64)
         measured = {
-            name: draw(name, event, exact_sums(records[name], classes, times, event.layout))
+            name: draw(name, event, exact_sum(records[name], classes, times, event.layout))
             for name, event in events.items()
         }
         release = ReleaseInference.from_released(

@@ -30,8 +30,9 @@ class NoisyHistograms:
         self._released, self._rows_per_unit, self._draws = released, query.rows_per_unit, draws
         cells = [ColumnCells(column) for column in schema.encoded_columns]
         self._cells = {own.column.name: own for own in cells}
-        counts = query.split(released.numbers())
-        self._counts = {own.column.name: numbers for own, numbers in zip(cells, counts, strict=True)}
+        names, counts = [own.column.name for own in cells], query.split(released.numbers())
+        self._counts = dict(zip(names, counts, strict=True))
+        self._weights = dict(zip(names, map(float, query.weights), strict=True))
 
     def mean(self, name: str) -> tuple[Quotient, float]:
         """The mean position of present values, and the most by which their places inside cells move it."""
@@ -60,7 +61,7 @@ class NoisyHistograms:
 
     def _quotient(self, name: str, top: Floats, bottom: Floats) -> Quotient:
         counts, both = self._counts[name], np.stack([top, bottom])
-        noise = vector_noise(self._released.event, len(counts), self._draws) @ both.T
+        noise = vector_noise(self._released.event, len(counts), self._draws) @ both.T / self._weights[name]
         return Quotient(
             top=float(counts @ top),
             bottom=float(counts @ bottom),
