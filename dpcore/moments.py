@@ -8,20 +8,21 @@ semidefinite and points lie in the unit ball.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.measure import Released, ReleasedVector
-from dpcore.mechanisms.base import ExpectedError
-from dpcore.registry import gram_mechanism
+from dpcore.shrinkage import (
+    MatrixNoise,
+    certain_directions,
+    denoised_covariance,
+    shared_covariance,
+    shortened_offsets,
+)
 
 Floats = NDArray[np.float64]
-
-SMALLEST = 1e-300
-"""Keeps a quotient of two zeros from being undefined."""
 
 
 def nearest_covariance(matrix: Floats) -> Floats:
@@ -54,24 +55,23 @@ class ClassMoments:
     covariance: Floats
 
     @staticmethod
-    def from_block(block: Floats, count_weight: float) -> ClassMoments:
+    def from_block(block: Floats, count_weight: float, noise: MatrixNoise) -> ClassMoments:
         """Moments of one noisy block; a class of noisy size below 1 counts as empty."""
         size = block.shape[0] - 1
         count = float(block[0, 0]) / count_weight**2
         if count < 1:
             return ClassMoments(0.0, np.zeros(size), np.zeros((size, size)))
-        mean = block[0, 1:] / count_weight / count
-        mean = mean / max(1.0, float(np.linalg.norm(mean)))
-        covariance = nearest_covariance(block[1:, 1:] / count - np.outer(mean, mean))
-        room = max(0.0, 1.0 - float(mean @ mean))
-        trace = float(np.trace(covariance))
-        return ClassMoments(count, mean, covariance * (room / trace if trace > room else 1.0))
+        mean = _into_ball(block[0, 1:] / count_weight / count)
+        covariance = denoised_covariance(block[1:, 1:] / count - np.outer(mean, mean), noise.over(count))
+        return ClassMoments(count, mean, covariance * _room(float(mean @ mean), covariance))
 
 
 def pooled_moments(released: Released) -> ClassMoments:
     """The noisy moments over all classes together, from which principal components are taken."""
-    block, heads = released.matrices().sum(axis=0), released.event.layout.heads
-    return ClassMoments.from_block(_one_head(block, heads), float(released.event.layout.count_weight))
+    layout = released.event.layout
+    block = _one_head(released.matrices().sum(axis=0), layout.heads)
+    noise = MatrixNoise.on_points(released.event, len(block) - 1, layout.blocks)
+    return ClassMoments.from_block(block, float(layout.count_weight), noise)
 
 
 def _one_head(block: Floats, heads: int) -> Floats:
@@ -84,25 +84,28 @@ def _one_head(block: Floats, heads: int) -> Floats:
     return result
 
 
-def _labelled_moments(
-    block: Floats, labels: int, count_weight: float, noise: ExpectedError
-) -> tuple[ClassMoments, ...]:
+def _labelled_moments(block: Floats, labels: int, weight: float, noise: MatrixNoise) -> tuple[ClassMoments, ...]:
     """Every class's count and mean out of one block with labels, and the covariance that all of them share."""
     size = block.shape[0] - labels
-    counts = np.diag(block)[:labels] / count_weight**2
+    counts = np.diag(block)[:labels] / weight**2
     counts = np.where(counts >= 1, counts, 0.0)  # a class of noisy size below 1 counts as empty
     total = float(counts.sum())
     if not total:
         return (ClassMoments(0.0, np.zeros(size), np.zeros((size, size))),) * labels
-    sums = block[:labels, labels:] / count_weight
+    shares, full = counts / total, counts > 0
+    sums, deviation = block[:labels, labels:] / weight, noise.entry / weight
     centre = _into_ball(sums.sum(axis=0) / total)
-    variances = (noise.off_diagonal_sd / count_weight / np.maximum(counts, 1.0)) ** 2
-    raw = np.array([_into_ball(s / c) if c else centre for s, c in zip(sums, counts, strict=True)])
-    means = centre + _shrunk(raw - centre, variances, counts / total)
-    between = (means.T * (counts / total)) @ means
-    within = _known_spectrum(block[labels:, labels:] / total - between, noise.operator / total)
-    room, trace = max(0.0, 1.0 - float(np.trace(between))), float(np.trace(within))
-    within = within * (room / trace if trace > room else 1.0)
+    second = block[labels:, labels:] / total - np.outer(centre, centre)
+    noise = noise.over(total)
+    apart = sums - counts[:, None] * centre
+    variances = np.where(full, (deviation / np.maximum(counts, 1.0)) ** 2, np.inf)
+    raw = np.divide(apart, counts[:, None], out=np.zeros_like(apart), where=full[:, None])
+    offsets = shortened_offsets(raw, variances, denoised_covariance(second, noise))
+    sure = certain_directions((offsets * np.sqrt(shares)[:, None])[full], apart[full], deviation)
+    between = (offsets.T * shares) @ offsets
+    within = shared_covariance(second - between, noise, sure)
+    means = np.array([_into_ball(centre + offset) for offset in offsets])
+    within = within * _room(float(shares @ np.sum(means**2, axis=1)), within)
     return tuple(ClassMoments(float(count), mean, within) for count, mean in zip(counts, means, strict=True))
 
 
@@ -111,29 +114,10 @@ def _into_ball(point: Floats) -> Floats:
     return point / max(1.0, float(np.linalg.norm(point)))
 
 
-def _shrunk(offsets: Floats, variances: Floats, weights: Floats) -> Floats:
-    """Class means' offsets from the grand mean, shortened by the share of their spread that is known to be noise.
-
-    Unshortened they would take the noise for differences of classes and leave too
-    little of the second moment to the covariance.
-    """
-    noise = float(weights @ variances)
-    least = noise * math.sqrt(2 / offsets.size)  # its own error: below that the spread cannot be told from 0
-    spread = max(float(weights @ np.mean(offsets**2, axis=1)) - noise, least, SMALLEST)
-    shortened: Floats = offsets * (spread / (spread + variances))[:, None]
-    return shortened
-
-
-def _known_spectrum(matrix: Floats, level: float) -> Floats:
-    """The matrix with its eigenvalues below the noise's level spread evenly: of those only the sum is known.
-
-    Noise makes some of them nearly 0; kept so, directions without meaning would tell classes apart.
-    """
-    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    low = values <= level
-    values[low] = max(0.0, float(values[low].mean())) if low.any() else 0.0
-    known: Floats = (vectors * values) @ vectors.T
-    return (known + known.T) / 2
+def _room(squared_mean: float, covariance: Floats) -> float:
+    """The factor by which a covariance is to be shortened so that points may lie in the unit ball."""
+    room, trace = max(0.0, 1.0 - squared_mean), float(np.trace(covariance))
+    return room / trace if trace > room else 1.0
 
 
 def _with_sums(blocks: Floats, sums: Released, count_weight: float) -> Floats:
@@ -171,10 +155,11 @@ class NoisyMoments:
             whole = np.zeros((basis.shape[0] + heads, basis.shape[1] + heads))
             whole[:heads, :heads], whole[heads:, heads:] = np.eye(heads), basis
             blocks = whole.T @ blocks @ whole
+        noise = MatrixNoise.on_points(released.event, blocks.shape[1] - heads)
         if released.event.layout.labels:
-            noise = gram_mechanism(released.event.mechanism).expected_error(released.event)
             return NoisyMoments(_labelled_moments(blocks[0], heads, weight, noise), released)
-        return NoisyMoments(tuple(ClassMoments.from_block(block, weight) for block in blocks), released, sums)
+        classes = tuple(ClassMoments.from_block(block, weight, noise) for block in blocks)
+        return NoisyMoments(classes, released, sums)
 
     @property
     def count(self) -> float:

@@ -24,7 +24,7 @@ from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.greedy import GreedySampler, PooledMoments, _cubic_roots, _lowest
 from dpcore.measure import PrivateGram, Released, measure_gram
-from dpcore.moments import NoisyMoments, _known_spectrum, pooled_moments
+from dpcore.moments import NoisyMoments, pooled_moments
 from dpcore.noise import SeededNoise
 from dpcore.planning import count_weight, make_plan
 from dpcore.projection import haar_basis
@@ -122,14 +122,6 @@ def test_with_more_noise_than_classes_differ_their_means_come_together() -> None
         )
     )
     assert near < far
-
-
-def test_what_lies_below_the_noise_is_spread_evenly_and_what_lies_above_is_kept() -> None:
-    basis = haar_basis(4, 4, generator(8))
-    found = np.linalg.eigvalsh(_known_spectrum(basis @ np.diag([5.0, 2.0, 0.5, -0.1]) @ basis.T, 1.0))
-    assert found == pytest.approx([0.2, 0.2, 2.0, 5.0])
-    assert np.linalg.eigvalsh(_known_spectrum(np.diag([5.0, -3.0]), 1.0)) == pytest.approx([0.0, 5.0])
-    assert np.linalg.eigvalsh(_known_spectrum(np.diag([5.0, 3.0]), 1.0)) == pytest.approx([3.0, 5.0])
 
 
 @pytest.mark.parametrize(("size", "labels"), [(1, 1), (8, 1), (8, 3), (64, 10), (300, 2)])

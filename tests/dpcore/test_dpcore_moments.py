@@ -20,6 +20,7 @@ from dpcore.moments import ClassMoments, NoisyMoments, nearest_covariance
 from dpcore.noise import SeededNoise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Neighbours
+from dpcore.shrinkage import MatrixNoise
 
 NUMERIC = settings(deadline=None, max_examples=80)
 squares = st.integers(1, 6).flatmap(lambda p: hnp.arrays(np.float64, (p, p), elements=st.floats(-5, 5)))
@@ -138,17 +139,20 @@ def test_a_class_of_noisy_size_below_one_counts_as_empty() -> None:
     for corner in (-7.0, 0.0, 0.9 / 4):
         block = np.full((3, 3), 5.0)
         block[0, 0] = corner
-        empty = ClassMoments.from_block(block, 0.5)
+        empty = ClassMoments.from_block(block, 0.5, MatrixNoise(1.0, 4.0))
         assert empty.count == 0
         assert not empty.mean.any()
         assert not empty.covariance.any()
 
 
 @NUMERIC
-@given(block=hnp.arrays(np.float64, (4, 4), elements=st.floats(-1e6, 1e6), fill=st.nothing()))
-@example(block=np.diag([1.0, 50.0, 50.0, 50.0]))
-def test_whatever_the_noise_the_moments_are_those_of_points_in_the_unit_ball(block: np.ndarray) -> None:
-    found = ClassMoments.from_block((block + block.T) / 2, 0.5)
+@given(
+    block=hnp.arrays(np.float64, (4, 4), elements=st.floats(-1e6, 1e6), fill=st.nothing()),
+    entry=st.sampled_from([0.0, 1e-9, 1.0, 1e6]),
+)
+@example(block=np.diag([1.0, 50.0, 50.0, 50.0]), entry=1.0)
+def test_whatever_the_noise_the_moments_are_those_of_points_in_the_unit_ball(block: np.ndarray, entry: float) -> None:
+    found = ClassMoments.from_block((block + block.T) / 2, 0.5, MatrixNoise(entry, 4 * entry))
     assert found.count == 0 or found.count >= 1
     assert np.linalg.norm(found.mean) <= 1 + 1e-9
     assert np.linalg.eigvalsh(found.covariance)[0] >= -1e-9
