@@ -77,7 +77,7 @@ class CopulaMeasured(Measured):
 def _sums(encoding: Encoding, copula: Copula) -> ClassSums:
     """Sums and second moments of encoded points that shares of groups and pairs of groups say."""
     tables, columns = copula.tables, copula.encoding.groups
-    vectors = [_group_vectors(code, groups) for code, groups in zip(encoding.codes, columns, strict=True)]
+    vectors = [group_vectors(code, groups) for code, groups in zip(encoding.codes, columns, strict=True)]
     edges = np.cumsum([0, *(groups.size for groups in columns)])
     lift = np.zeros((edges[-1], encoding.width))
     for number, (code, (means, _)) in enumerate(zip(encoding.codes, vectors, strict=True)):
@@ -95,7 +95,7 @@ def _sums(encoding: Encoding, copula: Copula) -> ClassSums:
     return ClassSums(tables.counts, np.array(sums), np.array(seconds))
 
 
-def _group_vectors(code: ColumnCode, groups: ColumnGroups) -> tuple[Floats, Floats]:
+def group_vectors(code: ColumnCode, groups: ColumnGroups) -> tuple[Floats, Floats]:
     """Mean and second moment of the encoded vectors of each group's cells."""
     means, squares = _cell_vectors(code, groups)
     member = (groups.group == np.arange(groups.size)[:, None]) * groups.within

@@ -9,9 +9,10 @@ import pyarrow.parquet as pq
 
 from dpcore.copula_utility import measured_of
 from dpcore.errors import CheckFailedError
+from dpcore.fit import release_report
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
-from dpcore.utility import TableSummary, utility_report
+from dpcore.utility import TableSummary
 from expectations.released import released_suite
 from expectations.verdicts import validate
 from tasks.boundary import private_task, tell
@@ -19,8 +20,10 @@ from tasks.stores.record import Outcome
 from tasks.stores.run import ReleaseRun
 from tasks.stores.spec import ChecksSpec
 
-AT_LEAST = {"min_rows": "noisy_rows", "signal_to_noise": "signal_to_noise"}
-AT_MOST = {"mean_gap": "mean_gap", "category_gap": "category_gap", "correlation_gap": "correlation_gap"}
+FLOORS = ("signal_to_noise", "means_inside", "pairs_inside", "category_coverage", "spectrum_above_noise")
+CEILINGS = ("mean_gap", "category_gap", "correlation_gap")
+AT_LEAST = {"min_rows": "noisy_rows", **{name: name for name in FLOORS}}
+AT_MOST = {name: name for name in CEILINGS}
 
 
 @private_task("check")
@@ -31,7 +34,7 @@ def check_release(
 
     Raises: CheckFailedError naming what did not hold.
     """
-    utility = utility_report(measured_of(run.encoding, moments, projection), summary)
+    utility = release_report(measured_of(run.encoding, moments, projection), summary)
     checks = [*metric_checks(utility["metrics"], run.spec.checks), *_table_checks(run, table, summary.rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.copula_utility import measured_of
-from dpcore.utility import utility_report
+from dpcore.fit import release_report
 from tasks.stores.bundle import Staging
 from tasks.stores.lineage import LineageRun
 from tasks.stores.promises import promise
@@ -84,7 +84,7 @@ def release(workspace: Workspace, period: str) -> Path:
                 staging.start()
                 summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
             with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
-                utility = utility_report(measured_of(run.encoding, moments, projection), summary)
+                utility = release_report(measured_of(run.encoding, moments, projection), summary)
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
             told = list(lineage.lines)

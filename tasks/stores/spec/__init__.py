@@ -12,10 +12,11 @@ from pydantic import ValidationError
 
 from dpcore.errors import SpecError
 from tasks.stores.spec.about import AboutSpec
+from tasks.stores.spec.checks import ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec, Impute
 from tasks.stores.spec.loader import read_yaml
 from tasks.stores.spec.modelling import AllocationSpec, ModelSpec, ProjectionSpec
-from tasks.stores.spec.operations import ChecksSpec, CsvSpec, RunnerSpec, ScheduleSpec, SourceSpec
+from tasks.stores.spec.operations import CsvSpec, RunnerSpec, ScheduleSpec, SourceSpec
 from tasks.stores.spec.privacy import LifetimeSpec, PrivacySpec, UnitSpec
 from tasks.stores.spec.refusals import first_problem
 from tasks.stores.spec.release import ReleaseSpec

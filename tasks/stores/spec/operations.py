@@ -1,4 +1,4 @@
-"""The sections about running a release: source, checks, schedule, runner, ledger, lineage."""
+"""The sections about running a release: source, schedule, runner, ledger, lineage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StrictBool, field_validator, model_v
 
 from tasks.stores.spec.cron import valid_cron
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import FilledText, PositiveFloat, PositiveWhole, Section, TimezoneName
+from tasks.stores.spec.values import FilledText, Section, TimezoneName
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
 _ADDRESS = re.compile(r"[a-z]+://\S+")
@@ -79,16 +79,6 @@ class SourceSpec(Section):
             if name in names[:index]:
                 refuse("drop-duplicate", f"the column {shown(name)} is dropped twice", "remove one of them", index)
         return names
-
-
-class ChecksSpec(Section):
-    """Thresholds on metrics of the release; what is absent is not checked."""
-
-    min_rows: PositiveWhole | None = None
-    mean_gap: PositiveFloat | None = None
-    category_gap: PositiveFloat | None = None
-    correlation_gap: PositiveFloat | None = None
-    signal_to_noise: PositiveFloat | None = None
 
 
 class ScheduleSpec(Section):

@@ -12,9 +12,10 @@ from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.stores.spec.about import AboutSpec
+from tasks.stores.spec.checks import ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
-from tasks.stores.spec.operations import ChecksSpec, LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
+from tasks.stores.spec.operations import LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
 from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import PositiveWhole, Section, Slug
