@@ -511,10 +511,15 @@ class Curve:
     dashed: bool = False
 
 
+MOST_INSIDE, MOST_COLOURS = 5, 10
+"""Curves whose legend fits into a panel, and whose colours are easily told apart."""
+
+
 def write_plot(
     name: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str, log_x: bool = True, most_columns: int = 4
 ) -> Path:
     """A PNG with one panel each, bands for the intervals."""
+    from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -524,6 +529,7 @@ def write_plot(
     FigureCanvasAgg(figure)
     for index, (title, curves) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(lines, columns, index)
+        axes.set_prop_cycle(color=colormaps["tab20"].colors[:: 1 if len(curves) > MOST_COLOURS else 2])
         for curve in curves:
             (line,) = axes.plot(
                 curve.x, [s.mean for s in curve.y], "--" if curve.dashed else "-", marker="o", ms=3, label=curve.name
@@ -539,7 +545,8 @@ def write_plot(
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.minorticks_off()
         axes.grid(alpha=0.3)
-        axes.legend(fontsize=6)
+        beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if len(curves) > MOST_INSIDE else {}
+        axes.legend(fontsize=6, **beside)
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.png"
     figure.savefig(path, dpi=120)
