@@ -23,6 +23,10 @@ from dpcore.schema import Cells, RecordSchema
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+"""Where a normal law is evaluated, and how much each place counts."""
+
 ROOM = 1.0
 """The unit ball's squared radius over a typical record's squared length."""
 
@@ -67,6 +71,22 @@ class GroupedEncoding:
         longest = np.abs(points).max(axis=1, initial=1.0)
         shortened: Floats = points / longest[:, None]
         return shortened
+
+    def kept(self, *columns: int) -> tuple[Floats, Floats]:
+        """How much the cut leaves of a record, and of its square, on average, for each group of some columns.
+
+        The other columns' squared lengths add up to a number that is nearly normal, if columns are apart.
+        """
+        lengths = [(corners**2).sum(axis=1) for corners in self.corners]
+        known = np.zeros(())
+        for column in columns:
+            known = known[..., None] + lengths[column]
+        others = [c for c in range(len(lengths)) if c not in columns]
+        means = [float(self.portions[c] @ lengths[c]) for c in others]
+        spread = sum(float(self.portions[c] @ (lengths[c] - mean) ** 2) for c, mean in zip(others, means, strict=True))
+        squared = known[..., None] + sum(means) + math.sqrt(spread) * NODES
+        left = np.minimum(1.0, self.radius / np.sqrt(np.maximum(squared, 1e-12)))
+        return left @ NODE_WEIGHTS, left**2 @ NODE_WEIGHTS
 
     def classes(self, cells: Cells) -> Codes:
         """The class block each record falls into."""

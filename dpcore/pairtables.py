@@ -65,7 +65,8 @@ def pair_tables(released: Released, encoding: GroupedEncoding) -> PairTables:
     shares = [found for found, _, _ in columns]
     variances, pooled = (np.array([column[i] for column in columns]) for i in (1, 2))
     excess = np.array([_excess(encoding, k, counts, shares, seconds[k]) for k in range(len(counts))])
-    return PairTables(counts, shares, variances, pooled, excess, of_seconds[0] / float(counts.sum()) ** 2)
+    of_excess = of_seconds[0] / (float(counts.sum()) * float(encoding.kept()[1])) ** 2
+    return PairTables(counts, shares, variances, pooled, excess, of_excess)
 
 
 def _class_shares(
@@ -80,7 +81,7 @@ def _class_shares(
     column, place, corners = encoding.groups[index], encoding.slices[index], encoding.corners[index]
     if column.size == 1:
         return np.ones((len(counts), 1)), 0.0, 0.0
-    design, variances = _design(corners, noise)
+    design, variances = _design(corners, encoding.kept(index), noise)
     upper = np.triu_indices(column.size - 1)
     answers = np.array(
         [np.concatenate([[n], s[place], m[place, place][upper]]) for n, s, m in zip(counts, sums, seconds, strict=True)]
@@ -96,13 +97,15 @@ def _class_shares(
     return repaired, float(np.trace(covariance)) / column.size, float(np.trace(both)) / column.size
 
 
-def _design(corners: Floats, noise: tuple[float, float, float, float]) -> tuple[Floats, Floats]:
+def _design(
+    corners: Floats, kept: tuple[Floats, Floats], noise: tuple[float, float, float, float]
+) -> tuple[Floats, Floats]:
     """How count, sums and own second moments follow from a column's counts, and the variances of their noise."""
     size, width = corners.shape
     of_count, of_sum, off_diagonal, diagonal = noise
     upper = np.triu_indices(width)
     products = (corners[:, :, None] * corners[:, None, :])[:, *upper].T
-    design = np.vstack([np.ones((1, size)), corners.T, products])
+    design = np.vstack([np.ones((1, size)), corners.T * kept[0], products * kept[1]])
     own = np.where(upper[0] == upper[1], diagonal, off_diagonal)
     return design, np.concatenate([[of_count], np.full(width, of_sum), own]) + ROUNDING
 
@@ -110,16 +113,20 @@ def _design(corners: Floats, noise: tuple[float, float, float, float]) -> tuple[
 def _excess(encoding: GroupedEncoding, k: int, counts: Floats, shares: list[Floats], second: Floats) -> Floats:
     """One class's pair tables less the products of its marginals; rows and columns of a pair sum to 0."""
     n, total = float(counts[k]), float(counts.sum())
-    means = [
-        h @ (share[k] - portions)
-        for h, share, portions in zip(encoding.contrasts, shares, encoding.portions, strict=True)
-    ]
     edges = np.cumsum([0, *(column.size for column in encoding.groups)])
     result = np.zeros((edges[-1], edges[-1]))
-    for a in range(len(means)):
+    for a in range(len(shares)):
         for b in range(a):
-            inner = second[encoding.slices[a], encoding.slices[b]] - n * np.outer(means[a], means[b])
-            table = encoding.contrasts[a].T @ inner @ encoding.contrasts[b] / total
+            _, kept = encoding.kept(a, b)
+            alone = n * np.outer(shares[a][k], shares[b][k]) * kept
+            inner = second[encoding.slices[a], encoding.slices[b]] - encoding.corners[a].T @ alone @ encoding.corners[b]
+            table = _centred(encoding.contrasts[a].T @ inner @ encoding.contrasts[b] / kept) / total
             result[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = table
             result[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = table.T
     return result
+
+
+def _centred(table: Floats) -> Floats:
+    """The table with rows and columns that sum to 0."""
+    centred: Floats = table - table.mean(axis=0) - table.mean(axis=1)[:, None] + table.mean()
+    return centred
