@@ -97,12 +97,13 @@ def integer_records(
     layout: Layout,
     shares: Floats | None = None,
     classes: Codes | None = None,
+    radius: float = 1.0,
 ) -> Floats:
     """Records z = (s, y) as whole numbers on the grid, a pure function of each record.
 
     `projection` is quantised; None keeps the points. `shares` are the 1/k of a
     person's rows: the whole of z is scaled by their roots. `classes` say where s stands
-    in a layout with labels. Whatever a record holds,
+    in a layout with labels. Projected points are measured in units of the `radius`. Whatever a record holds,
     also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
     a record that could not be brought below is replaced by (s, 0).
     """
@@ -113,7 +114,7 @@ def integer_records(
         coarse = (fine @ projection) / (1 << (POINT_BITS + PROJECTION_BITS - GRID_BITS))
     share = np.ones(len(points)) if shares is None else shares
     root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down: the bound is strict
-    body = _inside_ball(np.trunc(coarse * root[:, None]), share)
+    body = _inside_ball(np.trunc(coarse / radius * root[:, None]), share)
     head = np.zeros((len(points), layout.heads))
     head[np.arange(len(points)), classes if layout.labels else 0] = np.trunc(layout.weight_on_grid * root)
     return np.hstack([head, body])

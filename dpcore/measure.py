@@ -88,9 +88,9 @@ def summed(
     require_exact_product()
     total = GramSum(layout)
     for cells, shares in chunks:
-        points = encoding.encode(cells)
+        points, radius = projection.framed(encoding.encode(cells))
         classes = encoding.classes(cells) if layout.classes > 1 else np.zeros(len(points), dtype=np.int64)
-        total.add(integer_records(points, projection.columns, layout, shares, classes), classes)
+        total.add(integer_records(points, projection.columns, layout, shares, classes, radius), classes)
     return total
 
 

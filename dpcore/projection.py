@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, quantised_projection
+from dpcore.frame import Frame
 from dpcore.measure import Released
 from dpcore.mechanisms.base import Gives, GramEvent
 from dpcore.moments import pooled_moments
@@ -35,7 +36,8 @@ class Projection:
 
     `columns` is None where points are kept as they are. `centre` is a known mean point,
     public or released, that stands in for what the projection leaves out; `centre_noise` is the
-    measurement behind a released one.
+    measurement behind a released one. With a `frame`, points are seen from its centre in units
+    of its radius, and `centre` is a point seen so.
     """
 
     kind: str
@@ -44,14 +46,28 @@ class Projection:
     columns: Floats | None
     centre: Floats | None = None
     centre_noise: GramEvent | None = None
+    frame: Frame | None = None
+
+    def framed(self, points: Floats) -> tuple[Floats, float]:
+        """Encoded points seen from the frame's centre, and the radius in units of which they are measured."""
+        return (points, 1.0) if self.frame is None else (self.frame.centred(points), self.frame.radius)
 
     def lift(self, points: Floats) -> Floats:
         """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
-        if self.columns is None:
-            return points
+        lifted = points if self.columns is None else self._beside_centre(points @ self.basis().T)
+        return lifted if self.frame is None else self.frame.back(lifted)
+
+    def _beside_centre(self, lifted: Floats) -> Floats:
+        """Lifted points, with the centre's part in what the projection leaves out."""
+        if self.centre is None:
+            return lifted
         basis = self.basis()
-        lifted: Floats = points @ basis.T
-        return lifted if self.centre is None else lifted + (self.centre - basis @ (basis.T @ self.centre))
+        return lifted + (self.centre - basis @ (basis.T @ self.centre))
+
+    @property
+    def lifting(self) -> Floats:
+        """The linear part of `lift`, one column a projected coordinate."""
+        return self.basis() * (1.0 if self.frame is None else self.frame.radius)
 
     @property
     def knows_every_mean(self) -> bool:

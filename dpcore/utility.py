@@ -45,7 +45,7 @@ class ClassSums:
     @staticmethod
     def measured(mixture: ClassGaussians) -> ClassSums:
         """The released moments, lifted to encoded coordinates."""
-        basis = mixture.projection.basis()
+        basis = mixture.projection.lifting
         classes = mixture.moments.classes
         means = mixture.projection.lift(np.array([c.mean for c in classes]))
         seconds = [basis @ c.covariance @ basis.T + np.outer(m, m) for c, m in zip(classes, means, strict=True)]
