@@ -34,6 +34,9 @@ SURE = 2.0
 
 LEAST_SHARE = 1e-6
 
+LEAST_PENALTY = 1 / PILOT_ROWS
+"""A table without noise is still met by few rows, which may lack what it holds: weights must not grow without end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Weights:
@@ -178,7 +181,7 @@ def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
     spread = (float((excess**2).sum()) - allowed) / max(float((expected**2).sum()), 1e-300)
     if spread <= 0:
         return np.full(excess.shape, np.inf)
-    penalty: Floats = noise / spread / expected
+    penalty: Floats = np.maximum(noise / spread / expected, LEAST_PENALTY)
     return penalty
 
 
