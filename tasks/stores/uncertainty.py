@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def inference_of(record: dict[str, Any], model: dict[str, Any]) -> ReleaseInfere
 
 def _schema(record: dict[str, Any]) -> RecordSchema:
     """The columns as they were measured: a label without classes was one more feature."""
-    columns = [ColumnSpec.model_validate(column).column for column in record["specification"]["columns"]]
+    written = json.loads(json.dumps(record["specification"]["columns"]), parse_float=Decimal)
+    columns = [ColumnSpec.model_validate(column).column for column in written]
     if record["model"]["classes"] is None:
         columns = [replace(column, role=Role.FEATURE) if column.role is Role.LABEL else column for column in columns]
     return RecordSchema(tuple(columns))
