@@ -545,8 +545,10 @@ def write_plot(
             axes.set_xticks(places, [f"{place:g}" for place in places])
             axes.minorticks_off()
         axes.grid(alpha=0.3)
-        beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5)} if len(curves) > MOST_INSIDE else {}
-        axes.legend(fontsize=6, **beside)
+        if len(curves) <= MOST_INSIDE:
+            axes.legend(fontsize=6)
+        elif index == len(panels):
+            axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.01, 0.5))  # panels share their curves
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.png"
     figure.savefig(path, dpi=120)
