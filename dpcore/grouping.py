@@ -22,6 +22,7 @@ from dpcore.moments import onto_simplex
 from dpcore.queries import HistogramsQuery
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, NominalColumn
+from dpcore.within import shares_within
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -31,9 +32,6 @@ MOST_GROUPS = 10
 
 SURE = 2.0
 """Standard deviations by which a count must rise above its noise to be believed."""
-
-SURER = 3.0
-"""The same for a part of a group: there are many parts, and a false one far out moves means."""
 
 FEWER = 1.25
 """Factor by which the least count of a group grows until all groups fit."""
@@ -105,7 +103,7 @@ def _grouped(cells: ColumnCells, counts: Floats, least: float, deviation: float)
     if isinstance(cells.column, NominalColumn):
         group, within = _levels(counts, least, deviation)
     else:
-        group, within = _neighbours(counts, least, deviation, apart=int(cells.column.missing_level))
+        group, within = _neighbours(counts, cells.edges, least, deviation)
     size = int(group.max()) + 1
     sums: Floats = np.bincount(group, weights=counts, minlength=size).astype(np.float64)
     members: Floats = np.bincount(group, minlength=size).astype(np.float64)
@@ -128,14 +126,15 @@ def _levels(counts: Floats, least: float, deviation: float) -> tuple[Codes, Floa
     return group, within
 
 
-def _neighbours(counts: Floats, least: float, deviation: float, *, apart: int) -> tuple[Codes, Floats]:
+def _neighbours(counts: Floats, edges: Floats, least: float, deviation: float) -> tuple[Codes, Floats]:
     """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
-    present = counts[: len(counts) - apart]
+    present = counts[: len(edges) - 1]
+    apart = len(present) < len(counts)
     ranges = _joined(_ranges(present, least, deviation), present, least, deviation)
     group, within = np.empty(len(counts), dtype=np.int64), np.ones(len(counts))
     for number, (start, stop) in enumerate(ranges):
         group[start:stop] = number
-        within[start:stop] = _halved(counts[start:stop], deviation)
+        within[start:stop] = shares_within(present, edges, start, stop, deviation)
     if apart and counts[-1] >= least:
         group[-1] = len(ranges)
     elif apart:
@@ -180,35 +179,3 @@ def _joined(ranges: list[Range], counts: Floats, least: float, deviation: float)
         first, second = sorted((worst, other))
         ranges[first : second + 1] = [(ranges[first][0], ranges[second][1])]
     return ranges
-
-
-def _halved(counts: Floats, deviation: float) -> Floats:
-    """Shares of a range's cells, from halves to halves of halves.
-
-    A half that does not rise above its noise is empty if the other does; if neither does, nothing more
-    is known inside.
-    """
-    shares = np.zeros(len(counts))
-
-    def part(start: int, stop: int, share: float) -> None:
-        if stop - start == 1:
-            shares[start] = share
-            return
-        middle = (start + stop) // 2
-        left, right = (
-            total if total > SURER * deviation * math.sqrt(size) else 0.0
-            for total, size in (
-                (float(counts[start:middle].sum()), middle - start),
-                (float(counts[middle:stop].sum()), stop - middle),
-            )
-        )
-        if not left and not right:
-            shares[start:stop] = share / (stop - start)
-            return
-        if left:
-            part(start, middle, share * left / (left + right))
-        if right:
-            part(middle, stop, share * right / (left + right))
-
-    part(0, len(counts), 1.0)
-    return shares
