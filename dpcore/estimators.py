@@ -39,13 +39,15 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.encoding import Encoding
+from dpcore.frame import SquaredLengths, frame_of_lengths, frame_of_sums, public_frame
 from dpcore.generators import ClassGaussians, Decoder
-from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.measure import Encoded, Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed, seed_of
 from dpcore.planning import make_plan
 from dpcore.projection import (
+    ONE_COORDINATE,
     Projection,
     measured_coordinates,
     no_projection,
@@ -62,7 +64,7 @@ from dpcore.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, Wishes
+from dpcore.wishes import AUTO, CENTRE, MEAN, MOMENTS, PROJECTION, RADIUS, Wishes
 
 Floats = NDArray[np.float64]
 
@@ -76,7 +78,10 @@ class MomentMixture(PrivateEstimator):
     required. `classes` lists the public labels where `fit` gets a `y` of labels;
     `target_bounds` bounds a `y` of numbers. `n_components` is a number or "auto", which
     needs `expected_rows`. `allocation` is "auto", the name of a paper's split, or fractions
-    of the budget for "projection", "mean" and "moments".
+    of the budget for "projection", "mean" and "moments". `generator` is "mixture", a covariance a
+    class, "lda", one that they share, or "auto", which is a mixture unless `expected_rows` say
+    otherwise. `radius` is that of the ball in which points are measured, 1 where they may fill
+    their bounds, or "auto", which buys a centre and a radius with an eighth of the budget.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
     """
 
@@ -95,6 +100,8 @@ class MomentMixture(PrivateEstimator):
         expected_rows: int | None = None,
         mechanism: str = AUTO,
         allocation: str | Mapping[str, float | Fraction] = AUTO,
+        generator: str = AUTO,
+        radius: float | Fraction | str = 1,
         random_state: str | int | None = None,
     ) -> None:
         self.epsilon = epsilon
@@ -107,6 +114,8 @@ class MomentMixture(PrivateEstimator):
         self.expected_rows = expected_rows
         self.mechanism = mechanism
         self.allocation = allocation
+        self.generator = generator
+        self.radius = radius
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
@@ -151,6 +160,7 @@ class MomentMixture(PrivateEstimator):
     def _wishes(self, schema: RecordSchema) -> Wishes:
         if self.n_components == AUTO and self.expected_rows is None and self.projection_kind != "none":
             raise ValueError('n_components="auto" needs expected_rows: it is never taken from the data')
+        unknown_size = self.generator == AUTO and self.expected_rows is None and self.classes is not None
         return Wishes(
             schema=schema,
             neighbours=Neighbours(self.neighbours),
@@ -161,7 +171,9 @@ class MomentMixture(PrivateEstimator):
             projection=self.projection_kind,
             dimension=AUTO if self.projection_kind == "none" else self.n_components,
             mechanism=self.mechanism,
+            generator="mixture" if unknown_size else self.generator,
             allocation=preset_or_fractions(self.allocation),
+            radius=self.radius if isinstance(self.radius, str) else exact_number("radius", self.radius),
         )
 
     def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
@@ -178,19 +190,30 @@ class MomentMixture(PrivateEstimator):
         projection = everything
         if plan.projection == "ron":
             projection = ron_projection(encoding, plan.dimension, fresh_seed())
+        projection = self._framed(cells, projection)
+        everything = replace(everything, frame=projection.frame)
         if plan.projection_event is not None:
-            first = self._draw(PROJECTION, cells, measured_coordinates(plan.projection_event, encoding))
-            projection = private_components(first, encoding, plan.dimension)
+            coordinates = measured_coordinates(plan.projection_event, encoding)
+            first = self._draw(PROJECTION, cells, replace(coordinates, frame=projection.frame))
+            projection = replace(private_components(first, encoding, plan.dimension), frame=projection.frame)
         self.sums_ = self._draw(MEAN, cells, projection) if plan.mean_event else None
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
         if plan.reuses_gram:
-            projection = private_components(released, encoding, plan.dimension)
+            projection = replace(private_components(released, encoding, plan.dimension), frame=projection.frame)
         return projection, released
 
-    def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
+    def _framed(self, cells: Cells, projection: Projection) -> Projection:
+        """The projection with the frame that the plan asks for: none, a public one, or one bought in two steps."""
+        if self.plan_.radius_event is None:
+            return projection if self.plan_.radius == 1 else public_frame(projection, float(self.plan_.radius))
+        lengths = self._draw(RADIUS, cells, ONE_COORDINATE, SquaredLengths(self.encoding_, projection))
+        around_middle = frame_of_lengths(projection, lengths)
+        return frame_of_sums(around_middle, lengths, self._draw(CENTRE, cells, around_middle))
+
+    def _draw(self, name: str, cells: Cells, projection: Projection, encoding: Encoded | None = None) -> Released:
         event = self.plan_.events[name]
         assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
-        gram = exact_gram(_once(cells), self.encoding_, event.layout, projection)
+        gram = exact_gram(_once(cells), encoding or self.encoding_, event.layout, projection)
         return measure_gram(gram, event, SystemNoise())
 
     def _noisy_moments(self) -> NoisyMoments:
@@ -227,6 +250,8 @@ class PcaGauss(MomentMixture):
         mechanism: str = AUTO,
         allocation: str | Mapping[str, float | Fraction] = AUTO,
         projection_mechanism: str = AUTO,
+        generator: str = AUTO,
+        radius: float | Fraction | str = 1,
         random_state: str | int | None = None,
     ) -> None:
         super().__init__(
@@ -240,6 +265,8 @@ class PcaGauss(MomentMixture):
             expected_rows=expected_rows,
             mechanism=mechanism,
             allocation=allocation,
+            generator=generator,
+            radius=radius,
             random_state=random_state,
         )
         self.projection_mechanism = projection_mechanism

@@ -25,6 +25,7 @@ from dpcore.mechanisms.base import Gives
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.registry import gram_mechanism, mechanism_of
 from dpcore.schema import Cells
+from dpcore.wishes import SMALLEST_RADIUS
 
 if TYPE_CHECKING:  # a projection has a frame
     from dpcore.projection import Projection
@@ -35,9 +36,6 @@ ONE = Fraction(1)
 
 ROOM = 1.3
 """The squared radius over the mean squared length: beyond that, points are drawn back."""
-
-SMALLEST_RADIUS = 2.0**-8
-"""Below that, records would come close to the grid on which they are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +96,7 @@ def frame_of_sums(projection: Projection, lengths: Released, sums: Released) -> 
     mean, noise = total / known.count * old.radius, len(total) * (deviation / known.count * old.radius) ** 2
     measured = float(mean @ mean)
     squared = min(max(measured - noise, 0.0), known.mean)  # of the true mean
-    kept = squared / max(squared + noise, SMALLEST_RADIUS**2)
+    kept = squared / max(squared + noise, float(SMALLEST_RADIUS) ** 2)
     left = known.mean - squared + kept * noise
     doubt = math.hypot(known.deviation, 2 * math.sqrt(squared * noise / len(total)))
     centre = old.centre + projection.basis() @ (mean * kept)
@@ -112,7 +110,7 @@ def _frame(projection: Projection) -> Frame:
 
 
 def _radius(squared: float) -> float:
-    return min(1.0, max(SMALLEST_RADIUS, math.sqrt(ROOM * max(squared, 0.0))))
+    return min(1.0, max(float(SMALLEST_RADIUS), math.sqrt(ROOM * max(squared, 0.0))))
 
 
 @dataclass(frozen=True, slots=True)

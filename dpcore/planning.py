@@ -43,8 +43,22 @@ from dpcore.registry import (
     vector_mechanism,
 )
 from dpcore.schema import Neighbours, NominalColumn, RecordSchema, Role, RowRule
+from dpcore.structure import Scale, Structure, choose_structure
 from dpcore.vectors import VectorEvent
-from dpcore.wishes import AUTO, COPULA, LDA, MARGINALS, MEAN, MOMENTS, PROJECTION, PlanError, Wishes
+from dpcore.wishes import (
+    AUTO,
+    CENTRE,
+    COPULA,
+    DIAGONAL,
+    LDA,
+    MARGINALS,
+    MEAN,
+    MOMENTS,
+    PROJECTION,
+    RADIUS,
+    PlanError,
+    Wishes,
+)
 
 NOISE_SHARE = 0.25
 """Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
@@ -75,11 +89,16 @@ class Plan:
     mean_event: GramEvent | None = None
     marginals_event: VectorEvent | None = None
     sensitivity_to_information: float | None = None
+    radius: Fraction = Fraction(1)
+    radius_event: GramEvent | None = None
+    centre_event: GramEvent | None = None
 
     @property
     def events(self) -> dict[str, Event]:
         """Everything that will be measured, by the names that ledger and record use, in its order."""
         measured: dict[str, Event | None] = {
+            RADIUS: self.radius_event,
+            CENTRE: self.centre_event,
             PROJECTION: self.projection_event,
             MARGINALS: self.marginals_event,
             MEAN: self.mean_event,
@@ -166,20 +185,22 @@ def make_plan(wishes: Wishes) -> Plan:
         return _copula_plan(replace(wishes, generator=COPULA))
     shares = shares_of(wishes)
     _require_projection_mechanism(wishes, shares)
-    generator, schema = _choose_generator(wishes, reasons)
-    encoding = Encoding(schema)
+    _require_frame(wishes)
+    generator, schema = _choose_generator(wishes, moments_budgets(wishes, shares), reasons)
+    wishes, encoding = replace(wishes, generator=generator), Encoding(schema)
     _require_exact_width(encoding)
     dimension = _choose_dimension(wishes, encoding, moments_budgets(wishes, shares), reasons)
     shares = _best_shares(wishes, encoding, dimension, shares)
     first, event = _choose_events(wishes, encoding, shares, dimension, reasons)
     mean = _mean_event(wishes, event.layout, shares, reasons)
+    radius, centre = _frame_events(wishes, encoding, event, shares, reasons)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     return Plan(
         schema=schema,
         projection=wishes.projection,
         dimension=dimension,
         encoded_width=encoding.width,
-        generator=generator,
+        generator=LDA if generator == DIAGONAL else generator,
         event=event,
         expected=expected,
         signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
@@ -189,6 +210,9 @@ def make_plan(wishes: Wishes) -> Plan:
         projection_event=first,
         mean_event=mean,
         sensitivity_to_information=_gain_to_loss(wishes, encoding, event, expected),
+        radius=Fraction(1) if isinstance(wishes.radius, str) else wishes.radius,
+        radius_event=radius,
+        centre_event=centre,
     )
 
 
@@ -206,6 +230,7 @@ LEAST_GROUPS = 4
 def _is_for_copula(wishes: Wishes) -> bool:
     """Whether a table whose generator is left open, and which is not projected, is mixed and large enough."""
     allowed = wishes.generator == AUTO and wishes.projection == "none" and MEAN not in (wishes.allocation or {})
+    allowed = allowed and wishes.radius == 1
     if not allowed or (MOMENTS in (wishes.allocation or {}) and MARGINALS not in (wishes.allocation or {})):
         return False
     columns = wishes.schema.encoded_columns
@@ -220,6 +245,13 @@ def _is_for_copula(wishes: Wishes) -> bool:
 
 def _copula_plan(wishes: Wishes) -> Plan:
     """Histograms of every column, then the Gram of their groups."""
+    if wishes.radius != 1:
+        raise PlanError(
+            "generator 'copula' has no radius: its groups are measured around their own means",
+            rule="radius-unused",
+            where="model.radius",
+            hint="remove the radius",
+        )
     if wishes.projection != "none":
         raise PlanError(
             f"generator 'copula' keeps every column, so it does not go with the projection {wishes.projection!r}",
@@ -396,14 +428,15 @@ def _too_wide(width: int, most: int) -> PlanError:
     )
 
 
-def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSchema]:
+def _choose_generator(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> tuple[str, RecordSchema]:
     schema = wishes.schema
     has_target = any(column.role is Role.TARGET for column in schema.columns)
     choice = wishes.generator
+    if choice == AUTO and schema.label:
+        return _choose_structure(wishes, budgets, reasons), schema
     if choice == AUTO:
-        choice = "mixture" if schema.label else "supervised" if has_target else "gaussian"
+        choice = "supervised" if has_target else "gaussian"
         why = {
-            "mixture": "the label splits the moments into class blocks, which together cost as much as one",
             "supervised": "the target is measured jointly with the features and never projected",
             "gaussian": "there is neither label nor target",
         }
@@ -429,6 +462,68 @@ def _choose_generator(wishes: Wishes, reasons: list[str]) -> tuple[str, RecordSc
     return choice, schema
 
 
+def _choose_structure(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> str:
+    """The generator of a table with a label: class blocks, one block with labels, or the same for means above all.
+
+    Without a dimension yet, class blocks take the largest at which they rise above the noise:
+    enough if that leaves them a coordinate a class.
+    """
+    encoding, mixture = Encoding(wishes.schema), replace(wishes, generator="mixture")
+    classes, dimension = encoding.schema.class_count, _choose_dimension(mixture, encoding, budgets, [])
+    if MEAN in (wishes.allocation or {}):
+        reasons.append("generator mixture: class blocks, whose counts and means are measured apart")
+        return "mixture"
+    if wishes.projection != "none" and wishes.dimension == AUTO and dimension >= classes:
+        reasons.append("generator mixture: class blocks, which together cost as much as one")
+        return "mixture"
+    size = _projected_size(wishes, encoding, dimension)
+    block, pooled = (
+        _best(way, _layout(way, size, classes), budgets) for way in (mixture, replace(wishes, generator=LDA))
+    )
+    scale = Scale(
+        rows=wishes.expected_rows,
+        classes=classes,
+        size=size,
+        block_noise=_operator(block),
+        pooled_noise=_operator(pooled),
+    )
+    structure, why = choose_structure(scale)
+    generator = {Structure.BLOCKS: "mixture", Structure.POOLED: LDA, Structure.DIAGONAL: DIAGONAL}[structure]
+    reasons.append(f"generator {LDA if generator == DIAGONAL else generator}: {why}")
+    return generator
+
+
+def _require_frame(wishes: Wishes) -> None:
+    """A frame that is bought spends what the moments spend, and so must components that are measured by name."""
+    if wishes.radius == AUTO and wishes.projection_mechanism != AUTO:
+        raise PlanError(
+            f"a radius that is bought does not go with components by {wishes.projection_mechanism!r}",
+            rule="radius-not-applicable",
+            where="model.radius",
+            hint="use `mechanism: auto` for the projection, or give the radius as a number",
+        )
+
+
+def _frame_events(
+    wishes: Wishes, encoding: Encoding, moments: GramEvent, shares: Shares, reasons: list[str]
+) -> tuple[GramEvent | None, GramEvent | None]:
+    """What is measured for the frame: the mean squared length of points, then their mean."""
+    if not shares[RADIUS]:
+        return None, None
+    kind, rows_per_unit = spends(moments.mechanism), _rows_per_unit(wishes)
+    size = encoding.width if wishes.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
+    length, centre = (part(wishes, shares[name], kind, kind) for name in (RADIUS, CENTRE))
+    first = _best(wishes, Layout(2, 1, Fraction(1), rows_per_unit), [length])
+    reasons.append(
+        f"radius: points are measured around their mean and in units of their spread, which take "
+        f"{float(shares[RADIUS] + shares[CENTRE]):g} of the budget; the noise is then no larger than the table needs"
+    )
+    if kind is Epsilon:
+        layout = Layout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
+        return first, LAPLACE_SUMS.calibrate(layout, wishes.neighbours, centre)
+    return first, _best(wishes, Layout(size + 1, 1, Fraction(1), rows_per_unit), [centre])
+
+
 def _require_label(schema: RecordSchema) -> None:
     if schema.label is None:
         raise PlanError(
@@ -451,8 +546,9 @@ def _components_layout(wishes: Wishes, size: int) -> Layout:
 def _layout(wishes: Wishes, size: int, blocks: int) -> Layout:
     """The shape of the moments' measurement."""
     rows_per_unit = _rows_per_unit(wishes)
-    if wishes.generator == LDA and blocks > 1:  # classes are labels in one block, whose points they share
-        return Layout(size + blocks, 1, count_weight(size, blocks), rows_per_unit, labels=blocks)
+    if wishes.generator in (LDA, DIAGONAL) and blocks > 1:  # classes are labels in one block, whose points they share
+        weight = Fraction(1) if wishes.generator == DIAGONAL else count_weight(size, blocks)
+        return Layout(size + blocks, 1, weight, rows_per_unit, labels=blocks)
     apart = MEAN in (wishes.allocation or {})
     return Layout(size + 1, blocks, NO_WEIGHT if apart else count_weight(size), rows_per_unit)
 
@@ -603,7 +699,8 @@ def _principal_events(
     """
     share = shares[PROJECTION]
     if share == 0:
-        wide = _best(wishes, _layout(wishes, encoding.width, encoding.schema.class_count), whole_budgets(wishes))
+        layout = _layout(wishes, encoding.width, encoding.schema.class_count)
+        wide = _best(wishes, layout, moments_budgets(wishes, shares))
         reasons.append("private principal components come out of the measured moments, at no cost of their own")
         return None, wide
     why = "the least expected error" if wishes.allocation is None else "as the specification says"

@@ -79,6 +79,10 @@ class Projection:
         return np.eye(self.width) if self.columns is None else self.columns / (1 << PROJECTION_BITS)
 
 
+ONE_COORDINATE = Projection("none", 1, 1, None)
+"""Keeps a single number, such as a squared length."""
+
+
 def no_projection(encoding: Encoding) -> Projection:
     """Keep every encoded coordinate."""
     return Projection("none", encoding.width, encoding.width, None)

@@ -20,7 +20,7 @@ SCORES = np.linspace(-6.0, 6.0, 1201)
 """Normal scores at which the quantiles are tabulated; between them they are interpolated."""
 
 MOST_SPREAD = 0.95
-"""Share of the largest variance that values with this mean can have; beyond it all values sit on the bounds."""
+"""Share of the largest variance that values with this mean can have; beyond it nearly all would sit on the bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,19 @@ class BoundedShape:
 
     @staticmethod
     def fit(mean: float, spread: float) -> BoundedShape:
-        """The Beta distribution on [-1, 1] with this mean and standard deviation, as far as there is one."""
-        middle = min(max((1 + mean) / 2, 1e-6), 1 - 1e-6)
+        """The Beta distribution on [-1, 1] with this mean and standard deviation; a Gaussian cut at the bounds if none.
+
+        Bounded values never have such moments, but noisy ones may: of a mean beyond the bounds, or of a
+        spread that is another class's too. Neither is then known well enough to give up the other for it.
+        """
+        spread = max(spread, 1e-6)
+        middle, variance = (1 + mean) / 2, (spread / 2) ** 2
         room = middle * (1 - middle)
-        variance = min(max((spread / 2) ** 2, 1e-12), MOST_SPREAD * room)
+        if variance > MOST_SPREAD * room:
+            return BoundedShape(mean, spread, np.clip(mean + spread * SCORES, -1.0, 1.0))
         weight = room / variance - 1
         quantiles: Floats = 2 * betaincinv(middle * weight, (1 - middle) * weight, ndtr(SCORES)) - 1
-        return BoundedShape(mean, max(spread, 1e-12), quantiles)
+        return BoundedShape(mean, spread, quantiles)
 
     def bend(self, positions: Floats) -> Floats:
         """The bounded positions."""

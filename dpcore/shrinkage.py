@@ -116,25 +116,15 @@ def shortened_offsets(offsets: Floats, variances: Floats, spread: Floats) -> Flo
     return shortened
 
 
-def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Floats | None) -> Floats:
-    """The covariance that classes share; `means` are directions in which their means are surely apart, one a column.
+@dataclass(frozen=True, slots=True)
+class Directions:
+    """Orthonormal directions, one a column, and the sine of the angle by which noise may have turned them."""
 
-    Means are known better than the covariance, and classes usually vary most in the
-    directions in which they differ: few as these are, the noise on the covariance in them alone is
-    small, so there it is kept whole, drawn towards the others' average by its own noise.
-    """
-    if means is None:
-        return denoised_covariance(matrix, noise)
-    size, count = means.shape
-    outside = np.eye(size) - means @ means.T
-    rest = outside @ denoised_covariance(outside @ matrix @ outside, noise) @ outside
-    average = float(np.trace(rest)) / max(size - count, 1) * np.eye(count)
-    inside = average + _drawn_in(means.T @ matrix @ means - average, count * (count + 1) * noise.entry**2)
-    between = _drawn_in(outside @ matrix @ means, (size - count) * count * noise.entry**2) @ means.T
-    return _semidefinite(rest + means @ inside @ means.T + between + between.T)
+    columns: Floats
+    tilt: float
 
 
-def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Floats | None:
+def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Directions | None:
     """The directions in which class means differ, if every one of them rises above the noise.
 
     `offsets` are shortened, `sums` the measured offsets of the classes' sums, whose entries carry
@@ -143,6 +133,45 @@ def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Float
     """
     classes, size = offsets.shape
     count = min(classes - 1, size)
-    directions = np.linalg.svd(offsets, full_matrices=False)[2][:count].T
-    edge = deviation * (math.sqrt(size) + math.sqrt(classes))
-    return directions if count and np.all(np.linalg.norm(sums @ directions, axis=0) > edge) else None
+    columns = np.linalg.svd(offsets, full_matrices=False)[2][:count].T
+    lengths, edge = np.linalg.norm(sums @ columns, axis=0), _rectangle_edge(sums, deviation)
+    if not count or np.any(lengths <= edge):
+        return None
+    return Directions(columns, edge / float(lengths.min()))
+
+
+def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | None) -> Floats:
+    """The covariance that classes share; `means` are the directions in which their means are surely apart.
+
+    Means are known better than the covariance, and classes usually vary most in the
+    directions in which they differ: few as these are, the noise on the covariance in them alone is
+    small, so there it is kept whole, drawn towards the others' average by its own noise. What hangs
+    together across them and the others counts where it is more than noise, or directions that noise has
+    turned, explain.
+    """
+    if means is None:
+        return denoised_covariance(matrix, noise)
+    size, count = means.columns.shape
+    outside = np.eye(size) - means.columns @ means.columns.T
+    rest = outside @ denoised_covariance(outside @ matrix @ outside, noise) @ outside
+    average = float(np.trace(rest)) / max(size - count, 1) * np.eye(count)
+    inside = average + _drawn_in(
+        means.columns.T @ matrix @ means.columns - average, count * (count + 1) * noise.entry**2
+    )
+    across = outside @ matrix @ means.columns
+    edge = _rectangle_edge(across, noise.entry) + means.tilt * float(np.linalg.norm(inside, 2))
+    across = _above(across, edge) @ means.columns.T
+    return _semidefinite(rest + means.columns @ inside @ means.columns.T + across + across.T)
+
+
+def _rectangle_edge(matrix: Floats, deviation: float) -> float:
+    """The largest singular value of noise alone."""
+    return deviation * (math.sqrt(len(matrix)) + math.sqrt(matrix.shape[1]))
+
+
+def _above(matrix: Floats, edge: float) -> Floats:
+    """The part of a matrix whose singular values rise above an edge, shortened by it."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    kept = np.where(values > MARGIN * edge, np.sqrt(np.maximum(values**2 - edge**2, 0.0)), 0.0)
+    clean: Floats = (left * kept) @ right
+    return clean

@@ -11,12 +11,19 @@ AUTO = "auto"
 LDA = "lda"
 """The generator whose classes share a covariance."""
 
+DIAGONAL = "diagonal"
+"""The same with the whole weight on class means, where the noise hides the covariance."""
+
 COPULA = "copula"
 """The generator for mixed tables, whose marginals are measured apart."""
 
 MOMENTS, PROJECTION, MEAN, MARGINALS = "moments", "projection", "mean", "marginals"
+RADIUS, CENTRE = "radius", "centre"
 """Names of the measurements in allocation, ledger and record."""
 
+
+SMALLEST_RADIUS = Fraction(1, 256)
+"""In a smaller ball, records would come close to the grid on which they are measured."""
 
 SMALLEST, SMALLEST_DELTA = Fraction(1, 10**12), Fraction(1, 10**100)
 """Beyond these no statement is worth computing, and floating point could not."""
@@ -37,7 +44,11 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the specification says about a release; `auto` leaves a choice to the plan."""
+    """What the specification says about a release; `auto` leaves a choice to the plan.
+
+    `radius` is that of the ball around the middle of the bounds in which points are measured, longer ones
+    being drawn back to it; `auto` buys a centre and a radius with a part of the budget.
+    """
 
     schema: RecordSchema
     neighbours: Neighbours
@@ -51,8 +62,11 @@ class Wishes:
     mechanism: str = AUTO
     generator: str = AUTO
     allocation: dict[str, Fraction] | None = None
+    radius: Fraction | str = Fraction(1)
 
     def __post_init__(self) -> None:
+        if self.radius != AUTO and not (isinstance(self.radius, Fraction) and SMALLEST_RADIUS <= self.radius <= 1):
+            raise ValueError(f"radius must be auto or a number from 1/256 to 1, got {self.radius}")
         if not self.epsilon > 0:
             raise ValueError(f"epsilon must be positive, got {self.epsilon}")
         if not SMALLEST <= self.epsilon <= 1 / SMALLEST:

@@ -19,7 +19,7 @@ from dpcore.frame import ROOM, Frame, SquaredLengths, frame_of_lengths, frame_of
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.noise import SeededNoise
-from dpcore.projection import Projection, no_projection, ron_projection
+from dpcore.projection import ONE_COORDINATE, Projection, no_projection, ron_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema
 
@@ -29,7 +29,6 @@ ENCODING = Encoding(
         tuple(IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(WIDTH)),
     )
 )
-ONE_COORDINATE = Projection("none", 1, 1, None)
 PURE = Epsilon(Fraction(10**7))
 """So large that the noise does not matter."""
 

@@ -358,7 +358,7 @@ def test_a_copula_spends_the_promised_epsilon_on_histograms_and_their_groups(
 def test_a_mixed_table_that_is_not_projected_is_left_to_the_copula_where_the_noise_allows_it() -> None:
     mixed = schema_with(label=True)
     assert plan(projection="none", schema=mixed, expected_rows=10**6).generator == "copula"
-    assert plan(projection="none", schema=mixed, expected_rows=20).generator == "mixture"
+    assert plan(projection="none", schema=mixed, expected_rows=20).generator == "lda"
     assert plan(schema=mixed, expected_rows=10**6).generator == "mixture", "a projection was asked for"
     numbers = RecordSchema(
         tuple(IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(3))

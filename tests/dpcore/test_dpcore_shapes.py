@@ -37,6 +37,13 @@ def test_impossible_moments_still_give_values_inside(mean: float, spread: float)
     assert np.abs(bent).max() <= 1
 
 
+def test_where_noise_leaves_no_bounded_values_their_spread_is_kept_as_far_as_the_bounds_allow() -> None:
+    """A mean just beyond the bound with a spread: a constant column would say more than was measured."""
+    bent = BoundedShape.fit(-1.02, 0.3).bend(-1.02 + 0.3 * NORMAL)
+    assert bent.std() > 0.1
+    assert -1 <= bent.min() < bent.mean() < -0.8
+
+
 def encoding(columns: int = 4) -> Encoding:
     names = [f"x{i}" for i in range(columns)]
     return Encoding(RecordSchema(tuple(IntervalColumn(name=n, kind=Kind.NUMERIC, lower=-1, upper=1) for n in names)))

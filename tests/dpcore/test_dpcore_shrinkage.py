@@ -20,6 +20,7 @@ from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Neighbours
 from dpcore.shrinkage import (
+    Directions,
     MatrixNoise,
     certain_directions,
     denoised_covariance,
@@ -134,8 +135,8 @@ def test_directions_are_certain_only_if_all_of_them_rise_above_the_noise() -> No
     offsets = np.array([[3.0, 0, 0, 0], [0, 0.5, 0, 0], [-3.0, -0.5, 0, 0]])
     sure = certain_directions(offsets, 100 * offsets, 1.0)
     assert sure is not None
-    assert np.abs(sure[2:]).max() < 1e-12
-    assert sure.T @ sure == pytest.approx(np.eye(2))
+    assert np.abs(sure.columns[2:]).max() < 1e-12
+    assert sure.columns.T @ sure.columns == pytest.approx(np.eye(2))
     assert certain_directions(offsets, 100 * offsets, 20.0) is None
     assert certain_directions(offsets[:1], offsets[:1], 0.0) is None
 
@@ -145,15 +146,15 @@ def test_directions_are_certain_only_if_all_of_them_rise_above_the_noise() -> No
 
 def test_without_noise_the_shared_covariance_stays_as_it_is() -> None:
     truth = low_rank_table(12)
-    directions = haar_basis(12, 2, generator(5))
+    directions = Directions(haar_basis(12, 2, generator(5)), 0.0)
     assert shared_covariance(truth, NOTHING, directions) == pytest.approx(truth, abs=1e-9)
     assert shared_covariance(truth, NOTHING, None) == pytest.approx(truth, abs=1e-9)
 
 
 def test_a_direction_below_the_edge_is_seen_where_class_means_point_to_it() -> None:
     size, entry = 40, 0.05
-    directions, rng = haar_basis(size, 2, generator(6)), generator(3)
-    truth = (directions * 0.5) @ directions.T + np.eye(size) * 0.01
+    directions, rng = Directions(haar_basis(size, 2, generator(6)), 0.1), generator(3)
+    truth = (directions.columns * 0.5) @ directions.columns.T + np.eye(size) * 0.01
     noise = gaussian_noise(size, entry)
     assert noise.edge > 0.5
     known, unknown = [], []
@@ -162,3 +163,23 @@ def test_a_direction_below_the_edge_is_seen_where_class_means_point_to_it() -> N
         known.append(np.linalg.norm(shared_covariance(noisy, noise, directions) - truth))
         unknown.append(np.linalg.norm(shared_covariance(noisy, noise, None) - truth))
     assert np.mean(known) < 0.5 * np.mean(unknown)
+
+
+def test_directions_that_noise_has_turned_do_not_make_others_hang_together() -> None:
+    """A covariance along the true direction, seen from one turned by a little, has entries across that mean nothing."""
+    size, angle, noise = 30, 0.2, gaussian_noise(30, 0.002)
+    true, aside = haar_basis(size, 2, generator(8)).T
+    turned = (np.cos(angle) * true + np.sin(angle) * aside)[:, None]
+    matrix = 0.5 * np.outer(true, true) + np.eye(size) * 0.01
+    outside = np.eye(size) - turned @ turned.T
+    across = {t: outside @ shared_covariance(matrix, noise, Directions(turned, t)) @ turned for t in (0.0, 0.3)}
+    assert np.linalg.norm(across[0.0]) > 0.05
+    assert np.linalg.norm(across[0.3]) < 1e-9
+
+
+def test_what_really_hangs_together_across_directions_is_kept() -> None:
+    size = 10
+    factor = generator(5).standard_normal((size, size)) / size
+    truth, directions = factor @ factor.T, Directions(haar_basis(size, 2, generator(6)), 1e-6)
+    found = shared_covariance(truth, gaussian_noise(size, 1e-8), directions)
+    assert found == pytest.approx(truth, abs=1e-5)
