@@ -14,6 +14,7 @@ on the grid. Where a person's rows are weighted, so are they here. Post-processi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,7 @@ OF_GROUPS = (
     "the moments of this release are those of groups of values, for rows that hang together; means and shares of all "
     "rows, and the classes' shares, are known from its histograms and counts"
 )
+DRAWN_BACK = "points beyond the radius were drawn back before they were measured, how many and how far is not known"
 
 
 class ReleaseInference:
@@ -71,13 +73,17 @@ class ReleaseInference:
         """Out of the measured moments; `projection` is what the points passed before they were measured.
 
         `sums` are counts and sums that were measured apart; `components` is what was measured for the projection:
-        a Gram of all coordinates answers what the projection leaves out.
+        a Gram of all coordinates answers what the projection leaves out. In a frame only classes' sizes are known.
         """
         classes = encoding.schema.class_count
+        measured = partial(NoisyProducts, classes=classes, draws=draws)
+        if projection is not None and projection.frame is not None:
+            sizes = measured(released, basis=_nothing(encoding, released), refusal=DRAWN_BACK)
+            return ReleaseInference(encoding, [sizes])
         basis = None if projection is None or projection.columns is None else projection.basis()
-        measurements = [NoisyProducts(released, classes=classes, draws=draws, basis=basis, sums=sums)]
+        measurements = [measured(released, basis=basis, sums=sums)]
         if components is not None and mechanism_of(components.event.mechanism).gives is Gives.GRAM:
-            measurements.append(NoisyProducts(components, classes=classes, draws=draws))
+            measurements.append(measured(components))
         return ReleaseInference(encoding, measurements)
 
     @staticmethod
@@ -85,11 +91,8 @@ class ReleaseInference:
         encoding: Encoding, histograms: ReleasedVector, moments: Released, *, draws: int = DRAWS
     ) -> ReleaseInference:
         """Out of histograms, and of moments of groups of their cells, which tell the classes' sizes only."""
-        layout = moments.event.layout
-        nothing = np.zeros((encoding.width, layout.dimension - layout.heads))
-        sizes = NoisyProducts(
-            moments, classes=encoding.schema.class_count, draws=draws, basis=nothing, refusal=OF_GROUPS
-        )
+        classes, nothing = encoding.schema.class_count, _nothing(encoding, moments)
+        sizes = NoisyProducts(moments, classes=classes, draws=draws, basis=nothing, refusal=OF_GROUPS)
         return ReleaseInference(encoding, [sizes], NoisyHistograms(encoding.schema, histograms, draws))
 
     @staticmethod
@@ -105,7 +108,7 @@ class ReleaseInference:
         if isinstance(histograms, ReleasedVector):
             return ReleaseInference.from_histograms(encoding, histograms, blocks[MOMENTS])
         components = blocks.get(PROJECTION)
-        moments_hold_all = projection.kind == "private-pca" and components is None
+        moments_hold_all = projection.kind == "private-pca" and components is None and projection.frame is None
         return ReleaseInference.from_released(
             encoding,
             blocks[MOMENTS],
@@ -119,7 +122,7 @@ class ReleaseInference:
         column: str,
         *,
         given: Given | None = None,
-        estimand: Estimand = Estimand.POPULATION,
+        estimand: Estimand | str = Estimand.POPULATION,
         confidence: float = 0.95,
     ) -> Interval:
         """The mean of an interval column in its units; among present cells, where missing ones are apart."""
@@ -138,7 +141,7 @@ class ReleaseInference:
         level: LevelValue,
         *,
         given: Given | None = None,
-        estimand: Estimand = Estimand.POPULATION,
+        estimand: Estimand | str = Estimand.POPULATION,
         confidence: float = 0.95,
     ) -> Interval:
         """The share of a level, the label's among them; `(missing)` is that of missing cells that are apart."""
@@ -153,7 +156,7 @@ class ReleaseInference:
         features: Sequence[str],
         *,
         given: Given | None = None,
-        estimand: Estimand = Estimand.POPULATION,
+        estimand: Estimand | str = Estimand.POPULATION,
         confidence: float = 0.95,
     ) -> dict[str, Interval]:
         """Coefficients of the least-squares regression of a column, or of a level's indicator, on other columns.
@@ -202,7 +205,7 @@ class ReleaseInference:
         return last, np.array([last.term(functional) for functional in functionals])
 
     def _quotient(
-        self, top: Functional, bottom: Functional, given: Given | None, estimand: Estimand, confidence: float
+        self, top: Functional, bottom: Functional, given: Given | None, estimand: Estimand | str, confidence: float
     ) -> Interval:
         """The sum of top over the sum of bottom, among all records or those of a class."""
         index = self._columns.given_class(given)
@@ -231,6 +234,12 @@ class ReleaseInference:
             return measured.noisy(measured.in_class(terms[1:], index))
         classes = [measured.term(self._columns.in_class(k)) for k in range(measured.layout.classes)]
         return _shared_spread(measured.noisy(np.array([*terms, *classes])))
+
+
+def _nothing(encoding: Encoding, released: Released) -> Floats:
+    """The projection that knows no point."""
+    layout = released.event.layout
+    return np.zeros((encoding.width, layout.dimension - layout.heads))
 
 
 def _shared_spread(noisy: Floats) -> Floats:

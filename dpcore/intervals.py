@@ -19,11 +19,11 @@ from dpcore.noiselaws import PURPOSE, SEED
 
 Floats = NDArray[np.float64]
 
-LARGEST_SHARE = 0.5
-"""How large the noise on the regressors' products may be, as a share of the products themselves, in 95 of 100 draws."""
+CLEAR = 0.95
+"""Products are clearly positive definite where in this share of draws the noise on them is smaller than they are."""
 
 LOOKED_AT = 512
-"""Draws that decide whether it is."""
+"""Draws that decide whether they are."""
 
 
 class Estimand(StrEnum):
@@ -99,13 +99,14 @@ class Quotient:
     noise_bottom: Floats
     spread: Floats
 
-    def interval(self, estimand: Estimand, confidence: float) -> Interval:
+    def interval(self, estimand: Estimand | str, confidence: float) -> Interval:
         """The values that noise, and sampling where it counts, make plausible."""
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+        estimand = Estimand(estimand)
         if self.bottom <= 0:
             return unknown(estimand, confidence, DROWNED)
-        estimate = self.top / self.bottom
+        estimate = float(self.top / self.bottom)
         along, pair = np.array([1.0, -estimate]), np.stack([self.noise_top, self.noise_bottom])
         noise, drawn = pair @ pair.T / pair.shape[1], along @ pair
         chance = max(0.0, float(along @ self.spread @ along)) if estimand is Estimand.POPULATION else 0.0
@@ -114,7 +115,7 @@ class Quotient:
             covariance = noise + self.spread
             drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
         reach = float(np.quantile(np.abs(drawn), confidence)) ** 2 / float(np.mean(drawn**2))
-        ends = _plausible(self.top, self.bottom, reach * covariance)
+        ends = _plausible(float(self.top), float(self.bottom), reach * covariance)
         if ends is None:
             return unknown(estimand, confidence, DROWNED)
         share = float(along @ noise @ along / (along @ covariance @ along))
@@ -136,7 +137,7 @@ def _standard_normal(draws: int) -> Floats:
 
 def _plausible(top: float, bottom: float, reach: Floats) -> tuple[float, float] | None:
     """The values θ with (top - θ bottom)² at most (1, -θ) reach (1, -θ)ᵀ; None where they are not bounded."""
-    a, b, c = bottom**2 - reach[1, 1], top * bottom - reach[0, 1], top**2 - reach[0, 0]
+    a, b, c = bottom**2 - float(reach[1, 1]), top * bottom - float(reach[0, 1]), top**2 - float(reach[0, 0])
     if a <= 0:
         return None
     root = math.sqrt(max(b**2 - a * c, 0.0))
@@ -144,13 +145,13 @@ def _plausible(top: float, bottom: float, reach: Floats) -> tuple[float, float] 
 
 
 def coefficients(
-    noisy: Floats, noise: Floats, *, rows_per_unit: int, estimand: Estimand, confidence: float
+    noisy: Floats, noise: Floats, *, rows_per_unit: int, estimand: Estimand | str, confidence: float
 ) -> list[Interval]:
     """Intervals for the coefficient of every regressor, out of noisy sums of products of every two terms.
 
     The terms are the regressors, the constant first, and last the response.
     """
-    count = len(noisy) - 1
+    count, estimand = len(noisy) - 1, Estimand(estimand)
     per_row = rows_per_unit / max(noisy[0, 0] - count, 1.0)
     all_clear = _is_clear(noisy, noise, list(range(count)))
     intervals = []
@@ -201,10 +202,10 @@ def _coefficient(noisy: Floats, noise: Floats, j: int, others: list[int], per_ro
 
 
 def _is_clear(noisy: Floats, noise: Floats, terms: list[int]) -> bool:
-    """Whether in 95 of 100 draws the noise is at most `LARGEST_SHARE` of these terms' products, in every direction."""
+    """Whether these terms' products are clearly positive definite: larger than the noise in every direction."""
     values, vectors = np.linalg.eigh(noisy[np.ix_(terms, terms)])
     if values[0] <= 0:
         return False
     whiten = vectors / np.sqrt(values)
     shares = np.linalg.eigvalsh(whiten.T @ noise[:LOOKED_AT][:, terms][:, :, terms] @ whiten)
-    return bool(np.quantile(np.abs(shares).max(axis=1), 0.95) <= LARGEST_SHARE)
+    return bool(np.quantile(np.abs(shares).max(axis=1), CLEAR) < 1)

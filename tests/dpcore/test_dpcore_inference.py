@@ -26,6 +26,7 @@ from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.copula import cells_of_schema
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
+from dpcore.frame import public_frame
 from dpcore.functionals import NotIdentifiedError
 from dpcore.histograms import exact_histograms, histograms_query
 from dpcore.inference import ReleaseInference
@@ -329,6 +330,18 @@ def test_components_out_of_the_moments_leave_nothing_out() -> None:
     close(inference.mean("income"), numbers("income").mean(), numbers("income").std() / math.sqrt(ROWS))
 
 
+def test_in_a_frame_that_draws_points_back_only_the_classes_sizes_are_known() -> None:
+    projection = public_frame(no_projection(ENCODING), 0.5)
+    event = event_of("wishart-difference-trace", layout_of(ENCODING), LOUD)
+    released = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SystemNoise())
+    for kind in ("none", "private-pca"):
+        own = replace(projection, kind=kind)
+        inference = ReleaseInference.from_measurements(ENCODING, {"moments": released}, own)
+        close(inference.proportion("ill", "yes"), *_share(CELLS["ill"] == 1))
+        with pytest.raises(NotIdentifiedError, match="drawn back"):
+            inference.mean("age")
+
+
 @pytest.mark.parametrize(
     ("ask", "why"),
     [
@@ -347,6 +360,16 @@ def test_components_out_of_the_moments_leave_nothing_out() -> None:
 def test_what_a_release_cannot_know_is_refused_with_the_reason(ask: Any, why: str) -> None:
     with pytest.raises(NotIdentifiedError, match=why):
         ask(loud())
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda i, e: i.mean("age", estimand=e), lambda i, e: i.regression("income", ["age"], estimand=e)]
+)
+def test_an_estimand_may_be_written_as_text_but_not_wrongly(ask: Any) -> None:
+    inference = loud()
+    assert ask(inference, "population") == ask(inference, Estimand.POPULATION) != ask(inference, "table")
+    with pytest.raises(ValueError, match="sample"):
+        ask(inference, "sample")
 
 
 @pytest.mark.parametrize("confidence", [0, 1, 95])
@@ -508,3 +531,14 @@ def test_coverage_is_95_percent_over_two_thousand_simulations(setting: Setting) 
     tallies = simulate(setting, simulations=2000, rows=40_000)
     assert {name: tally.coverage for name, tally in tallies.items() if not 0.935 <= tally.coverage <= 0.965} == {}
     assert all(np.isfinite(tally.widths).all() for tally in tallies.values())
+
+
+@pytest.mark.slow
+def test_coefficients_as_weak_as_the_noise_get_intervals_that_are_too_wide_rather_than_too_narrow() -> None:
+    setting = settings(False)[0]
+    assert setting.epsilon == Fraction(1, 4)
+    tallies = simulate(setting, simulations=800, rows=5000)
+    weak = {key: tally for key, tally in tallies.items() if key[0].startswith("income")}
+    assert min(tally.coverage for tally in weak.values()) > 0.935
+    bounded = np.mean([np.isfinite(tally.widths) for tally in weak.values()])
+    assert 0.05 < bounded < 0.95, "the noise is neither negligible nor overwhelming"
