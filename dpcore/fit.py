@@ -196,10 +196,10 @@ def category_coverage(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
 class Pairs:
     """Covariances of readable quantities, and of each with belonging to a class, with their deviations by the noise.
 
-    `frame` takes encoded points to the quantities, as far as they were measured.
+    `of_rows` takes encoded points to the quantities, as far as they were measured.
     """
 
-    frame: Floats
+    of_rows: Floats
     covariance: Floats
     noise: Floats
     with_classes: Floats
@@ -209,7 +209,7 @@ class Pairs:
 def pair_gaps(measured: Measured, summary: TableSummary) -> Gaps:
     """Every pair of quantities of two columns, the label among them."""
     pairs = _copula_pairs(measured) if isinstance(measured, CopulaMeasured) else _gram_pairs(measured)
-    drawn, with_classes, shares = _synthetic(pairs.frame, summary.sums)
+    drawn, with_classes, shares = _synthetic(pairs.of_rows, summary.sums)
     owners, names = _owners(measured.encoding), readable_map(measured.encoding)[0]
     spread = np.diag(drawn)
     first, second = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
@@ -243,12 +243,12 @@ def _owners(encoding: Encoding) -> NDArray[np.int64]:
     return owners
 
 
-def _synthetic(frame: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
+def _synthetic(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
     """Covariances of the synthetic rows' quantities, theirs with each class, and the classes' shares."""
     rows = max(float(sums.counts.sum()), 1.0)
     mean, shares = sums.mean, sums.counts / rows
-    covariance = frame @ (sums.seconds.sum(axis=0) / rows - np.outer(mean, mean)) @ frame.T
-    with_classes = (sums.sums / rows - np.outer(shares, mean)) @ frame.T
+    covariance = of_rows @ (sums.seconds.sum(axis=0) / rows - np.outer(mean, mean)) @ of_rows.T
+    with_classes = (sums.sums / rows - np.outer(shares, mean)) @ of_rows.T
     return covariance, with_classes, shares
 
 
@@ -256,11 +256,11 @@ def _gram_pairs(measured: Measured) -> Pairs:
     """Out of the noisy Gram itself: unbiased, before it is repaired to a covariance."""
     mixture = measured.mixture
     assert isinstance(mixture, ClassGaussians)  # noqa: S101  other generators have measured pairs of their own
-    moments, basis = mixture.moments, mixture.projection.basis()
-    frame = readable_map(measured.encoding)[1] @ basis @ basis.T
+    moments, basis, lifting = mixture.moments, mixture.projection.basis(), mixture.projection.lifting
+    readable = readable_map(measured.encoding)[1]
     seconds, counts, sums = _raw(moments)
     wide = seconds.shape[0] == measured.encoding.width  # measured in all coordinates, whatever was kept afterwards
-    of_points = frame if wide else readable_map(measured.encoding)[1] @ basis
+    of_points = readable @ lifting @ basis.T if wide else readable @ lifting
     rows = max(float(counts.sum()), 1.0)
     mean, shares = sums.sum(axis=0) / rows, counts / rows
     count_sd, sum_sd = count_and_sum_noise(moments.released.event, moments.sums.event if moments.sums else None)
@@ -273,7 +273,8 @@ def _gram_pairs(measured: Measured) -> Pairs:
     squares += np.outer(centre**2, of_means) + np.outer(of_means, centre**2) + of_count**2
     with_classes = (sums / rows - np.outer(shares, mean)) @ of_points.T
     classes_noise = np.hypot(sum_sd * lengths, count_sd * centre) / rows
-    return Pairs(frame, second - product, np.sqrt(squares), with_classes, np.tile(classes_noise, (classes, 1)))
+    of_rows = readable @ basis @ basis.T
+    return Pairs(of_rows, second - product, np.sqrt(squares), with_classes, np.tile(classes_noise, (classes, 1)))
 
 
 def _raw(moments: NoisyMoments) -> tuple[Floats, Floats, Floats]:
@@ -304,13 +305,13 @@ def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
 
 def _copula_pairs(measured: CopulaMeasured) -> Pairs:
     """Out of the tables of pairs of groups, whose noise is known contrast by contrast."""
-    frame, sums, tables = readable_map(measured.encoding)[1], measured.sums, measured.mixture.tables
-    covariance, with_classes, _ = _synthetic(frame, sums)
-    owners, lengths = _owners(measured.encoding), np.empty(len(frame))
+    readable, sums, tables = readable_map(measured.encoding)[1], measured.sums, measured.mixture.tables
+    covariance, with_classes, _ = _synthetic(readable, sums)
+    owners, lengths = _owners(measured.encoding), np.empty(len(readable))
     for index, (code, groups) in enumerate(zip(measured.encoding.codes, measured.mixture.encoding.groups, strict=True)):
         means = group_vectors(code, groups)[0] / measured.encoding.scale
-        values = means @ frame[owners == index, code.start : code.stop].T
+        values = means @ readable[owners == index, code.start : code.stop].T
         lengths[owners == index] = np.linalg.norm(values - values.mean(axis=0), axis=0)
     noise = math.sqrt(len(tables.counts) * tables.excess_variance) * np.outer(lengths, lengths)
     of_counts = np.sqrt(tables.variances[owners]) * lengths / tables.total
-    return Pairs(frame, covariance, noise, with_classes, np.tile(of_counts, (len(tables.counts), 1)))
+    return Pairs(readable, covariance, noise, with_classes, np.tile(of_counts, (len(tables.counts), 1)))

@@ -17,6 +17,7 @@ from dpcore.copula_utility import measured_of
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout
 from dpcore.fit import EDGES, Gaps, category_coverage, column_gaps, pair_gaps, release_report
+from dpcore.frame import public_frame
 from dpcore.histograms import exact_histograms
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.mechanisms.sums import LAPLACE_SUMS
@@ -73,6 +74,8 @@ def measured(variant: str, budget: Budget, seed: int) -> Measured:
     """The noisy measurements of the invented table, as each way to measure gives them."""
     encoding, noise = Encoding(SCHEMA), SeededNoise(seed)
     projection = ron_projection(encoding, 3, "5eed" * 8) if variant == "projected" else no_projection(encoding)
+    if variant == "framed":
+        projection = public_frame(projection, 0.9)
     size, weight = projection.dimension, Fraction(1, 2)
     layout = Layout(size + 3, 1, weight, labels=3) if variant == "labels" else Layout(size + 1, 3, weight)
     name = "gaussian" if isinstance(budget, Rho) else "laplace" if variant == "laplace" else "wishart-difference-trace"
@@ -115,6 +118,7 @@ VARIANTS: dict[str, Budget] = {
     "labels": LOUD,
     "projected": LOUD,
     "mean apart": LOUD,
+    "framed": LOUD,
 }
 
 
