@@ -185,6 +185,29 @@ def test_common_values_lie_near_the_centre() -> None:
     assert encoding.typical == pytest.approx(1 - 0.81 - 0.01, abs=1e-3)
 
 
+def test_what_the_cut_leaves_of_records_is_known_on_average() -> None:
+    """Eight columns that do not hang together, each with a rare level: how much long records are cut is foreseen."""
+    rng, names = generator(6), "abcdefgh"
+    schema = RecordSchema(tuple(NominalColumn(name=n, kind=Kind.CATEGORICAL, levels=("x", "y", "z")) for n in names))
+    cells: Cells = {name: rng.choice(3, 40_000, p=[0.6, 0.3, 0.1]) for name in names}
+    encoding = encoding_of(schema, cells, width=16)
+    points = np.hstack([corners[cells[name]] for corners, name in zip(encoding.corners, names, strict=True)])
+    records = integer_records(encoding.encode(cells), None, Layout(17, 1, Fraction(1, 2)))[:, 1:] / (1 << 16)
+    left = np.linalg.norm(records, axis=1) * encoding.radius / np.linalg.norm(points, axis=1)
+    assert left.min() < 0.9
+    assert left.max() == pytest.approx(1, abs=1e-3)
+    for one, other in (("a", "b"), ("h", "c")):
+        columns = names.index(one), names.index(other)
+        (single, squared), (_, pair) = encoding.kept(columns[0]), encoding.kept(*columns)
+        for level in range(3):
+            mine = cells[one] == level
+            assert single[level] == pytest.approx(left[mine].mean(), abs=0.01)
+            assert squared[level] == pytest.approx((left[mine] ** 2).mean(), abs=0.015)
+            for second in range(3):
+                both = mine & (cells[other] == second)
+                assert pair[level, second] == pytest.approx((left[both] ** 2).mean(), abs=0.02)
+
+
 def test_nothing_known_is_the_centre_of_a_column_and_unused_coordinates_are_zero() -> None:
     encoding, cells = ENCODINGS["clear"], people(50, 2)
     cells["smoker"] = np.full(50, MISSING)
