@@ -465,7 +465,7 @@ def _choose_generator(wishes: Wishes, budgets: list[Budget], reasons: list[str])
 def _choose_structure(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> str:
     """The generator of a table with a label: class blocks, one block with labels, or the same for means above all.
 
-    Without a dimension yet, class blocks take the largest at which they rise above the noise:
+    Without a dimension yet, class blocks would take the largest at which they rise above the noise:
     enough if that leaves them a coordinate a class.
     """
     encoding, mixture = Encoding(wishes.schema), replace(wishes, generator="mixture")
@@ -473,9 +473,11 @@ def _choose_structure(wishes: Wishes, budgets: list[Budget], reasons: list[str])
     if MEAN in (wishes.allocation or {}):
         reasons.append("generator mixture: class blocks, whose counts and means are measured apart")
         return "mixture"
-    if wishes.projection != "none" and wishes.dimension == AUTO and dimension >= classes:
-        reasons.append("generator mixture: class blocks, which together cost as much as one")
-        return "mixture"
+    if wishes.projection != "none" and wishes.dimension == AUTO:
+        few = dimension < classes
+        why = f"class blocks would rise above the noise in {dimension} dimensions only, fewer than there are classes"
+        reasons.append(f"generator lda: {why}" if few else "generator mixture: class blocks cost as much as one")
+        return LDA if few else "mixture"
     size = _projected_size(wishes, encoding, dimension)
     block, pooled = (
         _best(way, _layout(way, size, classes), budgets) for way in (mixture, replace(wishes, generator=LDA))
