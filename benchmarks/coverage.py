@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 
+from benchmarks.common import Curve, show, summary, write_plot, write_results
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.inference import ReleaseInference
@@ -182,7 +181,7 @@ def released(event: GramEvent, total: GramSum, noise: Floats) -> Released:
     return Released(event, tuple(tuple(block) for block in values.tolist()), seeded=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Setting:
     """One kind of release."""
 
@@ -287,18 +286,54 @@ def simulate(setting: Setting, *, simulations: int, rows: int, draw: Draw | None
     return tallies
 
 
-def show(setting: Setting, tallies: Tallies, console: Console) -> bool:
-    """Print the table of one setting; whether every coverage is as it should be."""
-    table = Table("figure", "of the", "coverage", "median width", "noise share", "unbounded", title=setting.name)
-    good = True
-    for (name, estimand), tally in tallies.items():
-        fits = abs(tally.coverage - CONFIDENCE) <= TOLERANCE
-        good = good and fits
-        unbounded = float(np.mean(~np.isfinite(tally.widths)))
-        cells = (f"{tally.coverage:.1%}", f"{np.median(tally.widths):.3g}", f"{np.median(tally.noise_shares):.0%}")
-        table.add_row(name, estimand.value, *cells, f"{unbounded:.1%}", style=None if fits else "red")
-    console.print(table)
-    return good
+def facts(tallies: Tallies) -> list[dict[str, Any]]:
+    """The rows of a setting's table."""
+    return [
+        {
+            "figure": name,
+            "of the": estimand.value,
+            "coverage": tally.coverage,
+            "median width": float(np.median(tally.widths)),
+            "noise share": float(np.median(tally.noise_shares)),
+            "unbounded": float(np.mean(~np.isfinite(tally.widths))),
+        }
+        for (name, estimand), tally in tallies.items()
+    ]
+
+
+def print_table(title: str, rows: list[dict[str, Any]]) -> None:
+    """One setting's table; coverages that are not as they should be are marked."""
+    cells = [
+        [
+            row["figure"],
+            row["of the"],
+            f"{row['coverage']:.1%}" + ("" if is_right(row["coverage"]) else " !"),
+            f"{row['median width']:.3g}",
+            f"{row['noise share']:.0%}",
+            f"{row['unbounded']:.1%}",
+        ]
+        for row in rows
+    ]
+    show(title, list(rows[0]), cells)
+
+
+def is_right(coverage: float) -> bool:
+    """Whether a coverage is within what was promised."""
+    return abs(coverage - CONFIDENCE) <= TOLERANCE
+
+
+def plot(found: dict[Setting, Tallies]) -> None:
+    """Coverage against epsilon, with the simulations' own intervals."""
+    panels = {}
+    for kind, delta in (("pure", Fraction(0)), ("delta 1e-6", DELTA)):
+        chosen = {setting: tallies for setting, tallies in found.items() if setting.delta == delta}
+        epsilons = [float(setting.epsilon) for setting in chosen]
+        for estimand in Estimand:
+            names = [name for name, of in next(iter(chosen.values())) if of is estimand]
+            panels[f"{kind}: {estimand.value}"] = [
+                Curve(name, epsilons, [summary(t[name, estimand].held) for t in chosen.values()]) for name in names
+            ]
+    write_plot("coverage", panels, x="epsilon", y="coverage", most_columns=2)
 
 
 def main() -> int:
@@ -308,11 +343,15 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--variants", action="store_true", help="the other layouts and mechanisms, at epsilon 1")
     options = parser.parse_args()
-    console, good = Console(width=100), True
+    found = {}
     for setting in settings(options.variants):
-        tallies = simulate(setting, simulations=options.simulations, rows=options.rows)
-        good = show(setting, tallies, console) and good
-    return 0 if good else 1
+        found[setting] = simulate(setting, simulations=options.simulations, rows=options.rows)
+        print_table(setting.name, facts(found[setting]))
+    name = "coverage_variants" if options.variants else "coverage"
+    write_results(name, {setting.name: facts(tallies) for setting, tallies in found.items()})
+    if not options.variants:
+        plot(found)
+    return 0 if all(is_right(t.coverage) for tallies in found.values() for t in tallies.values()) else 1
 
 
 if __name__ == "__main__":
