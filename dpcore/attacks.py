@@ -26,7 +26,7 @@ from dpcore.measure import PrivateGram, Released, measure_gram, measure_vector
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, GramMechanism, PartMechanism
 from dpcore.noise import Noise, fresh_seed, public_generator
 from dpcore.published import WITNESSES, by_entries
-from dpcore.queries import HistogramsQuery, MomentsQuery, RowsQuery
+from dpcore.queries import HistogramsQuery, MomentsQuery, RowsQuery, ScoreQuery
 from dpcore.registry import BY_NAME, ENTRIES, Entry, Status, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight
@@ -295,6 +295,17 @@ def _histograms(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours
     return prepare
 
 
+def _score(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours], Attack]:
+    """A record that a model gets right, or one that it gets wrong, or none: the same for the sum."""
+
+    def prepare(neighbours: Neighbours) -> Attack:
+        event = vector_mechanism(name).calibrate(ScoreQuery("accuracy"), neighbours, budget)
+        other = "nothing" if neighbours is Neighbours.ADD_REMOVE else "wrong"
+        return Attack(event, f"right or {other}", (np.array([1.0]), np.array([0.0])), judge)
+
+    return prepare
+
+
 ATTACKS: dict[str, Callable[[Neighbours], Attack]] = {
     "wishart-difference-trace": _orthogonal("wishart-difference-trace", along_the_change),
     "wishart-difference": _orthogonal("wishart-difference", along_the_change),
@@ -306,6 +317,8 @@ ATTACKS: dict[str, Callable[[Neighbours], Attack]] = {
     "noisy-rows": _rows,
     "histogram-laplace": _histograms("histogram-laplace", entry_by_entry, Epsilon(Fraction(4))),
     "histogram-gaussian": _histograms("histogram-gaussian", along_the_change, CONCENTRATED),
+    "score-laplace": _score("score-laplace", entry_by_entry, PURE),
+    "score-gaussian": _score("score-gaussian", along_the_change, CONCENTRATED),
     "noisy-power-method": _part(  # only the last of its six noisy products is seen: a sixth of rho at most
         "noisy-power-method", along_the_directions, CONCENTRATED, 1, (MANY + RIGHT, MANY + LEFT), (MANY + RIGHT, MANY)
     ),

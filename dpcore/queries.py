@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dpcore.exactgram import GRID_BITS
 from dpcore.mechanisms.base import UNIT, triangle_size
 from dpcore.schema import Neighbours
-from dpcore.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments, rows_l1
+from dpcore.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments, rows_l1, score_sum
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +39,13 @@ class Query(Protocol):
 
     def as_json(self) -> dict[str, Any]:
         """The query's parameters."""
+
+
+class SquaredQuery(Query, Protocol):
+    """A query whose answer is bounded in L2 norm too, for Gaussian noise."""
+
+    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+        """How far one privacy unit moves the answer in squared L2 norm, on the answer's grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +173,51 @@ class RowsQuery:
         return {"ask": "rows", "rows": self.rows, "dimension": self.dimension}
 
 
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """The sum over all units of one score, a number between 0 and 1 a record: how a model of released rows does on it.
+
+    `score` names the recipe, `of` the column that is predicted, `clusters` the number of centres.
+    """
+
+    score: str
+    of: str | None = None
+    clusters: int | None = None
+    rows_per_unit: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rows_per_unit < 1 or (self.clusters is not None and self.clusters < 2):
+            raise ValueError("a score needs one row a unit, and two clusters where there are any")
+
+    @property
+    def size(self) -> int:
+        """Numbers in the answer."""
+        return 1
+
+    @property
+    def unit(self) -> int:
+        """One, on the answer's grid."""
+        return GRID
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, S8, on the grid."""
+        return score_sum(neighbours, rows=self.rows_per_unit) * GRID
+
+    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, S8, squared: one number has one norm."""
+        return self.sensitivity(neighbours) ** 2
+
+    def as_json(self) -> dict[str, Any]:
+        """The query's parameters."""
+        said = {"of": self.of, "clusters": self.clusters}
+        return {
+            "ask": "score",
+            "score": self.score,
+            **{name: value for name, value in said.items() if value is not None},
+            "rows_per_unit": self.rows_per_unit,
+        }
+
+
 def query_from_json(body: dict[str, Any]) -> Query:
     """The query that `as_json` wrote.
 
@@ -173,6 +225,8 @@ def query_from_json(body: dict[str, Any]) -> Query:
     """
     if body["ask"] == "histograms":
         return HistogramsQuery(tuple(body["cells"]), tuple(map(Fraction, body["weights"])), body["rows_per_unit"])
+    if body["ask"] == "score":
+        return ScoreQuery(body["score"], body.get("of"), body.get("clusters"), body["rows_per_unit"])
     if body["ask"] == "rows":
         return RowsQuery(body["rows"], body["dimension"])
     return MomentsQuery(body["numeric"], tuple(body["levels"]), body["classes"])

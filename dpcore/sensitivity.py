@@ -113,6 +113,14 @@ def histograms_l2_squared(neighbours: Neighbours, *, weights: Sequence[Fraction]
     return squares * rows**2 * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
 
 
+def score_sum(neighbours: Neighbours, *, rows: int) -> Fraction:
+    """A sum of scores between 0 and 1 (GUARANTEE.md, S8): one a row, under either relation.
+
+    A unit's part lies between 0 and its rows, whether it comes, goes or changes.
+    """
+    return Fraction(rows)
+
+
 def rows_l1(*, dimension: int) -> Fraction:
     """L1 distance of two points of the unit ball (GUARANTEE.md, M10): 2 sqrt(k), between opposite diagonals."""
     return root_above(Fraction(4 * dimension))

@@ -1,4 +1,4 @@
-"""Noisy vectors: histograms, Jiang's statistics and noisy rows, beside the Gram matrix of the other mechanisms.
+"""Noisy vectors: histograms, scores, Jiang's statistics and noisy rows, beside the Gram matrix of the other mechanisms.
 
 A `PrivateVector` of whole numbers can be measured by `dpcore.measure.measure_vector` and
 nothing else. Its `VectorEvent` is public and says what was asked with how much noise; the
@@ -21,7 +21,16 @@ from dpcore.encoding import ColumnCode, Encoding, level_of
 from dpcore.exactgram import GRID_BITS, ROWS_AT_ONCE, require_exact_product
 from dpcore.mechanisms.base import integer_scale, require_budget
 from dpcore.noise import Noise, NormalSums
-from dpcore.queries import GRID, HistogramsQuery, MomentsQuery, Query, RowsQuery, query_from_json
+from dpcore.queries import (
+    GRID,
+    HistogramsQuery,
+    MomentsQuery,
+    Query,
+    RowsQuery,
+    ScoreQuery,
+    SquaredQuery,
+    query_from_json,
+)
 from dpcore.schema import Cells, IntervalColumn, Neighbours, NominalColumn
 from dpcore.sensitivity import root_above
 
@@ -92,7 +101,7 @@ class VectorMechanism(Protocol):
 class VectorLaplace:
     """Adds discrete Laplace noise of one scale b to every number of the answer to one kind of query.
 
-    Guarantee: pure epsilon = (L1 sensitivity) / b (GUARANTEE.md, M9, M10 and M11).
+    Guarantee: pure epsilon = (L1 sensitivity) / b (GUARANTEE.md, M9 to M12).
     """
 
     name: str
@@ -129,14 +138,15 @@ class VectorLaplace:
 
 
 @dataclass(frozen=True, slots=True)
-class HistogramGaussian:
-    """Adds normal noise of one scale to every count of histograms, and rounds the sum to the grid.
+class VectorGaussian:
+    """Adds normal noise of one scale to every number of the answer to one kind of query, and rounds it to the grid.
 
-    Guarantee: that of Gaussian noise with rho = (L2 sensitivity)² / (2 scale²) (GUARANTEE.md, M11):
-    the rounding is certified, hence post-processing.
+    Guarantee: that of Gaussian noise with rho = (L2 sensitivity)² / (2 scale²) (GUARANTEE.md, M11 and
+    M12): the rounding is certified, hence post-processing.
     """
 
-    name: str = "histogram-gaussian"
+    name: str
+    asks: type[SquaredQuery]
 
     def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
         """The event that spends the whole rho, the scale rounded up."""
@@ -161,15 +171,17 @@ class HistogramGaussian:
         return float(event.noise)
 
     def _squared_sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
-        if not isinstance(query, HistogramsQuery):
-            raise ValueError(f"{self.name} answers HistogramsQuery, not {type(query).__name__}")
+        if not isinstance(query, self.asks):
+            raise ValueError(f"{self.name} answers {self.asks.__name__}, not {type(query).__name__}")
         return query.squared_l2(neighbours)
 
 
 JIANG_LAPLACE = VectorLaplace("jiang-laplace", MomentsQuery)
 NOISY_ROWS = VectorLaplace("noisy-rows", RowsQuery)
 HISTOGRAM_LAPLACE = VectorLaplace("histogram-laplace", HistogramsQuery)
-HISTOGRAM_GAUSSIAN = HistogramGaussian()
+HISTOGRAM_GAUSSIAN = VectorGaussian("histogram-gaussian", HistogramsQuery)
+SCORE_LAPLACE = VectorLaplace("score-laplace", ScoreQuery)
+SCORE_GAUSSIAN = VectorGaussian("score-gaussian", ScoreQuery)
 
 
 class PrivateVector:
