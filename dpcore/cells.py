@@ -53,6 +53,14 @@ class ColumnCells:
             return self.column.level_count
         return len(self.edges) - 1 + self.column.missing_level
 
+    @property
+    def counts_all(self) -> bool:
+        """Whether every record falls into some cell, whatever it holds."""
+        column = self.column
+        if not isinstance(column, NominalColumn):
+            return True
+        return column.other is not None
+
     def codes(self, cells: NDArray[np.generic]) -> Codes:
         """The cell of each value; `NOTHING_KNOWN` for a nominal one that maps to no level."""
         column = self.column

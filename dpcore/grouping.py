@@ -90,28 +90,71 @@ def group_columns(
     """Groups of every column, each of at least about `least` units, in all no more than fit into the coordinates."""
     query = released.event.query
     assert isinstance(query, HistogramsQuery)  # noqa: S101  the only vectors that a release measures
-    histograms = query.split(released.numbers())
     deviations = [released.deviation() / float(weight) for weight in query.weights]
+    parts = zip(query.split(released.numbers()), deviations, strict=True)
+    histograms = _agreed([Histogram(counts, deviation) for counts, deviation in parts], columns)
     while True:
-        groups = [_grouped(c, h, least, d) for c, h, d in zip(columns, histograms, deviations, strict=True)]
+        groups = [_grouped(c, h, least) for c, h in zip(columns, histograms, strict=True)]
         if sum(column.size - 1 for column in groups) <= coordinates:
             return groups
         least *= FEWER
 
 
-def _grouped(cells: ColumnCells, counts: Floats, least: float, deviation: float) -> ColumnGroups:
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Noisy counts of a column's cells, and the noise of sums of them.
+
+    `total_variance` is that of their sum where it was brought to what all columns together say it is.
+    """
+
+    counts: Floats
+    deviation: float
+    total_variance: float | None = None
+
+    def noise(self, cells: int) -> float:
+        """Standard deviation of the sum of so many cells."""
+        if self.total_variance is None:
+            return self.deviation * math.sqrt(cells)
+        part = cells / len(self.counts)
+        return math.sqrt(self.deviation**2 * cells * (1 - part) + part**2 * self.total_variance)
+
+
+def _agreed(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> list[Histogram]:
+    """The histograms brought to one total, weighted by their variances: all that count every record count the same.
+
+    What a column's other cells say of a wide range is then known as well as those cells are.
+    """
+    whole = [cells.counts_all for cells in columns]
+    variances = [h.deviation**2 * len(h.counts) for h in histograms]
+    precision = sum(1 / variance for variance, all_counted in zip(variances, whole, strict=True) if all_counted)
+    if not precision:
+        return list(histograms)
+    weighted = (
+        float(h.counts.sum()) / variance
+        for h, variance, all_counted in zip(histograms, variances, whole, strict=True)
+        if all_counted
+    )
+    total = sum(weighted) / precision
+    return [
+        Histogram(h.counts + (total - h.counts.sum()) / len(h.counts), h.deviation, 1 / precision) if all_counted else h
+        for h, all_counted in zip(histograms, whole, strict=True)
+    ]
+
+
+def _grouped(cells: ColumnCells, histogram: Histogram, least: float) -> ColumnGroups:
     if isinstance(cells.column, NominalColumn):
-        group, within = _levels(counts, least, deviation)
+        group, within = _levels(histogram, least)
     else:
-        group, within = _neighbours(counts, cells.edges, least, deviation)
+        group, within = _neighbours(histogram, cells.edges, least)
     size = int(group.max()) + 1
-    sums: Floats = np.bincount(group, weights=counts, minlength=size).astype(np.float64)
-    members: Floats = np.bincount(group, minlength=size).astype(np.float64)
-    return ColumnGroups(cells, group, within, sums, deviation**2 * members)
+    sums: Floats = np.bincount(group, weights=histogram.counts, minlength=size).astype(np.float64)
+    variances = [histogram.noise(int(members)) ** 2 for members in np.bincount(group, minlength=size)]
+    return ColumnGroups(cells, group, within, sums, np.array(variances))
 
 
-def _levels(counts: Floats, least: float, deviation: float) -> tuple[Codes, Floats]:
+def _levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
     """Every level with enough units for itself, the others together."""
+    counts, deviation = histogram.counts, histogram.deviation
     order = np.argsort(-counts, kind="stable")
     kept = int(np.count_nonzero(counts >= least))
     while 0 < kept < len(counts) and counts[order[kept:]].sum() < least:
@@ -126,15 +169,16 @@ def _levels(counts: Floats, least: float, deviation: float) -> tuple[Codes, Floa
     return group, within
 
 
-def _neighbours(counts: Floats, edges: Floats, least: float, deviation: float) -> tuple[Codes, Floats]:
+def _neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Codes, Floats]:
     """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
+    counts = histogram.counts
     present = counts[: len(edges) - 1]
     apart = len(present) < len(counts)
-    ranges = _joined(_ranges(present, least, deviation), present, least, deviation)
+    ranges = _joined(_ranges(present, histogram, least), present, histogram, least)
     group, within = np.empty(len(counts), dtype=np.int64), np.ones(len(counts))
     for number, (start, stop) in enumerate(ranges):
         group[start:stop] = number
-        within[start:stop] = shares_within(present, edges, start, stop, deviation)
+        within[start:stop] = shares_within(present, edges, start, stop, histogram.deviation)
     if apart and counts[-1] >= least:
         group[-1] = len(ranges)
     elif apart:
@@ -149,7 +193,7 @@ def _neighbours(counts: Floats, edges: Floats, least: float, deviation: float) -
 Range = tuple[int, int]
 
 
-def _ranges(counts: Floats, least: float, deviation: float) -> list[Range]:
+def _ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
     """Cells with many units for themselves, the others left to right in ranges of about equal counts."""
     alone = counts >= max(counts.sum() / MOST_GROUPS, least)
     target = max(least, counts[~alone].sum() / max(1, MOST_GROUPS - np.count_nonzero(alone)))
@@ -158,17 +202,17 @@ def _ranges(counts: Floats, least: float, deviation: float) -> list[Range]:
         if alone[cell]:
             ranges += [(start, cell)] * (start < cell) + [(cell, cell + 1)]
             start = cell + 1
-        elif counts[start : cell + 1].sum() >= target + SURE * deviation * math.sqrt(cell + 1 - start):
+        elif counts[start : cell + 1].sum() >= target + SURE * histogram.noise(cell + 1 - start):
             ranges.append((start, cell + 1))
             start = cell + 1
     return ranges + [(start, len(counts))] * (start < len(counts))
 
 
-def _joined(ranges: list[Range], counts: Floats, least: float, deviation: float) -> list[Range]:
+def _joined(ranges: list[Range], counts: Floats, histogram: Histogram, least: float) -> list[Range]:
     """Ranges that surely hold too few units are joined with a neighbour, a wide or small one first."""
 
     def surely(part: Range) -> float:
-        return float(counts[slice(*part)].sum()) - SURE * deviation * math.sqrt(part[1] - part[0])
+        return float(counts[slice(*part)].sum()) - SURE * histogram.noise(part[1] - part[0])
 
     while len(ranges) > 1:
         worst = min(range(len(ranges)), key=lambda i: surely(ranges[i]))

@@ -1,8 +1,9 @@
 """What is known inside a range of cells: post-processing of their released counts.
 
-A range is cut into halves, and halves of halves. Inside the table a half that is not surely
-more or less than its width tells is taken to be as full as that; towards a far bound, where
-cells may well be empty, one that does not surely rise above its noise is empty.
+Inside the table a range is cut into halves, and halves of halves; one that is not surely more or
+less than its width tells is taken to be as full as that. Towards a far bound, where cells may well
+be empty, values become rarer: the nearest density that falls all the way, so that noise far out is
+averaged with what lies before it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 Floats = NDArray[np.float64]
 
@@ -21,9 +23,12 @@ SURE = 3.0
 def shares_within(counts: Floats, edges: Floats, start: int, stop: int, deviation: float) -> Floats:
     """Share of each cell of the range from `start` to `stop` among the range."""
     part = counts[start:stop]
+    widths = np.diff(edges[start : stop + 1])
     if _is_tail(edges, start, stop):
-        return _above_noise(part, deviation)
-    return _by_width(part, np.diff(edges[start : stop + 1]), deviation)
+        if stop == len(edges) - 1:
+            return _falling(part, widths, deviation)
+        return _falling(part[::-1], widths[::-1], deviation)[::-1]
+    return _by_width(part, widths, deviation)
 
 
 def _is_tail(edges: Floats, start: int, stop: int) -> bool:
@@ -55,28 +60,16 @@ def _by_width(counts: Floats, widths: Floats, deviation: float) -> Floats:
     return shares
 
 
-def _above_noise(counts: Floats, deviation: float) -> Floats:
+def _falling(counts: Floats, widths: Floats, deviation: float) -> Floats:
+    """The nearest counts whose density falls and is nowhere negative, as far out as they surely rise above their noise.
+
+    The last cell is the farthest out.
+    """
+    beyond = np.cumsum(counts[::-1])[::-1]
+    sure = np.flatnonzero(beyond > SURE * deviation * np.sqrt(np.arange(len(counts), 0, -1)))
+    stop = int(sure[-1]) + 1 if len(sure) else 1
+    density = isotonic_regression(counts[:stop] / widths[:stop], weights=widths[:stop] ** 2, increasing=False).x
+    mass = np.maximum(density, 0.0) * widths[:stop]
     shares = np.zeros(len(counts))
-
-    def part(start: int, stop: int, share: float) -> None:
-        if stop - start == 1:
-            shares[start] = share
-            return
-        middle = (start + stop) // 2
-        left, right = (
-            total if total > SURE * deviation * math.sqrt(size) else 0.0
-            for total, size in (
-                (float(counts[start:middle].sum()), middle - start),
-                (float(counts[middle:stop].sum()), stop - middle),
-            )
-        )
-        if not left and not right:
-            shares[start:stop] = share / (stop - start)
-            return
-        if left:
-            part(start, middle, share * left / (left + right))
-        if right:
-            part(middle, stop, share * right / (left + right))
-
-    part(0, len(counts), 1.0)
+    shares[:stop] = mass / mass.sum() if mass.sum() > 0 else widths[:stop] / widths[:stop].sum()
     return shares
