@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,8 +36,8 @@ class NoisyHistograms:
         self._counts = dict(zip(names, counts, strict=True))
         self._weights = dict(zip(names, map(float, query.weights), strict=True))
 
-    def mean(self, name: str) -> tuple[Quotient, float]:
-        """The mean position of present values, and the most by which their places inside cells move it."""
+    def mean(self, name: str) -> Quotient:
+        """The mean position of present values, each somewhere in its cell."""
         cells = self._cells[name]
         places, _ = cells.positions()
         last = [0.0] * (cells.count - len(places))  # missing cells, where they are apart
@@ -44,7 +46,7 @@ class NoisyHistograms:
         reach = (np.diff(cells.edges) - column.is_whole) / (2 * column.half_width)
         likely = np.maximum(self._counts[name][: len(places)], 0.0)
         quotient = self._quotient(name, np.append(places, last), np.append(np.ones(len(places)), last))
-        return quotient, float(reach @ likely / max(float(likely.sum()), 1.0))
+        return replace(quotient, shift=(float(reach @ likely), 0.0))
 
     def share(self, name: str, level: LevelValue) -> Quotient:
         """The share of a level among the cells that are known."""

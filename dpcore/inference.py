@@ -128,8 +128,7 @@ class ReleaseInference:
         """The mean of an interval column in its units; among present cells, where missing ones are apart."""
         of = self._columns.interval(column)
         if self._histograms is not None and not given:
-            quotient, inside = self._histograms.mean(column)
-            positions = quotient.interval(estimand, confidence).widened(inside)
+            positions = self._histograms.mean(column).interval(estimand, confidence)
         else:
             top, bottom = self._columns.position(column), self._columns.present(column)
             positions = self._quotient(top, bottom, given, estimand, confidence)
@@ -212,19 +211,16 @@ class ReleaseInference:
         counted = self._columns.one() if index is None else self._columns.in_class(index)
         measured, terms = self._measured([counted, top, bottom])
         noisy, noise = measured.noisy(terms), measured.noise(terms)
-        units = measured.layout.rows_per_unit
+        records = max(0.0, float(noisy[0, 0]))
         quotient = Quotient(
             top=noisy[0, 1],
             bottom=noisy[0, 2],
             noise_top=noise[:, 0, 1],
             noise_bottom=noise[:, 0, 2],
-            spread=units * self._spread(measured, terms, index),
+            spread=measured.layout.rows_per_unit * self._spread(measured, terms, index),
+            shift=(records * measured.cut(terms[1]), records * measured.cut(terms[2])),
         )
-        interval = quotient.interval(estimand, confidence)
-        if not interval.is_bounded:
-            return interval
-        share = noisy[0, 2] / max(noisy[0, 0], noisy[0, 2])
-        return interval.widened(measured.cut(terms[1] - interval.estimate * terms[2]) / share)
+        return quotient.interval(estimand, confidence)
 
     def _spread(self, measured: NoisyProducts, terms: Floats, index: int | None) -> Floats:
         """Sums of squares and of products of top and bottom, among all records or those of a class."""

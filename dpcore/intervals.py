@@ -68,10 +68,6 @@ class Interval:
             high=offset + factor * self.high,
         )
 
-    def widened(self, by: float) -> Interval:
-        """The interval with both ends moved outwards."""
-        return replace(self, low=self.low - by, high=self.high + by)
-
     def within(self, lowest: float, highest: float) -> Interval:
         """What of the interval is possible at all.
 
@@ -90,7 +86,8 @@ class Interval:
 class Quotient:
     """Top over bottom with draws of the noise on either, around 0.
 
-    `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ.
+    `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ; `shift` the
+    most by which rounding before the noise moved either.
     """
 
     top: float
@@ -98,6 +95,7 @@ class Quotient:
     noise_top: Floats
     noise_bottom: Floats
     spread: Floats
+    shift: tuple[float, float] = (0.0, 0.0)
 
     def interval(self, estimand: Estimand | str, confidence: float) -> Interval:
         """The values that noise, and sampling where it counts, make plausible."""
@@ -114,7 +112,8 @@ class Quotient:
         if chance:
             covariance = noise + self.spread
             drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
-        reach = float(np.quantile(np.abs(drawn), confidence)) ** 2 / float(np.mean(drawn**2))
+        rounding = self.shift[0] + abs(estimate) * self.shift[1]  # at its worst it has one sign
+        reach = float(np.quantile(np.abs(drawn + rounding), confidence)) ** 2 / float(np.mean(drawn**2))
         ends = _plausible(float(self.top), float(self.bottom), reach * covariance)
         if ends is None:
             return unknown(estimand, confidence, DROWNED)
