@@ -71,11 +71,17 @@ def people(rows: int, seed: int) -> Cells:
     }
 
 
+def alike(rows: int) -> Cells:
+    """Everybody is the same person."""
+    return {name: np.repeat(values[:1], rows) for name, values in people(1, 1).items()}
+
+
 ENCODINGS = {
     "clear": encoding_of(SCHEMA, people(5000, 1)),
     "noisy": encoding_of(SCHEMA, people(5000, 1), rho=Fraction(1, 1000), least=400.0, seed=3),
     "empty": encoding_of(SCHEMA, {name: values[:0] for name, values in people(1, 1).items()}, rho=Fraction(1, 1000)),
-    "same": encoding_of(SCHEMA, {name: np.repeat(values[:1], 5000) for name, values in people(1, 1).items()}),
+    "same": encoding_of(SCHEMA, alike(5000)),
+    "rare": encoding_of(SCHEMA, alike(5000) | {"smoker": (np.arange(5000) < 60).astype(np.int64)}),
 }
 """Whatever the marginals said, the bounds must hold."""
 
@@ -206,6 +212,15 @@ def test_what_the_cut_leaves_of_records_is_known_on_average() -> None:
             for second in range(3):
                 both = mine & (cells[other] == second)
                 assert pair[level, second] == pytest.approx((left[both] ** 2).mean(), abs=0.02)
+
+
+def test_a_rare_level_far_beyond_the_ball_keeps_its_direction() -> None:
+    encoding = ENCODINGS["rare"]
+    cells = alike(2) | {"smoker": np.array([0, 1])}
+    often, seldom = encoding.encode(cells)[:, 0]
+    assert abs(seldom) == 1
+    assert np.sign(often) == -np.sign(seldom)
+    assert 0 < abs(often) < 0.2
 
 
 def test_nothing_known_is_the_centre_of_a_column_and_unused_coordinates_are_zero() -> None:

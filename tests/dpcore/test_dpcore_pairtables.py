@@ -149,6 +149,20 @@ def test_records_cut_to_the_ball_leave_the_marginals_to_the_histograms() -> None
     assert 0 < found.excess[0, 0, 2] < 1.05 * strongest, "shortened, not turned round"
 
 
+def test_most_of_what_the_cut_takes_of_a_pair_is_put_back() -> None:
+    """A pair among eight columns of rare levels; half of it would be missing without that."""
+    names = "abcdefgh"
+    schema, rng = RecordSchema(tuple(binary(name) for name in names)), generator(7)
+    cells: Cells = {name: (rng.random(60_000) < 0.15).astype(np.int64) for name in names}
+    cells["b"] = np.where(rng.random(60_000) < 0.5, cells["a"], cells["b"])
+    encoding = encoded(schema, cells, width=8)
+    (found,) = estimated(schema, cells, encoding)
+    _, excess = truth(schema, cells, encoding)
+    assert encoding.kept(0, 1)[1][1, 1] == pytest.approx(0.5, abs=0.05), "this is what is left of two rare levels"
+    assert 0.75 < found.excess[0, 1, 3] / excess[0, 1, 3] < 1.02
+    assert np.abs(found.excess[0][4:, 4:]).max() < 0.08 * excess[0, 1, 3], "and nothing is put where nothing is"
+
+
 def test_excesses_are_symmetric_and_sum_to_zero_over_each_column() -> None:
     cells = table(500, seed=5)
     encoding = encoded(SCHEMA, cells, rho=Fraction(1), width=5)
