@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.queries import HistogramsQuery
+from dpcore.queries import HistogramsQuery, ScoreQuery
 from dpcore.registry import Event
 from dpcore.schema import MISSING, UNKNOWN, Cells, Column, Neighbours, NominalColumn, RecordSchema
 from dpcore.vectors import VectorEvent
@@ -52,7 +52,7 @@ def hostile_pair(schema: RecordSchema, event: Event, rng: np.random.Generator) -
 def _rows_per_unit(event: Event) -> int:
     if not isinstance(event, VectorEvent):
         return event.layout.rows_per_unit
-    return event.query.rows_per_unit if isinstance(event.query, HistogramsQuery) else 1
+    return event.query.rows_per_unit if isinstance(event.query, HistogramsQuery | ScoreQuery) else 1
 
 
 def hostile_unit(schema: RecordSchema, most_rows: int, rng: np.random.Generator) -> Part:

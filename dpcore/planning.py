@@ -8,7 +8,7 @@ the steward expects, the privacy budget, and the shape of the record.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from numbers import Integral
 from typing import Any
@@ -88,6 +88,8 @@ class Plan:
     projection_event: GramEvent | None = None
     mean_event: GramEvent | None = None
     marginals_event: VectorEvent | None = None
+    check_events: dict[str, VectorEvent] = field(default_factory=dict)
+    """What is measured after rows were sampled: how a model of them does on the real rows."""
     sensitivity_to_information: float | None = None
     radius: Fraction = Fraction(1)
     radius_event: GramEvent | None = None
@@ -103,6 +105,7 @@ class Plan:
             MARGINALS: self.marginals_event,
             MEAN: self.mean_event,
             MOMENTS: self.event,
+            **self.check_events,
         }
         return {name: event for name, event in measured.items() if event is not None}
 

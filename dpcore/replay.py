@@ -26,10 +26,11 @@ from dpcore.mechanisms.base import Gives, Triangles
 from dpcore.noise import Noise, SeededNoise, public_generator
 from dpcore.planning import Plan, make_plan
 from dpcore.projection import Projection, measured_coordinates, no_projection, ron_projection
-from dpcore.queries import HistogramsQuery
+from dpcore.queries import HistogramsQuery, ScoreQuery
 from dpcore.registry import ENTRIES
-from dpcore.replayed import Replayed, ReplayedGram, ReplayedHistograms
+from dpcore.replayed import Replayed, ReplayedGram, ReplayedHistograms, ReplayedScore
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
+from dpcore.scores import Scorer, trained
 from dpcore.vectors import PrivateVector, VectorEvent
 from dpcore.wishes import COPULA, PROJECTION, Wishes
 
@@ -155,8 +156,10 @@ def _measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replayed]]:
     """Everything that the plan measures, by its name."""
     encoding = Encoding(plan.schema)
     for name, event in plan.events.items():
-        if isinstance(event, VectorEvent):
-            assert isinstance(event.query, HistogramsQuery)  # noqa: S101  the only vectors that a plan measures
+        if isinstance(event, VectorEvent) and isinstance(event.query, ScoreQuery):
+            yield name, ReplayedScore(event, event.query, _invented_model(plan, event.query, seed))
+        elif isinstance(event, VectorEvent):
+            assert isinstance(event.query, HistogramsQuery)  # noqa: S101  the only other vectors that a plan measures
             yield name, ReplayedHistograms(event, event.query, cells_of_schema(plan.schema))
         elif plan.marginals_event is not None:
             grouped = _invented_groups(plan, seed)
@@ -186,6 +189,12 @@ def _invented_marginals(plan: Plan, seed: str) -> ReleasedVector:
     counts = counted(chunks, cells_of_schema(plan.schema), event.query)
     many = [count * plan.expected_rows // (INVENTED_ROWS * INVENTED_CHUNKS) for count in counts]
     return measure_vector(PrivateVector(event.query, many), event, SeededNoise(int(seed, 16)))
+
+
+def _invented_model(plan: Plan, query: ScoreQuery, seed: str) -> Scorer:
+    """A model of hostile rows: the sensitivity must hold for every model."""
+    rows = hostile_rows(plan.schema, INVENTED_ROWS, public_generator(seed, "model"))
+    return trained(query, plan.schema, rows, seed)
 
 
 def example_plans() -> list[Plan]:

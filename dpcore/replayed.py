@@ -19,8 +19,9 @@ from dpcore.measure import Encoded, exact_gram, measure_gram, measure_vector, su
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, is_diagonal
 from dpcore.noise import Noise
 from dpcore.projection import Projection
-from dpcore.queries import HistogramsQuery
+from dpcore.queries import HistogramsQuery, ScoreQuery
 from dpcore.registry import Event, mechanism_of
+from dpcore.scores import Scorer, exact_score, summed_scores
 from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1, record_sums_l1
 from dpcore.vectors import VectorEvent
 
@@ -136,6 +137,32 @@ class ReplayedHistograms:
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
         """Exactly: counts are whole numbers of the grid to which their noise is rounded."""
         return [a - b for a, b in zip(first[0], second[0], strict=True)] == change[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedScore:
+    """The sum of a model's scores."""
+
+    event: VectorEvent
+    query: ScoreQuery
+    scorer: Scorer
+
+    def sums(self, chunks: Iterable[Part]) -> Triangles:
+        """One number."""
+        return [[summed_scores(chunks, self.scorer)]]
+
+    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+        """What `measure_vector` releases."""
+        return [measure_vector(exact_score(chunks, self.scorer, self.query), self.event, noise).values]
+
+    def shares(self, change: Triangles) -> tuple[float, float, float]:
+        """All norms of a number are one (GUARANTEE.md, S8)."""
+        moved = share(abs(change[0][0]) / self.query.sensitivity(self.event.neighbours))
+        return moved, moved, moved
+
+    def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
+        """Exactly."""
+        return first[0][0] - second[0][0] == change[0][0]
 
 
 def _nuclear(change: Triangles, dimension: int) -> float:

@@ -25,7 +25,7 @@ from dpcore.encoding import Encoding
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import UNIT
 from dpcore.noise import SeededNoise, SystemNoise
-from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery
+from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
 from dpcore.registry import BY_NAME, ENTRIES, Status, cost_of, vector_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
 from dpcore.sensitivity import jiang_moments, rows_l1
@@ -340,7 +340,7 @@ def test_the_registry_knows_every_mechanism_and_the_neighbours_it_holds_for() ->
                 vector_mechanism(entry.name)
             continue
         assert (entry.vector.name, entry.status, entry.mechanism) == (entry.name, Status.PROVED, None)
-        query = {"moments": MOMENTS, "rows": ROWS, "marginals": HISTOGRAMS}[entry.kind]
+        query = {"moments": MOMENTS, "rows": ROWS, "marginals": HISTOGRAMS, "check": ScoreQuery("accuracy")}[entry.kind]
         budget: Budget = Rho(Fraction(1)) if "rho" in entry.guarantee else Epsilon(Fraction(1))
         for relation in Neighbours:
             if relation in entry.neighbours:
