@@ -2,8 +2,8 @@
 
 Inside the table a range is cut into halves, and halves of halves; one that is not surely more or
 less than its width tells is taken to be as full as that. Towards a far bound, where cells may well
-be empty, values become rarer: the nearest density that falls all the way, so that noise far out is
-averaged with what lies before it.
+be empty, values become rarer: the nearest density of one hump, so that noise far out is averaged with
+what lies before it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,22 @@ SURE = 3.0
 """Standard deviations by which a part must differ to be believed: they are many, and a false one far out is costly."""
 
 
+FAR = 2.5
+"""The same for where a tail ends: with less, noise far out is believed, with more, true values there are not."""
+
+POINT = 1e-9
+"""The width of a cell that is a single point, out of its range's."""
+
+
 def shares_within(counts: Floats, edges: Floats, start: int, stop: int, deviation: float) -> Floats:
     """Share of each cell of the range from `start` to `stop` among the range."""
     part = counts[start:stop]
     widths = np.diff(edges[start : stop + 1])
+    widths = np.maximum(widths, POINT * widths.sum())
     if _is_tail(edges, start, stop):
         if stop == len(edges) - 1:
-            return _falling(part, widths, deviation)
-        return _falling(part[::-1], widths[::-1], deviation)[::-1]
+            return _tail(part, widths, deviation)
+        return _tail(part[::-1], widths[::-1], deviation)[::-1]
     return _by_width(part, widths, deviation)
 
 
@@ -60,16 +68,31 @@ def _by_width(counts: Floats, widths: Floats, deviation: float) -> Floats:
     return shares
 
 
-def _falling(counts: Floats, widths: Floats, deviation: float) -> Floats:
-    """The nearest counts whose density falls and is nowhere negative, as far out as they surely rise above their noise.
+def _tail(counts: Floats, widths: Floats, deviation: float) -> Floats:
+    """The nearest counts of one hump that are nowhere negative, as far out as they surely rise above their noise.
 
     The last cell is the farthest out.
     """
-    beyond = np.cumsum(counts[::-1])[::-1]
-    sure = np.flatnonzero(beyond > SURE * deviation * np.sqrt(np.arange(len(counts), 0, -1)))
-    stop = int(sure[-1]) + 1 if len(sure) else 1
-    density = isotonic_regression(counts[:stop] / widths[:stop], weights=widths[:stop] ** 2, increasing=False).x
+    stop = _reach(counts, deviation)
+    density = _one_hump(counts[:stop] / widths[:stop], widths[:stop] ** 2)
     mass = np.maximum(density, 0.0) * widths[:stop]
     shares = np.zeros(len(counts))
     shares[:stop] = mass / mass.sum() if mass.sum() > 0 else widths[:stop] / widths[:stop].sum()
     return shares
+
+
+def _reach(counts: Floats, deviation: float) -> int:
+    """How far out cells go that, with all beyond them, surely rise above their noise."""
+    beyond = np.cumsum(counts[::-1])[::-1]
+    sure = np.flatnonzero(beyond > FAR * deviation * np.sqrt(np.arange(len(counts), 0, -1)))
+    return int(sure[-1]) + 1 if len(sure) else 1
+
+
+def _one_hump(density: Floats, weights: Floats) -> Floats:
+    """The nearest density that rises to some cell and falls from there on; the nearest such cell is taken."""
+    rising = [isotonic_regression(density[:peak], weights=weights[:peak]).x for peak in range(1, len(density))]
+    falling = [
+        isotonic_regression(density[peak:], weights=weights[peak:], increasing=False).x for peak in range(len(density))
+    ]
+    fits = [np.concatenate(parts) for parts in zip([np.zeros(0), *rising], falling, strict=True)]
+    return min(fits, key=lambda fit: float(weights @ (density - fit) ** 2))

@@ -155,11 +155,11 @@ def test_numbers_dates_and_counts_keep_their_distribution(column: IntervalColumn
     assert rank_gap(present(table, column), present(made, column)) < 0.03
 
 
-@pytest.mark.parametrize(("delta", "epsilon", "gap"), [(Fraction(1, 10**5), 1, 0.07), (Fraction(0), 2, 0.1)])
+@pytest.mark.parametrize(("delta", "epsilon", "gap"), [(Fraction(1, 10**5), 1, 0.1), (Fraction(0), 2, 0.1)])
 def test_with_four_times_the_noise_distributions_blur_and_keep_their_place(
     table: Cells, delta: Fraction, epsilon: int, gap: float
 ) -> None:
-    """Noise of 44 and of 51 units a cell: normal, and Laplace for pure epsilon."""
+    """Noise of 44 and of 51 units a cell, normal and Laplace: two and a half times that on a tail's 250 cells is 9 %."""
     copula = released(MIXED, table, epsilon=Fraction(epsilon), delta=delta)
     assert copula.marginals.event.mechanism == ("histogram-gaussian" if delta else "histogram-laplace")
     again = synthetic(copula)
