@@ -12,7 +12,7 @@ from dpcore.exactgram import Layout
 from dpcore.gate import audit_event, noise_size
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import NormalSums, SeededNoise, WishartDifference
-from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery
+from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
 from dpcore.registry import ENTRIES, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.vectors import VectorEvent
@@ -26,6 +26,8 @@ VECTORS: list[tuple[str, Query]] = [
     ("histogram-laplace", HistogramsQuery((5, 2, 2), (ONE, ONE, ONE), 3)),
     ("jiang-laplace", MomentsQuery(2, (3,), 2)),
     ("noisy-rows", RowsQuery(3, 2)),
+    ("score-gaussian", ScoreQuery("accuracy")),
+    ("score-laplace", ScoreQuery("accuracy")),
 ]
 UNSIZED = "exponential-pca"
 """Draws directions from a law of its own: nothing is added to anything."""
@@ -93,7 +95,7 @@ def test_the_gate_holds_for_an_honest_build_and_not_for_one_with_less_noise(monk
 
 
 def vector_event_of(name: str, query: Query) -> VectorEvent:
-    budget = Rho(Fraction(1, 2)) if name == "histogram-gaussian" else Epsilon(Fraction(1))
+    budget = Rho(Fraction(1, 2)) if name.endswith("gaussian") else Epsilon(Fraction(1))
     return vector_mechanism(name).calibrate(query, Neighbours.REPLACE_ONE, budget)
 
 
