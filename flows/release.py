@@ -1,4 +1,4 @@
-"""The release flow: a recipe of stages. Raw rows are seen up to `estimate_moments`, never after."""
+"""The release flow: a recipe of stages. Raw rows are seen up to `estimate_moments`, and by checks that are paid for."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from tasks.estimate import estimate_moments
 from tasks.project import choose_projection
 from tasks.publish import DATA, needs_approval, publish_bundle
 from tasks.sample import decode_rows, sample_rows
+from tasks.score import score_release
 from tasks.stores.approval import finish_reveals
 from tasks.stores.bundle import Staging
 from tasks.stores.ledger import Ledger, utc_now
@@ -37,6 +38,8 @@ from tasks.stores.workspace import Workspace
 from tasks.validate import validate_landing
 
 STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check", "publish")
+SCORE = "score"
+"""The stage that comes before publishing where the specification buys checks."""
 
 
 class ReleaseRequest(BaseModel):
@@ -154,7 +157,8 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
     )
     staging = Staging(run.workspace.bundle(run.spec.name, release_id))
     story = RunStory(run, release_id)
-    journal = Journal(lineage, STAGES, story.board)
+    checks = tuple(run.plan.check_events)
+    journal = Journal(lineage, (*STAGES, SCORE) if checks else STAGES, story.board)
     with tags(release_id), story.told(), lineage.flow() as whole:
         with journal.stage("validate", inputs=("landing",)):
             validate_landing(run, release_id)
@@ -168,7 +172,7 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
                 promise(run, ledger.entries(), release_id, PROJECTION, [stage])
             story.projected(projection)
             with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
-                moments, projection = estimate_moments(run, projection, grant)  # the last line that sees raw rows
+                moments, projection = estimate_moments(run, projection, grant)  # then only paid checks see rows
                 promise(run, ledger.entries(), release_id, MARGINALS, [whole, stage])
                 promise(run, ledger.entries(), release_id, MOMENTS, [whole, stage])
                 promise(run, ledger.entries(), release_id, MEAN, [whole, stage])
@@ -182,6 +186,12 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
             story.decoded(moments, projection, summary)
             with journal.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
                 outcome = check_release(run, moments, projection, summary, table)
+            if checks:
+                with journal.stage(SCORE, inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage:
+                    outcome = score_release(run, grant, outcome, table)
+                    for name in checks:
+                        promise(run, ledger.entries(), release_id, name, [whole, stage])
+                story.scored()
             bundle_lineage = list(lineage.lines)
             last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
             with journal.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):

@@ -122,6 +122,10 @@ class RunStory:
         words = f"Synthetic rows of {self._release_id} and their noisy measurements"
         self.board.picture(f"{self._key}-utility", utility_plot(facts), words)
 
+    def scored(self) -> None:
+        """After the budgeted checks: their ledger entries."""
+        self.label()
+
     # -- the end -------------------------------------------------------------------
 
     def finished(self, bundle: BundleRef) -> None:

@@ -36,7 +36,7 @@ def measured(
     """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
     event = run.plan.events[name]
     assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
-    released = _once(run, grant, name, lambda: draw(run, event, projection, SystemNoise(), encoding))
+    released = drawn_once(run, grant, name, lambda: draw(run, event, projection, SystemNoise(), encoding))
     assert isinstance(released, Released)  # noqa: S101  as it was reserved
     return released
 
@@ -52,12 +52,12 @@ def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
         vector = exact_histograms(weighted_cells(run), cells_of_schema(run.plan.schema), query)
         return measure_vector(vector, event, SystemNoise())
 
-    released = _once(run, grant, MARGINALS, counted)
+    released = drawn_once(run, grant, MARGINALS, counted)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
     return released
 
 
-def _once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
+def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
     """A measurement that is drawn now, or was before.
 
     The draw and its spend are stored in one transaction, so a repeated run never draws again.

@@ -1,4 +1,4 @@
-"""Stage 8: write the bundle beside its place, record it in the ledger, reveal it in one rename."""
+"""The last stage: write the bundle beside its place, record it in the ledger, reveal it in one rename."""
 
 from __future__ import annotations
 

@@ -51,10 +51,11 @@ DESCRIPTIONS = {
     "validate": "checks the structure of the landing data; reads rows",
     "allocate": "reserves the release's budget in the ledger",
     "project": "chooses the projection: random, of public data, or measured with noise",
-    "estimate": "measures noisy moments; the last stage that reads rows",
+    "estimate": "measures noisy moments; after it only checks that are paid for read rows",
     "sample": "draws synthetic points from the noisy moments",
     "decode": "turns synthetic points into the original columns",
     "check": "compares the synthetic table with the noisy moments",
+    "score": "measures with noise how models of the synthetic table do on the rows; reads rows",
     "publish": "seals the bundle, enters it in the ledger and reveals it",
     "seal": "seals the bundle, which waits for a person's approval",
 }

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import Cap
+from dpcore.checked import make_checked_plan
 from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import Plan
 from dpcore.wishes import COPULA, PlanError, Wishes
 from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger
@@ -95,7 +96,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
     )
     refusal: SpecError | None = None
     try:
-        return make_plan(wishes)
+        return make_checked_plan(wishes, spec.checks.budgeted)
     except PlanError as error:
         refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
     raise refusal

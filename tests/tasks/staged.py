@@ -52,6 +52,7 @@ def release(workspace: Workspace, period: str) -> Path:
     from tasks.project import choose_projection
     from tasks.publish import DATA, needs_approval, publish_bundle
     from tasks.sample import decode_rows, sample_rows
+    from tasks.score import score_release
 
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
@@ -87,6 +88,11 @@ def release(workspace: Workspace, period: str) -> Path:
                 utility = release_report(measured_of(run.encoding, moments, projection), summary)
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
+            if run.plan.check_events:
+                with lineage.stage("score", inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage:
+                    outcome = score_release.fn(run, grant, outcome, staging.folder / DATA)
+                    for name in run.plan.check_events:
+                        promise(run, ledger.entries(), release_id, name, [whole, stage])
             told = list(lineage.lines)
             last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
             with lineage.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):

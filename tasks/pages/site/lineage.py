@@ -16,7 +16,8 @@ from tasks.pages.wording import number, plain_label
 from tasks.stores.graph import Graph
 from tasks.stores.lineage import DESCRIPTIONS
 
-LAST_PRIVATE_STAGE = "estimate"
+PRIVATE_STAGES = ("estimate", "score")
+"""Stages that read rows; none does after the last of them."""
 ROW, BOX = 62.0, 36.0
 Href = Callable[[dict[str, Any]], str | None]
 STATES = {"COMPLETE": "done", "FAIL": "broken", "ABORT": "broken"}
@@ -67,6 +68,7 @@ def _layout(graph: Graph) -> Layout:
     layout = Layout([node for node in graph["nodes"] if node["kind"] == "stage"])
     wrote = {edge["to"]: edge["from"] for edge in reversed(graph["edges"])}
     read = {edge["from"]: edge["to"] for edge in reversed(graph["edges"])}
+    last_private = [stage["id"] for stage in layout.stages if stage["name"] in PRIVATE_STAGES][-1:]
     y = 8.0
     for stage in layout.stages:
         mine = [n for n in graph["nodes"] if n["kind"] == "dataset" and _home(n["id"], wrote, read) == stage["id"]]
@@ -75,7 +77,7 @@ def _layout(graph: Graph) -> Layout:
             layout.rows[dataset["id"]] = y + place * (BOX + 10)
             layout.datasets.append(dataset)
         y += ROW + max(len(mine) - 1, 0) * (BOX + 10)
-        if stage["name"] == LAST_PRIVATE_STAGE:
+        if [stage["id"]] == last_private:
             layout.line = y - 2
             y += 26
     layout.height = y - (ROW - BOX) + 10

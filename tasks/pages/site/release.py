@@ -15,6 +15,7 @@ from tasks.stores.survey import FAULTS
 FILES = {
     "projection": "model.json",
     "noisy-moments": "model.json",
+    "noisy-scores": "model.json",
     "synthetic-table": "data.parquet",
     "synthetic-points": "data.parquet",
     "report": "report.html",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from dpcore.registry import BY_NAME
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.ledger_state import ReleaseState
@@ -17,7 +18,10 @@ FLOW = "release"
 STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check")
 """Those that are over when the bundle is sealed; publishing itself is in the workspace's log."""
 
-TELLING = ("estimate", "publish")
+SCORE = "score"
+"""One more where checks were bought."""
+
+TELLING = ("estimate", SCORE, "publish")
 """Stages that cannot have ended for a release which the ledger does not know."""
 
 
@@ -26,7 +30,7 @@ def lineage_check(evidence: Evidence, folder: Path, record: dict[str, Any], rele
     return check(
         f"{release.release_id}: lineage",
         lambda: _lineage_faults(evidence, folder, record, release),
-        f"tells all {len(STAGES)} stages and the spends",
+        f"tells all {len(_stages(release))} stages and the spends",
     )
 
 
@@ -44,11 +48,18 @@ def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], re
     ]
 
 
+def _stages(release: ReleaseState) -> tuple[str, ...]:
+    """The stages that a release went through."""
+    mechanisms = [body["event"]["mechanism"] for body in release.facts["measurements"].values()]
+    scored = any(name in BY_NAME and BY_NAME[name].kind == "check" for name in mechanisms)
+    return (*STAGES, SCORE) if scored else STAGES
+
+
 def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[str]:
     """Each stage began once and ended well, in one run, and nothing else is told."""
     job = str(release.facts["name"])
     wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
-    wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in STAGES for kind in ("START", "COMPLETE")})
+    wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in _stages(release) for kind in ("START", "COMPLETE")})
     told = Counter((event["job"]["name"], event["eventType"]) for event in events)
     found = [f"it does not tell {kind} of {name}" for name, kind in (wanted - told)]
     found += [f"it tells {kind} of {name}, which does not belong there" for name, kind in (told - wanted)]

@@ -12,7 +12,7 @@ from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.stores.spec.about import AboutSpec
-from tasks.stores.spec.checks import ChecksSpec
+from tasks.stores.spec.checks import THRESHOLDS, ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
 from tasks.stores.spec.operations import LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
@@ -87,10 +87,18 @@ class ReleaseSpec(Section):
 def public_digest(public: dict[str, Any]) -> str:
     """The digest of a specification, from its public description alone."""
     shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
+    shaping |= _shaping_checks(public)
     shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
     shaping["columns"] = [{k: v for k, v in column.items() if k != "unit"} for column in public["columns"]]
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _shaping_checks(public: dict[str, Any]) -> dict[str, Any]:
+    """What budgeted checks measure: their budgets, and the rows of the table that they test; nothing without them."""
+    parts = {name: body for name, body in public.get("checks", {}).items() if isinstance(body, dict)}
+    asked = {name: {k: v for k, v in body.items() if k not in THRESHOLDS} for name, body in parts.items()}
+    return {"checks": asked, "rows": public["rows"]} if asked else {}
 
 
 def _refuse_repeated_names(spec: ReleaseSpec) -> None:
