@@ -526,7 +526,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say_with_the_mechanisms_own_n
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("setting", [*settings(False), *settings(True)], ids=lambda setting: setting.name)
+@pytest.mark.parametrize(
+    "setting", [settings(False)[0], settings(False)[5], settings(True)[2]], ids=lambda setting: setting.name
+)  # `python -m benchmarks.coverage` looks at all of them
 def test_coverage_is_95_percent_over_two_thousand_simulations(setting: Setting) -> None:
     tallies = simulate(setting, simulations=2000, rows=40_000)
     assert {name: tally.coverage for name, tally in tallies.items() if not 0.935 <= tally.coverage <= 0.965} == {}
