@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from dpcore.attacks import Finding, attack
 from dpcore.exactgram import GramSum
-from dpcore.measure import PrivateGram, Released, measure_gram, measure_vector
+from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import Gives, GramEvent, is_diagonal
 from dpcore.mechanisms.frames import FRAME_UNIT, points_width
 from dpcore.mechanisms.power import POWER, noisy_product
 from dpcore.noise import Noise
 from dpcore.registry import Event, gram_mechanism, mechanism_of, vector_mechanism
-from dpcore.vectors import PrivateVector, VectorEvent
+from dpcore.vectors import VectorEvent
 
 Floats = NDArray[np.float64]
 
@@ -82,11 +82,10 @@ def _size(draw: Callable[[], Floats]) -> NoiseSize:
 
 
 def _vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
-    """The noise on a vector's numbers is independent, so that each tells of it."""
-    nothing = PrivateVector(event.query, [0] * event.query.size)
-    draws = math.ceil(SCALE_ENTRIES / event.query.size)
-    values = [value for _ in range(draws) for value in measure_vector(nothing, event, noise).values]
-    squares = (np.array(values, dtype=np.float64) / vector_mechanism(event.mechanism).deviation(event)) ** 2
+    """The noise on a vector's numbers is independent, so that each tells of it, however many were planned."""
+    mechanism = vector_mechanism(event.mechanism)
+    values = mechanism.draw([0] * SCALE_ENTRIES, event, noise)
+    squares = (np.array(values, dtype=np.float64) / mechanism.deviation(event)) ** 2
     return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(len(squares))), len(squares))
 
 
