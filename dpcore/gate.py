@@ -84,7 +84,7 @@ def _size(draw: Callable[[], Floats]) -> NoiseSize:
 def _vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
     """The noise on a vector's numbers is independent, so that each tells of it, however many were planned."""
     mechanism = vector_mechanism(event.mechanism)
-    values = mechanism.draw([0] * SCALE_ENTRIES, event, noise)
+    values = mechanism.draw([0] * max(event.query.size, SCALE_ENTRIES), event, noise)
     squares = (np.array(values, dtype=np.float64) / mechanism.deviation(event)) ** 2
     return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(len(squares))), len(squares))
 
