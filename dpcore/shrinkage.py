@@ -118,10 +118,10 @@ def shortened_offsets(offsets: Floats, variances: Floats, spread: Floats) -> Flo
 
 @dataclass(frozen=True, slots=True)
 class Directions:
-    """Orthonormal directions, one a column, and the sine of the angle by which noise may have turned them."""
+    """Orthonormal directions, one a column, and for each the sine of the angle by which noise may have turned it."""
 
     columns: Floats
-    tilt: float
+    tilts: Floats
 
 
 def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Directions | None:
@@ -134,20 +134,17 @@ def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Direc
     classes, size = offsets.shape
     count = min(classes - 1, size)
     columns = np.linalg.svd(offsets, full_matrices=False)[2][:count].T
-    lengths, edge = np.linalg.norm(sums @ columns, axis=0), _rectangle_edge(sums, deviation)
-    if not count or np.any(lengths <= edge):
-        return None
-    return Directions(columns, edge / float(lengths.min()))
+    lengths, edge = np.linalg.norm(sums @ columns, axis=0), deviation * (math.sqrt(classes) + math.sqrt(size))
+    return Directions(columns, edge / lengths) if count and np.all(lengths > edge) else None
 
 
 def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | None) -> Floats:
     """The covariance that classes share; `means` are the directions in which their means are surely apart.
 
-    Means are known better than the covariance, and classes usually vary most in the
-    directions in which they differ: few as these are, the noise on the covariance in them alone is
-    small, so there it is kept whole, drawn towards the others' average by its own noise. What hangs
-    together across them and the others counts where it is more than noise, or directions that noise has
-    turned, explain.
+    Class means are known better than the covariance, and often classes vary most in the very directions in
+    which they differ. Then it is kept whole in these few, where it has little noise, drawn towards the others'
+    average by what it has, and denoised apart from them in the others. That is so unless what hangs
+    together across both is more than noise, or directions that noise has turned, explain.
     """
     if means is None:
         return denoised_covariance(matrix, noise)
@@ -155,23 +152,9 @@ def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | No
     outside = np.eye(size) - means.columns @ means.columns.T
     rest = outside @ denoised_covariance(outside @ matrix @ outside, noise) @ outside
     average = float(np.trace(rest)) / max(size - count, 1) * np.eye(count)
-    inside = average + _drawn_in(
-        means.columns.T @ matrix @ means.columns - average, count * (count + 1) * noise.entry**2
-    )
-    across = outside @ matrix @ means.columns
-    edge = _rectangle_edge(across, noise.entry) + means.tilt * float(np.linalg.norm(inside, 2))
-    across = _above(across, edge) @ means.columns.T
-    return _semidefinite(rest + means.columns @ inside @ means.columns.T + across + across.T)
-
-
-def _rectangle_edge(matrix: Floats, deviation: float) -> float:
-    """The largest singular value of noise alone."""
-    return deviation * (math.sqrt(len(matrix)) + math.sqrt(matrix.shape[1]))
-
-
-def _above(matrix: Floats, edge: float) -> Floats:
-    """The part of a matrix whose singular values rise above an edge, shortened by it."""
-    left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    kept = np.where(values > MARGIN * edge, np.sqrt(np.maximum(values**2 - edge**2, 0.0)), 0.0)
-    clean: Floats = (left * kept) @ right
-    return clean
+    inside = means.columns.T @ matrix @ means.columns - average
+    inside = average + _drawn_in(inside, count * (count + 1) * noise.entry**2)
+    explained = noise.entry * math.sqrt(size) + means.tilts * np.linalg.norm(inside, axis=0)
+    if np.linalg.norm(outside @ matrix @ means.columns) > np.linalg.norm(explained):
+        return denoised_covariance(matrix, noise)
+    return _semidefinite(rest + means.columns @ inside @ means.columns.T)
