@@ -20,8 +20,10 @@ SURE = 3.0
 """Standard deviations by which a part must differ to be believed: they are many, and a false one far out is costly."""
 
 
-FAR = 2.5
-"""The same for where a tail ends: with less, noise far out is believed, with more, true values there are not."""
+FAR = 3.0
+"""The same for where a tail ends: with less, noise far out is believed, with more, true values there are not.
+Chosen by models of synthetic rows on held-out training rows of bank_marketing and acs_nist: a linear model suffers
+from false values far out more than all do from missing ones."""
 
 POINT = 1e-9
 """The width of a cell that is a single point, out of its range's."""

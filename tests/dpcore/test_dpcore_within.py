@@ -91,3 +91,44 @@ def test_a_bound_at_zero_is_no_tail() -> None:
     shares = shares_within(counts, edges, 0, stop, LOUD)
     assert shares[: int(np.searchsorted(edges, 20.0))].sum() < 0.45
     assert shares @ ((edges[:stop] + edges[1 : stop + 1]) / 2) == pytest.approx(50, abs=15)
+
+
+def test_round_numbers_in_a_tail_keep_their_piles() -> None:
+    """Hours above 40: many say 45, 50 or 60, and hardly anybody what lies between."""
+    edges = ColumnCells(IntervalColumn(name="hours", kind=Kind.INTEGER, lower=1, upper=99)).edges
+    piles = {45: 1800, 50: 2800, 60: 1500, 70: 400}
+    hours = np.concatenate([np.repeat(list(piles), list(piles.values())), generator(10).integers(41, 80, 1500)])
+    true = np.histogram(hours, edges)[0]
+    noisy = true + generator(11).normal(0, LOUD, len(true))
+    shares = shares_within(noisy, edges, 40, len(true), LOUD)
+    for at, many in piles.items():
+        assert shares[at - 41] == pytest.approx(many / len(hours), abs=0.03)
+    assert np.abs(shares - true[40:] / len(hours)).sum() < 0.2
+
+
+@pytest.mark.parametrize(("deviation", "gap", "off"), [(10.0, 0.06, 0.2), (40.0, 0.15, 0.4)])
+def test_a_heavy_tail_keeps_its_place_and_its_mean(deviation: float, gap: float, off: float) -> None:
+    """The largest fifth of amounts, over two orders of magnitude; most of their hundred cells are empty."""
+    edges = ColumnCells(IntervalColumn(name="amount", kind=Kind.NUMERIC, lower=0.0, upper=1e6)).edges
+    for seed in range(5):
+        rng = generator(20 + seed)
+        amounts = np.minimum(np.exp(rng.normal(8.5, 1.5, 20_000)), 1e6)
+        counts = np.histogram(amounts, edges)[0]
+        start = int(np.searchsorted(edges, np.quantile(amounts, 0.8)))
+        true = counts[start:] / counts[start:].sum()
+        found = shares_within(counts + rng.normal(0, deviation, len(counts)), edges, start, len(counts), deviation)
+        middles = (edges[start:-1] + edges[start + 1 :]) / 2
+        assert np.abs(np.cumsum(found - true)).max() < gap
+        spread = np.sqrt(true @ (middles - true @ middles) ** 2)
+        assert abs(found @ middles - true @ middles) < off * spread
+
+
+def test_counts_that_end_far_below_their_bound_are_not_stretched_to_it() -> None:
+    edges = ColumnCells(IntervalColumn(name="visits", kind=Kind.INTEGER, lower=0, upper=10_000)).edges
+    for seed in range(5):
+        rng = generator(30 + seed)
+        visits = rng.geometric(0.03, 20_000) - 1
+        counts = np.histogram(visits, edges)[0]
+        start = int(np.searchsorted(edges, np.quantile(visits, 0.8)))
+        found = shares_within(counts + rng.normal(0, LOUD, len(counts)), edges, start, len(counts), LOUD)
+        assert found @ edges[start:-1] == pytest.approx(visits[visits >= edges[start]].mean(), rel=0.4)
