@@ -14,7 +14,7 @@ from dpcore.wishes import AUTO, CENTRE, COPULA, MARGINALS, MEAN, MOMENTS, PROJEC
 
 Shares = dict[str, Fraction]
 
-GAUSSIAN_NOISE = ("gaussian", "noisy-power-method")
+GAUSSIAN_NOISE = ("gaussian", "noisy-power-method", "histogram-gaussian")
 """Mechanisms that spend rho and need delta > 0; all others spend epsilon."""
 
 USUAL_PROJECTION_SHARE = Fraction(3, 10)
