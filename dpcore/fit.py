@@ -259,8 +259,8 @@ def _gram_pairs(measured: Measured) -> Pairs:
     moments, basis, lifting = mixture.moments, mixture.projection.basis(), mixture.projection.lifting
     readable = readable_map(measured.encoding)[1]
     seconds, counts, sums = _raw(moments)
-    wide = seconds.shape[0] == measured.encoding.width  # measured in all coordinates, whatever was kept afterwards
-    of_points = readable @ lifting @ basis.T if wide else readable @ lifting
+    in_all = moments.basis is not None  # coordinates, of which some directions were kept afterwards
+    of_points = readable @ lifting @ basis.T if in_all else readable @ lifting
     rows = max(float(counts.sum()), 1.0)
     mean, shares = sums.sum(axis=0) / rows, counts / rows
     count_sd, sum_sd = count_and_sum_noise(moments.released.event, moments.sums.event if moments.sums else None)

@@ -138,6 +138,8 @@ class NoisyMoments:
     sums: Released | None = None
     marginals: ReleasedVector | None = None
     """Histograms of every column, where the moments are those of their groups."""
+    basis: Floats | None = None
+    """What projected the measured coordinates afterwards, where it did."""
 
     @staticmethod
     def from_released(released: Released, basis: Floats | None = None, sums: Released | None = None) -> NoisyMoments:
@@ -157,9 +159,9 @@ class NoisyMoments:
             blocks = whole.T @ blocks @ whole
         noise = MatrixNoise.on_points(released.event, blocks.shape[1] - heads)
         if released.event.layout.labels:
-            return NoisyMoments(_labelled_moments(blocks[0], heads, weight, noise), released)
+            return NoisyMoments(_labelled_moments(blocks[0], heads, weight, noise), released, basis=basis)
         classes = tuple(ClassMoments.from_block(block, weight, noise) for block in blocks)
-        return NoisyMoments(classes, released, sums)
+        return NoisyMoments(classes, released, sums, basis=basis)
 
     @property
     def count(self) -> float:

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.pages import plots, wording
+from tasks.pages.fit import fit_of, scores_of
 from tasks.pages.plots import utility_plot
 
 __all__ = ["render_report", "utility_plot", "view_of"]
@@ -25,6 +26,8 @@ def render_report(record: dict[str, Any]) -> str:
     parts = {
         "correlation": _correlation(record["utility"].get("correlation")),
         "spectrum": _spectrum(record["utility"]),
+        "fit": fit_of(record["utility"]),
+        "scores": scores_of(record),
         "seeds": _seeds(record["model"]),
     }
     return _pages().get_template("report.html.j2").render(record=record, **view_of(record), **parts)

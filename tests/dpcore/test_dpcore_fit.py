@@ -24,7 +24,7 @@ from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
 from dpcore.planning import make_plan
-from dpcore.projection import no_projection, ron_projection
+from dpcore.projection import no_projection, private_components, ron_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.utility import Measured, TableSummary, utility_report
@@ -73,7 +73,8 @@ def summary_of(cells: Cells) -> TableSummary:
 def measured(variant: str, budget: Budget, seed: int) -> Measured:
     """The noisy measurements of the invented table, as each way to measure gives them."""
     encoding, noise = Encoding(SCHEMA), SeededNoise(seed)
-    projection = ron_projection(encoding, 3, "5eed" * 8) if variant == "projected" else no_projection(encoding)
+    sizes = {"projected": 3, "turned": encoding.width}
+    projection = ron_projection(encoding, sizes[variant], "5eed" * 8) if variant in sizes else no_projection(encoding)
     if variant == "framed":
         projection = public_frame(projection, 0.9)
     size, weight = projection.dimension, Fraction(1, 2)
@@ -85,6 +86,9 @@ def measured(variant: str, budget: Budget, seed: int) -> Measured:
     if variant == "mean apart":
         apart = LAPLACE_SUMS.calibrate(replace(layout, count_weight=Fraction(1, 4)), R1, budget)
         sums = measure_gram(exact_gram([(CELLS, None)], encoding, apart.layout, projection), apart, noise)
+    if variant == "components":
+        kept = private_components(released, encoding, 4)
+        return measured_of(encoding, NoisyMoments.from_released(released, kept.basis()), kept)
     return measured_of(encoding, NoisyMoments.from_released(released, sums=sums), projection)
 
 
@@ -117,6 +121,8 @@ VARIANTS: dict[str, Budget] = {
     "laplace": LOUD,
     "labels": LOUD,
     "projected": LOUD,
+    "turned": LOUD,
+    "components": LOUD,
     "mean apart": LOUD,
     "framed": LOUD,
 }
