@@ -207,25 +207,33 @@ class Pairs:
 
 
 def pair_gaps(measured: Measured, summary: TableSummary) -> Gaps:
-    """Every pair of quantities of two columns, the label among them."""
+    """Every pair of quantities of two columns, the label among them.
+
+    Both sides are divided by the synthetic spreads: they read like correlations.
+    """
+    encoding, rows = measured.encoding, max(summary.rows, 1)
     pairs = _copula_pairs(measured) if isinstance(measured, CopulaMeasured) else _gram_pairs(measured)
     drawn, with_classes, shares = _synthetic(pairs.of_rows, summary.sums)
-    owners, names = _owners(measured.encoding), readable_map(measured.encoding)[0]
+    owners, names = _owners(encoding), readable_map(encoding)[0]
     spread = np.diag(drawn)
     first, second = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
-    chance = np.sqrt((spread[first] * spread[second] + drawn[first, second] ** 2) / max(summary.rows, 1))
-    kept = np.array(_label_levels(measured.encoding), dtype=np.int64)
-    of_label = np.sqrt(np.outer(shares * (1 - shares), spread) / max(summary.rows, 1))[kept].ravel()
-    label = measured.encoding.schema.label
+    kept = np.array(_label_levels(encoding), dtype=np.int64)
+
+    def both(of_columns: Floats, of_label: Floats) -> Floats:
+        return np.concatenate([of_columns[first, second], of_label[kept].ravel()])
+
+    variances = both(np.outer(spread, spread), np.outer(shares * (1 - shares), spread))
+    synthetic = both(drawn, with_classes)
+    chance = np.sqrt((np.maximum(variances, 0.0) + synthetic**2) / rows)
+    scale = np.where(variances > GRID**2, np.sqrt(np.maximum(variances, 0.0)), 1.0)
+    label = encoding.schema.label
     levels = [f"{label.name} = {level_names(label)[k]}" for k in kept] if label is not None else []
     return Gaps(
         [f"{names[a]} × {names[b]}" for a, b in zip(first, second, strict=True)]
         + [f"{level} × {name}" for level in levels for name in names],
-        np.concatenate([pairs.covariance[first, second], pairs.with_classes[kept].ravel()]),
-        np.concatenate([drawn[first, second], with_classes[kept].ravel()]),
-        np.concatenate(
-            [np.hypot(pairs.noise[first, second], chance), np.hypot(pairs.classes_noise[kept].ravel(), of_label)]
-        ),
+        both(pairs.covariance, pairs.with_classes) / scale,
+        synthetic / scale,
+        np.hypot(both(pairs.noise, pairs.classes_noise), chance) / scale,
     )
 
 

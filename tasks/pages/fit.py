@@ -16,7 +16,7 @@ INSIDE = 1.96
 
 MOST_GAPS = 5
 WORDS = {
-    "accuracy": "A classifier trained on the synthetic rows is right about this share of the real rows' {of}.",
+    "accuracy": "A classifier of {of}, trained on the synthetic rows, is right about this share of the real ones.",
     "rmse": "A prediction of {of} trained on the synthetic rows is off by so much on the real ones "
     "(root mean squared error, in the column's unit).",
     "silhouette": "How well the real rows fall into clusters of the synthetic ones: 0 is between two clusters, "
