@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 
@@ -72,3 +74,19 @@ def test_an_entry_is_shown_as_plain_text(entry) -> None:
     assert all(isinstance(value, str) and value for value in shown.values())
     assert shown["kind"] in {"projection", "moments", "marginals", "rows", "check"}
     assert shown["status"] in {"proved", "approximate", "refuted"}
+
+
+PROOFS = (Path(__file__).parents[2] / "dpcore" / "GUARANTEE.md").read_text()
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.status is not Status.REFUTED], ids=lambda e: e.name)
+def test_what_is_not_refuted_names_the_section_that_proves_it(entry) -> None:
+    cited = re.findall(r"\b[A-Z]\d+\b", entry.reason)
+    assert cited
+    for section in cited:
+        assert re.search(rf"^(## |\*\*|- \*\*){section}\b", PROOFS, re.MULTILINE), section
+
+
+@pytest.mark.parametrize("name", REFUTED)
+def test_what_is_refuted_is_refuted_in_writing(name: str) -> None:
+    assert f"`{name}`" in PROOFS
