@@ -214,7 +214,7 @@ def settings(variants: bool) -> list[Setting]:
         Setting("label in one block", wishes={"generator": "lda"}),
         Setting("label as a feature", wishes={"generator": "gaussian"}),
         Setting("mean measured apart", wishes={"allocation": apart}),
-        Setting("all coordinates, rotated", wishes={"projection": "ron", "dimension": 11}),
+        Setting("all coordinates, rotated", wishes={"projection": "ron", "dimension": 9}),
     ]
 
 
