@@ -155,11 +155,11 @@ def test_numbers_dates_and_counts_keep_their_distribution(column: IntervalColumn
     assert rank_gap(present(table, column), present(made, column)) < 0.03
 
 
-@pytest.mark.parametrize(("delta", "epsilon", "gap"), [(Fraction(1, 10**5), 1, 0.11), (Fraction(0), 2, 0.1)])
+@pytest.mark.parametrize(("delta", "epsilon", "gap"), [(Fraction(1, 10**5), 1, 0.07), (Fraction(0), 2, 0.1)])
 def test_with_four_times_the_noise_distributions_blur_and_keep_their_place(
     table: Cells, delta: Fraction, epsilon: int, gap: float
 ) -> None:
-    """Noise of 44 and of 51 units a cell, normal and Laplace: three times that on a tail of 200 cells is 9 %."""
+    """Noise of 44 and of 51 units a cell: normal, and Laplace for pure epsilon."""
     copula = released(MIXED, table, epsilon=Fraction(epsilon), delta=delta)
     assert copula.marginals.event.mechanism == ("histogram-gaussian" if delta else "histogram-laplace")
     again = synthetic(copula)
@@ -182,7 +182,7 @@ def test_a_pile_at_zero_comes_out_as_zero_and_the_tail_beside_it_keeps_its_order
     assert np.mean(made["amount"] == 0) == pytest.approx(np.mean(table["amount"] == 0), abs=0.02)
     one, other = (np.log10(cells["amount"][cells["amount"] > 0]) for cells in (table, made))
     at = [0.1, 0.25, 0.5, 0.75, 0.9]
-    assert np.quantile(other, at) == pytest.approx(np.quantile(one, at), abs=0.25)
+    assert np.quantile(other, at) == pytest.approx(np.quantile(one, at), abs=0.2)
 
 
 def test_a_pile_among_whole_numbers_is_kept(table: Cells, made: Cells) -> None:
@@ -276,7 +276,7 @@ def test_a_column_in_which_everybody_is_alike() -> None:
     cells = people(ROWS)
     made = synthetic(released(schema, {"amount": np.zeros(ROWS), "hours": cells["hours"], "level": cells["level"]}))
     assert np.mean(made["amount"] == 0) > 0.98
-    assert rank_gap(made["hours"], cells["hours"]) < 0.04
+    assert rank_gap(made["hours"], cells["hours"]) < 0.03
 
 
 def test_a_nearly_empty_class_is_seldom_and_lawful() -> None:
