@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.encoding import Encoding, level_corners
+from dpcore.encoding import Encoding, level_corners, level_of
 from dpcore.generators import ClassGaussians, Generator
 from dpcore.planning import count_and_sum_noise
 from dpcore.registry import gram_mechanism
-from dpcore.schema import MISSING, Cells, Column, IntervalColumn, NominalColumn
+from dpcore.schema import Cells, Column, IntervalColumn, NominalColumn
 
 Floats = NDArray[np.float64]
 
@@ -135,9 +135,8 @@ class NominalTally:
 
     def add(self, cells: NDArray[np.generic]) -> None:
         """Count a chunk of codes."""
-        codes = np.asarray(cells, dtype=np.int64)
-        levels = np.where(codes == MISSING, len(self._column.levels), codes)
-        self._counts += np.bincount(levels, minlength=len(self._counts))
+        levels = level_of(np.asarray(cells, dtype=np.int64), self._column)
+        self._counts += np.bincount(levels[levels >= 0], minlength=len(self._counts))
 
     def summary(self) -> dict[str, Any]:
         """The shares."""

@@ -12,6 +12,7 @@ from flows.cli import (
     approvals,
     audits,
     budgets,
+    checks,
     histories,
     landing,
     lineage,
@@ -41,6 +42,7 @@ app.command("land")(landing.land)
 app.add_typer(budgets.budget_app, name="budget")
 app.command("history")(histories.history)
 app.command("show")(histories.show)
+app.command("check")(checks.check)
 app.command("lineage")(lineage.lineage)
 app.command("approve")(approvals.approve)
 app.command("serve")(serving.serve)

@@ -24,13 +24,13 @@ __all__ = ["render_report", "utility_plot", "view_of"]
 def render_report(record: dict[str, Any]) -> str:
     """The report of a release as an HTML page that needs no script and no other file."""
     parts = {
-        "correlation": _correlation(record["utility"].get("correlation")),
+        "correlation": correlation_of(record["utility"].get("correlation")),
         "spectrum": _spectrum(record["utility"]),
         "fit": fit_of(record["utility"]),
         "scores": scores_of(record),
         "seeds": _seeds(record["model"]),
     }
-    return _pages().get_template("report.html.j2").render(record=record, **view_of(record), **parts)
+    return pages().get_template("report.html.j2").render(record=record, **view_of(record), **parts)
 
 
 def view_of(record: dict[str, Any]) -> dict[str, Any]:
@@ -39,13 +39,14 @@ def view_of(record: dict[str, Any]) -> dict[str, Any]:
         "verdict": _verdict(record["checks"]),
         "checks": [_check(check) for check in record["checks"]],
         "budget": _budget(record["budget"]),
-        "marginals": _marginals(record["utility"]["columns"]),
+        "marginals": marginals_of(record["utility"]["columns"]),
     }
 
 
 @cache
-def _pages() -> Environment:
-    pages = Environment(
+def pages() -> Environment:
+    """The templates, with the words of this package as filters."""
+    templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=StrictUndefined,
@@ -53,8 +54,8 @@ def _pages() -> Environment:
         lstrip_blocks=True,
     )
     for filter_ in (wording.number, wording.share, wording.moment, wording.short_hash, wording.spaced):
-        pages.filters[filter_.__name__] = filter_
-    return pages
+        templates.filters[filter_.__name__] = filter_
+    return templates
 
 
 # -- budget and checks -------------------------------------------------------------
@@ -124,17 +125,18 @@ def _verdict(checks: list[dict[str, Any]]) -> dict[str, Any]:
 # -- marginals ---------------------------------------------------------------------
 
 
-def _marginals(columns: list[dict[str, Any]]) -> dict[str, Any]:
+def marginals_of(columns: list[dict[str, Any]], against: str = "measured") -> dict[str, Any]:
+    """A card for each column worth one; `against` is what the synthetic rows are compared with."""
     shown = plots.shown_columns(columns)
-    cards = [_card(column, key=f"column-{place}") for place, column in enumerate(shown)]
+    cards = [_card(column, key=f"column-{place}", against=against) for place, column in enumerate(shown)]
     kinds = {plots.is_nominal(column) for column in shown}
     return {"cards": cards, "hidden": len(columns) - len(shown), "nominal": True in kinds, "interval": False in kinds}
 
 
-def _card(column: dict[str, Any], *, key: str) -> dict[str, Any]:
+def _card(column: dict[str, Any], *, key: str, against: str) -> dict[str, Any]:
     nominal = plots.is_nominal(column)
     facts = [] if nominal else _facts(column)
-    svg = plots.column_svg(column, key=key, alt=_column_alt(column, facts))
+    svg = plots.column_svg(column, key=key, alt=_column_alt(column, facts, against))
     card = {"name": column["name"], "kind": column["kind"], "role": column.get("role"), "facts": facts}
     levels = _level_rows(column) if nominal else []
     hidden = len(levels) - len(plots.shown_levels(column)) if nominal else 0
@@ -163,25 +165,26 @@ def _level_rows(column: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(str(level), wording.share(share, margin), wording.share(drawn)) for level, share, margin, drawn in rows]
 
 
-def _column_alt(column: dict[str, Any], facts: list[tuple[str, str, str]]) -> str:
+def _column_alt(column: dict[str, Any], facts: list[tuple[str, str, str]], against: str) -> str:
     """What the plot of a column shows, for those who cannot see it."""
     if plots.is_nominal(column):
         return (
-            f"{column['name']}: share of each level, synthetic bars beside measured points; figures follow in a table"
+            f"{column['name']}: share of each level, synthetic bars beside {against} points; figures follow in a table"
         )
-    told = "; ".join(f"{name} measured {measured}, synthetic {synthetic}" for name, measured, synthetic in facts)
-    return f"{column['name']}: histogram of the synthetic rows with the measured mean. {told}".replace("\n", " ")
+    told = "; ".join(f"{name} {against} {other}, synthetic {synthetic}" for name, other, synthetic in facts)
+    return f"{column['name']}: histogram of the synthetic rows with the {against} mean. {told}".replace("\n", " ")
 
 
 # -- correlation and spectrum ------------------------------------------------------
 
 
-def _correlation(correlation: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The measured and the synthetic map, and the pair on which they differ most."""
+def correlation_of(correlation: dict[str, Any] | None, against: str = "measured") -> dict[str, Any] | None:
+    """The measured and the synthetic map, and the pair on which they differ most; `against` names the former."""
     if not correlation or len(correlation["names"]) < 2:
         return None
     names = correlation["names"]
-    maps = [_correlation_map(names, correlation[which], which) for which in ("measured", "synthetic")]
+    sides = {against: correlation["measured"], "synthetic": correlation["synthetic"]}
+    maps = [_correlation_map(names, matrix, which) for which, matrix in sides.items()]
     count = len(names)
     drawn = {"count": count, "drawn": min(count, plots.MOST_NAMES), "labelled": count <= plots.MOST_LABELS}
     return {"maps": maps, "gap": _largest_gap(correlation), **drawn}

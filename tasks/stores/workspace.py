@@ -18,6 +18,7 @@ from dpcore.errors import WorkspaceError
 SPEC_NAME = "release.yaml"
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 ALIVE, NOTE = ".alive", "note.json"
+SCRATCH, COMPARISONS = "run-", "comparisons"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class Workspace:
 
     @property
     def vault(self) -> Path:
-        """Private scratch, emptied after each run."""
+        """Private: scratch, which is gone after each run, and comparisons with raw rows, which stay."""
         return self.root / "vault"
 
     @property
@@ -143,7 +144,7 @@ class Workspace:
         The folder is locked while its process lives, so that what a killed process left
         can be told from what is in use, and is removed by the next run.
         """
-        folder = self.vault / f"run-{secrets.token_hex(8)}"
+        folder = self.vault / f"{SCRATCH}{secrets.token_hex(8)}"
         with ExitStack() as alive:
             with _locked(self.vault):  # nobody sweeps a folder that is not locked yet
                 self._sweep()
@@ -157,7 +158,7 @@ class Workspace:
 
     def _sweep(self) -> None:
         """Remove what processes that are gone left behind."""
-        for folder in self.vault.iterdir():
+        for folder in self.vault.glob(f"{SCRATCH}*"):
             if not _is_alive(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
@@ -182,6 +183,15 @@ class Workspace:
         """What `leave_note` kept."""
         content: dict[str, Any] = json.loads((self.vault / Path(reference).name / NOTE).read_text())
         return content
+
+    def keep_comparison(self, release_id: str, page: str) -> Path:
+        """Keep what compares a release with raw rows, for the operator alone."""
+        folder = self.vault / COMPARISONS
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        path = folder / f"{release_id}.html"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w") as file:
+            file.write(page)
+        return path
 
     def keep_verdicts(self, release_id: str, verdicts: list[dict[str, Any]]) -> Path:
         """Keep the operator's verdicts beside the private data they speak of."""
