@@ -39,7 +39,7 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.encoding import Encoding
-from dpcore.frame import SquaredLengths, frame_of_lengths, frame_of_sums, public_frame
+from dpcore.frame import SquaredLengths, expected_frame, frame_of_lengths, frame_of_sums, public_frame
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Encoded, Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
@@ -206,9 +206,9 @@ class MomentMixture(PrivateEstimator):
         """The projection with the frame that the plan asks for: none, a public one, or one bought in two steps."""
         if self.plan_.radius_event is None:
             return projection if self.plan_.radius == 1 else public_frame(projection, float(self.plan_.radius))
-        lengths = self._draw(RADIUS, cells, ONE_COORDINATE, SquaredLengths(self.encoding_, projection))
-        around_middle = frame_of_lengths(projection, lengths)
-        return frame_of_sums(around_middle, lengths, self._draw(CENTRE, cells, around_middle))
+        squared = SquaredLengths(self.encoding_, expected_frame(projection))
+        lengths = self._draw(RADIUS, cells, ONE_COORDINATE, squared)
+        return frame_of_sums(projection, lengths, self._draw(CENTRE, cells, frame_of_lengths(projection, lengths)))
 
     def _draw(self, name: str, cells: Cells, projection: Projection, encoding: Encoded | None = None) -> Released:
         event = self.plan_.events[name]

@@ -58,15 +58,16 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class SquaredLengths:
-    """Encodes a record as the squared length of its projected point, between 0 and 1: one coordinate."""
+    """Encodes a record as the squared length of its projected point in its frame, between 0 and 1: one coordinate."""
 
     encoding: Encoded
     projection: Projection
 
     def encode(self, cells: Cells) -> Floats:
         """Squared lengths, one a row: sums of squares of whole numbers, hence the same in any order."""
-        points, whole = self.encoding.encode(cells), Layout(self.projection.dimension + 1, 1, ONE)
-        body = integer_records(points, self.projection.columns, whole)[:, 1:]
+        points, radius = self.projection.framed(self.encoding.encode(cells))
+        whole = Layout(self.projection.dimension + 1, 1, ONE)
+        body = integer_records(points, self.projection.columns, whole, radius=radius)[:, 1:]
         squares: Floats = np.einsum("ij,ij->i", body, body)[:, None] / (1 << 2 * GRID_BITS)
         return squares
 
@@ -80,32 +81,40 @@ def public_frame(projection: Projection, radius: float) -> Projection:
     return replace(projection, frame=Frame(np.zeros(projection.width), radius))
 
 
+def expected_frame(projection: Projection) -> Projection:
+    """The projection with the frame in which lengths are measured: a random one shortens all points alike."""
+    shortened = math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0
+    return public_frame(projection, shortened)
+
+
 def frame_of_lengths(projection: Projection, lengths: Released) -> Projection:
-    """The projection with a frame around the middle of the bounds, as large as the measured lengths ask for."""
+    """The projection with a frame around the middle of the bounds, as large as the lengths in the expected one say."""
     known = _Lengths.of(lengths)
-    return public_frame(projection, _radius(max(known.mean, known.deviation)))
+    expected = _frame(expected_frame(projection)).radius
+    return public_frame(projection, expected * _radius(max(known.mean, known.deviation)))
 
 
 def frame_of_sums(projection: Projection, lengths: Released, sums: Released) -> Projection:
-    """The framed projection with a frame around the mean that was measured in it, and the smaller radius there.
+    """The projection with a frame around the measured mean, and the smaller radius there.
 
-    The mean is drawn towards the old centre by the share of its squared length that is noise.
+    `sums` were measured in the frame of `lengths`. The mean is drawn towards its
+    centre by the share of its squared length that is noise.
     """
-    old, known = _frame(projection), _Lengths.of(lengths)
+    expected, old = _frame(expected_frame(projection)), _frame(frame_of_lengths(projection, lengths))
+    known, unit = _Lengths.of(lengths), old.radius / expected.radius
     total, deviation = _sums_and_deviation(sums)
-    mean, noise = total / known.count * old.radius, len(total) * (deviation / known.count * old.radius) ** 2
-    measured = float(mean @ mean)
-    squared = min(max(measured - noise, 0.0), known.mean)  # of the true mean
+    mean, noise = total / known.count * unit, len(total) * (deviation / known.count * unit) ** 2
+    squared = min(max(float(mean @ mean) - noise, 0.0), known.mean)  # of the true mean
     kept = squared / max(squared + noise, float(SMALLEST_RADIUS) ** 2)
     left = known.mean - squared + kept * noise
     doubt = math.hypot(known.deviation, 2 * math.sqrt(squared * noise / len(total)))
-    centre = old.centre + projection.basis() @ (mean * kept)
-    return replace(projection, frame=Frame(centre, min(_radius(max(left, doubt)), old.radius)))
+    centre = projection.basis() @ (mean * (kept * expected.radius))
+    radius = min(expected.radius * _radius(max(left, doubt)), old.radius)
+    return replace(projection, frame=Frame(centre, radius))
 
 
 def _frame(projection: Projection) -> Frame:
-    if projection.frame is None:
-        raise ValueError("the mean must be measured in a frame of the measured lengths")
+    assert projection.frame is not None  # noqa: S101  said by what made it
     return projection.frame
 
 
