@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.wishes import AUTO, CENTRE, COPULA, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, PlanError, Wishes
+from dpcore.wishes import AUTO, CENTRE, COPULA, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD, PlanError, Wishes
 
 Shares = dict[str, Fraction]
 
@@ -27,7 +27,7 @@ SHARE_GRID = 20
 """Shares are chosen in twentieths."""
 
 
-FRAME_SHARES: Shares = {RADIUS: Fraction(1, 40), CENTRE: Fraction(1, 10)}
+FRAME_SHARES: Shares = {RADIUS: Fraction(1, 40), CENTRE: Fraction(3, 40), SPREAD: Fraction(1, 40)}
 """What a frame takes: a squared length is one number, a centre one a coordinate."""
 
 
@@ -68,12 +68,12 @@ def shares_of(wishes: Wishes, projection: Fraction = USUAL_PROJECTION_SHARE) -> 
     Raises: PlanError for fractions of something that is not measured, or a separate mean beside Gaussian noise.
     """
     if wishes.allocation is None:
-        frame = FRAME_SHARES if wishes.radius == AUTO else {RADIUS: Fraction(0), CENTRE: Fraction(0)}
+        frame = FRAME_SHARES if wishes.radius == AUTO else dict.fromkeys(FRAME_SHARES, Fraction(0))
         rest = 1 - sum(frame.values())
         share = projection if wishes.projection == "private-pca" else Fraction(0)
         return {**frame, PROJECTION: share * rest, MEAN: Fraction(0), MOMENTS: (1 - share) * rest}
     _require_measured(wishes, wishes.allocation)
-    return {name: wishes.allocation.get(name, Fraction(0)) for name in (RADIUS, CENTRE, PROJECTION, MEAN, MOMENTS)}
+    return {name: wishes.allocation.get(name, Fraction(0)) for name in (*FRAME_SHARES, PROJECTION, MEAN, MOMENTS)}
 
 
 def marginals_share(wishes: Wishes, kind: type[Budget]) -> Fraction:
@@ -91,7 +91,7 @@ def _require_measured(wishes: Wishes, allocation: Shares) -> None:
     copula = wishes.generator == COPULA
     measured = {MOMENTS, MARGINALS if copula else MEAN}
     measured |= {PROJECTION} if wishes.projection == "private-pca" else set()
-    frame = {RADIUS, CENTRE} if wishes.radius == AUTO else set()
+    frame = set(FRAME_SHARES) if wishes.radius == AUTO else set()
     measured |= frame
     unused = sorted(set(allocation) - measured)
     if unused:

@@ -39,9 +39,9 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.encoding import Encoding
-from dpcore.frame import SquaredLengths, expected_frame, frame_of_lengths, frame_of_sums, public_frame
+from dpcore.frame import Frame, SquaredLengths, bought_frame
 from dpcore.generators import ClassGaussians, Decoder
-from dpcore.measure import Encoded, Released, exact_gram, measure_gram
+from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed, seed_of
@@ -64,7 +64,7 @@ from dpcore.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.wishes import AUTO, CENTRE, MEAN, MOMENTS, PROJECTION, RADIUS, Wishes
+from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD, Wishes
 
 Floats = NDArray[np.float64]
 
@@ -203,18 +203,21 @@ class MomentMixture(PrivateEstimator):
         return projection, released
 
     def _framed(self, cells: Cells, projection: Projection) -> Projection:
-        """The projection with the frame that the plan asks for: none, a public one, or one bought in two steps."""
-        if self.plan_.radius_event is None:
-            return projection if self.plan_.radius == 1 else public_frame(projection, float(self.plan_.radius))
-        squared = SquaredLengths(self.encoding_, expected_frame(projection))
-        lengths = self._draw(RADIUS, cells, ONE_COORDINATE, squared)
-        return frame_of_sums(projection, lengths, self._draw(CENTRE, cells, frame_of_lengths(projection, lengths)))
+        """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""
+        if self.plan_.frame_events:
+            return bought_frame(projection, lambda name, seen: self._draw(name, cells, seen))
+        if self.plan_.radius == 1:
+            return projection
+        return replace(projection, frame=Frame.around_middle(projection.width, float(self.plan_.radius)))
 
-    def _draw(self, name: str, cells: Cells, projection: Projection, encoding: Encoded | None = None) -> Released:
+    def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]
         assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
-        gram = exact_gram(_once(cells), encoding or self.encoding_, event.layout, projection)
-        return measure_gram(gram, event, SystemNoise())
+        chunks, layout = _once(cells), event.layout
+        if name in (RADIUS, SPREAD):
+            lengths = SquaredLengths(self.encoding_, projection)
+            return measure_gram(exact_gram(chunks, lengths, layout, ONE_COORDINATE), event, SystemNoise())
+        return measure_gram(exact_gram(chunks, self.encoding_, layout, projection), event, SystemNoise())
 
     def _noisy_moments(self) -> NoisyMoments:
         basis = self.projection_.basis() if self.plan_.reuses_gram else None

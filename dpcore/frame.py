@@ -3,8 +3,8 @@
 Noise is calibrated to the unit ball, and tables seldom fill it: their points lie around some
 mean, at a distance far below 1. Measured as (x - centre) / radius, with the few points beyond the
 radius drawn back to it, the same noise is smaller by the square of the radius. Centre and radius are public
-constants, or come out of earlier measurements: the mean squared length of all points, and then
-their mean. Either takes a small part of the budget.
+constants, or come out of three small measurements, each made in the frame that the one before it
+left: the mean squared length of all points, their mean, and the mean squared length around it.
 Guarantee: a frame is public or released, and framed records are clipped like any others
 (GUARANTEE.md, N1), so that every bound holds as it stands.
 """
@@ -12,6 +12,7 @@ Guarantee: a frame is public or released, and framed records are clipped like an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -25,14 +26,12 @@ from dpcore.mechanisms.base import Gives
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.registry import gram_mechanism, mechanism_of
 from dpcore.schema import Cells
-from dpcore.wishes import SMALLEST_RADIUS
+from dpcore.wishes import CENTRE, RADIUS, SMALLEST_RADIUS, SPREAD
 
 if TYPE_CHECKING:  # a projection has a frame
     from dpcore.projection import Projection
 
 Floats = NDArray[np.float64]
-
-ONE = Fraction(1)
 
 ROOM = 1.3
 """The squared radius over the mean squared length: beyond that, points are drawn back."""
@@ -45,6 +44,16 @@ class Frame:
     centre: Floats
     radius: float
 
+    @staticmethod
+    def around_middle(width: int, radius: float = 1.0) -> Frame:
+        """A public frame around the middle of the bounds."""
+        return Frame(np.zeros(width), radius)
+
+    @property
+    def knows_centre(self) -> bool:
+        """Whether the centre was measured."""
+        return bool(self.centre.any())
+
     def centred(self, points: Floats) -> Floats:
         """Points seen from the centre; a pure function of each, coordinate by coordinate."""
         offsets: Floats = np.clip(points - self.centre, -1.0, 1.0)
@@ -54,6 +63,28 @@ class Frame:
         """Encoded points again."""
         points: Floats = framed * self.radius + self.centre
         return points
+
+    def narrowed(self, lengths: Released) -> Frame:
+        """The same centre with the radius that squared lengths, measured in this frame, ask for."""
+        known = _Lengths.of(lengths)
+        share = min(1.0, math.sqrt(ROOM * max(known.mean, known.deviation)))
+        return Frame(self.centre, max(float(SMALLEST_RADIUS), self.radius * share))
+
+    def moved(self, sums: Released, lengths: Released) -> Frame:
+        """The frame around the mean that was measured in it, `lengths` telling of how many points.
+
+        The mean is drawn towards the old centre by the share of its squared length that is noise.
+        """
+        total, deviation = _sums_and_deviation(sums)
+        count = _Lengths.of(lengths).count
+        noise, squared = len(total) * (deviation / count) ** 2, float(np.sum((total / count) ** 2))
+        kept = max(0.0, 1.0 - noise / max(squared, noise)) / max(1.0, math.sqrt(squared))
+        return Frame(self.centre + total / count * (kept * self.radius), self.radius)
+
+    def seen_through(self, projection: Projection) -> Frame:
+        """The frame for projected points: a random projection shortens all of them alike, on average."""
+        shortened = math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0
+        return Frame(self.centre, max(float(SMALLEST_RADIUS), self.radius * shortened))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +97,7 @@ class SquaredLengths:
     def encode(self, cells: Cells) -> Floats:
         """Squared lengths, one a row: sums of squares of whole numbers, hence the same in any order."""
         points, radius = self.projection.framed(self.encoding.encode(cells))
-        whole = Layout(self.projection.dimension + 1, 1, ONE)
+        whole = Layout(self.projection.dimension + 1, 1, Fraction(1))
         body = integer_records(points, self.projection.columns, whole, radius=radius)[:, 1:]
         squares: Floats = np.einsum("ij,ij->i", body, body)[:, None] / (1 << 2 * GRID_BITS)
         return squares
@@ -76,50 +107,18 @@ class SquaredLengths:
         return self.encoding.classes(cells)
 
 
-def public_frame(projection: Projection, radius: float) -> Projection:
-    """The projection with a frame around the middle of the bounds, of a public radius."""
-    return replace(projection, frame=Frame(np.zeros(projection.width), radius))
+def bought_frame(projection: Projection, draw: Callable[[str, Projection], Released]) -> Projection:
+    """The projection with a frame out of three measurements, which `draw` makes by name in what it is given.
 
-
-def expected_frame(projection: Projection) -> Projection:
-    """The projection with the frame in which lengths are measured: a random one shortens all points alike."""
-    shortened = math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0
-    return public_frame(projection, shortened)
-
-
-def frame_of_lengths(projection: Projection, lengths: Released) -> Projection:
-    """The projection with a frame around the middle of the bounds, as large as the lengths in the expected one say."""
-    known = _Lengths.of(lengths)
-    expected = _frame(expected_frame(projection)).radius
-    return public_frame(projection, expected * _radius(max(known.mean, known.deviation)))
-
-
-def frame_of_sums(projection: Projection, lengths: Released, sums: Released) -> Projection:
-    """The projection with a frame around the measured mean, and the smaller radius there.
-
-    `sums` were measured in the frame of `lengths`. The mean is drawn towards its
-    centre by the share of its squared length that is noise.
+    Lengths and mean are those of whole points, so that every coordinate's mean is known; the
+    last lengths those of projected ones.
     """
-    expected, old = _frame(expected_frame(projection)), _frame(frame_of_lengths(projection, lengths))
-    known, unit = _Lengths.of(lengths), old.radius / expected.radius
-    total, deviation = _sums_and_deviation(sums)
-    mean, noise = total / known.count * unit, len(total) * (deviation / known.count * unit) ** 2
-    squared = min(max(float(mean @ mean) - noise, 0.0), known.mean)  # of the true mean
-    kept = squared / max(squared + noise, float(SMALLEST_RADIUS) ** 2)
-    left = known.mean - squared + kept * noise
-    doubt = math.hypot(known.deviation, 2 * math.sqrt(squared * noise / len(total)))
-    centre = projection.basis() @ (mean * (kept * expected.radius))
-    radius = min(expected.radius * _radius(max(left, doubt)), old.radius)
-    return replace(projection, frame=Frame(centre, radius))
-
-
-def _frame(projection: Projection) -> Frame:
-    assert projection.frame is not None  # noqa: S101  said by what made it
-    return projection.frame
-
-
-def _radius(squared: float) -> float:
-    return min(1.0, max(float(SMALLEST_RADIUS), math.sqrt(ROOM * max(squared, 0.0))))
+    everything = replace(projection, dimension=projection.width, columns=None, kind="none", centre=None)
+    frame = Frame.around_middle(projection.width)
+    lengths = draw(RADIUS, replace(everything, frame=frame))
+    frame = frame.narrowed(lengths)
+    frame = frame.moved(draw(CENTRE, replace(everything, frame=frame)), lengths).seen_through(projection)
+    return replace(projection, frame=frame.narrowed(draw(SPREAD, replace(projection, frame=frame))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ class _Lengths:
         weight = float(event.layout.count_weight)
         count = max(1.0, float(block[0, 0]) / weight**2)
         noise = gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd / weight / count
-        return _Lengths(count, min(max(float(block[0, 1]) / weight / count, 0.0), 1.0), noise)
+        return _Lengths(count, float(block[0, 1]) / weight / count, noise)
 
 
 def _sums_and_deviation(released: Released) -> tuple[Floats, float]:

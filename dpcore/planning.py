@@ -15,6 +15,7 @@ from typing import Any
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, total
 from dpcore.allocation import (
+    FRAME_SHARES,
     Shares,
     apart_error,
     best_share,
@@ -56,6 +57,7 @@ from dpcore.wishes import (
     MOMENTS,
     PROJECTION,
     RADIUS,
+    SPREAD,
     PlanError,
     Wishes,
 )
@@ -92,15 +94,13 @@ class Plan:
     """What is measured after rows were sampled: how a model of them does on the real rows."""
     sensitivity_to_information: float | None = None
     radius: Fraction = Fraction(1)
-    radius_event: GramEvent | None = None
-    centre_event: GramEvent | None = None
+    frame_events: dict[str, GramEvent] = field(default_factory=dict)
 
     @property
     def events(self) -> dict[str, Event]:
         """Everything that will be measured, by the names that ledger and record use, in its order."""
         measured: dict[str, Event | None] = {
-            RADIUS: self.radius_event,
-            CENTRE: self.centre_event,
+            **self.frame_events,
             PROJECTION: self.projection_event,
             MARGINALS: self.marginals_event,
             MEAN: self.mean_event,
@@ -196,8 +196,8 @@ def make_plan(wishes: Wishes) -> Plan:
     shares = _best_shares(wishes, encoding, dimension, shares)
     first, event = _choose_events(wishes, encoding, shares, dimension, reasons)
     mean = _mean_event(wishes, event.layout, shares, reasons)
-    radius, centre = _frame_events(wishes, encoding, event, shares, reasons)
     expected = gram_mechanism(event.mechanism).expected_error(event)
+    frame = _frame_events(wishes, encoding, event, shares, reasons)
     return Plan(
         schema=schema,
         projection=wishes.projection,
@@ -214,8 +214,7 @@ def make_plan(wishes: Wishes) -> Plan:
         mean_event=mean,
         sensitivity_to_information=_gain_to_loss(wishes, encoding, event, expected),
         radius=Fraction(1) if isinstance(wishes.radius, str) else wishes.radius,
-        radius_event=radius,
-        centre_event=centre,
+        frame_events=frame,
     )
 
 
@@ -511,22 +510,25 @@ def _require_frame(wishes: Wishes) -> None:
 
 def _frame_events(
     wishes: Wishes, encoding: Encoding, moments: GramEvent, shares: Shares, reasons: list[str]
-) -> tuple[GramEvent | None, GramEvent | None]:
-    """What is measured for the frame: the mean squared length of points, then their mean."""
+) -> dict[str, GramEvent]:
+    """What is measured for the frame: the mean squared length of points, their mean, and the length around it."""
     if not shares[RADIUS]:
-        return None, None
+        return {}
     kind, rows_per_unit = spends(moments.mechanism), _rows_per_unit(wishes)
-    size = encoding.width if wishes.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
-    length, centre = (part(wishes, shares[name], kind, kind) for name in (RADIUS, CENTRE))
-    first = _best(wishes, Layout(2, 1, Fraction(1), rows_per_unit), [length])
+    budgets = {name: part(wishes, shares[name], kind, kind) for name in FRAME_SHARES}
+    taken = float(sum(shares[name] for name in FRAME_SHARES))
     reasons.append(
-        f"radius: points are measured around their mean and in units of their spread, which take "
-        f"{float(shares[RADIUS] + shares[CENTRE]):g} of the budget; the noise is then no larger than the table needs"
+        f"radius: points are measured around their mean and in units of their spread, which take {taken:g} of "
+        "the budget; the noise is then no larger than the table needs"
     )
+    one = Layout(2, 1, Fraction(1), rows_per_unit)
+    whole = Layout(encoding.width + 1, 1, SUMS_WEIGHT if kind is Epsilon else Fraction(1), rows_per_unit)
     if kind is Epsilon:
-        layout = Layout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
-        return first, LAPLACE_SUMS.calibrate(layout, wishes.neighbours, centre)
-    return first, _best(wishes, Layout(size + 1, 1, Fraction(1), rows_per_unit), [centre])
+        centre = LAPLACE_SUMS.calibrate(whole, wishes.neighbours, budgets[CENTRE])
+    else:
+        centre = _best(wishes, whole, [budgets[CENTRE]])
+    lengths = {name: _best(wishes, one, [budgets[name]]) for name in (RADIUS, SPREAD)}
+    return {RADIUS: lengths[RADIUS], CENTRE: centre, SPREAD: lengths[SPREAD]}
 
 
 def _require_label(schema: RecordSchema) -> None:

@@ -72,7 +72,8 @@ class Projection:
     @property
     def knows_every_mean(self) -> bool:
         """Whether no coordinate's mean was left out: all are kept, or a centre is known."""
-        return self.columns is None or self.centre is not None or self.dimension == self.width
+        known = self.frame is not None and self.frame.knows_centre
+        return known or self.columns is None or self.centre is not None or self.dimension == self.width
 
     def basis(self) -> Floats:
         """The map as real numbers, one column a projected coordinate."""

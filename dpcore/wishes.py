@@ -18,7 +18,7 @@ COPULA = "copula"
 """The generator for mixed tables, whose marginals are measured apart."""
 
 MOMENTS, PROJECTION, MEAN, MARGINALS = "moments", "projection", "mean", "marginals"
-RADIUS, CENTRE = "radius", "centre"
+RADIUS, CENTRE, SPREAD = "radius", "centre", "spread"
 """Names of the measurements in allocation, ledger and record."""
 
 

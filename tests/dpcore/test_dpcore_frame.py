@@ -15,7 +15,7 @@ from samplers_dpcore import generator
 from dpcore.accounting import Epsilon, Rho
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout, integer_records
-from dpcore.frame import ROOM, Frame, SquaredLengths, expected_frame, frame_of_lengths, frame_of_sums, public_frame
+from dpcore.frame import ROOM, Frame, SquaredLengths, bought_frame
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.noise import SeededNoise
@@ -38,21 +38,29 @@ def cells(spread: float = 0.1, middle: float = 0.4) -> Cells:
     return {f"x{i}": rows[:, i] for i in range(WIDTH)}
 
 
-def measured_lengths(projection: Projection, budget: Epsilon = PURE, seed: int = 1) -> Released:
-    layout = Layout(2, 1, Fraction(1))
-    event = gram_mechanism("wishart-difference-trace").calibrate(layout, Neighbours.REPLACE_ONE, budget)
-    gram = exact_gram([(cells(), None)], SquaredLengths(ENCODING, expected_frame(projection)), layout, ONE_COORDINATE)
+def draw(
+    name: str, projection: Projection, budget: Epsilon | Rho = PURE, seed: int = 1, table: Cells | None = None
+) -> Released:
+    """A measurement of the frame, by the mechanisms that a plan chooses."""
+    chunk = [(cells() if table is None else table, None)]
+    if name != "centre":
+        layout = Layout(2, 1, Fraction(1))
+        gram = exact_gram(chunk, SquaredLengths(ENCODING, projection), layout, ONE_COORDINATE)
+    else:
+        layout = Layout(WIDTH + 1, 1, Fraction(1, 4))
+        gram = exact_gram(chunk, ENCODING, layout, projection)
+    if isinstance(budget, Rho):
+        event = gram_mechanism("gaussian").calibrate(layout, Neighbours.REPLACE_ONE, budget)
+    elif name == "centre":
+        event = LAPLACE_SUMS.calibrate(layout, Neighbours.REPLACE_ONE, budget)
+    else:
+        event = gram_mechanism("wishart-difference-trace").calibrate(layout, Neighbours.REPLACE_ONE, budget)
     return measure_gram(gram, event, SeededNoise(seed))
 
 
-def measured_sums(projection: Projection, *, gaussian: bool = False) -> Released:
-    layout = Layout(projection.dimension + 1, 1, Fraction(1, 4))
-    event = (
-        gram_mechanism("gaussian").calibrate(layout, Neighbours.REPLACE_ONE, Rho(Fraction(10**12)))
-        if gaussian
-        else LAPLACE_SUMS.calibrate(layout, Neighbours.REPLACE_ONE, PURE)
-    )
-    return measure_gram(exact_gram([(cells(), None)], ENCODING, layout, projection), event, SeededNoise(2))
+def frame_of(projection: Projection) -> Frame:
+    assert projection.frame is not None
+    return projection.frame
 
 
 # ---- records --------------------------------------------------------------------------------------
@@ -104,65 +112,56 @@ def test_what_is_measured_in_a_frame_lifts_back(projected: bool) -> None:
     )
 
 
-# ---- lengths and radius ---------------------------------------------------------------------------
+# ---- lengths, centre and radius --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dimension", [None, 4])
-def test_lengths_are_those_of_the_projected_points(dimension: int | None) -> None:
-    projection = no_projection(ENCODING) if dimension is None else ron_projection(ENCODING, dimension, "5eed")
-    points = ENCODING.encode(cells()) @ projection.basis()
-    found = SquaredLengths(ENCODING, projection).encode(cells())
-    assert found[:, 0] == pytest.approx((points**2).sum(axis=1), abs=1e-4)
+def test_lengths_are_those_of_the_projected_points_in_their_frame(dimension: int | None) -> None:
+    plain = no_projection(ENCODING) if dimension is None else ron_projection(ENCODING, dimension, "5eed")
+    frame = Frame(np.full(WIDTH, 0.1), 0.5)
+    points = (ENCODING.encode(cells()) - frame.centre) @ plain.basis() / frame.radius
+    found = SquaredLengths(ENCODING, replace(plain, frame=frame)).encode(cells())
+    assert found[:, 0] == pytest.approx(np.minimum((points**2).sum(axis=1), 1.0), abs=1e-4)
     assert found.max() <= 1
 
 
-def test_in_a_random_projection_lengths_are_measured_as_if_points_were_whole() -> None:
-    projection = expected_frame(ron_projection(ENCODING, 3, "5eed"))
-    found = SquaredLengths(ENCODING, projection).encode(cells())
-    points = ENCODING.encode(cells()) @ projection.basis()
-    assert found[:, 0] == pytest.approx(np.minimum(4 * (points**2).sum(axis=1), 1.0), abs=1e-4)
-
-
-def test_the_radius_follows_the_mean_squared_length() -> None:
-    projection = frame_of_lengths(no_projection(ENCODING), measured_lengths(no_projection(ENCODING)))
-    truth = float((ENCODING.encode(cells()) ** 2).sum(axis=1).mean())
-    assert projection.frame is not None
-    assert projection.frame.radius == pytest.approx(np.sqrt(ROOM * truth), rel=1e-3)
-    assert not projection.frame.centre.any()
-
-
-@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("budget", [PURE, Rho(Fraction(10**12))])
 @pytest.mark.parametrize("dimension", [None, 6])
-def test_around_the_mean_the_radius_is_that_of_the_spread(gaussian: bool, dimension: int | None) -> None:
+def test_a_bought_frame_is_that_of_the_points(budget: Epsilon | Rho, dimension: int | None) -> None:
     plain = no_projection(ENCODING) if dimension is None else ron_projection(ENCODING, dimension, "5eed")
-    lengths = measured_lengths(plain)
-    first = frame_of_lengths(plain, lengths)
-    second = frame_of_sums(plain, lengths, measured_sums(first, gaussian=gaussian))
-    points = ENCODING.encode(cells()) @ plain.basis() @ plain.basis().T
-    spread = float(((points - points.mean(axis=0)) ** 2).sum(axis=1).mean())
-    assert first.frame is not None
-    assert second.frame is not None
-    assert second.frame.centre == pytest.approx(points.mean(axis=0), abs=1e-3)
-    assert second.frame.radius == pytest.approx(np.sqrt(ROOM * spread), rel=0.1)
-    assert second.frame.radius < first.frame.radius / 3
+    frame = frame_of(bought_frame(plain, lambda name, seen: draw(name, seen, budget)))
+    points = ENCODING.encode(cells())
+    spread = float((((points - points.mean(axis=0)) @ plain.basis()) ** 2).sum(axis=1).mean())
+    assert frame.centre == pytest.approx(points.mean(axis=0), abs=1e-2)
+    assert frame.radius == pytest.approx(np.sqrt(ROOM * spread), rel=0.1)
+    assert frame.radius < 0.5 * np.linalg.norm(points.mean(axis=0) @ plain.basis())
+    assert frame.knows_centre
+    assert replace(plain, frame=frame).knows_every_mean
 
 
-def test_whatever_the_noise_a_frame_is_usable() -> None:
-    for seed in range(30):
-        lengths = measured_lengths(no_projection(ENCODING), Epsilon(Fraction(1, 1000)), seed)
-        first = frame_of_lengths(no_projection(ENCODING), lengths)
-        event = LAPLACE_SUMS.calibrate(
-            Layout(WIDTH + 1, 1, Fraction(1, 4)), Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 1000))
-        )
-        gram = exact_gram([(cells(), None)], ENCODING, event.layout, first)
-        second = frame_of_sums(no_projection(ENCODING), lengths, measure_gram(gram, event, SeededNoise(seed)))
-        for projection in (first, second):
-            assert projection.frame is not None
-            assert 2.0**-8 <= projection.frame.radius <= 1
-            assert np.linalg.norm(projection.frame.centre) <= 1 + 1e-9
+@pytest.mark.parametrize("rate", [Fraction(1, 10**6), Fraction(1, 1000), Fraction(1, 10)])
+def test_whatever_the_noise_a_frame_is_usable(rate: Fraction) -> None:
+    plain = no_projection(ENCODING)
+    for seed in range(15):
+        frame = frame_of(bought_frame(plain, lambda name, seen, s=seed: draw(name, seen, Epsilon(rate), s)))
+        assert 2.0**-8 <= frame.radius <= 1
+        assert np.linalg.norm(frame.centre) <= 1 + 1e-9
 
 
-def test_a_public_radius_needs_no_measurement() -> None:
-    projection = public_frame(no_projection(ENCODING), 0.5)
-    assert projection.frame is not None
-    assert projection.frame.radius == 0.5
+def test_a_mean_of_nothing_but_noise_does_not_move_the_centre_far() -> None:
+    """Drawn in, it ends nearer to the truth than as it was measured."""
+    table = cells(spread=0.1, middle=0.0)
+    plain, moved, raw = no_projection(ENCODING), [], []
+    start = replace(plain, frame=Frame.around_middle(WIDTH))
+    for seed in range(20):
+        lengths = draw("radius", start, PURE, seed, table)
+        sums = draw("centre", start, Epsilon(Fraction(1, 100)), seed, table)
+        moved.append(np.linalg.norm(frame_of(start).moved(sums, lengths).centre))
+        raw.append(np.linalg.norm(sums.counts_and_sums()[1][0] / ROWS))
+    assert np.mean(moved) < 0.6 * np.mean(raw)
+
+
+def test_an_empty_table_has_a_frame_too() -> None:
+    nothing = {name: values[:0] for name, values in cells().items()}
+    frame = frame_of(bought_frame(no_projection(ENCODING), lambda name, seen: draw(name, seen, PURE, 1, nothing)))
+    assert 2.0**-8 <= frame.radius <= 1

@@ -92,7 +92,7 @@ def test_a_bought_frame_is_paid_out_of_the_same_budget(
 ) -> None:
     dimension = "auto" if projection == "none" else 8
     p = plan(radius="auto", delta=delta, projection=projection, dimension=dimension, neighbours=neighbours)
-    assert list(p.events)[:2] == ["radius", "centre"]
+    assert list(p.events)[:3] == ["radius", "centre", "spread"]
     assert sum(p.allocation.values()) == pytest.approx(1)
     spent = compose(p.cost, delta=delta)
     assert 0.999 < float(spent.epsilon) <= 1
@@ -108,7 +108,7 @@ def test_without_a_word_nothing_is_bought_and_a_public_radius_is_free() -> None:
 
 
 def test_the_specification_may_say_what_a_frame_takes() -> None:
-    said = {"radius": Fraction(1, 20), "centre": Fraction(1, 5), "moments": Fraction(3, 4)}
+    said = {"radius": Fraction(1, 20), "centre": Fraction(1, 5), "spread": Fraction(1, 20), "moments": Fraction(7, 10)}
     assert plan(radius="auto", allocation=said).allocation == {name: float(share) for name, share in said.items()}
 
 
@@ -169,7 +169,7 @@ def test_in_a_frame_class_means_and_spread_come_out_where_they_were_lost(kind: t
 def test_privacy_states_every_measurement_of_a_frame(delta: float) -> None:
     rows, classes = off_centre(500)
     fitted = model(MomentMixture, radius="auto", delta=delta).fit(rows, classes)
-    assert list(fitted.privacy_["measurements"]) == ["radius", "centre", "moments"]
+    assert list(fitted.privacy_["measurements"]) == ["radius", "centre", "spread", "moments"]
     assert fitted.privacy_["epsilon"] <= 1
     assert fitted.projection_.frame.radius < 1
 
