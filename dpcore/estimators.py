@@ -186,12 +186,9 @@ class MomentMixture(PrivateEstimator):
 
     def _measure(self, cells: Cells) -> tuple[Projection, Released]:
         """Draw every measurement of the plan, each once."""
-        plan, encoding, everything = self.plan_, self.encoding_, no_projection(self.encoding_)
-        projection = everything
-        if plan.projection == "ron":
-            projection = ron_projection(encoding, plan.dimension, fresh_seed())
-        projection = self._framed(cells, projection)
-        everything = replace(everything, frame=projection.frame)
+        plan, encoding = self.plan_, self.encoding_
+        projection = self._framed(cells, self._public_projection())
+        everything = replace(no_projection(encoding), frame=projection.frame)
         if plan.projection_event is not None:
             coordinates = measured_coordinates(plan.projection_event, encoding)
             first = self._draw(PROJECTION, cells, replace(coordinates, frame=projection.frame))
@@ -201,6 +198,12 @@ class MomentMixture(PrivateEstimator):
         if plan.reuses_gram:
             projection = replace(private_components(released, encoding, plan.dimension), frame=projection.frame)
         return projection, released
+
+    def _public_projection(self) -> Projection:
+        """What needs no measurement."""
+        if self.plan_.projection == "ron":
+            return ron_projection(self.encoding_, self.plan_.dimension, fresh_seed())
+        return no_projection(self.encoding_)
 
     def _framed(self, cells: Cells, projection: Projection) -> Projection:
         """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""

@@ -20,8 +20,8 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 ROWS_AT_ONCE = 65_536
-PILOT_CELLS, LEAST_PILOT_ROWS = 100_000, 4_000
-"""Size of the sample on which level rules are fitted: rows times levels, and rows at the least."""
+PILOT_CELLS, PILOT_COORDINATES, LEAST_PILOT_ROWS = 100_000, 4_000_000, 4_000
+"""Size of the sample on which rules are fitted: rows times levels, rows times coordinates, and rows at the least."""
 TIE_BREAK = 1e-6
 """Spread added to sampled coordinates: levels of a column without measured variance are then drawn by share."""
 
@@ -89,7 +89,7 @@ class Decoder:
 
     def _fit(self, mixture: ClassGaussians, index: int, generator: np.random.Generator) -> ClassRules:
         widest = max((c.level_count for c in self._encoding.schema.columns if isinstance(c, NominalColumn)), default=2)
-        rows = max(LEAST_PILOT_ROWS, PILOT_CELLS // widest)
+        rows = max(LEAST_PILOT_ROWS, min(PILOT_CELLS // widest, PILOT_COORDINATES // self._encoding.width))
         pilot = mixture.sample_class(index, rows, generator)
         mean = mixture.projection.lift(mixture.moments.classes[index].mean[None, :])[0]
         shares = self._encoding.level_shares(mean)
