@@ -42,7 +42,7 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Path) 
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
-    tell(f"measured {', '.join(run.plan.check_events)} on the real rows")
+    tell("; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found))
     return replace(outcome, utility=outcome.utility | {"scores": found}, checks=[*outcome.checks, *checks])
 
 

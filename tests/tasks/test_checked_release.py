@@ -15,7 +15,7 @@ import yaml
 from documents import assert_valid_documents
 from staged import release
 
-from dpcore.errors import CheckFailedError, LedgerError, SpecError
+from dpcore.errors import CheckFailedError, LedgerError, SpecError, StageFailedError
 from tasks.stores.audit import audit_workspace
 from tasks.stores.run import plan_release
 from tasks.stores.spec import load_spec, parse_spec
@@ -231,3 +231,18 @@ def test_the_free_checks_decide_too(tmp_path: Path) -> None:
         assert judged[name]["value"] >= threshold
         assert judged[name]["direction"] == "at-least"
     assert load_spec(workspace.spec_path).checks.means_inside == 0.5
+
+
+def test_an_unexpected_fault_on_the_real_rows_is_told_without_its_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = workspace_of(tmp_path, with_threshold(0.5))
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("row 17 holds 918273645")
+
+    monkeypatch.setattr("tasks.score.exact_score", broken)
+    with pytest.raises(StageFailedError) as caught:
+        release(workspace, "2026-01")
+    assert "918273645" not in f"{caught.value!r} {caught.value.__context__!r} {workspace.lineage_path.read_text()}"
+    assert set(spends(workspace)) == {"moments"}, "nothing was drawn, nothing is spent"
