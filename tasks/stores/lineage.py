@@ -55,7 +55,7 @@ DESCRIPTIONS = {
     "sample": "draws synthetic points from the noisy moments",
     "decode": "turns synthetic points into the original columns",
     "check": "compares the synthetic table with the noisy moments",
-    "score": "measures with noise how models of the synthetic table do on the rows; reads rows",
+    "score": "tests models of the synthetic table with noise; reads rows",
     "publish": "seals the bundle, enters it in the ledger and reveals it",
     "seal": "seals the bundle, which waits for a person's approval",
 }
