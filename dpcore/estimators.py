@@ -208,7 +208,8 @@ class MomentMixture(PrivateEstimator):
     def _framed(self, cells: Cells, projection: Projection) -> Projection:
         """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""
         if self.plan_.frame_events:
-            return bought_frame(projection, lambda name, seen: self._draw(name, cells, seen))
+            whole_mean = self.plan_.frame_knows_mean
+            return bought_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
         if self.plan_.radius == 1:
             return projection
         return replace(projection, frame=Frame.around_middle(projection.width, float(self.plan_.radius)))

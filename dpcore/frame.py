@@ -39,20 +39,19 @@ ROOM = 1.3
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A centre among encoded points and a radius around it; both public or released."""
+    """A centre among encoded points and a radius around it; both public or released.
+
+    `whole_mean` says whether the centre is the mean in every coordinate, and not along a projection only.
+    """
 
     centre: Floats
     radius: float
+    whole_mean: bool = False
 
     @staticmethod
     def around_middle(width: int, radius: float = 1.0) -> Frame:
         """A public frame around the middle of the bounds."""
         return Frame(np.zeros(width), radius)
-
-    @property
-    def knows_centre(self) -> bool:
-        """Whether the centre was measured."""
-        return bool(self.centre.any())
 
     def centred(self, points: Floats) -> Floats:
         """Points seen from the centre; a pure function of each, coordinate by coordinate."""
@@ -67,11 +66,10 @@ class Frame:
     def narrowed(self, lengths: Released) -> Frame:
         """The same centre with the radius that squared lengths, measured in this frame, ask for."""
         known = _Lengths.of(lengths)
-        share = min(1.0, math.sqrt(ROOM * max(known.mean, known.deviation)))
-        return Frame(self.centre, max(float(SMALLEST_RADIUS), self.radius * share))
+        return self._times(min(1.0, math.sqrt(ROOM * max(known.mean, known.deviation))))
 
-    def moved(self, sums: Released, lengths: Released) -> Frame:
-        """The frame around the mean that was measured in it, `lengths` telling of how many points.
+    def moved(self, sums: Released, lengths: Released, projection: Projection) -> Frame:
+        """The frame around the mean that was measured in it along a projection, `lengths` telling of how many points.
 
         The mean is drawn towards the old centre by the share of its squared length that is noise.
         """
@@ -79,12 +77,15 @@ class Frame:
         count = _Lengths.of(lengths).count
         noise, squared = len(total) * (deviation / count) ** 2, float(np.sum((total / count) ** 2))
         kept = max(0.0, 1.0 - noise / max(squared, noise)) / max(1.0, math.sqrt(squared))
-        return Frame(self.centre + total / count * (kept * self.radius), self.radius)
+        offset = projection.basis() @ (total / count * (kept * self.radius))
+        return Frame(self.centre + offset, self.radius, projection.columns is None)
 
     def seen_through(self, projection: Projection) -> Frame:
         """The frame for projected points: a random projection shortens all of them alike, on average."""
-        shortened = math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0
-        return Frame(self.centre, max(float(SMALLEST_RADIUS), self.radius * shortened))
+        return self._times(math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0)
+
+    def _times(self, factor: float) -> Frame:
+        return replace(self, radius=max(float(SMALLEST_RADIUS), self.radius * factor))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +108,20 @@ class SquaredLengths:
         return self.encoding.classes(cells)
 
 
-def bought_frame(projection: Projection, draw: Callable[[str, Projection], Released]) -> Projection:
+def bought_frame(
+    projection: Projection, draw: Callable[[str, Projection], Released], *, whole_mean: bool
+) -> Projection:
     """The projection with a frame out of three measurements, which `draw` makes by name in what it is given.
 
-    Lengths and mean are those of whole points, so that every coordinate's mean is known; the
-    last lengths those of projected ones.
+    With `whole_mean` the first two are those of whole points, so that every coordinate's mean is known.
     """
-    everything = replace(projection, dimension=projection.width, columns=None, kind="none", centre=None)
-    frame = Frame.around_middle(projection.width)
-    lengths = draw(RADIUS, replace(everything, frame=frame))
+    everything = replace(projection, kind="none", dimension=projection.width, columns=None, centre=None)
+    seen = everything if whole_mean else projection
+    frame = Frame.around_middle(projection.width).seen_through(seen)
+    lengths = draw(RADIUS, replace(seen, frame=frame))
     frame = frame.narrowed(lengths)
-    frame = frame.moved(draw(CENTRE, replace(everything, frame=frame)), lengths).seen_through(projection)
+    frame = frame.moved(draw(CENTRE, replace(seen, frame=frame)), lengths, seen)
+    frame = frame.seen_through(projection) if whole_mean else frame
     return replace(projection, frame=frame.narrowed(draw(SPREAD, replace(projection, frame=frame))))
 
 

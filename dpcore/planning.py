@@ -121,6 +121,12 @@ class Plan:
         return self.projection != "ron" and (first is None or mechanism_of(first.mechanism).gives is not Gives.BASIS)
 
     @property
+    def frame_knows_mean(self) -> bool:
+        """Whether the frame's centre is measured in every coordinate, and not along the projection only."""
+        centre = self.frame_events.get(CENTRE)
+        return centre is not None and centre.layout.dimension == self.encoded_width + 1
+
+    @property
     def approximate(self) -> tuple[str, ...]:
         """The mechanisms of this release whose guarantee is not wholly proved."""
         names = dict.fromkeys(event.mechanism for event in self.events.values())
@@ -522,11 +528,12 @@ def _frame_events(
         "the budget; the noise is then no larger than the table needs"
     )
     one = Layout(2, 1, Fraction(1), rows_per_unit)
-    whole = Layout(encoding.width + 1, 1, SUMS_WEIGHT if kind is Epsilon else Fraction(1), rows_per_unit)
-    if kind is Epsilon:
-        centre = LAPLACE_SUMS.calibrate(whole, wishes.neighbours, budgets[CENTRE])
+    if kind is Epsilon:  # pure noise on a mean grows with its coordinates
+        size = encoding.width if wishes.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
+        sums = Layout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
+        centre = LAPLACE_SUMS.calibrate(sums, wishes.neighbours, budgets[CENTRE])
     else:
-        centre = _best(wishes, whole, [budgets[CENTRE]])
+        centre = _best(wishes, Layout(encoding.width + 1, 1, Fraction(1), rows_per_unit), [budgets[CENTRE]])
     lengths = {name: _best(wishes, one, [budgets[name]]) for name in (RADIUS, SPREAD)}
     return {RADIUS: lengths[RADIUS], CENTRE: centre, SPREAD: lengths[SPREAD]}
 

@@ -72,7 +72,7 @@ class Projection:
     @property
     def knows_every_mean(self) -> bool:
         """Whether no coordinate's mean was left out: all are kept, or a centre is known."""
-        known = self.frame is not None and self.frame.knows_centre
+        known = self.frame is not None and self.frame.whole_mean
         return known or self.columns is None or self.centre is not None or self.dimension == self.width
 
     def basis(self) -> Floats:
