@@ -177,8 +177,11 @@ class Encoding:
                 result[code.column.name] = Present(min(1.0, max(-1.0, position)), share)
         return result
 
-    def shapes(self, pilot: Floats, mean: Floats) -> dict[str, BoundedShape]:
-        """The shape of each interval column: the mean that a point implies, the spread of a sample."""
+    def shapes(self, pilot: Floats, mean: Floats, *, shared_spread: bool = False) -> dict[str, BoundedShape]:
+        """The shape of each interval column: the mean that a point implies, the spread of a sample.
+
+        A spread that is shared with other classes is cut at the bounds, one of the class's own bends to them.
+        """
         present = self.present(mean)
         result = {}
         for code in self.codes:
@@ -187,7 +190,7 @@ class Encoding:
                 known = present.get(name)
                 centre = known.mean if known else float(mean[code.start]) * self.scale
                 spread = float(np.std(code.positions(self._vectors(pilot, code), known)))
-                result[name] = BoundedShape.fit(centre, spread)
+                result[name] = (BoundedShape.cut if shared_spread else BoundedShape.fit)(centre, spread)
         return result
 
     def decode(self, points: Floats, rules: ClassRules) -> Cells:

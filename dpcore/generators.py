@@ -95,7 +95,9 @@ class Decoder:
         shares = self._encoding.level_shares(mean)
         scores = self._encoding.level_scores(pilot)
         levels = {name: fit_level_rule(score, shares[name]) for name, score in scores.items()}
-        return ClassRules(index, levels, self._encoding.present(mean), self._encoding.shapes(pilot, mean))
+        shared = mixture.moments.released.event.layout.labels > 1
+        shapes = self._encoding.shapes(pilot, mean, shared_spread=shared)
+        return ClassRules(index, levels, self._encoding.present(mean), shapes)
 
     def decode(self, points: Floats, classes: Codes) -> Cells:
         """Cells of the original columns, one row a point."""

@@ -44,6 +44,26 @@ def test_where_noise_leaves_no_bounded_values_their_spread_is_kept_as_far_as_the
     assert -1 <= bent.min() < bent.mean() < -0.8
 
 
+@pytest.mark.parametrize("spread", [0.01, 0.2, 0.5])
+@pytest.mark.parametrize("mean", [-0.6, 0.0, 0.7])
+def test_a_cut_gaussian_keeps_its_mean_where_it_can(mean: float, spread: float) -> None:
+    shape = BoundedShape.cut(mean, spread)
+    bent = shape.bend(mean + spread * NORMAL)
+    assert bent.mean() == pytest.approx(mean, abs=3e-3)
+    assert np.abs(bent).max() <= 1
+    assert bent.std() <= spread * 1.01
+
+
+def test_classes_that_share_a_spread_are_cut_alike() -> None:
+    """Far from the bounds nothing is cut; at a bound at most half of the values pile up, however far the mean."""
+    far = BoundedShape.cut(0.1, 0.05).bend(0.1 + 0.05 * NORMAL)
+    assert far == pytest.approx(0.1 + 0.05 * NORMAL, abs=1e-3)
+    for mean in (-0.99, -1.0, -1.5):
+        bent = BoundedShape.cut(mean, 0.2).bend(mean + 0.2 * NORMAL)
+        assert np.mean(bent == -1) <= 0.51
+        assert bent.mean() == pytest.approx(-1 + 0.2 / np.sqrt(2 * np.pi), abs=5e-3)
+
+
 def encoding(columns: int = 4) -> Encoding:
     names = [f"x{i}" for i in range(columns)]
     return Encoding(RecordSchema(tuple(IntervalColumn(name=n, kind=Kind.NUMERIC, lower=-1, upper=1) for n in names)))
