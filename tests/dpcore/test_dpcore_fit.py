@@ -17,7 +17,7 @@ from dpcore.copula_utility import measured_of
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout
 from dpcore.fit import EDGES, Gaps, category_coverage, column_gaps, pair_gaps, release_report
-from dpcore.frame import public_frame
+from dpcore.frame import Frame
 from dpcore.histograms import exact_histograms
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.mechanisms.sums import LAPLACE_SUMS
@@ -76,7 +76,7 @@ def measured(variant: str, budget: Budget, seed: int) -> Measured:
     sizes = {"projected": 3, "turned": encoding.width}
     projection = ron_projection(encoding, sizes[variant], "5eed" * 8) if variant in sizes else no_projection(encoding)
     if variant == "framed":
-        projection = public_frame(projection, 0.9)
+        projection = replace(projection, frame=Frame.around_middle(projection.width, 0.9))
     size, weight = projection.dimension, Fraction(1, 2)
     layout = Layout(size + 3, 1, weight, labels=3) if variant == "labels" else Layout(size + 1, 3, weight)
     name = "gaussian" if isinstance(budget, Rho) else "laplace" if variant == "laplace" else "wishart-difference-trace"

@@ -26,7 +26,7 @@ from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.copula import cells_of_schema
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
-from dpcore.frame import public_frame
+from dpcore.frame import Frame
 from dpcore.functionals import NotIdentifiedError
 from dpcore.histograms import exact_histograms, histograms_query
 from dpcore.inference import ReleaseInference
@@ -331,7 +331,7 @@ def test_components_out_of_the_moments_leave_nothing_out() -> None:
 
 
 def test_in_a_frame_that_draws_points_back_only_the_classes_sizes_are_known() -> None:
-    projection = public_frame(no_projection(ENCODING), 0.5)
+    projection = replace(no_projection(ENCODING), frame=Frame.around_middle(ENCODING.width, 0.5))
     event = event_of("wishart-difference-trace", layout_of(ENCODING), LOUD)
     released = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SystemNoise())
     for kind in ("none", "private-pca"):
