@@ -95,9 +95,9 @@ def main() -> None:
     best = max(TRIED, key=lambda k: runs.scores["training rows"][0][f"K = {k}"])
     note = f"K-means on the real training rows has its largest silhouette at K = {best}"
     show(f"gfe: silhouette of {JUDGED:,} real rows", columns, lines, notes=[note])
-    write_results("gfe", kept)
+    write_results(runs.name, kept)
     curves = [Curve(name, CLUSTERS, [found[k] for k in names]) for name, found in kept.items()]
-    write_plot("gfe", {"gfe, pure epsilon 1": curves}, x="clusters", y="silhouette of real rows", log_x=False)
+    write_plot(runs.name, {"gfe, pure epsilon 1": curves}, x="clusters", y="silhouette of real rows", log_x=False)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ def run_once(data: Dataset, release: Release, run: int) -> Scores:
     return {"LR": accuracy(data, pictures, classes), "radius": model.projection_.frame.radius}
 
 
-def draw_pictures(data: Dataset) -> None:
+def draw_pictures(data: Dataset, name: str) -> None:
     """Real pictures and synthetic ones, a class each column."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -145,7 +145,7 @@ def draw_pictures(data: Dataset) -> None:
     figure = Figure(figsize=(CLASSES * 0.8 + 2, len(groups) * each * 0.8), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(groups) * each, CLASSES)
-    for group, (name, pictures, classes) in enumerate(groups):
+    for group, (title, pictures, classes) in enumerate(groups):
         for digit in range(CLASSES):
             for row, picture in enumerate(pictures[classes == digit][:each]):
                 axis = axes[group * each + row, digit]
@@ -153,8 +153,8 @@ def draw_pictures(data: Dataset) -> None:
                 axis.set_xticks([])
                 axis.set_yticks([])
                 if digit == 0 and row == each // 2:
-                    axis.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8)
-    path = RESULTS / "mnist_pictures.png"
+                    axis.set_ylabel(title, rotation=0, ha="right", va="center", fontsize=8)
+    path = RESULTS / f"{name}_pictures.png"
     figure.savefig(path, dpi=90)
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
 
@@ -190,9 +190,10 @@ def main() -> None:
         rows.append((release.name, release.privacy, found["LR"], f"{runs.seconds(release.name):.0f}"))
     columns = ("pictures from", "epsilon, delta", "LR", "seconds")
     show("mnist: accuracy on 10,000 real test pictures", columns, [*rows, *PRINTED])
-    write_results("mnist", {release.name: runs.summaries(release.name, ["LR", "radius"]) for release in releases})
-    draw_dimensions(runs)
-    draw_pictures(data)
+    write_results(runs.name, {release.name: runs.summaries(release.name, ["LR", "radius"]) for release in releases})
+    if not asked.quick:
+        draw_dimensions(runs)
+    draw_pictures(data, runs.name)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ class Runs:
     """The scores of every run of some methods, in one file of results."""
 
     def __init__(self, name: str, *, fresh: bool) -> None:
-        self._path = RESULTS / f"{name}_runs.json"
+        self.name, self._path = name, RESULTS / f"{name}_runs.json"
         kept = self._path.is_file() and not fresh
         self.scores: dict[str, list[Scores]] = json.loads(self._path.read_text()) if kept else {}
 
