@@ -28,7 +28,7 @@ release: $(VENV)/.installed
 	@echo "open the report: $$(ls -d $(DEMO)/releases/*/*/report.html | tail -n 1)"
 
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadgroup --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
 
 verify: $(VENV)/.installed-dev lint
 	$(BIN)/python -m pytest --timeout=3600

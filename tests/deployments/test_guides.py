@@ -145,6 +145,7 @@ def test_a_document_that_is_not_true_is_caught(tmp_path: Path, commands: list[st
 # ---------------------------------------------------------------- two documents, as a newcomer and an analyst read them
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_quick_start_runs(tmp_path: Path):
     reader = Reader(tmp_path / "checkout", tmp_path / "home")

@@ -18,6 +18,8 @@ from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
 from tasks.stores.workspace import Workspace
 
+pytestmark = pytest.mark.slow  # the story is told once more for it
+
 STAGES = {"allocation", "budget", "projection", "noise", "spectrum", "utility", "release-card"}
 PICTURE_LIMIT = 100_000
 

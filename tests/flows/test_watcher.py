@@ -182,6 +182,7 @@ def test_a_folder_that_is_no_workspace_is_refused(tmp_path: Path):
 # ---------------------------------------------------------------- with the command
 
 
+@pytest.mark.slow
 def test_the_command_and_two_watchers_announce_every_file_once(workspace: Workspace, api: EventApi, tmp_path: Path):
     environment = {"PATH": os.environ["PATH"], "PREFECT_API_URL": api.url}
     with watching(workspace, api.url, settle=0.2), watching(workspace, api.url, settle=0.2) as watcher:
