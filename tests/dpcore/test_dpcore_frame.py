@@ -11,17 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from samplers_dpcore import generator
+from strategies_dpcore import schema_with
 
 from dpcore.accounting import Epsilon, Rho
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout, integer_records
 from dpcore.frame import ROOM, Frame, SquaredLengths, bought_frame
+from dpcore.hostile import hostile_pair
 from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.noise import SeededNoise
+from dpcore.planning import make_plan
 from dpcore.projection import ONE_COORDINATE, Projection, no_projection, ron_projection
 from dpcore.registry import gram_mechanism
-from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema
+from dpcore.replay import replay
+from dpcore.replayed import ReplayedGram
+from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema
+from dpcore.wishes import Wishes
 
 WIDTH, ROWS = 12, 2_000
 ENCODING = Encoding(
@@ -167,3 +174,47 @@ def test_an_empty_table_has_a_frame_too() -> None:
     plain = no_projection(ENCODING)
     frame = frame_of(bought_frame(plain, lambda name, seen: draw(name, seen, PURE, 1, nothing), whole_mean=True))
     assert 2.0**-8 <= frame.radius <= 1
+
+
+# ---- neighbours -----------------------------------------------------------------------------------
+
+
+def random_frame(width: int, rng: np.random.Generator) -> Frame:
+    direction = rng.standard_normal(width)
+    return Frame(direction / np.linalg.norm(direction) * rng.random(), float(rng.choice([2.0**-8, 0.05, 0.3, 1.0])))
+
+
+@pytest.mark.parametrize("neighbours", list(Neighbours))
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
+def test_hostile_neighbours_move_every_measurement_of_a_framed_release_by_no_more_than_declared(
+    neighbours: Neighbours, projected: bool, delta: Fraction
+) -> None:
+    """Whatever frames were released: the sensitivities hold for all of them."""
+    plan = make_plan(
+        Wishes(
+            schema=schema_with(label=True, target=True),
+            neighbours=neighbours,
+            unit=PrivacyUnit(),
+            epsilon=Fraction(1),
+            delta=delta,
+            expected_rows=1_000,
+            projection="ron" if projected else "none",
+            dimension=3 if projected else "auto",
+            radius="auto",
+        )
+    )
+    encoding, rng = Encoding(plan.schema), generator(11)
+    space = ron_projection(encoding, 3, "5eed") if projected else no_projection(encoding)
+    for name, event in plan.events.items():
+        assert isinstance(event, GramEvent)
+        for number in range(6):
+            framed = replace(space, frame=random_frame(encoding.width, rng))
+            whole = replace(no_projection(encoding), frame=framed.frame)
+            if name in ("radius", "spread"):
+                subject = ReplayedGram(event, SquaredLengths(encoding, framed), ONE_COORDINATE)
+            else:
+                along = whole if name == "centre" and plan.frame_knows_mean else framed
+                subject = ReplayedGram(event, encoding, along)
+            found = replay(hostile_pair(plan.schema, event, rng), subject, seed=number, name=name)
+            assert found.ok, found.as_json()
