@@ -143,8 +143,8 @@ def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | No
 
     Class means are known better than the covariance, and often classes vary most in the very directions in
     which they differ. Then it is kept whole in these few, where it has little noise, drawn towards the others'
-    average by what it has, and denoised apart from them in the others. That is so unless what hangs
-    together across both is more than noise, or directions that noise has turned, explain.
+    average by what it has, and denoised apart from them in the others. That is so unless what one of them
+    hangs together with the others is more than noise, and its being turned by noise, explain.
     """
     if means is None:
         return denoised_covariance(matrix, noise)
@@ -154,7 +154,7 @@ def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | No
     average = float(np.trace(rest)) / max(size - count, 1) * np.eye(count)
     inside = means.columns.T @ matrix @ means.columns - average
     inside = average + _drawn_in(inside, count * (count + 1) * noise.entry**2)
-    explained = noise.entry * math.sqrt(size) + means.tilts * np.linalg.norm(inside, axis=0)
-    if np.linalg.norm(outside @ matrix @ means.columns) > np.linalg.norm(explained):
+    explained = noise.entry * (math.sqrt(size) + math.sqrt(count)) + means.tilts * np.linalg.norm(inside, axis=0)
+    if np.any(np.linalg.norm(outside @ matrix @ means.columns, axis=0) > explained):
         return denoised_covariance(matrix, noise)
     return _semidefinite(rest + means.columns @ inside @ means.columns.T)

@@ -24,6 +24,8 @@ TESTS = (
     "sensitivity",
     "vectors",
     "histograms",
+    "scores",
+    "checked",
     "grouped",
     "rowwise",
     "mechanisms",
@@ -49,9 +51,9 @@ NEAREST = {
     "bingham": ("private_pca",),
     "frames": ("private_pca",),
     "allocation": ("private_pca", "planning"),
-    "sensitivity": ("sensitivity", "sums", "vectors", "histograms", "eigenvalues"),
+    "sensitivity": ("sensitivity", "sums", "vectors", "histograms", "scores", "eigenvalues"),
     "vectors": ("vectors", "histograms"),
-    "queries": ("vectors", "histograms"),
+    "queries": ("vectors", "histograms", "scores"),
     "noise": ("noise", "knorm"),
 }
 """Where a mutated module is looked at first; by default in the tests of its own name."""
@@ -230,6 +232,7 @@ def vectors() -> Iterator[Mutant]:
     yield Mutant("dpcore/rowwise.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
     yield Mutant("dpcore/rowwise.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
     yield from histograms()
+    yield from scores()
 
 
 def histograms() -> Iterator[Mutant]:
@@ -254,6 +257,22 @@ def histograms() -> Iterator[Mutant]:
     yield Mutant(counted, "one = float(weight * GRID)", "one = float(GRID)")
     yield Mutant(counted, "known = codes != NOTHING_KNOWN", "known = codes > 0")
     yield Mutant(grouped, "shortened: Floats = points / longest[:, None]", "shortened: Floats = points / longest.max()")
+
+
+def scores() -> Iterator[Mutant]:
+    """Those of budgeted checks."""
+    s, q, m, c = "dpcore/sensitivity.py", "dpcore/queries.py", "dpcore/scores.py", "dpcore/checked.py"
+    yield from scaled(s, "return Fraction(rows)", "Fraction(rows)")
+    yield Mutant(q, "score_sum(neighbours, rows=self.rows_per_unit)", "score_sum(neighbours, rows=1)")
+    yield Mutant(q, "return self.sensitivity(neighbours) ** 2", "return self.sensitivity(neighbours)")
+    yield Mutant(m, "np.trunc(scores * shares)", "scores")
+    yield Mutant(m, "np.clip(product * self.unit + self.offset, -1.0, 1.0)", "product * self.unit + self.offset")
+    yield Mutant(m, "- predicted) / 2", "- predicted)")
+    yield Mutant(m, "whole: Floats = np.trunc(np.where(", "whole: Floats = (np.where(")
+    yield Mutant(c, "epsilon=(1 - kept_back) * wishes.epsilon", "epsilon=wishes.epsilon")
+    yield Mutant(c, "check.share / kept_back", "Fraction(1)")
+    yield Mutant(c, "return Rho(whole - used)", "return Rho(whole)")
+    yield Mutant(c, "rows = wishes.unit.most_rows if", "rows = 1 if")
 
 
 def survives(mutant: Mutant, tree: Path) -> bool:

@@ -108,7 +108,7 @@ CRASHES = {
     "validate": "tasks.validate.cell_verdicts",
     "allocate": "tasks.allocate.reserve_request",
     "project": "tasks.project._projection",
-    "decode": "tasks.sample.Decoder",
+    "decode": "tasks.sample.decoder_of",
     "check": "tasks.check.release_report",
     "publish": "tasks.publish.build_record",
 }

@@ -38,7 +38,7 @@ expected_rows: 100
 columns:
   - {name: age, kind: numeric, bounds: [0, 100]}
   - {name: ill, kind: boolean}
-model: {projection: {kind: none}}
+model: {projection: {kind: none}, generator: gaussian}
 """
 
 

@@ -52,7 +52,7 @@ def spec_of(**privacy: Any) -> ReleaseSpec:
                 {"name": "kind", "kind": "categorical", "categories": ["a", "b", "c"], "other": "c"},
                 {"name": "label", "kind": "categorical", "categories": ["no", "yes"], "other": "no", "role": "label"},
             ],
-            "model": {"projection": {"kind": "none"}},
+            "model": {"projection": {"kind": "none"}, "generator": "mixture"},
         }
     )
 
@@ -151,6 +151,10 @@ NUMBERS = 10
 APART = {"projection": "0.4", "moments": "0.6"}
 
 
+GENERATORS = {"": "gaussian", "label": "mixture", "target": "supervised"}
+"""What a role asks for; left open, a table with levels would be measured by histograms."""
+
+
 def wide_spec(projection: dict[str, Any], *, allocation: dict[str, str] | None = None, role: str = "") -> ReleaseSpec:
     """Fourteen coordinates, with so little noise that chance decides."""
     columns: list[dict[str, Any]] = [{"name": f"n{i}", "kind": "numeric", "bounds": [0, 100]} for i in range(NUMBERS)]
@@ -165,7 +169,8 @@ def wide_spec(projection: dict[str, Any], *, allocation: dict[str, str] | None =
             "privacy": {"population": "people", "epsilon": 20, "lifetime": {"epsilon": 5000}},
             "expected_rows": ROWS,
             "columns": columns,
-            "model": {"projection": projection} | ({"allocation": allocation} if allocation else {}),
+            "model": {"projection": projection, "generator": GENERATORS[role]}
+            | ({"allocation": allocation} if allocation else {}),
         }
     )
 
