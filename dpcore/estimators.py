@@ -39,7 +39,7 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.encoding import Encoding
-from dpcore.frame import Frame, SquaredLengths, bought_frame
+from dpcore.frame import Frame, bought_frame
 from dpcore.generators import ClassGaussians, Decoder
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
@@ -47,8 +47,8 @@ from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, fresh_seed, seed_of
 from dpcore.planning import make_plan
 from dpcore.projection import (
-    ONE_COORDINATE,
     Projection,
+    measured_as,
     measured_coordinates,
     no_projection,
     private_components,
@@ -64,7 +64,7 @@ from dpcore.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD, Wishes
+from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, Wishes
 
 Floats = NDArray[np.float64]
 
@@ -217,11 +217,8 @@ class MomentMixture(PrivateEstimator):
     def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]
         assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
-        chunks, layout = _once(cells), event.layout
-        if name in (RADIUS, SPREAD):
-            lengths = SquaredLengths(self.encoding_, projection)
-            return measure_gram(exact_gram(chunks, lengths, layout, ONE_COORDINATE), event, SystemNoise())
-        return measure_gram(exact_gram(chunks, self.encoding_, layout, projection), event, SystemNoise())
+        encoding, projection = measured_as(name, self.encoding_, projection)
+        return measure_gram(exact_gram(_once(cells), encoding, event.layout, projection), event, SystemNoise())
 
     def _noisy_moments(self) -> NoisyMoments:
         basis = self.projection_.basis() if self.plan_.reuses_gram else None

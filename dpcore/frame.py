@@ -122,7 +122,7 @@ def bought_frame(
     frame = frame.narrowed(lengths)
     frame = frame.moved(draw(CENTRE, replace(seen, frame=frame)), lengths, seen)
     frame = frame.seen_through(projection) if whole_mean else frame
-    return replace(projection, frame=frame.narrowed(draw(SPREAD, replace(projection, frame=frame))))
+    return projection.seen_in(frame.narrowed(draw(SPREAD, replace(projection, frame=frame))))
 
 
 @dataclass(frozen=True, slots=True)

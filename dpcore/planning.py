@@ -267,6 +267,7 @@ def _copula_plan(wishes: Wishes) -> Plan:
             where="model.projection",
             hint="remove the projection, or use `kind: none`",
         )
+    _require_projection_mechanism(wishes, {PROJECTION: Fraction(0)})
     schema, rows_per_unit = wishes.schema, _rows_per_unit(wishes)
     columns = schema.encoded_columns
     choices = []

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, quantised_projection
-from dpcore.frame import Frame
-from dpcore.measure import Released
+from dpcore.frame import Frame, SquaredLengths
+from dpcore.measure import Encoded, Released
 from dpcore.mechanisms.base import Gives, GramEvent
 from dpcore.moments import pooled_moments
 from dpcore.noise import public_generator
 from dpcore.registry import mechanism_of
+from dpcore.wishes import RADIUS, SPREAD
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +52,11 @@ class Projection:
     def framed(self, points: Floats) -> tuple[Floats, float]:
         """Encoded points seen from the frame's centre, and the radius in units of which they are measured."""
         return (points, 1.0) if self.frame is None else (self.frame.centred(points), self.frame.radius)
+
+    def seen_in(self, frame: Frame) -> Projection:
+        """The projection of points in a frame, whose centre is then seen from there too."""
+        centre = None if self.centre is None else (self.centre - frame.centre) / frame.radius
+        return replace(self, frame=frame, centre=centre)
 
     def lift(self, points: Floats) -> Floats:
         """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
@@ -123,6 +129,13 @@ def principal_projection(
     features = covariance[: encoding.feature_width, : encoding.feature_width]
     _, vectors = np.linalg.eigh((features + features.T) / 2)
     return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean, noise)
+
+
+def measured_as(name: str, encoding: Encoding, projection: Projection) -> tuple[Encoded, Projection]:
+    """What a measurement of this name sees of a record: its projected point, or only that point's squared length."""
+    if name in (RADIUS, SPREAD):
+        return SquaredLengths(encoding, projection), ONE_COORDINATE
+    return encoding, projection
 
 
 def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:

@@ -10,7 +10,7 @@ The tables are invented from the specification's columns: nothing here sees the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from dpcore.copula import cells_of_schema, grouped_encoding
 from dpcore.encoding import Encoding
+from dpcore.frame import Frame
 from dpcore.grouped import GroupedEncoding
 from dpcore.histograms import counted
 from dpcore.hostile import Part, hostile_pair, hostile_rows
@@ -25,14 +26,14 @@ from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import Gives, Triangles
 from dpcore.noise import Noise, SeededNoise, public_generator
 from dpcore.planning import Plan, make_plan
-from dpcore.projection import Projection, measured_coordinates, no_projection, ron_projection
+from dpcore.projection import Projection, measured_as, measured_coordinates, no_projection, ron_projection
 from dpcore.queries import HistogramsQuery, ScoreQuery
 from dpcore.registry import ENTRIES
 from dpcore.replayed import Replayed, ReplayedGram, ReplayedHistograms, ReplayedScore
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.scores import Scorer, trained
 from dpcore.vectors import PrivateVector, VectorEvent
-from dpcore.wishes import COPULA, PROJECTION, Wishes
+from dpcore.wishes import COPULA, PROJECTION, SMALLEST_RADIUS, Wishes
 
 INVENTED_CHUNKS, INVENTED_ROWS = 20, 50
 """Chunks of rows whose histograms stand in for marginals that a plan has yet to measure."""
@@ -165,10 +166,29 @@ def _measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replayed]]:
             grouped = _invented_groups(plan, seed)
             yield name, ReplayedGram(event, grouped, Projection("none", grouped.width, grouped.width, None))
         else:
-            yield name, ReplayedGram(event, encoding, _stand_in(plan, name, encoding, seed))
+            yield name, ReplayedGram(event, *measured_as(name, encoding, _stand_in(plan, name, encoding, seed)))
 
 
 def _stand_in(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
+    """A projection as the measurement may find it, in a frame where the plan has one: any centre and radius will do."""
+    projection = _invented_projection(plan, name, encoding, seed)
+    if plan.frame_events:
+        return replace(projection, frame=_invented_frame(encoding.width, seed))
+    if plan.radius != 1:
+        return replace(projection, frame=Frame.around_middle(encoding.width, float(plan.radius)))
+    return projection
+
+
+def _invented_frame(width: int, seed: str) -> Frame:
+    """A centre in the ball and a radius, as small as any that may be measured or as large."""
+    rng = public_generator(seed, "frame")
+    centre = rng.standard_normal(width)
+    return Frame(centre * rng.random() / np.linalg.norm(centre), float(SMALLEST_RADIUS) ** rng.random())
+
+
+def _invented_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
+    if name in plan.frame_events and plan.frame_events[name].layout.dimension == encoding.width + 1:
+        return no_projection(encoding)
     if name == PROJECTION and plan.projection_event is not None:
         return measured_coordinates(plan.projection_event, encoding)
     if plan.reuses_gram or plan.projection == "none":

@@ -166,10 +166,11 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
             grant = allocate_budget(run, release_id)
         story.allocated()
         with recorded_failure(ledger, grant):
-            bought = ("landing",) if run.plan.projection_event else ()
+            bought = ("landing",) if run.plan.projection_event or run.plan.frame_events else ()
             with journal.stage("project", inputs=bought, outputs=("projection",)) as stage:
                 projection = choose_projection(run, grant)
-                promise(run, ledger.entries(), release_id, PROJECTION, [stage])
+                for name in (*run.plan.frame_events, PROJECTION):
+                    promise(run, ledger.entries(), release_id, name, [stage])
             story.projected(projection)
             with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments(run, projection, grant)  # then only paid checks see rows

@@ -26,8 +26,8 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> t
     if not run.plan.reuses_gram:
         sums = measured(run, grant, MEAN, projection) if run.plan.mean_event else None
         return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection), sums=sums), projection
-    released = measured(run, grant, MOMENTS, no_projection(run.encoding))
-    components = private_components(released, run.encoding, run.plan.dimension)
+    released = measured(run, grant, MOMENTS, replace(no_projection(run.encoding), frame=projection.frame))
+    components = replace(private_components(released, run.encoding, run.plan.dimension), frame=projection.frame)
     return NoisyMoments.from_released(released, components.basis()), components
 
 

@@ -20,7 +20,7 @@ from dpcore.measure import (
 )
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import Noise, SystemNoise
-from dpcore.projection import Projection
+from dpcore.projection import Projection, measured_as
 from dpcore.queries import HistogramsQuery
 from dpcore.schema import Cells
 from dpcore.wishes import MARGINALS
@@ -36,7 +36,8 @@ def measured(
     """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
     event = run.plan.events[name]
     assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
-    released = drawn_once(run, grant, name, lambda: draw(run, event, projection, SystemNoise(), encoding))
+    seen, projection = measured_as(name, run.encoding, projection)
+    released = drawn_once(run, grant, name, lambda: draw(run, event, projection, SystemNoise(), encoding or seen))
     assert isinstance(released, Released)  # noqa: S101  as it was reserved
     return released
 
@@ -81,12 +82,9 @@ def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Meas
     return released
 
 
-def draw(
-    run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise, encoding: Encoded | None = None
-) -> Released:
-    """Sum all rows exactly and measure the sum; in the run's own encoding unless another is given."""
-    rows = weighted_cells(run)
-    return measure_gram(exact_gram(rows, encoding or run.encoding, event.layout, projection), event, noise)
+def draw(run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise, encoding: Encoded) -> Released:
+    """Sum all rows exactly and measure the sum."""
+    return measure_gram(exact_gram(weighted_cells(run), encoding, event.layout, projection), event, noise)
 
 
 def weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64] | None]]:

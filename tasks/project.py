@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from dpcore.frame import Frame, bought_frame
 from dpcore.projection import (
     Projection,
     measured_coordinates,
@@ -32,15 +34,35 @@ def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
 
 def _projection(run: ReleaseRun, grant: Grant) -> Projection:
     plan, encoding = run.plan, run.encoding
+    projection = _framed(run, grant, _public_projection(run, grant))
+    if plan.projection_event is None:
+        return projection
+    coordinates = replace(measured_coordinates(plan.projection_event, encoding), frame=projection.frame)
+    released = measured(run, grant, PROJECTION, coordinates)
+    return replace(private_components(released, encoding, plan.dimension), frame=projection.frame)
+
+
+def _public_projection(run: ReleaseRun, grant: Grant) -> Projection:
+    """What needs no measurement; every coordinate where components are still to be measured."""
+    plan, encoding = run.plan, run.encoding
     if plan.projection == "ron":
         return ron_projection(encoding, plan.dimension, grant.seeds["projection"])
     if plan.projection == "public-pca":
         mean, covariance = public_moments(run)
         return principal_projection("public-pca", encoding, mean=mean, covariance=covariance, dimension=plan.dimension)
-    if plan.projection_event is not None:
-        released = measured(run, grant, PROJECTION, measured_coordinates(plan.projection_event, encoding))
-        return private_components(released, encoding, plan.dimension)
     return no_projection(encoding)
+
+
+def _framed(run: ReleaseRun, grant: Grant, projection: Projection) -> Projection:
+    """The projection in the frame that the plan asks for: none, a public one, or one that is measured and charged."""
+    plan = run.plan
+    if plan.frame_events:
+        return bought_frame(
+            projection, lambda name, seen: measured(run, grant, name, seen), whole_mean=plan.frame_knows_mean
+        )
+    if plan.radius == 1:
+        return projection
+    return projection.seen_in(Frame.around_middle(projection.width, float(plan.radius)))
 
 
 def public_moments(run: ReleaseRun) -> tuple[np.ndarray, np.ndarray]:

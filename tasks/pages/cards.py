@@ -76,10 +76,20 @@ def projection_card(run: ReleaseRun, projection: Projection, release: ReleaseSta
         "Kind": KINDS.get(run.plan.projection, run.plan.projection),
         "Coordinates": f"{projection.width} encoded, {projection.dimension} kept",
         "Cost": _projection_cost(run, release),
+        **_frame_facts(run, projection, release),
         "Random": _projection_randomness(run, release),
     }
     reasons = [reason for reason in run.plan.reasons if any(word in reason for word in WORDS_OF_THE_PLAN)]
     return card(f"Projection of {release.release_id}", facts, [f"- {reason}" for reason in reasons])
+
+
+def _frame_facts(run: ReleaseRun, projection: Projection, release: ReleaseState) -> dict[str, str]:
+    """The radius in which points are measured, and what it cost; nothing where that is the whole ball."""
+    if projection.frame is None:
+        return {}
+    drawn = [str(release.spends[name].seq) for name in run.plan.frame_events if name in release.spends]
+    paid = f"measured, ledger entries {', '.join(drawn)}" if drawn else "public, as the specification says"
+    return {"Frame": f"points are measured within {projection.frame.radius:.3g} of a centre, of 1; {paid}"}
 
 
 def _projection_cost(run: ReleaseRun, release: ReleaseState) -> str:

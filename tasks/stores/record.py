@@ -168,10 +168,11 @@ def build_model(run: ReleaseRun, outcome: Outcome, measurements: dict[str, Measu
         {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
         for c in outcome.moments.classes
     ]
-    columns = outcome.projection.columns
+    columns, frame = outcome.projection.columns, outcome.projection.frame
     return {
         "coordinates": run.encoding.coordinate_names(),
         "projection": None if columns is None else {"bits": PROJECTION_BITS, "columns": columns.astype(int).tolist()},
+        "frame": None if frame is None else {"centre": frame.centre.tolist(), "radius": frame.radius},
         "measurements": {name: released.as_json() for name, released in measurements.items()},
         "classes": classes,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         mechanism=model.mechanism,
         generator=model.generator,
         allocation=model.shares,
+        radius=model.radius or Fraction(1),
     )
     refusal: SpecError | None = None
     try:

@@ -16,7 +16,6 @@ from dpcore.inference import ReleaseInference
 from dpcore.measure import measurement_from_json
 from dpcore.projection import Projection
 from dpcore.schema import RecordSchema, Role
-from dpcore.wishes import RADIUS
 from tasks.stores.spec.columns import ColumnSpec
 
 
@@ -44,8 +43,8 @@ def _schema(record: dict[str, Any]) -> RecordSchema:
 
 def _projection(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
     kind, stored = record["model"]["projection"]["kind"], model["projection"]
-    framed = RADIUS in model["measurements"] or record["specification"]["model"].get("radius", 1) != 1
-    frame = Frame(np.zeros(encoding.width), 1.0) if framed else None  # that there is one is all that counts here
+    stated = model.get("frame")
+    frame = Frame(np.array(stated["centre"]), float(stated["radius"])) if stated else None
     if stored is None:
         return Projection(kind, encoding.width, encoding.width, None, frame=frame)
     columns = np.array(stored["columns"], dtype=np.float64)

@@ -133,5 +133,10 @@ def limits(run: ReleaseRun) -> list[str]:
             f"Only {run.plan.dimension} directions of {run.encoding.feature_width} were measured. Of single columns "
             f"{lost}, spreads come out too small, and relations that these directions miss are lost."
         )
+    if run.plan.frame_events or run.plan.radius != 1:
+        lines.append(
+            "Records far from the centre were drawn back to a radius around it before they were measured: "
+            "spreads come out smaller where a table has far-off records."
+        )
     lines.append("Cells out of bounds, missing or of unknown category were clamped or mapped, as the codebook says.")
     return lines

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dpcore import exactgram, hostile, replay, replayed
+from dpcore.allocation import FRAME_SHARES
 from dpcore.encoding import Encoding
 from dpcore.grouped import GroupedEncoding
 from dpcore.hostile import hostile_pair, hostile_rows
@@ -71,10 +72,14 @@ def test_hostile_neighbours_come_close_to_every_sensitivity(neighbours: str, sha
     assert max(found.weighted_l1 for found in replays) > 0.6
 
 
+@pytest.mark.parametrize("radius", [Fraction(1), Fraction(1, 3), "auto"])
 @pytest.mark.parametrize("projection", ["ron", "private-pca", "none"])
-def test_every_projection_is_replayed(projection: str) -> None:
-    apart = {"allocation": {"projection": Fraction(1, 2), "moments": Fraction(1, 2)}}
-    plan = plan_of(projection=projection, dimension=2, **(apart if projection == "private-pca" else {}))
+def test_every_projection_is_replayed(projection: str, radius: Fraction | str) -> None:
+    frame = {name: Fraction(1, 10) for name in FRAME_SHARES} if radius == "auto" else {}
+    rest = (1 - sum(frame.values())) / 2
+    apart = {"allocation": {**frame, "projection": rest, "moments": rest}}
+    wishes = apart if projection == "private-pca" else {}
+    plan = plan_of(projection=projection, dimension=2, radius=radius, **wishes)
     replays = replay_pairs(plan, pairs=10, seed="3")
     assert {found.measurement for found in replays} == set(plan.events)
     assert all(found.ok for found in replays)

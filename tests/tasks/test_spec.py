@@ -183,6 +183,14 @@ def test_the_papers_splits_have_names():
     assert parse_spec(edited("allocation: auto", "allocation: auto")).model.shares is None
 
 
+def test_a_radius_is_exact_and_the_whole_ball_is_left_out_of_the_description():
+    quarter = parse_spec(edited("allocation: auto", "radius: 0.25"))
+    assert quarter.as_public_json()["model"]["radius_exact"] == "1/4"
+    assert parse_spec(edited("allocation: auto", "radius: auto")).as_public_json()["model"]["radius"] == "auto"
+    plain, whole = parse_spec(edited("allocation: auto", "")), parse_spec(edited("allocation: auto", "radius: 1"))
+    assert whole.digest() == plain.digest() != quarter.digest()
+
+
 def test_allocation_fractions_are_exact():
     spec = parse_spec(edited("allocation: auto", "allocation: {projection: 0.3, moments: 0.6, marginals: 0.1}"))
     assert spec.model.allocation != "auto"
@@ -590,6 +598,9 @@ BAD_EDITS = {
         "not-a-number",
         "model.allocation.moments",
     ),
+    "radius-a-word": ("allocation: auto", "radius: small", "not-a-number", "model.radius"),
+    "radius-zero": ("allocation: auto", "radius: 0", "radius-out-of-range", "model.radius"),
+    "radius-above-the-ball": ("allocation: auto", "radius: 1.5", "radius-out-of-range", "model.radius"),
     # checks and schedule
     "checks-unknown": ("min_rows: 1000", "minimum_rows: 1000", "unknown-key", "checks.minimum_rows"),
     "checks-placeholder": ("{min_rows: 1000, mean_gap: 0.1}", "{...}", "unknown-key", "checks...."),

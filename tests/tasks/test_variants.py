@@ -110,6 +110,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "persons weighted": {"source__drop": [], "privacy__unit": {"person": "id", "rows": "weight"}},
     "persons with two rows": {"source__drop": [], "privacy__unit": {"person": "id", "rows": "at-most 2"}},
     "one column": {"columns": COLUMNS[:1], "source__drop": ["id", "b", "c", "d", "e"]},
+    "a frame": {"model__radius": "auto", "model__projection": {"kind": "none"}, "model__generator": "gaussian"},
+    "a frame, zCDP, a label, few directions": {
+        "columns": with_role("d", "label"),
+        "model__radius": "auto",
+        "model__projection": {"kind": "ron", "dimension": 3},
+        **ZCDP,
+    },
+    "a frame and components bought apart, persons with two rows": {
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": {"radius": 0.05, "centre": 0.1, "spread": 0.05, "projection": 0.4, "moments": 0.4},
+        "source__drop": [],
+        "privacy__unit": {"person": "id", "rows": "at-most 2"},
+    },
+    "a frame and components out of the moments": {
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": 3},
+        "model__allocation": {"radius": 0.05, "centre": 0.1, "spread": 0.05, "moments": 0.8},
+    },
+    "a frame and public components": {
+        "model__radius": "auto",
+        "model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"},
+    },
+    "a public radius": {"model__radius": 0.5, "model__projection": {"kind": "ron", "dimension": 3}},
     "only categories": {"columns": COLUMNS[3:], "source__drop": ["id", "a", "b", "c"]},
     "a fixed number of rows": {"rows": 100},
     "a copula": {"model__generator": "copula"},
@@ -137,6 +161,8 @@ IN_SHORT = {
     "a target, few directions",
     "persons weighted",
     "only categories",
+    "a frame, zCDP, a label, few directions",
+    "a frame and components out of the moments",
     "a copula, zCDP, a label",
     "a copula, add-remove, persons with two rows",
 }
@@ -160,7 +186,17 @@ def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, varian
     assert all(check["ok"] for check in record["checks"])
 
 
-@pytest.mark.parametrize("variant", ["components out of the moments", "components bought apart", "public components"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "components out of the moments",
+        "components bought apart",
+        "public components",
+        "a frame",
+        "a frame and components out of the moments",
+        "a frame and public components",
+    ],
+)
 def test_principal_components_keep_the_strong_direction(tmp_path: Path, variant: str) -> None:
     workspace = Workspace(tmp_path)
     workspace.create()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, PlainValidator, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
 
 from dpcore.allocation import PRESETS
+from dpcore.wishes import AUTO, SMALLEST_RADIUS
 from tasks.stores.spec.refusals import UNION_TAG, refuse
-from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole
+from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
 
 ProjectionKind = Literal["ron", "private-pca", "public-pca", "none"]
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
@@ -58,6 +59,9 @@ class ProjectionSpec(Section):
 class AllocationSpec(Section):
     """Which fraction of epsilon each measurement takes; together exactly 1."""
 
+    radius: ExactFraction | None = None
+    centre: ExactFraction | None = None
+    spread: ExactFraction | None = None
     projection: ExactFraction | None = None
     mean: ExactFraction | None = None
     moments: ExactFraction | None = None
@@ -66,8 +70,7 @@ class AllocationSpec(Section):
     @property
     def shares(self) -> dict[str, Fraction]:
         """The fractions that are given, by name."""
-        names = ("projection", "mean", "moments", "marginals")
-        shares = {name: getattr(self, name) for name in names}
+        shares = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: share for name, share in shares.items() if share is not None}
 
     @model_validator(mode="after")
@@ -93,6 +96,23 @@ AutoOrAllocation = Annotated[
 ]
 
 
+def _auto_or_radius(value: object) -> Any:
+    if value is None or value == AUTO:
+        return value
+    radius = exact_fraction(value)
+    if not SMALLEST_RADIUS <= radius <= 1:
+        hint = "the ball around the middle of all bounds has the radius 1; `auto` measures a smaller one"
+        refuse("radius-out-of-range", f"a radius must lie between 1/256 and 1, got {radius}", hint)
+    return None if radius == 1 else radius
+
+
+AutoOrRadius = Annotated[
+    Fraction | Literal["auto"] | None,
+    PlainValidator(_auto_or_radius),
+    PlainSerializer(str, when_used="unless-none"),
+]
+
+
 class ModelSpec(Section):
     """What is measured and what is drawn from it; whatever is `auto` the planner chooses."""
 
@@ -100,6 +120,10 @@ class ModelSpec(Section):
     mechanism: Slug = "auto"
     generator: GeneratorName = "auto"
     allocation: AutoOrAllocation = "auto"
+    radius: AutoOrRadius = None
+    """Of the ball in which points are measured: `auto` buys centre and radius; 1, the whole ball, is the same as none.
+
+    Left out of the description then, so that specifications without the key keep their digest."""
 
     @property
     def shares(self) -> dict[str, Fraction] | None:
