@@ -14,7 +14,10 @@ from serving import SPEC, environment, make_workspace, state
 
 from tasks.stores.workspace import Workspace
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.slow,  # tests/tasks/test_site.py tells the same year by the stages alone
+]
 
 HERE = Path(__file__).parent
 YEAR = SPEC.replace("lifetime: {epsilon: 1.2}", "lifetime: {epsilon: 1.0}").replace('"* * * * *"', '"0 6 1 * *"')

@@ -74,7 +74,8 @@ def release(workspace: Workspace, period: str) -> Path:
                 grant = allocate_budget.fn(run, release_id)
             with lineage.stage("project", outputs=("projection",)) as stage:
                 projection = choose_projection.fn(run, grant)
-                promise(run, ledger.entries(), release_id, "projection", [stage])
+                for name in (*run.plan.frame_events, "projection"):
+                    promise(run, ledger.entries(), release_id, name, [stage])
             with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
                 moments, projection = estimate_moments.fn(run, projection, grant)
                 for name in ("marginals", "moments", "mean"):

@@ -38,6 +38,7 @@ PICTURE_LIMIT = 100_000
 PROJECTIONS = {
     "random": "model: {projection: {kind: ron, dimension: 1}}\n",
     "all kept": "model: {projection: {kind: none}}\n",
+    "in a frame": "model: {projection: {kind: none}, generator: gaussian, radius: auto}\n",
     "out of the moments": "model: {projection: {kind: private-pca, dimension: 1}}\n",
     "bought apart": (
         "model: {projection: {kind: private-pca, dimension: 1}, allocation: {projection: 0.3, moments: 0.7}}\n"

@@ -645,6 +645,7 @@ def test_the_record_may_come_from_json(clinic_html: str) -> None:
     assert render_report(json.loads(json.dumps(clinic_record()))) == clinic_html
 
 
+@pytest.mark.slow
 def test_threads_draw_the_same_page(clinic_html: str) -> None:
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(render_report, [clinic_record()] * 2)) == {clinic_html}
@@ -662,6 +663,7 @@ def test_the_overview_is_one_png(build: Callable[[], dict[str, Any]]) -> None:
     assert utility_plot(build()).startswith(PNG)
 
 
+@pytest.mark.slow
 def test_the_overview_is_always_the_same() -> None:
     assert utility_plot(clinic_record()) == utility_plot(clinic_record())
 

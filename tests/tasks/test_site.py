@@ -496,7 +496,10 @@ sys.exit("was not killed")
 """
 
 
-@pytest.mark.parametrize("moment", ["writing", "between two renames", "removing"])
+SELDOM = [pytest.param(moment, marks=pytest.mark.slow) for moment in ("writing", "removing")]
+
+
+@pytest.mark.parametrize("moment", ["between two renames", *SELDOM])
 def test_what_a_killed_writer_left_is_cleared(months_of_two: Workspace, tmp_path: Path, moment: str) -> None:
     out = tmp_path / "site"
     written(months_of_two, out)

@@ -28,7 +28,10 @@ KINDS = [
     "releases/small-2026-10-1.html",
     "releases/small-2026-11-1.html",
 ]
-SCREENS = [(1200, False), (400, True)]
+LAID_OUT = [(page, 400, True) for page in KINDS] + [
+    (page, 1200, False) if page == "index.html" else pytest.param(page, 1200, False, marks=pytest.mark.slow)
+    for page in KINDS
+]
 EXTRA = "document.querySelectorAll('details').forEach(part => part.open = true)"
 
 
@@ -56,8 +59,7 @@ def test_pages_open_without_errors_or_outside_requests_under_their_own_policy(
         assert visit.outside == []
 
 
-@pytest.mark.parametrize("page", KINDS)
-@pytest.mark.parametrize(("width", "dark"), SCREENS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("page", "width", "dark"), LAID_OUT)
 def test_axe_finds_no_serious_fault_and_nothing_overflows(
     browser: Browser, eventful_site: Path, page: str, width: int, dark: bool
 ) -> None:

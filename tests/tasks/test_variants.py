@@ -156,13 +156,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
 IN_SHORT = {
     "components out of the moments",
     "the split of PCA-Gauss, a label",
-    "public components",
     "gaussian",
     "a target, few directions",
     "persons weighted",
     "only categories",
     "a frame, zCDP, a label, few directions",
-    "a frame and components out of the moments",
     "a copula, zCDP, a label",
     "a copula, add-remove, persons with two rows",
 }
@@ -190,10 +188,10 @@ def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, varian
     "variant",
     [
         "components out of the moments",
-        "components bought apart",
-        "public components",
-        "a frame",
-        "a frame and components out of the moments",
+        pytest.param("components bought apart", marks=pytest.mark.slow),
+        pytest.param("public components", marks=pytest.mark.slow),
+        pytest.param("a frame", marks=pytest.mark.slow),
+        pytest.param("a frame and components out of the moments", marks=pytest.mark.slow),
         "a frame and public components",
     ],
 )
