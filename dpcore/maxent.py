@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 from dpcore.pairtables import PairTables
 
@@ -90,6 +91,11 @@ class TableLaw:
 
 def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     """The law whose pair tables are the measured ones, fitted column after column on rows drawn from it."""
+    with threadpool_limits(1):  # many small products: a second thread makes them slower
+        return _fitted_law(tables, generator)
+
+
+def _fitted_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     weights = tables.weights
     sizes = tuple(share.shape[1] for share in tables.shares)
     classes = generator.permutation(_in_proportion(weights, PILOT_ROWS))
