@@ -41,12 +41,14 @@ ROOM = 1.3
 class Frame:
     """A centre among encoded points and a radius around it; both public or released.
 
-    `whole_mean` says whether the centre is the mean in every coordinate, and not along a projection only.
+    `whole_mean` says whether the centre is the mean in every coordinate, and not along a projection only;
+    `deviation` is that of the noise on each of the centre's coordinates.
     """
 
     centre: Floats
     radius: float
     whole_mean: bool = False
+    deviation: float = 0.0
 
     @staticmethod
     def around_middle(width: int, radius: float = 1.0) -> Frame:
@@ -78,7 +80,8 @@ class Frame:
         noise, squared = len(total) * (deviation / count) ** 2, float(np.sum((total / count) ** 2))
         kept = max(0.0, 1.0 - noise / max(squared, noise)) / max(1.0, math.sqrt(squared))
         offset = projection.basis() @ (total / count * (kept * self.radius))
-        return Frame(self.centre + offset, self.radius, projection.columns is None)
+        whole_mean = projection.columns is None
+        return Frame(self.centre + offset, self.radius, whole_mean, self.radius * deviation / count)
 
     def seen_through(self, projection: Projection) -> Frame:
         """The frame for projected points: a random projection shortens all of them alike, on average."""

@@ -189,9 +189,11 @@ def make_plan(wishes: Wishes) -> Plan:
     Raises: PlanError where the wishes cannot be carried out.
     """
     reasons: list[str] = []
+    if wishes.projection == AUTO:
+        wishes = _with_projection(wishes, reasons)
     _require_projection(wishes)
     if wishes.generator == COPULA or _is_for_copula(wishes):
-        return _copula_plan(replace(wishes, generator=COPULA))
+        return _copula_plan(replace(wishes, generator=COPULA), reasons)
     shares = shares_of(wishes)
     _require_projection_mechanism(wishes, shares)
     _require_frame(wishes)
@@ -224,6 +226,21 @@ def make_plan(wishes: Wishes) -> Plan:
     )
 
 
+def _with_projection(wishes: Wishes, reasons: list[str]) -> Wishes:
+    """The wishes with a projection that costs nothing: none where every column can be kept, else a random one."""
+    whole = replace(wishes, projection="none")
+    if wishes.dimension == AUTO:
+        if wishes.generator == COPULA or _is_for_copula(whole):
+            reasons.append("projection none: the table is mixed and large enough for histograms of every column")
+            return whole
+        random = make_plan(replace(wishes, projection="ron"))
+        if random.dimension == Encoding(random.schema).feature_width:
+            reasons.append("projection none: every coordinate rises above the noise")
+            return whole
+    reasons.append("projection ron: random directions cost nothing, and in fewer of them there is less noise")
+    return replace(wishes, projection="ron")
+
+
 COORDINATES = {Rho: 6, Epsilon: 4}
 """Coordinates of groups that a column of a mixed table takes on average; pure noise grows with them."""
 
@@ -245,13 +262,13 @@ def _is_for_copula(wishes: Wishes) -> bool:
     if not any(isinstance(column, NominalColumn) or column.is_whole for column in columns):
         return False
     try:
-        event = _copula_plan(replace(wishes, generator=COPULA)).event
+        event = _copula_plan(replace(wishes, generator=COPULA), []).event
     except PlanError:
         return False
     return LEAST_GROUPS * least_group(event, len(columns)) <= wishes.expected_rows
 
 
-def _copula_plan(wishes: Wishes) -> Plan:
+def _copula_plan(wishes: Wishes, reasons: list[str]) -> Plan:
     """Histograms of every column, then the Gram of their groups."""
     if wishes.radius != 1:
         raise PlanError(
@@ -298,6 +315,7 @@ def _copula_plan(wishes: Wishes) -> Plan:
         signal_to_noise=_signal_to_noise(wishes.expected_rows, event, expected),
         expected_rows=wishes.expected_rows,
         reasons=(
+            *reasons,
             "generator copula: every column is measured by a histogram, and how columns hang together by "
             "one Gram of their groups, in class blocks, which together cost as much as one",
             f"the histograms take {float(share):g} of the budget"

@@ -168,12 +168,17 @@ class Measured:
     def coordinate_margins(self) -> Floats:
         """95 % margins of the noise on each encoded coordinate's mean.
 
-        What the projection keeps of a coordinate has the moments' noise, the rest that of the centre.
+        What the projection keeps of a coordinate has the moments' noise, the rest that of the centre; both in
+        units of the frame's radius, where there is one.
         """
-        kept: Floats = np.linalg.norm(self.mixture.projection.basis(), axis=1)
+        projection, rows = self.mixture.projection, max(float(self.sums.counts.sum()), 1.0)
+        kept: Floats = np.linalg.norm(projection.basis(), axis=1)
         left_out: Floats = np.sqrt(np.maximum(1 - kept**2, 0))
-        deviations: Floats = np.hypot(self._moments_deviation() * kept, self._centre_deviation() * left_out)
-        return Z95 * deviations * self.encoding.scale / max(float(self.sums.counts.sum()), 1.0)
+        deviations: Floats = np.hypot(self._moments_deviation() * kept, self._centre_deviation() * left_out) / rows
+        if projection.frame is not None:
+            of_frame = projection.frame.deviation * left_out if projection.centre is None else 0.0
+            deviations = np.hypot(projection.frame.radius * deviations, of_frame)
+        return Z95 * deviations * self.encoding.scale
 
     def _moments_deviation(self) -> float:
         """Standard deviation of the noise on a coordinate's sum over all classes."""

@@ -16,6 +16,7 @@ from dpcore.planning import count_and_sum_noise
 from dpcore.registry import mechanism_of
 from dpcore.schema import Role
 from dpcore.utility import Z95
+from dpcore.wishes import CENTRE
 from tasks.pages.wording import is_number
 
 
@@ -34,6 +35,8 @@ class LeftOut(Enum):
     """Every figure is of the data, but the columns' spreads are not known."""
     PUBLIC = "the mean of a public table"
     """Figures of the columns are partly those of that table, and say nothing of chance or drift."""
+    FAR_OFF = "the edge of a measured ball"
+    """Far-off records are drawn back by another radius each month: figures of the columns may move by that alone."""
 
 
 class _Basis(NamedTuple):
@@ -54,14 +57,17 @@ def quantities(record: dict[str, Any]) -> dict[Name, Quantity]:
         return {}
     found = {Name(""): Quantity(basis.rows, basis.count_noise, math.sqrt(basis.rows))}
     kept = basis._replace(left_out=LeftOut.NOTHING, centre_noise=0.0, centre_count_noise=0.0)
-    for column in record["utility"]["columns"]:  # labels and targets are never projected
-        found |= dict(_of_column(column, basis if column["role"] == Role.FEATURE else kept))
+    whole = (Role.LABEL,) if basis.left_out is LeftOut.FAR_OFF else (Role.LABEL, Role.TARGET)  # never projected
+    for column in record["utility"]["columns"]:
+        found |= dict(_of_column(column, kept if column["role"] in whole else basis))
     return found
 
 
 def left_out(record: dict[str, Any]) -> LeftOut:
     """What stands in for what the projection leaves out; nothing where no mean is stated at all."""
     projection = record["model"]["projection"]
+    if any(measurement["name"] == CENTRE for measurement in record["privacy"]["measurements"]):
+        return LeftOut.FAR_OFF
     targets = [column for column in record["utility"]["columns"] if column["role"] == Role.TARGET]
     features = projection["encoded_width"] - sum(map(_coordinates, targets))
     if projection["kind"] == "none" or projection["dimension"] >= features:
@@ -117,7 +123,7 @@ def _with_centre(basis: _Basis, event: GramEvent, columns: list[dict[str, Any]])
 
 def _of_column(column: dict[str, Any], basis: _Basis) -> Iterator[tuple[Name, Quantity]]:
     measured = column.get("measured") or {}
-    if basis.left_out is LeftOut.PUBLIC:
+    if basis.left_out in (LeftOut.PUBLIC, LeftOut.FAR_OFF):
         return
     if "levels" in column:
         yield from _shares(column, measured, basis)

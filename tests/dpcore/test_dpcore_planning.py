@@ -366,6 +366,24 @@ def test_a_mixed_table_that_is_not_projected_is_left_to_the_copula_where_the_noi
     assert plan(projection="none", schema=numbers, expected_rows=10**6).generator == "gaussian"
 
 
+def test_a_projection_that_is_left_open_is_chosen_from_public_constants_and_said() -> None:
+    mixed = schema_with(label=True)
+    numbers = RecordSchema(
+        tuple(IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(30))
+    )
+
+    def chosen(**wishes: Any) -> tuple[str, str]:
+        decided = plan(projection="auto", **wishes)
+        assert decided.reasons[0].startswith(f"projection {decided.projection}: ")
+        return decided.projection, decided.generator
+
+    assert chosen(schema=mixed, expected_rows=10**6) == ("none", "copula")
+    assert chosen(schema=mixed, expected_rows=10, generator="copula") == ("none", "copula")
+    assert chosen(schema=numbers, expected_rows=10**7) == ("none", "gaussian")
+    assert chosen(schema=numbers, expected_rows=10**3) == ("ron", "gaussian")
+    assert chosen(schema=mixed, expected_rows=10**6, dimension=2) == ("ron", "mixture")
+
+
 def test_the_coordinates_of_a_copula_are_public() -> None:
     plans = [plan(generator="copula", projection="none", expected_rows=rows) for rows in (10, 10**6)]
     assert plans[0].event.layout == plans[1].event.layout

@@ -12,7 +12,7 @@ from dpcore.wishes import AUTO, SMALLEST_RADIUS
 from tasks.stores.spec.refusals import UNION_TAG, refuse
 from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
 
-ProjectionKind = Literal["ron", "private-pca", "public-pca", "none"]
+ProjectionKind = Literal["auto", "ron", "private-pca", "public-pca", "none"]
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
 AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
 
