@@ -32,7 +32,8 @@ from dpcore.intervals import Estimand, Interval
 from dpcore.measure import Released
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent
 from dpcore.noise import public_generator
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.projection import no_projection, ron_projection
 from dpcore.registry import mechanism_of
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role

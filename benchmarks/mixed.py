@@ -8,7 +8,7 @@ LR is LogisticRegression(max_iter=300), GNB GaussianNB(), HGB HistGradientBoosti
 brought to [-1, 1] and indicators of categories.
 
 The generator's constants (groups, coordinates, shares of the budget, radius, tails: dpcore.grouping, dpcore.within,
-dpcore.grouped, dpcore.planning, dpcore.allocation) were chosen on training rows of bank_marketing, acs_nist and
+dpcore.grouped, dpcore.copula_planning, dpcore.allocation) were chosen on training rows of bank_marketing, acs_nist and
 credit_default, a quarter of them held out. Adult's figures were looked at while the generator was built, and one of
 them, too few groups under pure noise, led to histograms that agree on their total; no constant was chosen by them.
 """
@@ -31,7 +31,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Dataset, load, run_seed, show, summary, write_results
 from dpcore.mixed import measured_copula
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.schema import Neighbours, PrivacyUnit
 from dpcore.wishes import COPULA, Wishes
 

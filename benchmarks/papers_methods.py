@@ -25,11 +25,13 @@ from dpcore.encoding import Encoding
 from dpcore.estimators import MomentMixture
 from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
 from dpcore.generators import ClassGaussians, Decoder
+from dpcore.layouts import NO_WEIGHT, count_weight
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.mixed import measured_copula
 from dpcore.noise import SystemNoise
-from dpcore.planning import NO_WEIGHT, Plan, count_weight, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, Neighbours, PrivacyUnit

@@ -34,9 +34,9 @@ from benchmarks.papers_methods import RELATION, gaussian, gram_of, leading, meas
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
 from dpcore import published
 from dpcore.exactgram import Layout
+from dpcore.layouts import NO_WEIGHT
 from dpcore.measure import measure_gram
 from dpcore.noise import SystemNoise, public_generator
-from dpcore.planning import NO_WEIGHT
 from dpcore.registry import basis_mechanism
 
 DELTA = 1e-5

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.queries import ScoreQuery
 from dpcore.registry import vector_mechanism
 from dpcore.schema import Role, RowRule

@@ -21,7 +21,7 @@ from dpcore.encoding import Encoding
 from dpcore.generators import ClassGaussians
 from dpcore.moments import NoisyMoments
 from dpcore.noiselaws import NoiseCovariance
-from dpcore.planning import count_and_sum_noise
+from dpcore.plans import count_and_sum_noise
 from dpcore.schema import NominalColumn
 from dpcore.utility import (
     Z95,

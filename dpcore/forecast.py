@@ -15,7 +15,7 @@ from fractions import Fraction
 from dpcore.accounting import Cap, Cost, Statement, compose
 from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
-from dpcore.planning import Plan, count_and_sum_noise
+from dpcore.plans import Plan, count_and_sum_noise
 from dpcore.queries import HistogramsQuery
 from dpcore.registry import vector_mechanism
 from dpcore.schema import Column, IntervalColumn, NominalColumn, Role

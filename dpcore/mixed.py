@@ -33,7 +33,8 @@ from dpcore.histograms import exact_histograms
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, seed_of
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.projection import Projection
 from dpcore.queries import HistogramsQuery
 from dpcore.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role

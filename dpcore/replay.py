@@ -25,7 +25,8 @@ from dpcore.hostile import Part, hostile_pair, hostile_rows
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import Gives, Triangles
 from dpcore.noise import Noise, SeededNoise, public_generator
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.projection import Projection, measured_as, measured_coordinates, no_projection, ron_projection
 from dpcore.queries import HistogramsQuery, ScoreQuery
 from dpcore.registry import ENTRIES

@@ -34,11 +34,11 @@ from dpcore.arrays import (
 from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, Layout, integer_records, quantised_projection
 from dpcore.greedy import PooledMoments
+from dpcore.layouts import count_weight
 from dpcore.measure import ReleasedVector, exact_gram, measure_gram, measure_vector
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import pooled_moments
 from dpcore.noise import Noise, SystemNoise, fresh_seed, public_generator
-from dpcore.planning import count_weight
 from dpcore.projection import no_projection
 from dpcore.queries import RowsQuery
 from dpcore.registry import gram_mechanism

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding, level_corners, level_of
 from dpcore.generators import ClassGaussians, Generator
-from dpcore.planning import count_and_sum_noise
+from dpcore.plans import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, Column, IntervalColumn, NominalColumn
 

@@ -17,7 +17,7 @@ from dpcore.errors import CheckFailedError
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise
-from dpcore.planning import count_and_sum_noise
+from dpcore.plans import count_and_sum_noise
 from dpcore.queries import GRID, ScoreQuery
 from dpcore.schema import Cells, RecordSchema
 from dpcore.scores import RMSE, TRAINING_ROWS, Scorer, exact_score, readable_score, summed_scores, trained

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("dpcore", "expectations", "tasks", "flows", "deployments")
 """From the bottom to the top."""
 
-DPCORE_MAY_IMPORT = {"numpy", "scipy", "opendp", "randomgen", "flint", "sklearn", "dpcore"}
+DPCORE_MAY_IMPORT = {"numpy", "scipy", "opendp", "randomgen", "flint", "sklearn", "threadpoolctl", "dpcore"}
 OUTSIDE_WORLD = {
     "os", "pathlib", "io", "time", "datetime", "socket", "subprocess", "shutil", "tempfile", "glob", "logging",
     "sqlite3", "urllib", "http", "threading", "multiprocessing", "asyncio", "platform", "getpass", "ctypes",

@@ -10,7 +10,7 @@ import typer
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 
 if TYPE_CHECKING:
-    from dpcore.planning import Plan
+    from dpcore.plans import Plan
     from tasks.stores.ledger_state import LedgerState
     from tasks.stores.spec import ReleaseSpec
     from tasks.stores.workspace import Workspace

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dpcore.drift import LARGEST_COUNT_NOISE, Quantity, ratio_noise
 from dpcore.mechanisms.base import Gives, GramEvent
-from dpcore.planning import count_and_sum_noise
+from dpcore.plans import count_and_sum_noise
 from dpcore.registry import mechanism_of
 from dpcore.schema import Role
 from dpcore.utility import Z95

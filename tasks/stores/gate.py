@@ -7,7 +7,7 @@ from typing import Any
 
 from dpcore.errors import RefusedError
 from dpcore.noise import SystemNoise, fresh_seed
-from dpcore.planning import Plan
+from dpcore.plans import Plan
 from dpcore.registry import Event
 from tasks.stores.build import code_digest
 from tasks.stores.ledger_state import LedgerState

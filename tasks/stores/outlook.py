@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 from dpcore.accounting import Cap, Cost, times
 from dpcore.errors import SpecError
 from dpcore.forecast import ColumnNoise, Step, alternative_epsilons, burn_down, column_noise, largest_fitting
-from dpcore.planning import Plan
+from dpcore.plans import Plan
 from dpcore.schema import Kind
 from tasks.stores.calendar import periods_due
 from tasks.stores.forecast import MONTHLY, overdue_period

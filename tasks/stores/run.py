@@ -13,7 +13,7 @@ from dpcore.accounting import Cap
 from dpcore.checked import make_checked_plan
 from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
-from dpcore.planning import Plan
+from dpcore.plans import Plan
 from dpcore.wishes import COPULA, PlanError, Wishes
 from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger

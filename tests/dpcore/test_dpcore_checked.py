@@ -9,7 +9,8 @@ import pytest
 
 from dpcore.accounting import compose
 from dpcore.checked import CLUSTERS, BudgetedCheck, make_checked_plan
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.queries import ScoreQuery
 from dpcore.registry import cost_of
 from dpcore.replay import largest_change, replay_pairs

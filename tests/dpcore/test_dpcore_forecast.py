@@ -26,7 +26,8 @@ from dpcore.generators import ClassGaussians
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.projection import Projection, no_projection, private_components, ron_projection
 from dpcore.schema import (
     Cells,

@@ -24,7 +24,8 @@ from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent, triangle_size
 from dpcore.mechanisms.knorm import LARGEST_DIMENSION, NUCLEAR, mean_squares
 from dpcore.noise import FIRST_BITS, Noise, NuclearNoise, SeededNoise, WishartDifference, _decided, _dominates, _modulus
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.registry import cost_of, gram_mechanism
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema
 from dpcore.sensitivity import gram_nuclear

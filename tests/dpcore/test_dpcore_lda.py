@@ -23,10 +23,11 @@ from dpcore.accounting import Epsilon
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.greedy import GreedySampler, PooledMoments, _cubic_roots, _lowest
+from dpcore.layouts import count_weight
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.moments import NoisyMoments, pooled_moments
 from dpcore.noise import SeededNoise
-from dpcore.planning import count_weight, make_plan
+from dpcore.planning import make_plan
 from dpcore.projection import haar_basis
 from dpcore.registry import gram_mechanism
 from dpcore.schema import UNKNOWN, Neighbours, PrivacyUnit, RowRule

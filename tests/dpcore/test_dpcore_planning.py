@@ -17,11 +17,13 @@ from dpcore.accounting import Budget, Epsilon, Rho, compose
 from dpcore.allocation import PRESETS, apart_error, best_share
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
+from dpcore.layouts import count_weight
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import ExpectedError
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
-from dpcore.planning import Plan, count_weight, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.registry import BY_NAME, Status, cost_of
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
 from dpcore.wishes import PlanError, Wishes

@@ -18,7 +18,8 @@ from dpcore.measure import measure_gram, measure_vector
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.gaussian import GaussianMechanism
 from dpcore.noise import Noise, SeededNoise, public_generator
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.registry import ENTRIES
 from dpcore.replay import Recorder, Replay, example_plans, largest_change, replay_pairs
 from dpcore.replayed import ReplayedGram, share

@@ -11,7 +11,8 @@ from samplers_dpcore import generator
 
 from dpcore import MomentMixture, PcaGauss, RonGauss
 from dpcore.accounting import compose
-from dpcore.planning import Plan, make_plan
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.structure import Scale, Structure, choose_structure
 from dpcore.wishes import PlanError, Wishes
