@@ -419,6 +419,10 @@ RECORD_LIES: dict[str, tuple[Callable[[dict[str, dict[str, object]]], object], s
         lambda r: r["privacy"]["measurements"][0]["ledger_entry"].update(seq=2),
         "its measurement 'moments' is not in the ledger",
     ),
+    "less-noise": (
+        lambda r: r["privacy"]["measurements"][0]["noise"]["covariance"].update(diagonal=1e-9),
+        "the noise that it states of 'moments' is another",
+    ),
     "another-ledger": (lambda r: r["ledger"].update(head="0" * 64), "the ledger head that it names"),
     "no-privacy": (lambda r: r.pop("privacy"), "cannot be read"),
 }

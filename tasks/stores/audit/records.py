@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cap, Cost, compose, times, total
-from dpcore.registry import BY_NAME
+from dpcore.noiselaws import noise_facts
+from dpcore.registry import BY_NAME, event_from_json
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
@@ -100,8 +102,30 @@ def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
     figures = {key: measurement[key] or 0.0 for key in ("epsilon", "rho", "delta_num")}
     exact = figures == {key: float(getattr(cost, key)) for key in figures}
     found += require(exact, f"its cost of {name!r} is not the ledger's")
+    found += require(_same_noise(measurement, facts["event"]), f"the noise that it states of {name!r} is another")
     labelled = measurement["status"] == BY_NAME[measurement["mechanism"]].status.value
     return found + require(labelled, f"it labels the proof of {name!r} otherwise than the registry")
+
+
+def _same_noise(measurement: dict[str, Any], event: dict[str, Any]) -> bool:
+    """Whether the noise that a record states, if it does, follows from the event's parameters."""
+    if "noise" not in measurement:  # of a version that left it to the reader
+        return True
+    stated, due = measurement["noise"], noise_facts(event_from_json(event))
+    figures = [_figures(noise) for noise in (stated, due)]
+    same = stated["law"] == due["law"] and figures[0].keys() == figures[1].keys()
+    return same and all(_alike(figures[0][key], value) for key, value in figures[1].items())
+
+
+def _figures(noise: dict[str, Any]) -> dict[str, float | None]:
+    return {"parameter": noise["parameter"], **(noise["covariance"] or {})}
+
+
+def _alike(stated: float | None, due: float | None) -> bool:
+    """Equal, up to how another machine rounds."""
+    if stated is None or due is None:
+        return stated is due
+    return math.isclose(stated, due, rel_tol=1e-9)
 
 
 def accounting_check(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> Check:
