@@ -115,8 +115,11 @@ def integer_records(
     share = np.ones(len(points)) if shares is None else shares
     root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down: the bound is strict
     one = float(1 << GRID_BITS)
-    largest = np.abs(coarse / radius).max(axis=1, initial=one)  # sums of squares stay exact, whatever the radius
-    body = _inside_ball(np.trunc(coarse / radius * (one / largest)[:, None] * root[:, None]), share)
+    with np.errstate(all="ignore"):
+        scaled = coarse / radius
+    scaled = np.where(np.isfinite(scaled).all(axis=1, keepdims=True), scaled, 0.0)  # whatever the radius and the basis
+    largest = np.abs(scaled).max(axis=1, initial=one)  # sums of squares stay exact
+    body = _inside_ball(np.trunc(scaled * (one / largest)[:, None] * root[:, None]), share)
     head = np.zeros((len(points), layout.heads))
     head[np.arange(len(points)), classes if layout.labels else 0] = np.trunc(layout.weight_on_grid * root)
     return np.hstack([head, body])

@@ -50,6 +50,10 @@ class Frame:
     whole_mean: bool = False
     deviation: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not SMALLEST_RADIUS <= self.radius <= 1:
+            raise ValueError("a radius must lie between 1/256 and 1")
+
     @staticmethod
     def around_middle(width: int, radius: float = 1.0) -> Frame:
         """A public frame around the middle of the bounds."""

@@ -31,7 +31,7 @@ from tasks.stores.bundle import Staging
 from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.lineage import LineageRun
-from tasks.stores.promises import promise
+from tasks.stores.promises import promised
 from tasks.stores.run import Grant, ReleaseRun, prepare_run
 from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
@@ -167,16 +167,18 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
         story.allocated()
         with recorded_failure(ledger, grant):
             bought = ("landing",) if run.plan.projection_event or run.plan.frame_events else ()
-            with journal.stage("project", inputs=bought, outputs=("projection",)) as stage:
+            first = (*run.plan.frame_events, PROJECTION)
+            with (
+                journal.stage("project", inputs=bought, outputs=("projection",)) as stage,
+                promised(run, release_id, first, [stage]),
+            ):
                 projection = choose_projection(run, grant)
-                for name in (*run.plan.frame_events, PROJECTION):
-                    promise(run, ledger.entries(), release_id, name, [stage])
             story.projected(projection)
-            with journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
+            with (
+                journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage,
+                promised(run, release_id, (MARGINALS, MOMENTS, MEAN), [whole, stage]),
+            ):
                 moments, projection = estimate_moments(run, projection, grant)  # then only paid checks see rows
-                promise(run, ledger.entries(), release_id, MARGINALS, [whole, stage])
-                promise(run, ledger.entries(), release_id, MOMENTS, [whole, stage])
-                promise(run, ledger.entries(), release_id, MEAN, [whole, stage])
             story.measured(moments, projection)
             with journal.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows(run, moments, projection, grant)
@@ -188,10 +190,11 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
             with journal.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
                 outcome = check_release(run, moments, projection, summary, table)
             if checks:
-                with journal.stage(SCORE, inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage:
+                with (
+                    journal.stage(SCORE, inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage,
+                    promised(run, release_id, checks, [whole, stage]),
+                ):
                     outcome = score_release(run, grant, outcome, table)
-                    for name in checks:
-                        promise(run, ledger.entries(), release_id, name, [whole, stage])
                 story.scored()
             bundle_lineage = list(lineage.lines)
             last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.copula import cells_of_schema
+from dpcore.errors import LandingError
 from dpcore.histograms import exact_histograms
 from dpcore.measure import (
     Encoded,
@@ -69,6 +70,7 @@ def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Meas
         tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
         return stored
     fingerprint = run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
+    _require_same_data(ledger.fingerprint(grant.release_id), fingerprint, grant.release_id)
     drawn = draw()
     released = ledger.spend(
         grant.release_id,
@@ -80,6 +82,18 @@ def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Meas
     )
     tell(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
     return released
+
+
+def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
+    """All measurements of one release are of the same data, also where a run goes on after another."""
+    if kept is not None and kept != found:
+        raise LandingError(
+            f"the landing data are not those of which {release_id} was measured so far",
+            rule="landing-changed",
+            where="source",
+            hint="put the files back as they were and run again; if they are gone for good, "
+            f'`dprelease run --supersedes {release_id} --reason "..."` measures the new ones, at their own cost',
+        )
 
 
 def draw(run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise, encoding: Encoded) -> Released:

@@ -29,6 +29,8 @@ from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
 BATCH_ROWS = 65_536
+LONGEST_LINE = 1 << 24
+"""Bytes of a CSV file that are read at once; a longer line makes the file unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +89,25 @@ class Landing:
             yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
 
     def _csv_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with self._open_csv(path, columns) as reader:
+        with self._open_csv(path) as reader:
+            alone = len(reader.schema) == 1
+        with self._open_csv(path, columns, empty_lines_are_cells=alone) as reader:
             yield from reader
 
-    def _open_csv(self, path: Path, columns: Sequence[str] | None = None) -> pa_csv.CSVStreamingReader:
+    def _open_csv(
+        self, path: Path, columns: Sequence[str] | None = None, *, empty_lines_are_cells: bool = False
+    ) -> pa_csv.CSVStreamingReader:
         dialect = self.spec.source.csv
         convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""], "check_utf8": False}
         if columns is not None:
             convert |= {"include_columns": list(columns), "column_types": {name: pa.string() for name in columns}}
         return pa_csv.open_csv(
             path,
-            read_options=pa_csv.ReadOptions(encoding=dialect.encoding),
+            read_options=pa_csv.ReadOptions(encoding=dialect.encoding, block_size=LONGEST_LINE),
             parse_options=pa_csv.ParseOptions(
                 delimiter=dialect.delimiter,
                 quote_char=dialect.quote,
-                ignore_empty_lines=columns is None or len(columns) > 1,
+                ignore_empty_lines=not empty_lines_are_cells,
             ),
             convert_options=pa_csv.ConvertOptions(**convert),
         )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
+from dpcore.errors import LedgerError
 from dpcore.registry import BY_NAME
 from tasks.stores.balances import History, replay
 from tasks.stores.ledger_state import Entry
@@ -11,6 +13,27 @@ from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, Stage
 from tasks.stores.run import ReleaseRun
 
 SPEND, GUARANTEE = "dp_spend", "dp_guarantee"
+
+
+@contextmanager
+def promised(run: ReleaseRun, release_id: str, measurements: Sequence[str], stages: Sequence[Stage]) -> Iterator[None]:
+    """A stage that makes these measurements: each that was spent is on the lineage, also where what follows fails.
+
+    Else a ledger that is put back to where it was before a failure would not be missed by anything.
+    """
+
+    def name_spends() -> None:
+        entries = run.ledger().entries()
+        for measurement in measurements:
+            promise(run, entries, release_id, measurement, stages)
+
+    try:
+        yield
+    except BaseException:
+        with suppress(LedgerError):  # the failure itself is what is told
+            name_spends()
+        raise
+    name_spends()
 
 
 def promise(

@@ -169,6 +169,22 @@ def test_a_mean_of_nothing_but_noise_does_not_move_the_centre_far() -> None:
     assert np.mean(moved) < 0.6 * np.mean(raw)
 
 
+@pytest.mark.parametrize("radius", [0.0, -1.0, 2.0**-9, 1.5, np.nan, np.inf])
+def test_no_frame_has_a_radius_beyond_reason(radius: float) -> None:
+    with pytest.raises(ValueError, match="between 1/256 and 1"):
+        Frame(np.zeros(2), radius)
+
+
+@pytest.mark.parametrize("radius", [np.nan, 0.0, 1e-320, -0.0])
+def test_whatever_a_record_is_divided_by_it_stays_in_the_ball(radius: float) -> None:
+    layout, points = Layout(3, 1, Fraction(1)), np.array([[0.5, -0.5], [0.0, 0.0]])
+    records = integer_records(points, None, layout, radius=radius)
+    assert np.isfinite(records).all()
+    assert (records[:, 1:] ** 2).sum(axis=1).max() <= 4.0**16
+    broken = integer_records(points, np.full((2, 2), np.nan), layout)
+    assert np.isfinite(broken).all()
+
+
 def test_an_empty_table_has_a_frame_too() -> None:
     nothing = {name: values[:0] for name, values in cells().items()}
     plain = no_projection(ENCODING)

@@ -12,7 +12,7 @@ from dpcore.copula_utility import measured_of
 from dpcore.fit import release_report
 from tasks.stores.bundle import Staging
 from tasks.stores.lineage import LineageRun
-from tasks.stores.promises import promise
+from tasks.stores.promises import promised
 from tasks.stores.record import Outcome
 from tasks.stores.run import prepare_run
 from tasks.stores.tables import arrow_schema
@@ -72,14 +72,17 @@ def release(workspace: Workspace, period: str) -> Path:
                 pass
             with lineage.stage("allocate", outputs=("reservation",)):
                 grant = allocate_budget.fn(run, release_id)
-            with lineage.stage("project", outputs=("projection",)) as stage:
+            first, second = (*run.plan.frame_events, "projection"), ("marginals", "moments", "mean")
+            with (
+                lineage.stage("project", outputs=("projection",)) as stage,
+                promised(run, release_id, first, [stage]),
+            ):
                 projection = choose_projection.fn(run, grant)
-                for name in (*run.plan.frame_events, "projection"):
-                    promise(run, ledger.entries(), release_id, name, [stage])
-            with lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
+            with (
+                lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage,
+                promised(run, release_id, second, [whole, stage]),
+            ):
                 moments, projection = estimate_moments.fn(run, projection, grant)
-                for name in ("marginals", "moments", "mean"):
-                    promise(run, ledger.entries(), release_id, name, [whole, stage])
             with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
                 sample_rows.fn(run, moments, projection, grant)
             with lineage.stage("decode", outputs=("synthetic-table",)):
@@ -90,10 +93,11 @@ def release(workspace: Workspace, period: str) -> Path:
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
             if run.plan.check_events:
-                with lineage.stage("score", inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage:
+                with (
+                    lineage.stage("score", inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage,
+                    promised(run, release_id, tuple(run.plan.check_events), [whole, stage]),
+                ):
                     outcome = score_release.fn(run, grant, outcome, staging.folder / DATA)
-                    for name in run.plan.check_events:
-                        promise(run, ledger.entries(), release_id, name, [whole, stage])
             told = list(lineage.lines)
             last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
             with lineage.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):

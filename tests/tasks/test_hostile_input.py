@@ -13,16 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders import opened, request
-from staged import NOW, land_rows, release
+from staged import NOW, invented_rows, land_rows, release
 
-from dpcore.errors import LandingError, LedgerError
-from dpcore.measure import exact_gram
+import tasks.measure
+import tasks.project
+from dpcore.errors import CheckFailedError, LandingError, LedgerError, StageFailedError
+from dpcore.measure import Released, exact_gram
+from dpcore.projection import Projection
 from tasks.measure import weighted_cells
 from tasks.project import choose_projection
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
+from tasks.stores.ledgers import writable_ledger
 from tasks.stores.lineage import append_line, events_of
 from tasks.stores.run import Grant, ReleaseRun, prepare_run
+from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
 from tasks.validate import require_structure
 
@@ -189,3 +194,93 @@ def test_hidden_and_quarantined_files_are_no_landing_data(tmp_path: Path) -> Non
     (workspace.landing / "link.csv").symlink_to(workspace.landing / "a.csv")
     assert np.isclose(squared_lengths(prepared(workspace)), 0.5, atol=0.5)
     assert len(prepared(workspace).arrival.landing.files) == 1
+
+
+# ---------------------------------------------------------------- releases of several measurements
+
+FRAMED = """
+name: visits
+source: {path: landing/*}
+privacy: {population: people, epsilon: 1.0, lifetime: {epsilon: 4.0}}
+expected_rows: 3000
+columns:
+  - {name: age, kind: numeric, bounds: [0, 100]}
+  - {name: ill, kind: boolean, role: label}
+model: {projection: {kind: none}, generator: mixture, radius: auto}
+"""
+CHECKED = FRAMED.replace(", radius: auto", "") + "checks: {accuracy: {budget: 0.01, at_least: 1.0}}\n"
+
+
+def landed(root: Path, spec: str, seed: int = 7) -> Workspace:
+    workspace = visits(root, spec)
+    (workspace.landing / "a.csv").write_text(invented_rows(seed, 3000))
+    return workspace
+
+
+def ledger_before(workspace: Workspace) -> Path:
+    """A copy of the ledger before any release."""
+    with closing(writable_ledger(workspace, load_spec(workspace.spec_path))):
+        pass
+    return Path(shutil.copy(workspace.ledger_path, workspace.root / "before.db"))
+
+
+def crash_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def measured(run: ReleaseRun, grant: Grant, wanted: str, projection: Projection) -> Released:
+        if wanted == name:
+            raise OSError("the machine stopped")
+        return tasks.measure.measured(run, grant, wanted, projection)
+
+    monkeypatch.setattr(tasks.project, "measured", measured)
+
+
+def test_a_ledger_put_back_to_before_a_crash_among_measurements_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = landed(tmp_path, FRAMED)
+    before = ledger_before(workspace)
+    crash_at(monkeypatch, "spread")
+    with pytest.raises(StageFailedError, match="OSError"):
+        release(workspace, "2026-01")
+    monkeypatch.undo()
+    shutil.copy(before, workspace.ledger_path)
+    with pytest.raises(LedgerError) as refusal:
+        release(workspace, "2026-01")
+    assert refusal.value.rule == "ledger-incomplete"
+
+
+def test_a_ledger_put_back_to_before_a_failed_check_is_missed(tmp_path: Path) -> None:
+    """Or a check could be drawn again until it passes."""
+    workspace = landed(tmp_path, CHECKED)
+    before = ledger_before(workspace)
+    with pytest.raises(CheckFailedError):
+        release(workspace, "2026-01")
+    named = [facet for event in events_of(workspace.lineage_path) for facet in event["run"]["facets"]]
+    assert "dp_spend_accuracy" in named or named.count("dp_spend") > 1
+    shutil.copy(before, workspace.ledger_path)
+    with pytest.raises(LedgerError) as refusal:
+        release(workspace, "2026-01")
+    assert refusal.value.rule == "ledger-incomplete"
+
+
+def test_a_release_is_never_measured_of_two_versions_of_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = landed(tmp_path, FRAMED)
+    crash_at(monkeypatch, "spread")
+    with pytest.raises(StageFailedError, match="OSError"):
+        release(workspace, "2026-01")
+    monkeypatch.undo()
+    good = (workspace.landing / "a.csv").read_text()
+    (workspace.landing / "a.csv").write_text(invented_rows(8, 3000))
+    with pytest.raises(LandingError) as refusal:
+        release(workspace, "2026-01")
+    assert refusal.value.rule == "landing-changed"
+    (workspace.landing / "a.csv").write_text(good)
+    assert json.loads((release(workspace, "2026-01") / "record.json").read_text())["rows"] > 0
+
+
+@pytest.mark.parametrize("text", ["id,age,ill\n\n1,50,true\n2,60,false\n", "id,age,ill\n1,50,true\n2,60,false\n\n"])
+def test_an_empty_line_is_nobody(tmp_path: Path, text: str) -> None:
+    workspace = visits(tmp_path, PERSON_SPEC.replace("RULE", "weight"))
+    (workspace.landing / "a.csv").write_text(text)
+    assert 0 < squared_lengths(prepared(workspace)) <= 2
