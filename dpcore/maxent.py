@@ -159,10 +159,11 @@ class _Fit:
         if len(earlier) == 0:
             return None
         place, share = self._place(index), float(self._weights[k])
-        shares = np.maximum(self._joint[k, place] / share, LEAST_SHARE)
+        expected = _softmax(scores)
+        shares = np.maximum(self._class_shares(k, index, expected.mean(axis=0, dtype=np.float64)), LEAST_SHARE)
         mean = earlier.mean(axis=0, dtype=np.float64)
         targets = np.outer(mean, shares) + self._tables.excess[k][: place.start, place] / share
-        residual = targets - (earlier.T @ _softmax(scores)).astype(np.float64) / len(earlier)
+        residual = targets - (earlier.T @ expected).astype(np.float64) / len(earlier)
         variance = self._tables.excess_variance / share**2
         penalties = np.vstack(
             [
@@ -173,6 +174,17 @@ class _Fit:
         if not np.isfinite(penalties).any():
             return None
         return _fitted(earlier, targets, shares, penalties, scores)
+
+    def _class_shares(self, k: int, index: int, common: Floats) -> Floats:
+        """Shares of a column's groups in class k: the common law's, and as much of the measured as is not noise.
+
+        Taken as measured they would bring back, with no penalty, the label's noise (James and Stein's estimate).
+        """
+        share = float(self._weights[k])
+        offset = self._joint[k, self._place(index)] / share - common
+        noise = len(common) * float(self._tables.variances[index]) / (self._tables.total * share) ** 2
+        shares: Floats = common + offset * max(0.0, 1 - noise / max(float(offset @ offset), 1e-300))
+        return shares
 
 
 def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:

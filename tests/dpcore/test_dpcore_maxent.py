@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,6 +110,17 @@ def test_one_class_s_own_pair_is_not_lent_to_the_others() -> None:
 
 
 # ---- noise -------------------------------------------------------------------------------------------
+
+
+def test_a_class_s_own_pair_does_not_bring_back_shares_that_were_taken_for_noise() -> None:
+    # The pair turns with the class, far above its noise; the classes' shares differ by less than theirs explains.
+    groups, classes = turned(ROWS, generator(7))
+    tables = tables_of(groups, classes, (2, 2), count=2, deviation=100.0)
+    apart = [np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[0.53, 0.47], [0.47, 0.53]])]
+    law, drawn_groups, drawn_classes = drawn(replace(tables, shares=apart, variances=np.full(2, 1e8)))
+    assert law.columns[1].by_class[0] is not None
+    portions = [float((drawn_groups[drawn_classes == k, 1] == 0).mean()) for k in (0, 1)]
+    assert abs(portions[0] - portions[1]) < 0.03, "half of what was measured; as drawn it wavers by .01"
 
 
 def noise_only(sizes: Sequence[int], count: int, deviation: float, seed: int) -> PairTables:
