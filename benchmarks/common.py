@@ -370,23 +370,24 @@ def level_codes(frame: pd.DataFrame, column: NominalColumn) -> NDArray[np.int64]
     return codes
 
 
-def load(name: str, *, train_rows: int | None = None, test_rows: int | None = None) -> Dataset:
+def load(name: str, *, train_rows: int | None = None, test_rows: int | None = None, split: int = 0) -> Dataset:
     """A data set by name, with at most so many training and test rows, taken in a fixed random order.
 
-    Adult and MNIST come with their own test rows; of the others a quarter is drawn under a public seed.
+    Adult and MNIST come with their own test rows; of the others a quarter is drawn under a public seed, another
+    one under each number of the `split`.
     Raises: DataAbsentError without the data.
     """
     source = SOURCES[name]
     schema = RecordSchema(source.columns)
     raw = _digits() if name in BUNDLED else source.prepare(pd.read_parquet(data_folder() / f"{source.file}.parquet"))
-    parts = _split(raw, name)
+    parts = _split(raw, f"split {name}" + (f" {split}" if split else ""))
     train, test = (_typed(part.iloc[:most], schema) for part, most in zip(parts, (train_rows, test_rows), strict=True))
     return Dataset(name, schema, train, test)
 
 
-def _split(frame: pd.DataFrame, name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _split(frame: pd.DataFrame, purpose: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Training and test rows, both in a random order under the public seed."""
-    generator = public_generator(SPLIT_SEED, f"split {name}")
+    generator = public_generator(SPLIT_SEED, purpose)
     shuffled = frame.iloc[generator.permutation(len(frame))]
     if "split" in frame.columns:
         return shuffled[shuffled["split"] == "train"], shuffled[shuffled["split"] == "test"]
