@@ -91,8 +91,8 @@ def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
             f"the landing data are not those of which {release_id} was measured so far",
             rule="landing-changed",
             where="source",
-            hint="put the files back as they were and run again; if they are gone for good, "
-            f'`dprelease run --supersedes {release_id} --reason "..."` measures the new ones, at their own cost',
+            hint="put the files back as they were and run again; if they are gone for good, this month cannot be "
+            "finished, and what was measured of it stays spent",
         )
 
 

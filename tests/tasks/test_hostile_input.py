@@ -224,6 +224,11 @@ def ledger_before(workspace: Workspace) -> Path:
     return Path(shutil.copy(workspace.ledger_path, workspace.root / "before.db"))
 
 
+def workspace_spends(workspace: Workspace) -> list[str]:
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        return [name for release in ledger.state().releases.values() for name in release.spends]
+
+
 def crash_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def measured(run: ReleaseRun, grant: Grant, wanted: str, projection: Projection) -> Released:
         if wanted == name:
@@ -275,6 +280,7 @@ def test_a_release_is_never_measured_of_two_versions_of_the_data(
     with pytest.raises(LandingError) as refusal:
         release(workspace, "2026-01")
     assert refusal.value.rule == "landing-changed"
+    assert len(workspace_spends(workspace)) == 2, "nothing more was drawn"
     (workspace.landing / "a.csv").write_text(good)
     assert json.loads((release(workspace, "2026-01") / "record.json").read_text())["rows"] > 0
 
