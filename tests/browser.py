@@ -95,9 +95,12 @@ def _gate(allowed: tuple[str, ...], note: Callable[[str], None]) -> Callable[[An
     return decide
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium, started once; tests that need it are skipped where there is none."""
+    """Chromium, started once a file; tests that need it are skipped where there is none.
+
+    Not once a session: until it ends, an event loop runs in this thread, where no later test could start another.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = program()
     if path is None:
