@@ -17,6 +17,7 @@ array (+ - x / sqrt and comparisons). No record is ever dropped.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,21 +66,8 @@ class ColumnCode:
 
     def encode(self, cells: NDArray[np.generic]) -> Floats:
         """Vectors of length at most 1, one a cell."""
-        if isinstance(self.column, NominalColumn):
-            levels = level_of(np.asarray(cells, dtype=np.int64), self.column)
-            corners = level_corners(self.column)
-            return np.vstack([corners, np.zeros(corners.shape[1])])[levels]  # -1 is the added centre
-        return self._encode_interval(np.asarray(cells, dtype=np.float64), self.column)
-
-    @staticmethod
-    def _encode_interval(values: Floats, column: IntervalColumn) -> Floats:
-        missing = np.isnan(values)
-        stand_in = column.middle if column.impute is None or column.missing_level else column.impute
-        inside = np.clip(np.where(missing, stand_in, values), column.lower, column.upper)
-        position = np.clip((inside - column.middle) / column.half_width, -1.0, 1.0)
-        if not column.missing_level:
-            return position[:, None]
-        return np.column_stack([position, missing.astype(np.float64)])
+        alone = ColumnCode(self.column, 0, self.stop - self.start)
+        return _Coordinates([alone]).of({self.column.name: cells}).T
 
     def scores(self, vectors: Floats) -> Floats | None:
         """How well each level fits each vector; None for a column without levels."""
@@ -110,6 +98,53 @@ class ColumnCode:
         return values if levels is None else np.where(levels == 1, np.nan, values)
 
 
+class _Coordinates:
+    """The coordinates of a record's columns, one row each, in a few operations on whole blocks of cells."""
+
+    def __init__(self, codes: Sequence[ColumnCode]) -> None:
+        self._codes = codes
+        self._intervals = [(code, code.column) for code in codes if isinstance(code.column, IntervalColumn)]
+        columns = [column for _, column in self._intervals]
+        bounds = np.array([(c.lower, c.upper, c.middle, c.half_width) for c in columns]).reshape(-1, 4)
+        self._lower, self._upper, self._middle, self._half_width = bounds.T[:, :, None]
+        self._places = [code.start for code, _ in self._intervals]
+
+    def of(self, cells: Cells) -> Floats:
+        """Vectors of length at most 1 for every column, one column a record."""
+        rows = len(cells[self._codes[0].column.name])
+        coordinates = np.empty((self._codes[-1].stop, rows))
+        self._fill_intervals(cells, coordinates)
+        for code in self._codes:
+            if isinstance(code.column, NominalColumn):
+                coordinates[code.start : code.stop] = _corner_coordinates(cells[code.column.name], code.column)
+        return coordinates
+
+    def _fill_intervals(self, cells: Cells, coordinates: Floats) -> None:
+        """Positions in [-1, 1], and beside them which cells are missing where that is a level."""
+        all_are = len(self._intervals) == len(coordinates)
+        values = coordinates if all_are else np.empty((len(self._intervals), coordinates.shape[1]))
+        for own, (code, column) in zip(values, self._intervals, strict=True):
+            own[:] = cells[column.name]
+            missing = np.isnan(own)
+            if missing.any():
+                own[missing] = column.middle if column.impute is None or column.missing_level else column.impute
+            if column.missing_level:
+                coordinates[code.start + 1] = missing
+        np.clip(values, self._lower, self._upper, out=values)
+        values -= self._middle
+        values /= self._half_width
+        np.clip(values, -1.0, 1.0, out=values)
+        if not all_are:
+            coordinates[self._places] = values
+
+
+def _corner_coordinates(cells: NDArray[np.generic], column: NominalColumn) -> Floats:
+    """The corners of the cells' levels, one column a cell."""
+    corners = level_corners(column)
+    table = np.vstack([corners, np.zeros(corners.shape[1])]).T  # -1 is the added centre
+    return table[:, level_of(np.asarray(cells, dtype=np.int64), column)]
+
+
 class Encoding:
     """The map between the cells of a table and points of the unit ball.
 
@@ -129,10 +164,13 @@ class Encoding:
         self.target_width = sum(c.stop - c.start for c in self.codes if c.column.role is Role.TARGET)
         self.feature_width = self.width - self.target_width
         self.scale = math.sqrt(len(self.codes))
+        self._coordinates = _Coordinates(self.codes)
 
     def encode(self, cells: Cells) -> Floats:
-        """Points of the unit ball, one a record."""
-        return np.hstack([code.encode(cells[code.column.name]) for code in self.codes]) / self.scale
+        """Points of the unit ball, one a record; stored coordinate by coordinate."""
+        coordinates = self._coordinates.of(cells)
+        coordinates /= self.scale
+        return coordinates.T
 
     def classes(self, cells: Cells) -> Codes:
         """The class block each record falls into; all 0 without a label.

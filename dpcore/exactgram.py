@@ -107,44 +107,59 @@ def integer_records(
     also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
     a record that could not be brought below is replaced by (s, 0).
     """
-    fine = np.trunc(_finite(points) * (1 << POINT_BITS))
+    fine = _whole_points(points.T)
     if projection is None:
         coarse = fine / (1 << (POINT_BITS - GRID_BITS))
     else:
-        coarse = (fine @ projection) / (1 << (POINT_BITS + PROJECTION_BITS - GRID_BITS))
+        coarse = projection.T @ fine
+        coarse /= 1 << (POINT_BITS + PROJECTION_BITS - GRID_BITS)
     share = np.ones(len(points)) if shares is None else shares
     root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down: the bound is strict
+    records = np.zeros((layout.heads + len(coarse), len(points)))
+    records[classes if layout.labels else 0, np.arange(len(points))] = np.trunc(layout.weight_on_grid * root)
+    _fill_body(records[layout.heads :], coarse, share, root, radius)
+    return records.T
+
+
+def _whole_points(coordinates: Floats) -> Floats:
+    """Coordinates on the grid of points; every one outside [-1, 1], NaN or infinite becomes 0."""
+    inside = coordinates.min(initial=0.0) >= -1 and coordinates.max(initial=0.0) <= 1  # not so if one is NaN
+    whole: Floats = (coordinates if inside else np.where(np.abs(coordinates) <= 1, coordinates, 0.0)) * (
+        1 << POINT_BITS
+    )
+    return np.trunc(whole, out=whole)
+
+
+def _fill_body(body: Floats, coarse: Floats, share: Floats, root: Floats, radius: float) -> None:
+    """The points' part of the records, one column each: in units of the radius, inside the ball."""
     one = float(1 << GRID_BITS)
     with np.errstate(all="ignore"):
-        scaled = coarse / radius
-    scaled = np.where(np.isfinite(scaled).all(axis=1, keepdims=True), scaled, 0.0)  # whatever the radius and the basis
-    largest = np.abs(scaled).max(axis=1, initial=one)  # sums of squares stay exact
-    body = _inside_ball(np.trunc(scaled * (one / largest)[:, None] * root[:, None]), share)
-    head = np.zeros((len(points), layout.heads))
-    head[np.arange(len(points)), classes if layout.labels else 0] = np.trunc(layout.weight_on_grid * root)
-    return np.hstack([head, body])
+        scaled = coarse if radius == 1 else coarse / radius
+        largest = np.abs(scaled, out=body).max(axis=0, initial=one)  # divided by it, sums of squares stay exact
+    finite = np.isfinite(largest)
+    if not finite.all():  # whatever the radius and the basis
+        scaled, largest = np.where(finite, scaled, 0.0), np.where(finite, largest, one)
+    if np.any(largest > one):
+        scaled = scaled * (one / largest)
+    np.trunc(scaled * root if np.any(root < 1) else scaled, out=body)
+    _draw_into_ball(body, share)
 
 
-def _finite(points: Floats) -> Floats:
-    """Points with every coordinate outside [-1, 1], NaN or infinite set to 0."""
-    return np.where(np.abs(points) <= 1, points, 0.0)
-
-
-def _inside_ball(body: Floats, share: Floats) -> Floats:
-    """Rows cut to squared norm at most share * 4^k; exact, since squares of whole numbers are summed."""
+def _draw_into_ball(body: Floats, share: Floats) -> None:
+    """Cut columns to squared norm at most share * 4^k; exact, since squares of whole numbers are summed."""
     limit = share * (1 << 2 * GRID_BITS)
     squared = _squared_norms(body)
-    long = squared > limit
-    if long.any():
+    long = np.flatnonzero(squared > limit)
+    if long.size:
         shrink = np.sqrt(limit[long] / squared[long]) * (1 - 2.0**-40)
-        body[long] = np.trunc(body[long] * shrink[:, None])
-        body[long & (_squared_norms(body) > limit)] = 0.0
-    return body
+        cut = np.trunc(body[:, long] * shrink)
+        cut[:, _squared_norms(cut) > limit[long]] = 0.0
+        body[:, long] = cut
 
 
 def _squared_norms(body: Floats) -> Floats:
     """Exact: whole numbers below 2^53 in all."""
-    squares: Floats = np.einsum("ij,ij->i", body, body)
+    squares: Floats = np.einsum("ij,ij->j", body, body)
     return squares
 
 
@@ -161,8 +176,8 @@ class GramSum:
         for start in range(0, len(records), ROWS_AT_ONCE):
             chunk, labels = records[start : start + ROWS_AT_ONCE], classes[start : start + ROWS_AT_ONCE]
             for block in range(self.layout.blocks):
-                rows = chunk if self.layout.blocks == 1 else chunk[labels == block]
-                self.blocks[block] += (rows.T @ rows).astype(np.int64).astype(object)
+                columns = chunk.T if self.layout.blocks == 1 else chunk.T[:, np.flatnonzero(labels == block)]
+                self.blocks[block] += (columns @ columns.T).astype(np.int64).astype(object)
 
     def merge(self, other: GramSum) -> None:
         """Add another chunk's sum; the order does not matter."""

@@ -119,7 +119,7 @@ def test_the_change_is_the_exact_difference_of_the_sums() -> None:
 
 
 def test_a_record_that_is_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exactgram, "_inside_ball", lambda body, share: body)
+    monkeypatch.setattr(exactgram, "_draw_into_ball", lambda body, share: None)
     monkeypatch.setattr(Encoding, "encode", lambda self, cells: np.column_stack([np.ones(len(cells["a"]))] * 4))
     replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=4, seed="6")
     assert all(found.nuclear > 1 and found.frobenius > 1 and not found.ok for found in replays)
