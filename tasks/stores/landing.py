@@ -1,8 +1,7 @@
 """Landing data: which files, of which period, readable or not, batch by batch.
 
 Names, sizes and numbers of files and rows are private: no error or representation
-here carries them. Faults of the readers are told in our own words, raised outside
-the handler, so that no raw text hangs on to them.
+here carries them.
 """
 
 from __future__ import annotations
@@ -14,23 +13,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from dpcore.errors import LandingError
 from dpcore.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
-from tasks.stores.matching import PERIOD, data_files, matching_files, period_of, require_known_format
+from tasks.stores.fragments import Fragment, Part, grouped, unreadable, version_of
+from tasks.stores.matching import PERIOD, data_files, matching_files, partition_of, period_of, require_known_format
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
-BATCH_ROWS = 65_536
-LONGEST_LINE = 1 << 24
-"""Bytes of a CSV file that are read at once; a longer line makes the file unreadable."""
+HASHED_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +42,44 @@ class Landing:
     @property
     def is_text(self) -> bool:
         """Whether the files are CSV, in which every cell is text."""
-        return self.files[0].suffix.lower() == ".csv"
+        return self.parts()[0].is_text
 
     @property
     def decimal(self) -> str:
         """The decimal mark of numbers in text."""
         return self.spec.source.csv.decimal if self.is_text else "."
 
+    def parts(self) -> list[Part]:
+        """Each file as a whole, with the columns that its folders' names give."""
+        return [Part(file, self.spec.source.csv, constants=partition_of(file)) for file in self.files]
+
+    def fragments(self, size: int) -> list[Fragment]:
+        """All rows in the files' order, in parts of about that many bytes.
+
+        Raises: LandingError if a file cannot be read.
+        """
+        return grouped([piece for part in self.parts() for piece in self._pieces(part)], size, self.where)
+
+    def _pieces(self, part: Part) -> list[tuple[Part, int]]:
+        pieces: list[tuple[Part, int]] | None = None
+        try:
+            pieces = part.pieces()
+        except part.faults:
+            pieces = None
+        if pieces is None:
+            raise self.unreadable()
+        return pieces
+
+    def version(self) -> tuple[str, ...]:
+        """What changes when a file does, without reading any."""
+        return tuple(version_of(file) for file in self.files)
+
     def schemas(self) -> list[pa.Schema]:
         """The columns of each file.
 
         Raises: LandingError if a file cannot be read or the files disagree.
         """
-        schemas = [self._file_schema(path) for path in self.files]
+        schemas = [self._file_schema(part) for part in self.parts()]
         if any(len(set(s.names)) != len(s.names) for s in schemas):
             raise self._refusal("two columns have the same name", "column-repeated", "rename one of them")
         if any(set(s.names) != set(schemas[0].names) for s in schemas[1:]):
@@ -73,58 +93,19 @@ class Landing:
 
         Raises: LandingError if the data cannot be read to their end.
         """
-        for path in self.files:
-            rows = self._csv_batches(path, columns) if self.is_text else self._parquet_batches(path, columns)
-            while True:
-                batch, fault = _next_batch(rows)
-                if fault:
-                    raise self.unreadable()
-                if batch is None:
-                    break
-                if batch.num_rows:
-                    yield batch
+        yield from Fragment(tuple(self.parts()), self.where).batches(columns, threads=True)
 
-    def _parquet_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            yield from file.iter_batches(batch_size=BATCH_ROWS, columns=list(columns))
-
-    def _csv_batches(self, path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with self._open_csv(path) as reader:
-            alone = len(reader.schema) == 1
-        with self._open_csv(path, columns, empty_lines_are_cells=alone) as reader:
-            yield from reader
-
-    def _open_csv(
-        self, path: Path, columns: Sequence[str] | None = None, *, empty_lines_are_cells: bool = False
-    ) -> pa_csv.CSVStreamingReader:
-        dialect = self.spec.source.csv
-        convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""], "check_utf8": False}
-        if columns is not None:
-            convert |= {"include_columns": list(columns), "column_types": {name: pa.string() for name in columns}}
-        return pa_csv.open_csv(
-            path,
-            read_options=pa_csv.ReadOptions(encoding=dialect.encoding, block_size=LONGEST_LINE),
-            parse_options=pa_csv.ParseOptions(
-                delimiter=dialect.delimiter,
-                quote_char=dialect.quote,
-                ignore_empty_lines=not empty_lines_are_cells,
-            ),
-            convert_options=pa_csv.ConvertOptions(**convert),
-        )
-
-    def _file_schema(self, path: Path) -> pa.Schema:
-        if path.stat().st_size == 0:
-            raise self._refusal("a landing file is empty", "file-empty", "land the file again, complete")
+    def _file_schema(self, part: Part) -> pa.Schema:
         schema: pa.Schema | None = None
+        is_empty = False
         try:
-            if self.is_text:
-                if self._has_whole_lines(path):
-                    with self._open_csv(path) as reader:
-                        schema = reader.schema
-            else:
-                schema = pq.read_schema(path)
-        except (pa.ArrowException, OSError, ValueError, LookupError):
+            is_empty = part.file.stat().st_size == 0
+            if not is_empty and (not part.is_text or self._has_whole_lines(part.file)):
+                schema = part.schema()
+        except part.faults:
             schema = None
+        if is_empty:
+            raise self._refusal("a landing file is empty", "file-empty", "land the file again, complete")
         if schema is None:
             raise self.unreadable()
         return schema
@@ -143,12 +124,7 @@ class Landing:
 
     def unreadable(self) -> LandingError:
         """The refusal of a file that is not what its ending says, or not all of it."""
-        kind = "CSV" if self.is_text else "Parquet"
-        return self._refusal(
-            f"a landing file cannot be read to its end as {kind}",
-            "file-unreadable",
-            "the file may be truncated or of another format; check source.csv for CSV, and land it again",
-        )
+        return unreadable(self.is_text, self.where)
 
     def _refusal(self, message: str, rule: str, hint: str) -> LandingError:
         return LandingError(message, rule=rule, where=self.where, hint=hint)
@@ -158,18 +134,10 @@ class Landing:
         digest = hmac.new(key, digestmod=hashlib.sha256)
         for path in self.files:
             with path.open("rb") as file:
-                while chunk := file.read(1 << 20):
+                while chunk := file.read(HASHED_AT_ONCE):
                     digest.update(chunk)
             digest.update(b"\0")
         return digest.hexdigest()
-
-
-def _next_batch(rows: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, bool]:
-    """The next batch, or the news that there is none, or that reading failed."""
-    try:
-        return next(rows, None), False
-    except (pa.ArrowException, OSError, ValueError, LookupError):
-        return None, True
 
 
 def canonical_dtypes(landed: pa.Schema, schema: RecordSchema) -> dict[str, str]:

@@ -10,11 +10,16 @@ import re
 from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.parse import unquote
 
 from dpcore.errors import LandingError
 
 PERIOD = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 ENDINGS = (".parquet", ".csv")
+PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<cell>.*)")
+NO_CELL = "__HIVE_DEFAULT_PARTITION__"
+"""What stands in a partition's name for a missing cell."""
 APART = ("quarantine", "verdicts")
 """Folders of landing/ that hold no landing data."""
 
@@ -32,11 +37,45 @@ def matching_files(root: Path, pattern: str) -> list[Path]:
 
 def matching_names(root: Path, pattern: str) -> list[Path]:
     """The same, but also those of another format that the pattern names; a folder stands for its data files."""
+    if "://" in pattern:
+        return elsewhere(pattern)
     base, rest = _split(root, pattern)
     files = [file for path in _glob(base, rest) for file in ([path] if path.is_file() else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
     return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
+
+
+def elsewhere(url: str) -> list[Path]:
+    """The data files that a URL of some store finds, in the order of their names; a folder stands for its data files.
+
+    Where the store is and who may read it comes from its client's own settings (environment, configuration files).
+    Raises: LandingError if it cannot be asked.
+    """
+    from fsspec.core import url_to_fs
+    from upath import UPath
+
+    found: list[Path] | None = None
+    try:
+        store, pattern = url_to_fs(url)
+        store.invalidate_cache()
+        paths: Any = [
+            UPath(store.unstrip_protocol(path), **store.storage_options) for path in sorted(store.glob(pattern))
+        ]
+        if store.protocol in ("file", ("file", "local")):
+            paths = [Path(path.path) for path in paths]
+        found = [file for path in paths for file in ([path] if path.is_file() else data_files(path))]
+    except Exception:  # noqa: BLE001  a store's client raises what it likes
+        found = None
+    if found is None:
+        raise LandingError(
+            "the store of the landing data cannot be asked for its files",
+            rule="source-unreachable",
+            where="source.path",
+            hint="check the address, the network and the credentials, and that the client for this kind of URL is "
+            "installed (s3fs for s3://)",
+        )
+    return [file for file in found if not file.name.startswith((".", "_"))]
 
 
 def would_match(pattern: str, relative: Path) -> bool:
@@ -93,9 +132,25 @@ def _glob(base: Path, pattern: str) -> list[Path]:
 
 
 def data_files(path: Path) -> list[Path]:
-    """The data files of a folder in the order of their names; none if there is no such folder."""
+    """The data files of a folder and of its partitions, in the order of their names; none if there is no such folder.
+
+    A partition is a folder whose name gives a column's value to all rows in it, such as year=2026.
+    """
     candidates = sorted(path.iterdir()) if path.is_dir() else []
-    return [p for p in candidates if p.is_file() and p.suffix.lower() in ENDINGS]
+    found = [data_files(p) if PARTITION.fullmatch(p.name) and p.is_dir() else [p] for p in candidates]
+    return [p for files in found for p in files if p.is_file() and p.suffix.lower() in ENDINGS]
+
+
+def partition_of(path: Path) -> tuple[tuple[str, str | None], ...]:
+    """The columns and cells that the names of a file's folders give to all of its rows."""
+    matches = [PARTITION.fullmatch(name) for name in _partition_folders(path)]
+    cells = [(unquote(match["column"]), unquote(match["cell"])) for match in matches if match]
+    return tuple((column, None if cell == NO_CELL else cell) for column, cell in cells)
+
+
+def _partition_folders(path: Path) -> list[str]:
+    """The names of the folders right above a file that are partitions, the outermost first."""
+    return [folder.name for folder in takewhile(lambda f: PARTITION.fullmatch(f.name), path.parents)][::-1]
 
 
 def require_known_format(path: Path, where: str) -> None:
@@ -113,11 +168,11 @@ def require_known_format(path: Path, where: str) -> None:
 
 
 def period_of(path: Path, pattern: str | None) -> str | None:
-    """The month in a file's name, None if it carries none.
+    """The month in a file's name, with those of its partition folders before it; None if they carry none.
 
-    Raises: LandingError if what it carries is no month.
+    Raises: LandingError if what they carry is no month.
     """
-    match = re.search(pattern, path.name) if pattern else None
+    match = re.search(pattern, "/".join([*_partition_folders(path), path.name])) if pattern else None
     period = match.group("period") if match else None
     if period is not None and not PERIOD.fullmatch(period):
         raise LandingError(

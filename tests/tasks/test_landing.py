@@ -15,7 +15,8 @@ import pytest
 
 from dpcore.errors import LandingError
 from dpcore.schema import UNKNOWN
-from tasks.stores.landing import BATCH_ROWS, Landing, canonical_dtypes, find_landing, last_complete_month
+from tasks.stores.fragments import ROWS_AT_ONCE as BATCH_ROWS
+from tasks.stores.landing import Landing, canonical_dtypes, find_landing, last_complete_month
 from tasks.stores.spec import ReleaseSpec, parse_spec
 from tasks.stores.tables import cells_of
 

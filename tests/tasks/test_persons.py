@@ -13,7 +13,8 @@ import pytest
 
 from dpcore.errors import LandingError
 from dpcore.schema import PrivacyUnit, RowRule
-from tasks.stores.landing import BATCH_ROWS, Landing
+from tasks.stores.fragments import ROWS_AT_ONCE as BATCH_ROWS
+from tasks.stores.landing import Landing
 from tasks.stores.persons import PersonRows
 from tasks.stores.spec import parse_spec
 
