@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 from dpcore.pairtables import PairTables
@@ -246,6 +245,8 @@ class _Problem:
 
     def solve(self) -> tuple[Floats, Floats]:
         """Slopes and offsets of the indicators themselves."""
+        from scipy.optimize import minimize
+
         size = (self._points.shape[1] + 1) * len(self._shares)
         options = {"maxiter": ITERATIONS, "maxcor": CURVATURES}
         found = minimize(self._value, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv, ndtr
 
 Floats = NDArray[np.float64]
 
@@ -49,6 +48,8 @@ class BoundedShape:
         Bounded values never have such moments, but noisy ones may: of a mean beyond the bounds, or of a
         spread that is another class's too. Neither is then known well enough to give up the other for it.
         """
+        from scipy.special import betaincinv, ndtr
+
         spread = max(spread, LEAST_SPREAD)
         middle, variance = (1 + mean) / 2, (spread / 2) ** 2
         room = middle * (1 - middle)

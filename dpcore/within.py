@@ -12,7 +12,6 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 Floats = NDArray[np.float64]
 
@@ -115,6 +114,8 @@ def _between(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Float
 
 def _one_hump(density: Floats, weights: Floats) -> Floats:
     """The nearest density that rises to some cell and falls from there on; the nearest such cell is taken."""
+    from scipy.optimize import isotonic_regression
+
     rising = [isotonic_regression(density[:peak], weights=weights[:peak]).x for peak in range(1, len(density))]
     falling = [
         isotonic_regression(density[peak:], weights=weights[peak:], increasing=False).x for peak in range(len(density))

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-
 from dpcore.errors import StageFailedError
 from expectations.quiet import quietly, silent_context
 
 if TYPE_CHECKING:
+    import pandas as pd
     from great_expectations import ExpectationSuite
     from great_expectations.core.batch_manager import BatchManager
 

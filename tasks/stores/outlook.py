@@ -120,7 +120,7 @@ class Outlook:
         plans = {epsilon: self._plan_with(epsilon) for epsilon in epsilons}
         return [self._alternative(epsilon, plan) for epsilon, plan in plans.items() if plan]
 
-    @property
+    @cached_property
     def present(self) -> Alternative:
         """The specification's own epsilon, as one of the alternatives."""
         return self._alternative(self.spec.privacy.epsilon, self.plan)

@@ -7,7 +7,7 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.accounting import Cap
 from dpcore.checked import make_checked_plan
@@ -15,12 +15,14 @@ from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
 from dpcore.plans import Plan
 from dpcore.wishes import COPULA, PlanError, Wishes
-from tasks.stores.landing import Arrival, find_landing
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.ledgers import writable_ledger
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
+
+if TYPE_CHECKING:
+    from tasks.stores.landing import Arrival
 
 
 @dataclass(frozen=True)  # no slots: the ledger is opened once, on first use
@@ -143,6 +145,8 @@ def prepare_run(
 
     Raises: RefusedError.
     """
+    from tasks.stores.landing import find_landing
+
     spec = load_spec(workspace.spec_path)
     plan = plan_release(spec)
     given = Path(request["input"]) if request.get("input") else None
