@@ -30,6 +30,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Dataset, load, run_seed, show, summary, write_results
+from dpcore.encoding import Encoding
+from dpcore.generators import synthetic_rows
 from dpcore.mixed import measured_copula
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
@@ -89,9 +91,7 @@ def plan_for(data: Dataset, setting: Setting) -> Plan:
 def synthetic(data: Dataset, setting: Setting, seed: str) -> pd.DataFrame:
     """One release's rows."""
     copula = measured_copula(data.cells(data.train), plan_for(data, setting))
-    decoder = copula.decoder(seed)
-    parts = [decoder.decode(points, classes) for points, classes in copula.sample(len(data.train), seed)]
-    return data.frame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return data.frame(synthetic_rows(Encoding(copula.schema), copula, len(data.train), seed).cells())
 
 
 def scores(data: Dataset, rows: pd.DataFrame) -> list[float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,11 +19,10 @@ from numpy.typing import NDArray
 from benchmarks.common import Dataset
 from dpcore import published
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.copula import Copula
 from dpcore.encoding import Encoding
 from dpcore.estimators import MomentMixture
 from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
-from dpcore.generators import ClassGaussians, Decoder
+from dpcore.generators import ClassGaussians, synthetic_rows
 from dpcore.layouts import NO_WEIGHT, count_weight
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
@@ -94,15 +92,9 @@ def library_rows(
     cells = data.cells(data.train)
     if plan.generator == COPULA:
         copula = measured_copula(cells, plan)
-        return _drawn(data, copula, copula.decoder(seed), rows, seed)
+        return data.frame(synthetic_rows(Encoding(plan.schema), copula, rows, seed).cells())
     model = TableRelease(epsilon=epsilon, bounds=(-1.0, 1.0)).fit_plan(plan, cells)
-    mixture = model.mixture()
-    return _drawn(data, mixture, Decoder(model.encoding_, mixture, seed), rows, seed)
-
-
-def _drawn(data: Dataset, source: Copula | ClassGaussians, decoder: Any, rows: int, seed: str) -> pd.DataFrame:
-    parts = [decoder.decode(points, classes) for points, classes in source.sample(rows, seed)]
-    return data.frame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
+    return data.frame(synthetic_rows(model.encoding_, model.mixture(), rows, seed).cells())
 
 
 def exact(number: float) -> Fraction:

@@ -17,10 +17,10 @@ from rich.console import Console
 from dpcore.accounting import Rho
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout
-from dpcore.generators import ClassGaussians
+from dpcore.generators import ROWS_AT_ONCE, ClassGaussians
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.moments import NoisyMoments
-from dpcore.noise import SystemNoise, fresh_seed
+from dpcore.noise import SystemNoise, bulk_generator, fresh_seed
 from dpcore.projection import no_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import IntervalColumn, Kind, Neighbours, RecordSchema
@@ -46,7 +46,11 @@ def main() -> None:
     asked = parser.parse_args()
     model = noisy_model(asked.dimensions)
     start = time.perf_counter()
-    drawn = sum(len(points) for points, _ in model.sample(asked.rows, fresh_seed()))
+    seed = fresh_seed()
+    law, drawn = model.law(seed), 0
+    while drawn < asked.rows:
+        rows = min(ROWS_AT_ONCE, asked.rows - drawn)
+        drawn += len(law.draw(rows, bulk_generator(seed, f"rows {drawn}"))[0])
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     Console(width=100).print(

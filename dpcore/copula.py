@@ -8,7 +8,6 @@ histograms.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from dpcore.cells import ColumnCells
 from dpcore.grouped import GroupedEncoding
 from dpcore.grouping import group_columns, least_group
-from dpcore.maxent import fit_table_law
+from dpcore.maxent import TableLaw, fit_table_law
 from dpcore.measure import ReleasedVector
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
@@ -27,10 +26,7 @@ from dpcore.pairtables import PairTables, pair_tables
 from dpcore.projection import Projection
 from dpcore.schema import MISSING, Cells, RecordSchema
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
-
-ROWS_AT_ONCE = 65_536
 
 
 def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
@@ -78,22 +74,13 @@ class Copula:
         """Class sizes, marginals and pairs of columns."""
         return pair_tables(self.moments.released, self.encoding)
 
-    @property
-    def point_width(self) -> int:
-        """Numbers that stand for a sampled row: a group of each column."""
-        return len(self.encoding.groups)
+    def law(self, seed: str) -> TableLaw:
+        """The law of groups of every column, and classes."""
+        return fit_table_law(self.tables, public_generator(seed, "fitting"))
 
-    def sample(self, rows: int, seed: str) -> Iterator[tuple[Floats, Codes]]:
-        """Groups of every column, and classes, in chunks."""
-        law = fit_table_law(self.tables, public_generator(seed, "fitting"))
-        generator = public_generator(seed, "sampling")
-        for start in range(0, rows, ROWS_AT_ONCE):
-            groups, classes = law.draw(min(ROWS_AT_ONCE, rows - start), generator)
-            yield groups.astype(np.float64), classes
-
-    def decoder(self, seed: str) -> CopulaDecoder:
-        """What turns groups into cells, chunk after chunk in their order."""
-        return CopulaDecoder(self.encoding, public_generator(seed, "decoding"))
+    def decoder(self) -> CopulaDecoder:
+        """What turns groups into cells."""
+        return CopulaDecoder(self.encoding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +88,12 @@ class CopulaDecoder:
     """Draws a value out of every group, as the histograms have them."""
 
     encoding: GroupedEncoding
-    generator: np.random.Generator
 
-    def decode(self, points: Floats, classes: Codes) -> Cells:
+    def decode(self, groups: Codes, classes: Codes, generator: np.random.Generator) -> Cells:
         """Cells of the original columns, in their order."""
-        schema, groups = self.encoding.schema, points.astype(np.int64)
+        schema = self.encoding.schema
         cells: Cells = {
-            column.cells.column.name: column.values(groups[:, index], self.generator)
+            column.cells.column.name: column.values(groups[:, index], generator)
             for index, column in enumerate(self.encoding.groups)
         }
         if schema.label is not None:

@@ -72,7 +72,7 @@ class ColumnCode:
     def scores(self, vectors: Floats) -> Floats | None:
         """How well each level fits each vector; None for a column without levels."""
         if isinstance(self.column, NominalColumn):
-            return vectors @ level_corners(self.column).T
+            return (level_corners(self.column) @ vectors.T).T
         if self.column.missing_level:  # level 0 is "present", level 1 "missing"
             return np.column_stack([np.zeros(len(vectors)), vectors[:, 1] - 0.5])
         return None
@@ -88,7 +88,7 @@ class ColumnCode:
         column = self.column
         if isinstance(column, NominalColumn):
             assert levels is not None  # noqa: S101  a nominal column always has scores
-            return np.where(levels < len(column.levels), levels, MISSING)
+            return np.where(levels < len(column.levels), levels, MISSING) if column.missing_level else levels
         position = self.positions(vectors, present)
         if shape is not None:
             position = shape.bend(position)
@@ -233,12 +233,11 @@ class Encoding:
 
     def decode(self, points: Floats, rules: ClassRules) -> Cells:
         """Cells of the original columns, in their order."""
-        scores = self.level_scores(points)
         cells: Cells = {}
         for code in self.codes:
-            name = code.column.name
-            levels = rules.levels[name].choose(scores[name]) if name in scores else None
-            vectors = self._vectors(points, code)
+            name, vectors = code.column.name, self._vectors(points, code)
+            scores = code.scores(vectors)
+            levels = None if scores is None else rules.levels[name].choose(scores)
             cells[name] = code.decode(vectors, levels, rules.present.get(name), rules.shapes.get(name))
         label = self.schema.label
         if label is not None:

@@ -40,7 +40,7 @@ from dpcore.arrays import (
 )
 from dpcore.encoding import Encoding
 from dpcore.frame import Frame, bought_frame
-from dpcore.generators import ClassGaussians, Decoder
+from dpcore.generators import ClassGaussians, synthetic_rows
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
@@ -137,9 +137,7 @@ class MomentMixture(PrivateEstimator):
             raise ValueError(f"n must be at least 1, got {n}")
         seed = seed_of(self.random_state)
         mixture = ClassGaussians(self._noisy_moments(), self.projection_)
-        decoder = Decoder(self.encoding_, mixture, seed)
-        parts = [decoder.decode(points, classes) for points, classes in mixture.sample(n, seed)]
-        cells = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        cells = synthetic_rows(self.encoding_, mixture, n, seed).cells()
         rows = np.column_stack([cells[feature_name(i)] for i in range(self.n_features_in_)]).astype(np.float64)
         if self.classes is not None:
             return rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)]

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dpcore.copula import Copula, CopulaDecoder
 from dpcore.encoding import Encoding
 from dpcore.levels import ClassRules, fit_level_rule
 from dpcore.moments import NoisyMoments
-from dpcore.noise import public_generator
+from dpcore.noise import bulk_generator, public_generator
 from dpcore.projection import Projection
 from dpcore.schema import Cells, NominalColumn, RecordSchema
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-ROWS_AT_ONCE = 65_536
+ROWS_AT_ONCE = 32_768
+"""Rows of a chunk: large enough for whole-array operations, small enough for a processor's cache."""
 PILOT_CELLS, PILOT_COORDINATES, LEAST_PILOT_ROWS = 100_000, 4_000_000, 4_000
 """Size of the sample on which rules are fitted: rows times levels, rows times coordinates, and rows at the least."""
-TIE_BREAK = 1e-6
-"""Spread added to sampled coordinates: levels of a column without measured variance are then drawn by share."""
+TIE_BREAK = 4e-6
+"""Range of what is added to coordinates: levels of a column without measured variance are then drawn by share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +40,48 @@ class ClassGaussians:
     moments: NoisyMoments
     projection: Projection
 
-    @property
-    def point_width(self) -> int:
-        """Coordinates of a sampled row."""
-        return self.projection.width
+    def law(self, seed: str) -> GaussianLaw:
+        """The law of encoded points; nothing about it depends on the seed."""
+        roots, means = [], []
+        for moments in self.moments.classes:
+            values, vectors = np.linalg.eigh(moments.covariance)
+            roots.append(self.projection.lifting @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+            means.append(self.projection.lift(moments.mean[None, :])[0])
+        return GaussianLaw(self.moments.weights, tuple(roots), tuple(means))
 
-    def sample_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
-        """Encoded points of one class."""
-        values, vectors = np.linalg.eigh(self.moments.classes[index].covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
-        points = self.moments.classes[index].mean + generator.standard_normal((rows, len(values))) @ root.T
-        lifted = self.projection.lift(points)
-        return lifted + TIE_BREAK * generator.standard_normal(lifted.shape)
 
-    def sample(self, rows: int, seed: str) -> Iterator[tuple[Floats, Codes]]:
-        """Encoded points and their classes, in chunks."""
-        generator = public_generator(seed, "sampling")
-        weights = self.moments.weights
-        for start in range(0, rows, ROWS_AT_ONCE):
-            classes = generator.choice(len(weights), size=min(ROWS_AT_ONCE, rows - start), p=weights)
-            points = np.empty((len(classes), self.projection.width))
-            for index in np.unique(classes):
-                mine = classes == index
-                points[mine] = self.sample_class(int(index), int(mine.sum()), generator)
-            yield points, classes
+@dataclass(frozen=True, slots=True)
+class GaussianLaw:
+    """The law of encoded points: shares of the classes, and of each a root of its covariance and its mean."""
+
+    weights: Floats
+    roots: tuple[Floats, ...]
+    means: tuple[Floats, ...]
+
+    def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
+        """Encoded points and their classes, one class after the other."""
+        counts = generator.multinomial(rows, self.weights)
+        parts = [self.draw_class(index, int(count), generator).T for index, count in enumerate(counts) if count]
+        return np.hstack(parts).T, np.repeat(np.arange(len(counts)), counts)
+
+    def draw_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
+        """Encoded points of one class, stored coordinate by coordinate."""
+        root = self.roots[index]
+        coordinates = root @ generator.standard_normal((root.shape[1], rows))
+        coordinates += self.means[index][:, None]
+        nudges = generator.random(coordinates.shape, dtype=np.float32)  # any continuous law breaks ties
+        nudges -= np.float32(0.5)
+        nudges *= np.float32(TIE_BREAK)
+        coordinates += nudges
+        return coordinates.T
+
+
+def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
+    """The classes that occur, and where: a slice where a class's rows lie together, which then are not copied."""
+    for index in np.flatnonzero(np.bincount(classes)):
+        mine = np.flatnonzero(classes == index)
+        together = mine[-1] - mine[0] == len(mine) - 1
+        yield int(index), slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
 
 
 Generator = ClassGaussians | Copula
@@ -75,7 +96,7 @@ def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projec
 def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
     """What turns a generator's points into cells."""
     if isinstance(generator, Copula):
-        return generator.decoder(seed)
+        return generator.decoder()
     return Decoder(encoding, generator, seed)
 
 
@@ -84,28 +105,68 @@ class Decoder:
 
     def __init__(self, encoding: Encoding, mixture: ClassGaussians, seed: str) -> None:
         self._encoding = encoding
-        generator = public_generator(seed, "decoding")
-        self._rules = [self._fit(mixture, index, generator) for index in range(len(mixture.moments.classes))]
+        law, generator = mixture.law(seed), public_generator(seed, "decoding")
+        shared = mixture.moments.released.event.layout.labels > 1
+        self._rules = [self._fit(law, index, generator, shared=shared) for index in range(len(law.means))]
 
-    def _fit(self, mixture: ClassGaussians, index: int, generator: np.random.Generator) -> ClassRules:
+    def _fit(self, law: GaussianLaw, index: int, generator: np.random.Generator, *, shared: bool) -> ClassRules:
         widest = max((c.level_count for c in self._encoding.schema.columns if isinstance(c, NominalColumn)), default=2)
         rows = max(LEAST_PILOT_ROWS, min(PILOT_CELLS // widest, PILOT_COORDINATES // self._encoding.width))
-        pilot = mixture.sample_class(index, rows, generator)
-        mean = mixture.projection.lift(mixture.moments.classes[index].mean[None, :])[0]
+        pilot, mean = law.draw_class(index, rows, generator), law.means[index]
         shares = self._encoding.level_shares(mean)
         scores = self._encoding.level_scores(pilot)
         levels = {name: fit_level_rule(score, shares[name]) for name, score in scores.items()}
-        shared = mixture.moments.released.event.layout.labels > 1
         shapes = self._encoding.shapes(pilot, mean, shared_spread=shared)
         return ClassRules(index, levels, self._encoding.present(mean), shapes)
 
-    def decode(self, points: Floats, classes: Codes) -> Cells:
-        """Cells of the original columns, one row a point."""
-        parts: list[Cells] = []
-        order: list[Codes] = []
-        for index in np.unique(classes):
-            mine = np.flatnonzero(classes == index)
-            parts.append(self._encoding.decode(points[mine], self._rules[int(index)]))
-            order.append(mine)
-        back = np.argsort(np.concatenate(order))
-        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+    def decode(self, points: Floats, classes: Codes, _: np.random.Generator | None = None) -> Cells:
+        """Cells of the original columns, one row a point; nothing more is drawn."""
+        found: dict[str, NDArray[np.generic]] = {}
+        for index, mine in rows_by_class(classes):
+            for name, values in self._encoding.decode(points[mine], self._rules[index]).items():
+                found.setdefault(name, np.empty(len(points), dtype=values.dtype))[mine] = values
+        return found
+
+
+class PointLaw(Protocol):
+    """What points are drawn from."""
+
+    def draw(self, rows: int, generator: np.random.Generator) -> tuple[NDArray[Any], Codes]:
+        """Points and their classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticRows:
+    """The rows of a synthetic table in chunks.
+
+    A chunk follows from the released measurements, the public seed and its own number alone: chunks
+    may be drawn in any order, by as many threads as there are, and any of them again.
+    """
+
+    rows: int
+    seed: str
+    law: PointLaw
+    decoder: Decoder | CopulaDecoder
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return -(-self.rows // ROWS_AT_ONCE)
+
+    def chunk(self, index: int) -> Cells:
+        """The cells of one chunk, in random order."""
+        generator = bulk_generator(self.seed, f"rows {index}")
+        points, classes = self.law.draw(min(ROWS_AT_ONCE, self.rows - index * ROWS_AT_ONCE), generator)
+        cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
+        return {name: values[order] for name, values in cells.items()}
+
+    def cells(self) -> Cells:
+        """The cells of all rows."""
+        with threadpool_limits(1):
+            parts = [self.chunk(index) for index in range(self.chunks)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """A generator's rows."""
+    return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed))

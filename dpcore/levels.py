@@ -28,7 +28,12 @@ class LevelRule:
 
     def choose(self, scores: Floats) -> NDArray[np.int64]:
         """Index of the chosen level, one a row of scores."""
-        chosen: NDArray[np.int64] = np.argmax(scores + np.array(self.offsets), axis=1)
+        best = scores[:, 0] + self.offsets[0]
+        chosen = np.zeros(len(scores), dtype=np.int64)
+        for level, offset in enumerate(self.offsets[1:], start=1):
+            other = scores[:, level] + offset
+            chosen[other > best] = level
+            np.maximum(best, other, out=best)
         return chosen
 
 

@@ -28,7 +28,9 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.copula import Copula, cells_of_schema, grouped_encoding
+from dpcore.encoding import Encoding
 from dpcore.estimators import LABEL
+from dpcore.generators import synthetic_rows
 from dpcore.histograms import exact_histograms
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.moments import NoisyMoments
@@ -108,9 +110,7 @@ class GaussianCopula(PrivateEstimator):
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
         seed = seed_of(self.random_state)
-        decoder = self.copula_.decoder(seed)
-        parts = [decoder.decode(points, classes) for points, classes in self.copula_.sample(n, seed)]
-        cells = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        cells = synthetic_rows(Encoding(self.plan_.schema), self.copula_, n, seed).cells()
         rows = np.column_stack([self._values(i, cells[feature_name(i)]) for i in range(self.n_features_in_)])
         return rows if self.classes is None else (rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)])
 

@@ -60,6 +60,15 @@ def public_generator(seed: str, purpose: str) -> np.random.Generator:
     return np.random.Generator(ChaCha(seed=np.random.SeedSequence(words)))
 
 
+def bulk_generator(seed: str, purpose: str) -> np.random.Generator:
+    """As `public_generator`, three times as fast: for synthetic rows, of which there may be very many.
+
+    Its state can be told from what it draws, which tells no more than the public seed does.
+    """
+    words = [int(seed, 16), int.from_bytes(purpose.encode(), "big")]
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
+
+
 class Noise(Protocol):
     """What a mechanism may draw."""
 

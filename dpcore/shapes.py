@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-SCORES = np.linspace(-6.0, 6.0, 1201)
-"""Normal scores at which the quantiles are tabulated; between them they are interpolated."""
-
+STEPS = 100
+SCORES = np.linspace(-6.0, 6.0, 12 * STEPS + 1)
+"""Normal scores at which the quantiles are tabulated, so many in a unit; between them they are interpolated."""
 MOST_SPREAD = 0.95
 """Share of the largest variance that values with this mean can have; beyond it nearly all would sit on the bounds."""
 
@@ -75,5 +75,12 @@ class BoundedShape:
 
     def bend(self, positions: Floats) -> Floats:
         """The bounded positions."""
-        bent: Floats = np.interp((positions - self.mean) / self.spread, SCORES, self.quantiles)
+        place = positions - (self.mean + self.spread * SCORES[0])
+        place *= STEPS / self.spread
+        np.clip(place, 0.0, len(SCORES) - 1.0, out=place)
+        before = np.minimum(place.astype(np.intp), len(SCORES) - 2)
+        place -= before
+        bent: Floats = np.diff(self.quantiles)[before]
+        bent *= place
+        bent += self.quantiles[before]
         return bent

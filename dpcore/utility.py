@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding, level_corners, level_of
-from dpcore.generators import ClassGaussians, Generator
+from dpcore.generators import ClassGaussians, Generator, rows_by_class
 from dpcore.plans import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, Column, IntervalColumn, NominalColumn
@@ -65,15 +65,31 @@ class TableSummary:
 
     def add(self, cells: Cells) -> None:
         """Count a chunk of decoded cells."""
-        points, classes = self._encoding.encode(cells), self._encoding.classes(cells)
-        self.rows += len(points)
-        for block in range(len(self._sums.counts)):
-            mine = points[classes == block]
-            self._sums.counts[block] += len(mine)
-            self._sums.sums[block] += mine.sum(axis=0)
-            self._sums.seconds[block] += mine.T @ mine
+        coordinates, classes = self._encoding.encode(cells).T, self._encoding.classes(cells)
+        self.rows += len(classes)
+        for block, rows in rows_by_class(classes):
+            mine = coordinates[:, rows]
+            self._sums.counts[block] += mine.shape[1]
+            self._sums.sums[block] += mine.sum(axis=1)
+            self._sums.seconds[block] += mine @ mine.T
         for name, tally in self._columns.items():
             tally.add(cells[name])
+
+    def empty(self) -> TableSummary:
+        """A summary of the same columns that has counted nothing."""
+        return TableSummary(self._encoding)
+
+    def merge(self, other: TableSummary) -> None:
+        """Count all rows that another summary of the same columns has counted."""
+        self.rows += other.rows
+        for mine, theirs in (
+            (self._sums.counts, other._sums.counts),
+            (self._sums.sums, other._sums.sums),
+            (self._sums.seconds, other._sums.seconds),
+        ):
+            mine += theirs
+        for name, tally in self._columns.items():
+            tally.counted += other._columns[name].counted
 
     @property
     def sums(self) -> ClassSums:
@@ -90,30 +106,49 @@ class IntervalTally:
 
     def __init__(self, column: IntervalColumn) -> None:
         self._edges = _bin_edges(column)
-        self._histogram = np.zeros(len(self._edges) - 1)
         self._middle = column.middle
-        self._missing, self._total, self._squares = 0, 0.0, 0.0
+        self.counted = np.zeros(len(self._edges) + 2)
+        """The histogram, then how many are missing, the sum and the sum of squares, from the middle, of the others."""
 
     def add(self, cells: NDArray[np.generic]) -> None:
-        """Count a chunk of values."""
+        """Count a chunk of values; those beyond the edges are in no bin."""
         values = np.asarray(cells, dtype=np.float64)
-        present = values[~np.isnan(values)]
-        self._missing += len(values) - len(present)
-        self._total += float((present - self._middle).sum())
-        self._squares += float(((present - self._middle) ** 2).sum())
-        self._histogram += np.histogram(present, bins=self._edges)[0]
+        missing = np.isnan(values)
+        present = values[~missing] if missing.any() else values
+        shifted = present - self._middle
+        bins = len(self._edges) - 1
+        self.counted[:bins] += np.bincount(_bin_of(_inside(present, self._edges), self._edges), minlength=bins)
+        self.counted[bins:] += np.array([len(values) - len(present), shifted.sum(), shifted @ shifted])
 
     def summary(self) -> dict[str, Any]:
         """Mean, standard deviation, share of missing values, histogram."""
-        present = max(float(self._histogram.sum()), 1.0)
-        shift = self._total / present
+        histogram, (missing, total, squares) = self.counted[:-3], self.counted[-3:].tolist()
+        present = max(float(histogram.sum()), 1.0)
+        shift = total / present
         return {
             "mean": self._middle + shift,
-            "sd": math.sqrt(max(0.0, self._squares / present - shift**2)),
-            "missing_share": self._missing / max(present + self._missing, 1.0),
+            "sd": math.sqrt(max(0.0, squares / present - shift**2)),
+            "missing_share": missing / max(present + missing, 1.0),
             "edges": self._edges.tolist(),
-            "shares": (self._histogram / present).tolist(),
+            "shares": (histogram / present).tolist(),
         }
+
+
+def _inside(values: Floats, edges: Floats) -> Floats:
+    """The values between the first and the last edge; most often all of them, which are then not copied."""
+    if not len(values) or (values.min() >= edges[0] and values.max() <= edges[-1]):
+        return values
+    inside: Floats = values[(values >= edges[0]) & (values <= edges[-1])]
+    return inside
+
+
+def _bin_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
+    """The bin of each value that lies between the edges, which are equally far apart."""
+    bins = len(edges) - 1
+    place = values - edges[0]
+    place *= bins / (edges[-1] - edges[0])
+    found: NDArray[np.int64] = np.minimum(place.astype(np.int64), bins - 1)
+    return found
 
 
 def _bin_edges(column: IntervalColumn) -> Floats:
@@ -131,16 +166,16 @@ class NominalTally:
 
     def __init__(self, column: NominalColumn) -> None:
         self._column = column
-        self._counts = np.zeros(column.level_count)
+        self.counted = np.zeros(column.level_count)
 
     def add(self, cells: NDArray[np.generic]) -> None:
         """Count a chunk of codes."""
         levels = level_of(np.asarray(cells, dtype=np.int64), self._column)
-        self._counts += np.bincount(levels[levels >= 0], minlength=len(self._counts))
+        self.counted += np.bincount(levels + 1, minlength=len(self.counted) + 1)[1:]  # -1: nothing is known
 
     def summary(self) -> dict[str, Any]:
         """The shares."""
-        return {"shares": (self._counts / max(float(self._counts.sum()), 1.0)).tolist()}
+        return {"shares": (self.counted / max(float(self.counted.sum()), 1.0)).tolist()}
 
 
 def _column_tally(column: Column) -> IntervalTally | NominalTally:

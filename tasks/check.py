@@ -12,10 +12,12 @@ from dpcore.errors import CheckFailedError
 from dpcore.fit import release_report
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
+from dpcore.schema import RecordSchema
 from dpcore.utility import TableSummary
-from expectations.released import released_suite
-from expectations.verdicts import validate
+from expectations.released import DecidingCells, released_verdicts
+from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell
+from tasks.progress import RowsDone
 from tasks.stores.record import Outcome
 from tasks.stores.run import ReleaseRun
 from tasks.stores.spec import ChecksSpec
@@ -24,6 +26,8 @@ FLOORS = ("signal_to_noise", "means_inside", "pairs_inside", "category_coverage"
 CEILINGS = ("mean_gap", "category_gap", "correlation_gap")
 AT_LEAST = {"min_rows": "noisy_rows", **{name: name for name in FLOORS}}
 AT_MOST = {name: name for name in CEILINGS}
+
+BATCH_ROWS, READ_BYTES = 1 << 17, 1 << 20
 
 
 @private_task("check")
@@ -58,12 +62,20 @@ def metric_checks(metrics: dict[str, float], thresholds: ChecksSpec) -> list[dic
 
 def _table_checks(run: ReleaseRun, table: Path, rows: int) -> list[dict[str, Any]]:
     """The released-data suite: columns, types, bounds, categories, nulls, number of rows."""
-    frame = pq.read_table(table).to_pandas(date_as_object=False)
-    verdicts = validate(frame, released_suite(run.plan.schema, rows=rows))
     by_rule: dict[str, bool] = {}
-    for verdict in verdicts:
+    for verdict in table_verdicts(table, run.plan.schema, rows):
         by_rule[verdict.rule] = by_rule.get(verdict.rule, True) and verdict.ok
     return [
         {"name": f"table: {rule}", "value": None, "threshold": None, "direction": "holds", "ok": ok}
         for rule, ok in by_rule.items()
     ]
+
+
+def table_verdicts(table: Path, schema: RecordSchema, rows: int) -> tuple[Verdict, ...]:
+    """The verdicts on the file as it was written, read back batch by batch."""
+    with pq.ParquetFile(table, buffer_size=READ_BYTES, pre_buffer=False) as file:  # buffered ahead, all of it is held
+        cells, progress = DecidingCells(schema, file.schema_arrow), RowsDone("checked", rows)
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
+            cells.add(batch)
+            progress.add(len(batch))
+    return released_verdicts(cells, schema, rows=rows)

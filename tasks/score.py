@@ -48,7 +48,7 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Path) 
 
 def _first_rows(table: Path, schema: RecordSchema) -> Cells:
     """The synthetic rows that models are trained on."""
-    return cells_of(next(pq.ParquetFile(table).iter_batches(batch_size=TRAINING_ROWS)), schema)
+    return cells_of(next(pq.ParquetFile(table, pre_buffer=False).iter_batches(batch_size=TRAINING_ROWS)), schema)
 
 
 def _scored(

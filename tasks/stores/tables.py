@@ -189,11 +189,16 @@ def _arrow_type(column: Column) -> pa.DataType:
 def _arrow_column(cells: NDArray[np.generic], column: Column) -> pa.Array:
     kind = _arrow_type(column)
     if isinstance(column, NominalColumn):
-        codes = pa.array(cells, mask=np.asarray(cells) == MISSING, type=pa.int64())
-        return pa.array(column.levels, type=kind).take(codes)
+        codes = np.asarray(cells, dtype=np.int64)
+        return pa.array(column.levels, type=kind).take(pa.array(codes, mask=_if_any(codes == MISSING)))
     values = np.asarray(cells, dtype=np.float64)
-    missing = np.isnan(values)
+    missing = _if_any(np.isnan(values))
     if column.kind is Kind.NUMERIC:
         return pa.array(values, mask=missing)
-    whole = pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)
-    return pc.cast(pc.cast(whole, pa.int32()), kind) if column.kind is Kind.DATE else pc.cast(whole, kind)
+    present = values if missing is None else np.where(missing, 0, values)
+    whole = pa.array(present.astype(np.int32 if column.kind is Kind.DATE else np.int64), mask=missing)
+    return whole.cast(kind)
+
+
+def _if_any(missing: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+    return missing if missing.any() else None

@@ -15,7 +15,7 @@ from strategies_dpcore import as_cells, pipeline, schema_with
 from dpcore.accounting import Epsilon
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
-from dpcore.generators import ROWS_AT_ONCE, ClassGaussians, Decoder
+from dpcore.generators import ClassGaussians, synthetic_rows
 from dpcore.levels import LevelRule, Present, fit_level_rule
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.moments import ClassMoments, NoisyMoments
@@ -60,18 +60,14 @@ def mixed_table(rows: int, *, label: bool = True) -> tuple[RecordSchema, Cells]:
 
 
 def drawn(mixture: ClassGaussians, encoding: Encoding, rows: int, seed: str = SEED) -> Cells:
-    decoder = Decoder(encoding, mixture, seed)
-    parts = [decoder.decode(points, classes) for points, classes in mixture.sample(rows, seed)]
-    return {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
+    return synthetic_rows(encoding, mixture, rows, seed).cells()
 
 
 def test_sampled_points_have_the_released_means_covariances_and_class_shares() -> None:
     schema, cells = mixed_table(4000)
     _, mixture = noise_free(schema, cells, dimension=5)
     rows = 80_000
-    chunks = list(mixture.sample(rows, SEED))
-    assert [len(points) for points, _ in chunks] == [ROWS_AT_ONCE, rows - ROWS_AT_ONCE]
-    points, classes = (np.concatenate(x) for x in zip(*chunks, strict=True))
+    points, classes = mixture.law(SEED).draw(rows, generator(4))
     shares = np.bincount(classes, minlength=4) / rows
     assert np.all(np.abs(shares - mixture.moments.weights) < SIGMAS * np.sqrt(0.25 / rows))
     for k, moments in enumerate(mixture.moments.classes):

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
-from expectations.released import released_suite
+from expectations.released import DecidingCells, released_suite, released_verdicts
 from expectations.verdicts import SuiteRunner, Verdict
 
 DAYS_2030 = (date(2030, 1, 1) - date(1970, 1, 1)).days
@@ -133,3 +135,72 @@ def test_an_absent_column_fails_its_rules(released):
 def test_an_empty_table_of_no_rows_passes():
     runner = SuiteRunner(released_suite(SCHEMA, rows=0))
     assert failed(runner.validate(good_frame().iloc[:0])) == set()
+
+
+# ---- a few cells decide ----------------------------------------------------------------------------------
+
+
+def decided(table: pa.Table, *, rows: int, batch_rows: int = 2) -> tuple[Verdict, ...]:
+    """The verdicts on a table that is seen batch by batch."""
+    cells = DecidingCells(SCHEMA, table.schema)
+    for batch in table.to_batches(max_chunksize=batch_rows):
+        cells.add(batch)
+    return released_verdicts(cells, SCHEMA, rows=rows)
+
+
+CELLS = {
+    "age": (pa.float64(), [0.0, 60.0, 120.0], [None, np.nan, np.inf, -np.inf, -0.5, 120.5]),
+    "visits": (pa.int64(), [0, 7, 50], [None, -1, 51]),
+    "stays": (pa.int64(), [None, 0, 9], [-1, 10]),
+    "born": (pa.date32(), [date(1970, 1, 1), date(2030, 1, 1)], [None, date(1969, 12, 31), date(2030, 1, 2)]),
+    "seen": (
+        pa.timestamp("us", "Europe/Berlin"),
+        [datetime(1970, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC)],
+        [None, datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC)],
+    ),
+    "smoker": (pa.bool_(), [False, True], [None]),
+    "insured": (pa.bool_(), [None, False, True], []),
+    "sex": (pa.string(), [None, "f", "m", "x"], ["y", "", "z"]),
+    "grade": (pa.int64(), [1, 2, 3], [None, 0, 4, 5]),
+}
+"""Type, good cells and bad ones of each column."""
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """Tables of which any columns hold bad cells, at any place."""
+    rows, bad = draw(st.integers(1, 9)), draw(st.sets(st.sampled_from(sorted(CELLS)), max_size=4))
+    columns = {}
+    for name, (kind, good_cells, bad_cells) in CELLS.items():
+        cells = st.sampled_from([*good_cells, *bad_cells] if name in bad else good_cells)
+        columns[name] = pa.array(draw(st.lists(cells, min_size=rows, max_size=rows)), kind)
+    return pa.table(columns)
+
+
+@settings(deadline=None, max_examples=30)
+@given(table=tables(), claimed=st.integers(1, 9))
+def test_deciding_cells_give_the_verdicts_of_the_whole_table(table, claimed):
+    whole = SuiteRunner(released_suite(SCHEMA, rows=claimed)).validate(table.to_pandas(date_as_object=False))
+    assert decided(table, rows=claimed) == whole
+
+
+def test_deciding_cells_of_other_columns_and_types_give_the_same_verdicts():
+    for table in (
+        TABLE.drop_columns(["age"]),
+        TABLE.append_column("income", pa.array([[1], None], pa.list_(pa.int64()))),
+        TABLE.set_column(0, "age", pa.array(["0", "120"])),
+        TABLE.set_column(8, "grade", pa.array([1.0, None])),
+        TABLE.set_column(5, "smoker", pa.array([0, 1])),
+        TABLE.slice(0, 0),
+    ):
+        whole = SuiteRunner(released_suite(SCHEMA, rows=2)).validate(table.to_pandas(date_as_object=False))
+        assert decided(table, rows=2, batch_rows=1) == whole
+
+
+def test_deciding_cells_stay_few_however_many_different_values_there_are():
+    values = pa.array([f"value {i}" for i in range(1000)])
+    cells = DecidingCells(SCHEMA, pa.schema([("sex", pa.string())]))
+    for start in range(0, 1000, 100):
+        cells.add(pa.record_batch({"sex": values.slice(start, 100)}))
+    assert cells.rows == 1000
+    assert len(cells.frame()) == len("fmx") + 1

@@ -1,0 +1,42 @@
+"""Independent pieces of work on all cores, their results in order and never many at once."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+T = TypeVar("T")
+
+AHEAD = 2
+"""Finished pieces that may wait for a slow taker, beside those being worked on."""
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_order(work: Callable[[int], T], pieces: int, *, threads: int | None = None) -> Iterator[T]:
+    """`work(0)`, `work(1)`, ... as `threads` threads (all cores, if not said) get them done.
+
+    Memory is bounded by a few pieces, whatever their number. Each thread multiplies matrices by itself,
+    so that results do not depend on how many threads there are.
+    """
+    threads = threads or cores()
+    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
+        waiting: deque[Future[T]] = deque()
+        try:
+            for piece in range(pieces):
+                waiting.append(pool.submit(work, piece))
+                if len(waiting) >= threads + AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
