@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import gc
 import logging
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from flows.connection import known_server
+from dpcore.errors import StageFailedError
+from flows.connection import Server, known_server
 from tasks.stores.workspace import Workspace
 
 PR_SET_PDEATHSIG = 1
 """From Linux's prctl.h."""
 LOOPBACK = "127.0.0.1"
+PORTS = 3
+"""Ports that an embedded server is tried on: between finding one free and listening, somebody else may take it."""
 
 
 def embedded_settings(workspace: Workspace) -> dict[str, str]:
@@ -46,19 +56,72 @@ def use_server(workspace: Workspace) -> bool:
     return True
 
 
-def start_embedded_server() -> None:
-    """Start the embedded server, unless one is configured, so that it outlives neither Ctrl-C's first stroke nor us.
+def start_embedded_server() -> EmbeddedServer | None:
+    """Start a server for this process, so that others can be loaded meanwhile; None where one is configured."""
+    from prefect.settings import PREFECT_API_URL
+
+    return EmbeddedServer() if PREFECT_API_URL.value() is None else None
+
+
+class EmbeddedServer:
+    """A server on loopback that outlives neither Ctrl-C's first stroke nor us.
 
     It gets a session of its own: an interrupt reaches the flow alone, which then can still
     tell the server how it ended. Where the system can, it is told to end when we do.
     """
-    from prefect.server.api.server import SubprocessASGIServer
-    from prefect.settings import PREFECT_API_URL
 
-    if PREFECT_API_URL.value() is None:
-        server = SubprocessASGIServer()
-        server._run_uvicorn_command = lambda: _server_process(str(server.port))  # type: ignore[method-assign]
-        server.start()
+    def __init__(self) -> None:
+        self._ports_left = PORTS
+        self._start()
+        atexit.register(self._stop)
+
+    def _start(self) -> None:
+        port, self._ports_left = _free_port(), self._ports_left - 1
+        self._server = Server(f"http://{LOOPBACK}:{port}/api", os.environ.get("PREFECT_SERVER_API_AUTH_STRING"))
+        self._process = _server_process(str(port))
+
+    def use(self) -> None:
+        """Wait until it answers; from then on Prefect uses it in this process, and starts none itself.
+
+        Raises: StageFailedError if it does not answer in time.
+        """
+        from prefect.settings import get_current_settings
+
+        limit = time.monotonic() + get_current_settings().server.ephemeral.startup_timeout_seconds
+        while not self._server.answers():
+            if self._process.poll() is not None and self._ports_left:
+                self._start()  # somebody else took the port before it did
+            if self._process.poll() is not None or time.monotonic() > limit:
+                raise StageFailedError("orchestration", "no answer", "the embedded server")
+            time.sleep(0.1)
+        _use(self._server)
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _use(server: Server) -> None:
+    """Put a server into Prefect's settings; the environment, from which commands know a configured one, stays."""
+    from prefect.context import refresh_global_settings_context
+
+    before = os.environ.copy()
+    os.environ.update(server.settings())
+    try:
+        refresh_global_settings_context()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
 
 
 def _server_process(port: str) -> subprocess.Popen[bytes]:
@@ -87,8 +150,6 @@ def server_command(port: str) -> list[str]:
 def end_with_parent() -> None:
     """Ask the kernel to terminate this process when its parent ends, however that happens; where it can."""
     if sys.platform == "linux":
-        import ctypes
-
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -103,6 +164,17 @@ def quiet_libraries() -> None:
         logger = logging.getLogger(name)
         for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
             logger.removeHandler(handler)
+
+
+@contextmanager
+def kept_from_collection() -> Iterator[None]:
+    """Keep what a block loads out of the search for cycles: libraries stay, and are many objects to look at."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def preload_validation() -> None:

@@ -77,13 +77,16 @@ def _request(given: Path | None, period: str | None, supersedes: str | None, rea
 def _run_flow(
     place: Workspace, given: Path | None, period: str | None, supersedes: str | None, reason: str | None
 ) -> ReleaseResult:
-    from flows.server import preload_validation, quiet_libraries, start_embedded_server
+    from flows.server import kept_from_collection, preload_validation, quiet_libraries, start_embedded_server
 
-    preload_validation()
-    start_embedded_server()
-    from flows.release import ReleaseRequest, release
+    with kept_from_collection():
+        server = start_embedded_server()
+        preload_validation()
+        from flows.release import ReleaseRequest, release
 
-    quiet_libraries()
+        quiet_libraries()
+        if server is not None:
+            server.use()
     with place.scratch() as folder:
         note = place.leave_note(folder, {"input": str(given.resolve())}) if given else None
         request = ReleaseRequest(

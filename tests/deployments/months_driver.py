@@ -58,5 +58,6 @@ def live(workspace: Workspace, months: int) -> list[str]:
 if __name__ == "__main__":
     place = Workspace(Path(sys.argv[1]))
     use_server(place)
-    start_embedded_server()
+    if server := start_embedded_server():
+        server.use()
     Path(sys.argv[3]).write_text(json.dumps(live(place, int(sys.argv[2]))))

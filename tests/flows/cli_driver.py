@@ -2,7 +2,8 @@
 
 Reads steps as JSON from standard input: `argv`; optionally `crash` (a dotted function
 that raises an error with the given `text`), `move` and `write` (file changes before the
-command). Writes their exit codes and outputs as JSON to the path given as argument.
+command). Writes their exit codes, their outputs and how many orchestration servers were
+started by then as JSON to the path given as argument.
 """
 
 from __future__ import annotations
@@ -16,6 +17,14 @@ import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
+
+_servers: list[Any] = []
+
+
+def _count_servers(event: str, arguments: tuple[Any, ...]) -> None:
+    """Whoever starts one, we or Prefect: it is a process of uvicorn's."""
+    if event == "subprocess.Popen" and "uvicorn" in arguments[1]:
+        _servers.append(arguments[0])
 
 
 def _crash(target: str, text: str) -> Any:
@@ -53,9 +62,10 @@ def _run(step: dict[str, Any]) -> dict[str, Any]:
             main()
         except SystemExit as end:
             code = int(end.code or 0)
-    return {"name": step["name"], "code": code, "out": out.getvalue(), "err": err.getvalue()}
+    return {"name": step["name"], "code": code, "out": out.getvalue(), "err": err.getvalue(), "servers": len(_servers)}
 
 
 if __name__ == "__main__":
+    sys.addaudithook(_count_servers)
     results = [_run(step) for step in json.load(sys.stdin)]
     Path(sys.argv[1]).write_text(json.dumps(results))

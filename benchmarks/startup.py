@@ -1,0 +1,249 @@
+"""How long commands take to answer, and what orchestration adds to a small release.
+
+    python benchmarks/startup.py [--repeats 5]
+    python benchmarks/startup.py --release
+
+The first prints for each command the median wall-clock time, the processor time and the number of
+modules it loads; workspaces are the two demos and a mixed table of fifteen columns under a copula.
+The second starts a server of its own on loopback, releases the digits demo through the flow, and
+runs the same stages once more without the orchestrator. Both are in fresh processes, so that each
+loads what it needs; what the flow takes longer is the overhead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from flows.connection import Server
+from flows.server import LOOPBACK, embedded_settings, server_command
+from tasks.stores.workspace import Workspace
+
+COMMANDS = ("--help", "plan --help", "run --help", "mechanisms")
+OF_A_WORKSPACE = ("plan", "plan --json", "budget", "history")
+COUNT_MODULES = (
+    "import atexit, sys; from flows.cli import main; atexit.register(lambda: print(len(sys.modules), file=sys.stderr));"
+    "sys.argv = ['dprelease', *sys.argv[1:]]; main()"
+)
+MIXED = """
+name: mixed
+source: {path: landing/*.parquet}
+privacy: {population: adults, epsilon: 1.0, delta: 1.0e-5, lifetime: {epsilon: 3.0, delta: 1.0e-5}}
+expected_rows: 32000
+columns:
+"""
+SERVER_SECONDS = 180.0
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--release", action="store_true", help="what orchestration adds to a release")
+    parser.add_argument("--part", choices=("flow", "stages"), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.part:
+        print(json.dumps(PARTS[options.part](Workspace(options.folder))))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        print_release(Path(folder)) if options.release else print_commands(Path(folder), options.repeats)
+
+
+# -- commands ----------------------------------------------------------------------
+
+
+def print_commands(base: Path, repeats: int) -> None:
+    """A line for each command."""
+    asked = list(COMMANDS)
+    for name, folder in _workspaces(base).items():
+        asked += [f"{command} -w {folder}" for command in OF_A_WORKSPACE]
+        print(f"{folder}: {name}")
+    print(f"\n{'command':<44}{'wall s':>8}{'cpu s':>8}{'modules':>9}")
+    for command in asked:
+        runs = [_timed_process([sys.executable, "-m", "flows", *command.split()]) for _ in range(repeats)]
+        wall, cpu = (statistics.median(figures) for figures in zip(*runs, strict=True))
+        counted = _ended([sys.executable, "-c", COUNT_MODULES, *command.split()])
+        print(f"{command:<44}{wall:8.2f}{cpu:8.2f}{counted.stderr.splitlines()[-1]:>9}")
+
+
+def _workspaces(base: Path) -> dict[str, Path]:
+    found = {name: _demo(base / name, name) for name in ("clinic", "digits")}
+    mixed = _demo(base / "mixed", "none")
+    levels = [2, 3, 5, 6, 7, 9, 14, 15, 41]
+    lines = [f"  - {{name: c{n}, kind: categorical, categories: {[f'v{i}' for i in range(n)]}}}" for n in levels]
+    lines += [f"  - {{name: x{i}, kind: integer, bounds: [0, {10 ** (i + 1)}]}}" for i in range(5)]
+    label = "  - {name: y, kind: categorical, categories: ['no', 'yes'], role: label}"
+    (mixed / "release.yaml").write_text(MIXED + "\n".join([*lines, label]) + "\nmodel: {generator: copula}\n")
+    return found | {"mixed columns, copula": mixed}
+
+
+def _demo(folder: Path, name: str) -> Path:
+    _ended([sys.executable, "-m", "flows", "init", str(folder), "--demo", name])
+    return folder
+
+
+def _timed_process(command: list[str]) -> tuple[float, float]:
+    """Wall-clock and processor seconds of a process and its children."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    _ended(command)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _ended(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})  # noqa: S603
+
+
+# -- a release ---------------------------------------------------------------------
+
+
+def print_release(base: Path) -> None:
+    """A release through the flow, the same stages alone, and the difference."""
+    with _server(base) as url:
+        flow = _part("flow", base, PREFECT_API_URL=url)
+        alone = _part("stages", base, PREFECT_API_URL=url)
+    rows = {
+        "process start to flow start": flow["before"],
+        "stages, inside the flow": _sum(flow["stages"].values()),
+        "between the stages": [a - b for a, b in zip(flow["body"], _sum(flow["stages"].values()), strict=True)],
+        "flow end to process end": [
+            a - b - c for a, b, c in zip(flow["whole"], flow["before"], flow["body"], strict=True)
+        ],
+        "the whole run": flow["whole"],
+        "the stages without the orchestrator": _sum(alone["stages"].values()),
+        "overhead": [a - b for a, b in zip(flow["whole"], _sum(alone["stages"].values()), strict=True)],
+    }
+    print(f"{'digits, the server being up':<44}{'wall s':>8}{'cpu s':>8}")
+    for name, (wall, cpu) in rows.items():
+        print(f"{name:<44}{wall:8.2f}{cpu:8.2f}")
+    print(f"\n{'stage':<22}{'in the flow':>18}{'alone':>18}")
+    for name, figures in flow["stages"].items():
+        shown = (f"{wall:8.2f} ({cpu:.2f})" for wall, cpu in (figures, alone["stages"][name]))
+        print(f"{name:<22}" + "".join(f"{text:>18}" for text in shown))
+
+
+def _sum(figures: Any) -> list[float]:
+    return [sum(column) for column in zip(*figures, strict=True)]
+
+
+def _part(part: str, base: Path, **environment: str) -> dict[str, Any]:
+    folder = _demo(base / part, "digits")
+    command = [sys.executable, __file__, "--part", part, "--folder", str(folder)]
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
+    done = _ended(command, STARTED=str(start), **environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures | {"whole": [time.time() - start, cpu]}
+
+
+@contextmanager
+def _server(base: Path) -> Iterator[str]:
+    """A server with an empty database, until the block ends."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        port = probe.getsockname()[1]
+    home = Workspace(base / "server")
+    home.create()
+    url = f"http://{LOOPBACK}:{port}/api"
+    environment = {**os.environ, **embedded_settings(home), "PREFECT_API_URL": url}
+    process = subprocess.Popen(server_command(str(port)), env=environment)  # noqa: S603
+    try:
+        limit = time.monotonic() + SERVER_SECONDS
+        while not Server(url).answers():
+            if process.poll() is not None or time.monotonic() > limit:
+                raise SystemExit("the server does not answer")
+            time.sleep(0.5)
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def through_the_flow(place: Workspace) -> dict[str, Any]:
+    """`dprelease run`, with a clock around each stage and around the flow."""
+    from flows import server
+    from flows.cli import main as command
+
+    figures: dict[str, Any] = {"stages": {}}
+    ready = server.quiet_libraries
+
+    def add_clocks() -> None:
+        ready()
+        from flows import release
+
+        for name, task in _stages().items():
+            task.fn = _clocked(task.fn, figures["stages"], name)
+        body = _clocked(release._release, figures, "body")
+
+        def begun(*args: Any) -> Any:
+            figures["before"] = [time.time() - float(os.environ["STARTED"]), time.process_time()]
+            return body(*args)
+
+        release._release = begun
+
+    server.quiet_libraries = add_clocks
+    sys.argv = ["dprelease", "run", "-w", str(place.root), "--json"]
+    command()
+    return figures
+
+
+def stages_alone(place: Workspace) -> dict[str, Any]:
+    """The same stages in the same order, called as plain functions; nothing is shown to an orchestrator."""
+    from flows import release
+    from tasks.allocate import upcoming_release_id
+    from tasks.artifacts import Board
+    from tasks.stores.ledger import utc_now
+    from tasks.stores.run import prepare_run
+
+    figures: dict[str, Any] = {"stages": {}}
+    for name, task in _stages().items():
+        setattr(release, name, _clocked(task.fn, figures["stages"], name))
+    Board.attempt = lambda *_args: None  # type: ignore[method-assign]
+    with place.scratch() as scratch, ExitStack() as held:
+        run = prepare_run(place, request={}, flow_run_id=str(uuid.uuid4()), scratch=scratch, now=utc_now())
+        held.enter_context(run.ledger().exclusive(run.spec.name))
+        release.release_stages(run, upcoming_release_id(run))
+    return figures
+
+
+def _stages() -> dict[str, Any]:
+    from prefect import Task
+
+    from flows import release
+
+    return {name: value for name, value in vars(release).items() if isinstance(value, Task)}
+
+
+def _clocked(function: Callable[..., Any], figures: dict[str, Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def clocked(*args: Any, **kwargs: Any) -> Any:
+        wall, cpu = time.time(), time.process_time()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            figures[name] = [time.time() - wall, time.process_time() - cpu]
+
+    return clocked
+
+
+PARTS = {"flow": through_the_flow, "stages": stages_alone}
+
+
+if __name__ == "__main__":
+    main()
