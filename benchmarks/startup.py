@@ -69,16 +69,15 @@ def main() -> None:
 
 def print_commands(base: Path, repeats: int) -> None:
     """A line for each command."""
-    asked = list(COMMANDS)
+    asked = {command: command.split() for command in COMMANDS}
     for name, folder in _workspaces(base).items():
-        asked += [f"{command} -w {folder}" for command in OF_A_WORKSPACE]
-        print(f"{folder}: {name}")
-    print(f"\n{'command':<44}{'wall s':>8}{'cpu s':>8}{'modules':>9}")
-    for command in asked:
-        runs = [_timed_process([sys.executable, "-m", "flows", *command.split()]) for _ in range(repeats)]
+        asked |= {f"{command}, {name}": [*command.split(), "-w", str(folder)] for command in OF_A_WORKSPACE}
+    print(f"{'command':<44}{'wall s':>8}{'cpu s':>8}{'modules':>9}")
+    for name, arguments in asked.items():
+        runs = [_timed_process([sys.executable, "-m", "flows", *arguments]) for _ in range(repeats)]
         wall, cpu = (statistics.median(figures) for figures in zip(*runs, strict=True))
-        counted = _ended([sys.executable, "-c", COUNT_MODULES, *command.split()])
-        print(f"{command:<44}{wall:8.2f}{cpu:8.2f}{counted.stderr.splitlines()[-1]:>9}")
+        counted = _ended([sys.executable, "-c", COUNT_MODULES, *arguments])
+        print(f"{name:<44}{wall:8.2f}{cpu:8.2f}{counted.stderr.splitlines()[-1]:>9}")
 
 
 def _workspaces(base: Path) -> dict[str, Path]:
@@ -106,7 +105,7 @@ def _timed_process(command: list[str]) -> tuple[float, float]:
 
 
 def _ended(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})  # noqa: S603
+    return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
 
 
 # -- a release ---------------------------------------------------------------------
@@ -162,7 +161,7 @@ def _server(base: Path) -> Iterator[str]:
     home.create()
     url = f"http://{LOOPBACK}:{port}/api"
     environment = {**os.environ, **embedded_settings(home), "PREFECT_API_URL": url}
-    process = subprocess.Popen(server_command(str(port)), env=environment)  # noqa: S603
+    process = subprocess.Popen(server_command(str(port)), env=environment)
     try:
         limit = time.monotonic() + SERVER_SECONDS
         while not Server(url).answers():
