@@ -1,0 +1,128 @@
+"""Putting more rows into order than fit into memory: DuckDB sorts them, and spills into a private folder.
+
+Of the engine's operators this is the one whose memory stays inside its limit whatever the data are;
+its window functions and its joins give up on many distinct values. It reaches neither network nor home
+folder, and its faults are told in our own words, raised outside the handler: theirs may quote values and paths.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+
+from dpcore.errors import RefusedError, WorkspaceError
+
+BATCH_ROWS = 65_536
+SORT_BYTES = 512 << 20
+"""Memory of one sort; the process needs some 250 MB besides."""
+
+_SETTINGS: dict[str, Any] = {
+    "preserve_insertion_order": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+}
+_LOCKS = ("SET enable_progress_bar = false", "SET enable_external_access = false", "SET lock_configuration = true")
+
+
+def in_order(
+    rows: Iterable[pa.RecordBatch], schema: pa.Schema, by: str, *, scratch: Path, memory: int = SORT_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """The rows ordered by SQL expressions over their columns, a bounded number at a time.
+
+    What `rows` raises comes out as it is. Text must be valid UTF-8.
+    Raises: WorkspaceError if the scratch folder's disk is full, or the sort fails otherwise.
+    """
+    feed = _Feed(rows)
+    with closing(_sorted(feed, schema, by, scratch, memory)) as batches:
+        while True:
+            batch, refusal = _next(batches)
+            if feed.fault is not None:
+                raise feed.fault
+            if refusal is not None:
+                raise refusal
+            if batch is None:
+                return
+            yield batch
+
+
+class _Feed:
+    """Rows on their way into the engine, which would wrap their reader's fault in words of its own."""
+
+    def __init__(self, rows: Iterable[pa.RecordBatch]) -> None:
+        self._rows = iter(rows)
+        self.fault: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self.fault is None:
+            try:
+                return next(self._rows)
+            except StopIteration:
+                pass
+            except Exception as error:  # noqa: BLE001  raised again as it is, by the thread that asked
+                self.fault = error
+        raise StopIteration
+
+
+def _sorted(
+    feed: _Feed, schema: pa.Schema, by: str, scratch: Path, memory: int
+) -> Generator[pa.RecordBatch, None, None]:
+    import duckdb
+
+    reader = pa.RecordBatchReader.from_batches(schema, feed)
+    with TemporaryDirectory(prefix="sort-", dir=scratch) as folder:
+        config = _SETTINGS | {"memory_limit": f"{memory}B", "temp_directory": folder, "threads": _cores()}
+        with closing(duckdb.connect(":memory:", config=config)) as connection:
+            for lock in _LOCKS:
+                connection.execute(lock)
+            connection.register("rows", reader)
+            query = f"SELECT * FROM rows ORDER BY {by}"  # noqa: S608  our own words
+            yield from connection.sql(query).to_arrow_reader(BATCH_ROWS)
+
+
+def _cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _next(batches: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, RefusedError | None]:
+    """The next batch, or the news that there is none, or why sorting failed."""
+    import duckdb
+
+    try:
+        return next(batches, None), None
+    except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
+        return None, _refusal(error)
+
+
+def _refusal(error: Exception) -> RefusedError:
+    import duckdb
+
+    if isinstance(error, duckdb.IOException | OSError) or "max_temp_directory_size" in str(error):
+        return vault_full()
+    return WorkspaceError(
+        f"the data could not be sorted ({type(error).__name__})",
+        rule="sort-failed",
+        where="vault",
+        hint="see that the machine has memory to spare, and run again; nothing was measured",
+    )
+
+
+def vault_full() -> WorkspaceError:
+    """The refusal of a run whose private scratch space has no room."""
+    return WorkspaceError(
+        "the vault cannot be written: its disk is full, or does not allow it",
+        rule="vault-full",
+        where="vault",
+        hint="make room on the workspace's disk and run again; nothing was measured",
+    )
