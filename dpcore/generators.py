@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpcore.blocks import drawn_classes, rows_by_class
 from dpcore.copula import Copula, CopulaDecoder
 from dpcore.encoding import Encoding
 from dpcore.levels import ClassRules, fit_level_rule
@@ -60,9 +60,9 @@ class GaussianLaw:
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
         """Encoded points and their classes, one class after the other."""
-        counts = generator.multinomial(rows, self.weights)
-        parts = [self.draw_class(index, int(count), generator).T for index, count in enumerate(counts) if count]
-        return np.hstack(parts).T, np.repeat(np.arange(len(counts)), counts)
+        classes = drawn_classes(rows, self.weights, generator)
+        parts = [self.draw_class(index, len(classes[mine]), generator).T for index, mine in rows_by_class(classes)]
+        return np.hstack(parts).T, classes
 
     def draw_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
         """Encoded points of one class, stored coordinate by coordinate."""
@@ -74,14 +74,6 @@ class GaussianLaw:
         nudges *= np.float32(TIE_BREAK)
         coordinates += nudges
         return coordinates.T
-
-
-def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
-    """The classes that occur, and where: a slice where a class's rows lie together, which then are not copied."""
-    for index in np.flatnonzero(np.bincount(classes)):
-        mine = np.flatnonzero(classes == index)
-        together = mine[-1] - mine[0] == len(mine) - 1
-        yield int(index), slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
 
 
 Generator = ClassGaussians | Copula

@@ -12,11 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpcore.blocks import drawn_classes, rows_by_class
 from dpcore.pairtables import PairTables
 
 Floats = NDArray[np.float64]
@@ -60,10 +62,12 @@ class ColumnLaw:
 
     def draw(self, classes: Codes, earlier: Singles, generator: np.random.Generator) -> Codes:
         """A group for each row."""
-        scores = self.common.scores(np.hstack([_indicators(classes, len(self.by_class)), earlier]))
-        for k, weights in enumerate(self.by_class):
-            mine = classes == k
-            if weights is not None and mine.any():
+        of_class, slopes = np.split(self.common.slopes, [len(self.by_class)])
+        scores = Weights(slopes, np.zeros(slopes.shape[1])).scores(earlier)
+        scores += (of_class + self.common.offsets).astype(np.float32)[classes]
+        for k, mine in rows_by_class(classes):
+            weights = self.by_class[k]
+            if weights is not None:
                 scores[mine] += weights.scores(earlier[mine])
         return _chosen(scores, generator)
 
@@ -77,8 +81,8 @@ class TableLaw:
     sizes: tuple[int, ...]
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
-        """Groups (rows, columns) and classes."""
-        classes = generator.choice(len(self.weights), size=rows, p=self.weights).astype(np.int64)
+        """Groups (rows, columns) and classes, one class after the other."""
+        classes = drawn_classes(rows, self.weights, generator)
         groups, indicators = np.empty((rows, len(self.columns)), dtype=np.int64), _no_indicators(rows, self.sizes)
         stop = 0
         for index, (law, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
@@ -300,6 +304,10 @@ def _softmax(scores: Singles) -> Singles:
 
 def _chosen(scores: Singles, generator: np.random.Generator) -> Codes:
     """A group for each row, by the softmax of its scores."""
-    mass = np.cumsum(np.exp(scores - scores.max(axis=1, keepdims=True)), axis=1)
-    point = generator.random(len(mass), dtype=np.float32) * mass[:, -1]
-    return np.asarray((mass[:, :-1] <= point[:, None]).sum(axis=1), dtype=np.int64)
+    mass = np.ascontiguousarray(scores.T)  # few long rows are summed much faster than many short ones
+    mass -= mass.max(axis=0)
+    np.exp(mass, out=mass)
+    for below, above in pairwise(mass):
+        above += below
+    point = generator.random(len(scores), dtype=np.float32) * mass[-1]
+    return np.asarray((mass[:-1] <= point).sum(axis=0), dtype=np.int64)

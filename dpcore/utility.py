@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.blocks import rows_by_class
 from dpcore.encoding import Encoding, level_corners, level_of
-from dpcore.generators import ClassGaussians, Generator, rows_by_class
+from dpcore.generators import ClassGaussians, Generator
 from dpcore.plans import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, Column, IntervalColumn, NominalColumn

@@ -50,7 +50,6 @@ def sample_rows(run: ReleaseRun, moments: NoisyMoments, projection: Projection, 
         raise CheckFailedError(f"the noisy count is below min_rows ({minimum})")
     law = generator_of(run.plan.schema, moments, projection).law(grant.seeds["sampling"])
     (run.scratch / LAW).write_bytes(pickle.dumps(law))
-    tell(f"fitted the law of {rows} synthetic rows")
     return rows
 
 
@@ -64,7 +63,8 @@ def decode_rows(
     rows = SyntheticRows(rows_wanted(run, moments), seed, law, decoder_of(run.encoding, generator, seed))
     summary = TableSummary(run.encoding)
     write_rows(rows, summary, run.plan.schema, target)
-    tell(f"decoded {rows.rows} synthetic rows to {len(run.plan.schema.columns)} original columns")
+    tell(f"sampled {rows.rows} synthetic rows")
+    tell(f"decoded to {len(run.plan.schema.columns)} original columns")
     return summary
 
 

@@ -13,6 +13,7 @@ from samplers_dpcore import generator
 from strategies_dpcore import as_cells, pipeline, schema_with
 
 from dpcore.accounting import Epsilon
+from dpcore.blocks import rows_by_class
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
 from dpcore.generators import ClassGaussians, synthetic_rows
@@ -23,7 +24,7 @@ from dpcore.noise import SeededNoise
 from dpcore.projection import haar_basis, no_projection, ron_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
-from dpcore.utility import Measured, TableSummary, correlations, utility_report
+from dpcore.utility import IntervalTally, Measured, TableSummary, correlations, utility_report
 
 SEED = "0123456789abcdef" * 2
 SIGMAS = 6.1
@@ -150,6 +151,25 @@ def test_a_level_rule_chooses_the_largest_score_plus_offset() -> None:
     assert fit_level_rule(np.zeros((10, 3)), np.array([0.0, 1.0, 0.0])).choose(np.zeros((5, 3))).tolist() == [1] * 5
 
 
+@given(data=st.data(), count=st.integers(2, 5))
+def test_the_chosen_level_is_numpys_argmax_also_where_scores_tie(data: st.DataObject, count: int) -> None:
+    few = st.sampled_from([0.0, 0.5, 1.0])
+    offsets = data.draw(st.lists(st.one_of(few, st.just(-math.inf)), min_size=count, max_size=count))
+    scores = np.array(data.draw(st.lists(st.lists(few, min_size=count, max_size=count), min_size=1, max_size=9)))
+    assert LevelRule(tuple(offsets)).choose(scores).tolist() == np.argmax(scores + offsets, axis=1).tolist()
+
+
+@given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=30))
+def test_rows_of_a_class_are_found_wherever_they_lie(classes: list[int]) -> None:
+    for order in (classes, sorted(classes)):
+        found = dict(rows_by_class(np.array(order)))
+        everywhere = np.arange(len(order))
+        for index in range(4):
+            where = np.flatnonzero(np.array(order) == index)
+            assert (everywhere[found[index]].tolist() if index in found else []) == where.tolist()
+    assert all(isinstance(mine, slice) for mine in found.values()), "rows that lie together are not copied"
+
+
 def test_present_values_are_restored_to_their_own_mean_and_spread() -> None:
     """Gaussian positions with the moments of a half-missing column, restored, have those of its present half."""
     rng = generator(3)
@@ -233,6 +253,35 @@ def test_the_summary_of_a_table_is_that_of_numpy(label: bool) -> None:
     assert visits["missing_share"] == pytest.approx(np.mean(np.isnan(cells["visits"])))
     assert sum(visits["shares"]) == pytest.approx(1)
     assert sex["shares"] == pytest.approx(np.bincount(cells["sex"]) / 2000)
+
+
+@pytest.mark.parametrize("kind", [Kind.NUMERIC, Kind.INTEGER])
+def test_the_histogram_of_a_column_is_numpys_also_of_values_beyond_the_bounds(kind: Kind) -> None:
+    tally = IntervalTally(IntervalColumn(name="x", kind=kind, lower=-3.3, upper=7.1))
+    values = generator(6).normal(2, 4, 20_000)
+    if kind is Kind.INTEGER:
+        values = values.round()
+    tally.add(np.append(values, [np.nan, np.nan]))
+    found = tally.summary()
+    counts = np.histogram(values, bins=found["edges"])[0]
+    assert 0 < counts.sum() < len(values)
+    assert found["shares"] == pytest.approx(counts / counts.sum())
+    assert found["missing_share"] == pytest.approx(2 / (counts.sum() + 2))
+
+
+def test_summaries_of_parts_add_up_to_that_of_the_whole() -> None:
+    schema, cells = mixed_table(900)
+    whole, first, second = (TableSummary(Encoding(schema)) for _ in range(3))
+    whole.add(cells)
+    first.add({name: values[:200] for name, values in cells.items()})
+    second.add({name: values[200:] for name, values in cells.items()})
+    first.merge(second)
+    assert first.rows == whole.rows
+    assert first.sums.counts.tolist() == whole.sums.counts.tolist()
+    assert first.sums.seconds == pytest.approx(whole.sums.seconds)
+    for column in schema.columns:
+        one, all_at_once = first.column(column.name), whole.column(column.name)
+        assert all(one[key] == pytest.approx(all_at_once[key]) for key in all_at_once)
 
 
 @pytest.mark.parametrize("label", [False, True])

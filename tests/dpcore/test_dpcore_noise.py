@@ -34,6 +34,7 @@ from dpcore.noise import (
     SeededNoise,
     SystemNoise,
     WishartDifference,
+    bulk_generator,
     fresh_seed,
     public_generator,
 )
@@ -448,22 +449,27 @@ def test_seeded_noise_repeats_itself_and_says_so() -> None:
     assert one.bits(64) != other.bits(64)
 
 
-def test_a_public_seed_gives_the_same_stream_again_and_another_one_for_another_purpose() -> None:
+Stream = Callable[[str, str], np.random.Generator]
+
+
+@pytest.mark.parametrize("stream", [public_generator, bulk_generator])
+def test_a_public_seed_gives_the_same_stream_again_and_another_one_for_another_purpose(stream: Stream) -> None:
     seed = "ab" * 16
-    first, again = (public_generator(seed, "projection").standard_normal(2000) for _ in range(2))
+    first, again = (stream(seed, "projection").standard_normal(2000) for _ in range(2))
     assert np.array_equal(first, again)
     for other in (
-        public_generator(seed, "sampling").standard_normal(2000),
-        public_generator("ac" * 16, "projection").standard_normal(2000),
+        stream(seed, "sampling").standard_normal(2000),
+        stream("ac" * 16, "projection").standard_normal(2000),
     ):
         assert not np.any(first == other)
         assert abs(np.corrcoef(first, other)[0, 1]) < SIGMAS / math.sqrt(2000)
 
 
-def test_seed_and_purpose_cannot_be_exchanged_for_one_another() -> None:
+@pytest.mark.parametrize("stream", [public_generator, bulk_generator])
+def test_seed_and_purpose_cannot_be_exchanged_for_one_another(stream: Stream) -> None:
     """A seed that ends in a purpose's bytes is not the shorter seed with that purpose."""
     tail = b"x".hex()
-    assert public_generator("ab" + tail, "y").random() != public_generator("ab", "xy").random()
+    assert stream("ab" + tail, "y").random() != stream("ab", "xy").random()
 
 
 def test_fresh_seeds_differ_and_have_128_bits() -> None:

@@ -9,7 +9,7 @@ from scipy import stats
 from dpcore.encoding import Encoding
 from dpcore.projection import principal_projection, ron_projection
 from dpcore.schema import IntervalColumn, Kind, RecordSchema
-from dpcore.shapes import BoundedShape
+from dpcore.shapes import SCORES, BoundedShape
 
 NORMAL = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)
 
@@ -87,3 +87,11 @@ def test_few_random_directions_do_not_know_every_mean() -> None:
 def test_a_dimension_out_of_range_is_refused(dimension: int) -> None:
     with pytest.raises(ValueError, match="dimension must be between"):
         principal_projection("public-pca", encoding(), mean=np.zeros(4), covariance=np.eye(4), dimension=dimension)
+
+
+def test_bent_positions_are_interpolated_between_the_tabulated_quantiles() -> None:
+    """numpy.interp is the oracle, far beyond the table's ends too."""
+    shape = BoundedShape.fit(0.3, 0.2)
+    positions = np.concatenate([np.linspace(-5, 5, 4001), shape.mean + shape.spread * SCORES])
+    expected = np.interp((positions - shape.mean) / shape.spread, SCORES, shape.quantiles)
+    assert shape.bend(positions) == pytest.approx(expected, abs=1e-12)

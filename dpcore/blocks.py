@@ -1,0 +1,23 @@
+"""Where the rows of each class lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+Codes = NDArray[np.int64]
+
+
+def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
+    """The classes that occur, and where: a slice where a class's rows lie together, which then are not copied."""
+    for index in np.flatnonzero(np.bincount(classes)):
+        mine = np.flatnonzero(classes == index)
+        together = mine[-1] - mine[0] == len(mine) - 1
+        yield int(index), slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
+
+
+def drawn_classes(rows: int, weights: NDArray[np.float64], generator: np.random.Generator) -> Codes:
+    """The classes of independent rows with these shares, one class after the other."""
+    return np.repeat(np.arange(len(weights)), generator.multinomial(rows, weights))
