@@ -471,6 +471,7 @@ BAD_EDITS = {
     # source
     "source-path-missing": ("path: landing/*.parquet", "drops: []", "unknown-key", "source.drops"),
     "source-path-empty": ("path: landing/*.parquet", 'path: ""', "empty-text", "source.path"),
+    "source-empty": ("path: landing/*.parquet", "path:", "not-text", "source.path"),
     "period-not-a-pattern": ("visits-(?P", "visits-((?P", "period-pattern", "source.period"),
     "period-without-group": ("?P<period>", "?P<month>", "period-group", "source.period"),
     "drop-not-a-list": ("drop: [patient_name, address]", "drop: address", "not-a-list", "source.drop"),
@@ -805,6 +806,97 @@ def test_reading_the_specification_needs_neither_prefect_nor_pandas():
     assert "import prefect" not in text
     assert "from prefect" not in text
     assert "pandas" not in text
+
+
+# ---------------------------------------------------------------- data that a query gives
+
+QUERY = """
+name: small
+source: {drop: [note], query: {url: "env:CLINIC_DB_URL", sql: "SELECT * FROM visits"}}
+privacy: {population: people, epsilon: 1, lifetime: {epsilon: 12}}
+expected_rows: 100
+columns:
+  - {name: age, kind: numeric, bounds: [0, 1]}
+"""
+
+
+def test_a_source_is_a_query_or_files():
+    asked, landed = parse_spec(QUERY).source, parse_spec(SMALL).source
+    assert (asked.path, asked.query.variable, asked.query.sql) == ("", "CLINIC_DB_URL", "SELECT * FROM visits")
+    assert (landed.path, landed.query) == ("landing", None)
+
+
+@pytest.mark.parametrize(
+    "url", ["sqlite:///clinic.db", "postgresql+psycopg://reader@host:5432/clinic?sslmode=require", "mysql://host/d"]
+)
+def test_a_database_may_be_named_without_a_password(url: str):
+    query = parse_spec(edited("env:CLINIC_DB_URL", url, QUERY)).source.query
+    assert (query.url, query.variable) == (url, None)
+
+
+@pytest.mark.parametrize(
+    ("sql", "parameters"),
+    [
+        ("SELECT 1", set()),
+        ("-- months\\n(select a::date FROM t WHERE m = :period AND x <> '12:30')", {"period"}),
+        (
+            "/* all */ WITH x AS (SELECT 1) SELECT :period_start, :period_end, '\\\\:here'",
+            {"period_start", "period_end"},
+        ),
+    ],
+)
+def test_a_query_may_ask_for_the_month(sql: str, parameters: set[str]):
+    source = parse_spec(edited("SELECT * FROM visits", sql, QUERY)).source
+    assert source.query.parameters == parameters
+    assert source.tells_months_apart is bool(parameters)
+
+
+def test_months_are_told_apart_by_file_names_too():
+    assert parse_spec(EXAMPLE).source.tells_months_apart
+    assert not parse_spec(SMALL).source.tells_months_apart
+
+
+BAD_QUERIES = {
+    "no-source": ('query: {url: "env:CLINIC_DB_URL", sql: "SELECT * FROM visits"}', "csv: {}", "missing-key", "path"),
+    "a-path-too": ("drop: [note]", "path: landing", "query-or-files", "path"),
+    "a-pattern-for-file-names": ("drop: [note]", "period: '(?P<period>x)'", "query-or-files", "period"),
+    "a-dialect-of-files": ("drop: [note]", 'csv: {delimiter: ";"}', "query-or-files", "csv"),
+    "no-url": ("env:CLINIC_DB_URL", "clinic.db hunter2", "query-url", "query.url"),
+    "no-variable": ("env:CLINIC_DB_URL", "env:hunter2 $X", "query-url", "query.url"),
+    "a-password": ("env:CLINIC_DB_URL", "postgresql://u:hunter2@host/db", "query-password", "query.url"),
+    "a-password-with-marks": ("env:CLINIC_DB_URL", "postgresql://u:a/hunter2?@host/db", "query-password", "query.url"),
+    "a-password-alone": ("env:CLINIC_DB_URL", "postgresql://:hunter2@host/db", "query-password", "query.url"),
+    "a-password-option": ("env:CLINIC_DB_URL", "mysql://h/d?x=1&PassWord=hunter2", "query-password", "query.url"),
+    "a-connection-string": ("env:CLINIC_DB_URL", "mssql://?odbc_connect=PWD%3Dhunter2", "query-password", "query.url"),
+    "a-statement-that-writes": ("SELECT * FROM visits", "DELETE FROM visits", "query-select", "query.sql"),
+    "no-statement": ("SELECT * FROM visits", " ", "empty-text", "query.sql"),
+    "another-parameter": ("FROM visits", "FROM visits WHERE a = :month", "query-parameter", "query.sql"),
+    "unknown-key": ("sql:", "table: t, sql:", "unknown-key", "query.table"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_QUERIES)
+def test_a_broken_query_is_refused_without_its_secrets(case: str):
+    old, new, rule, where = BAD_QUERIES[case]
+    error = refusal(edited(old, new, QUERY))
+    assert (error.rule, error.where) == (rule, f"source.{where}")
+    assert "hunter2" not in f"{error!r} {error.as_json()}"
+
+
+def test_nothing_lands_where_the_data_come_from_a_query():
+    error = refusal(f"{QUERY}schedule: {{on_landing: true}}\n")
+    assert (error.rule, error.where) == ("query-on-landing", "schedule.on_landing")
+    assert parse_spec(f'{QUERY}schedule: {{cron: "0 6 1 * *"}}\n').schedule.cron
+
+
+def test_a_query_is_neither_shown_nor_public_and_does_not_shape_the_measurement():
+    spec = parse_spec(QUERY)
+    assert "CLINIC" not in repr(spec)
+    assert "visits" not in f"{spec!r} {spec.as_public_json()}"
+    other = edited("SELECT * FROM visits", "SELECT age FROM visits", QUERY)
+    assert spec.digest() == parse_spec(other).digest()
+    assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
+    assert len({spec, parse_spec(QUERY)}) == 1
 
 
 # ---------------------------------------------------------------- words for those who use a release

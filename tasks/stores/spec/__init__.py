@@ -16,7 +16,7 @@ from tasks.stores.spec.checks import ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec, Impute
 from tasks.stores.spec.loader import read_yaml
 from tasks.stores.spec.modelling import AllocationSpec, ModelSpec, ProjectionSpec
-from tasks.stores.spec.operations import CsvSpec, RunnerSpec, ScheduleSpec, SourceSpec
+from tasks.stores.spec.operations import CsvSpec, QuerySpec, RunnerSpec, ScheduleSpec, SourceSpec
 from tasks.stores.spec.privacy import LifetimeSpec, PrivacySpec, UnitSpec
 from tasks.stores.spec.refusals import first_problem
 from tasks.stores.spec.release import ReleaseSpec
@@ -32,6 +32,7 @@ __all__ = [
     "ModelSpec",
     "PrivacySpec",
     "ProjectionSpec",
+    "QuerySpec",
     "ReleaseSpec",
     "RunnerSpec",
     "ScheduleSpec",

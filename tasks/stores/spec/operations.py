@@ -14,7 +14,16 @@ from tasks.stores.spec.values import FilledText, Section, TimezoneName
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
 _ADDRESS = re.compile(r"[a-z]+://\S+")
+_DATABASE = re.compile(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://\S*")
+_VARIABLE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
+_PASSWORD = re.compile(r"[^:]*://[^:/@]*:[^@]*@")  # as SQLAlchemy reads it
+_PASSWORD_OPTION = re.compile(r"[?&;][^=&;]*(pass|pwd|secret|token|odbc_connect)[^=&;]*=", re.IGNORECASE)
+_SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with)\b", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")  # as SQLAlchemy reads it
 _ENDPOINT = re.compile(r"https?://[!-~]+")
+
+PARAMETERS = ("period", "period_start", "period_end")
+"""What a query may ask for: the month as 2026-11, its first day, and the first day after it."""
 
 
 def _one_character(text: str) -> str:
@@ -50,10 +59,56 @@ class CsvSpec(Section):
         return self
 
 
-class SourceSpec(Section):
-    """Where the data land and which of their columns are left out."""
+def _database_url(text: str) -> str:
+    """The address of a database, or the variable that holds it; never quoted, for it may hold a password."""
+    if _VARIABLE.fullmatch(text):
+        return text
+    if not _DATABASE.fullmatch(text):
+        hint = "write postgresql://user@host/database, sqlite:///path, or env:NAME for a variable that holds such a URL"
+        refuse("query-url", "this is not the URL of a database", hint)
+    if _PASSWORD.match(text) or _PASSWORD_OPTION.search(text):
+        hint = "put the URL into an environment variable of the release's process and write `url: env:NAME`"
+        refuse("query-password", "the URL holds a password, which does not belong into this file", hint)
+    return text
 
-    path: FilledText
+
+def _select(sql: str) -> str:
+    """A statement that only reads, with no parameters but ours."""
+    if not _SELECT.match(sql):
+        refuse(
+            "query-select", "the statement does not begin with SELECT or WITH", "write one statement that only reads"
+        )
+    for name in _PARAMETER.findall(sql):
+        if name not in PARAMETERS:
+            hint = f"use :{', :'.join(PARAMETERS)}; write a colon that begins no parameter as \\:"
+            refuse("query-parameter", f"there is no parameter :{shown(name)[1:-1]}", hint)
+    return sql
+
+
+class QuerySpec(Section):
+    """A query whose rows are the data of a release."""
+
+    url: Annotated[str, AfterValidator(_database_url)] = Field(repr=False)
+    sql: Annotated[FilledText, AfterValidator(_select)] = Field(repr=False)
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that holds the URL; None where the URL is written here."""
+        match = _VARIABLE.fullmatch(self.url)
+        return match[1] if match else None
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Which of `PARAMETERS` the statement uses."""
+        return frozenset(_PARAMETER.findall(self.sql))
+
+
+class SourceSpec(Section):
+    """Where the data come from and which of their columns are left out: files that land, or a query."""
+
+    path: FilledText = ""
+    """Empty where the data come from a query."""
+    query: QuerySpec | None = None
     period: str | None = None
     drop: tuple[FilledText, ...] = ()
     csv: CsvSpec = Field(default_factory=CsvSpec)
@@ -80,6 +135,26 @@ class SourceSpec(Section):
                 refuse("drop-duplicate", f"the column {shown(name)} is dropped twice", "remove one of them", index)
         return names
 
+    @model_validator(mode="after")
+    def _files_or_a_query(self) -> Self:
+        if not self.path and self.query is None:
+            hint = "write `path: landing/*.parquet`, or `query: {url: env:NAME, sql: SELECT ...}`"
+            refuse("missing-key", "the source has neither `path` nor `query`", hint, "path")
+        for key in ("path", "period", "csv") if self.query else ():
+            if key in self.model_fields_set and getattr(self, key) is not None:
+                refuse(
+                    "query-or-files",
+                    f"the key `{key}` is about files, and the data come from a query",
+                    "remove it",
+                    key,
+                )
+        return self
+
+    @property
+    def tells_months_apart(self) -> bool:
+        """Whether the data of one month can be had without those of others."""
+        return bool(self.period) or (self.query is not None and bool(self.query.parameters))
+
 
 class ScheduleSpec(Section):
     """When releases happen by themselves; without `cron` and `on_landing`, never."""
@@ -90,8 +165,9 @@ class ScheduleSpec(Section):
 
 
 def _is_address(text: str) -> str:
-    if not _ADDRESS.fullmatch(text):
-        refuse("dask-address", "this is not the address of a Dask scheduler", "write for example tcp://host:8786")
+    if text != "local" and not _ADDRESS.fullmatch(text):
+        hint = "write for example tls://host:8786, or `local` for a process a core on this machine"
+        refuse("dask-address", "this is not the address of a Dask scheduler", hint)
     return text
 
 
