@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from prefect import task
+from prefect import Task
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
+from prefect.utilities.annotations import opaque
 
 from tasks.stores.redaction import own_error
 
@@ -29,18 +30,33 @@ PROGRESS.propagate = False
 PROGRESS.addHandler(logging.NullHandler())
 
 
+class _StageTask(Task[P, R]):
+    """A task whose arguments Prefect does not look into.
+
+    They tell which stage made them, as arrows of the run's graph; searching what they hold
+    for more of that takes longer than a small stage.
+    """
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        call: Any = super().__call__
+        return call(*map(opaque, args), **{name: opaque(value) for name, value in kwargs.items()})
+
+
 def private_task(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A Prefect task of which nothing is stored but its name, times and redacted state."""
 
-    as_task = task(
-        name=stage,
-        task_run_name=stage,
-        persist_result=False,
-        cache_policy=NO_CACHE,
-        log_prints=False,
-        retries=0,
-    )
-    return lambda function: as_task(redacted(stage)(function))
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        return _StageTask(
+            redacted(stage)(function),
+            name=stage,
+            task_run_name=stage,
+            persist_result=False,
+            cache_policy=NO_CACHE,
+            log_prints=False,
+            retries=0,
+        )
+
+    return decorate
 
 
 def redacted(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
