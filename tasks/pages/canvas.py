@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tasks.pages.layout import arrange
+
 COLOURS = {
     "synthetic": "#2f68c5",
     "measured": "#b3500a",
@@ -27,7 +29,7 @@ COLOURS = {
 }
 
 _VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
-_PNG_COLOURS = 64
+_PNG_COLOURS, _PNG_DPI = 64, 110
 _drawing = threading.Lock()  # matplotlib's settings are shared by all threads
 
 
@@ -39,7 +41,7 @@ def figure_of(width: float, height: float, *, key: str) -> Iterator[Any]:
 
     with _drawing, warnings.catch_warnings(), rc_context(_settings(key)):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the page's own fonts draw it
-        yield Figure(figsize=(width / 72, height / 72), layout="constrained")
+        yield Figure(figsize=(width / 72, height / 72))
 
 
 def _settings(key: str) -> dict[str, Any]:
@@ -66,24 +68,30 @@ def _settings(key: str) -> dict[str, Any]:
         "xtick.major.pad": 5,
         "xtick.major.size": 0,
         "ytick.major.size": 0,
-        "figure.constrained_layout.h_pad": 0.05,
-        "figure.constrained_layout.w_pad": 0.05,
+        "axes.titley": 1.0,  # else it is looked for anew whenever something is measured
     }
 
 
 def png_of(figure: Any) -> bytes:
     """The figure as a PNG on white, without a date or the name of its maker; few colours keep it small."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
-    drawn, small = io.BytesIO(), io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=110, facecolor="white", metadata={"Software": None})
-    Image.open(drawn).convert("RGB").quantize(_PNG_COLOURS).save(small, format="png", optimize=True)
+    figure.set(dpi=_PNG_DPI, facecolor="white")
+    canvas, small = FigureCanvasAgg(figure), io.BytesIO()
+    arrange(figure, canvas.get_renderer())
+    canvas.draw()
+    drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
+    drawn.convert("RGB").quantize(_PNG_COLOURS).save(small, format="png", optimize=True)
     return small.getvalue()
 
 
 def svg_of(figure: Any, alt: str) -> str:
     """The figure as an SVG element to put into a page: named, scalable, without outside names."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     buffer = io.StringIO()
+    arrange(figure, FigureCanvasAgg(figure).get_renderer())
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
     drawn = buffer.getvalue()

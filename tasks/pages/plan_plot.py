@@ -67,7 +67,6 @@ def _title(outlook: Outlook) -> str:
 def _drawn(outlook: Outlook) -> Iterator[Any]:
     with figure_of(_WIDTH, _HEIGHT, key="plan") as figure:
         burn, trade = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
-        figure.get_layout_engine().set(wspace=0.08, w_pad=0.12, h_pad=0.1)
         _draw_burn_down(burn, outlook)
         _draw_trade(trade, outlook)
         yield figure

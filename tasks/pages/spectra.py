@@ -122,7 +122,6 @@ def _head(figure: Any, title: str, legend: Sequence[str]) -> None:
     from matplotlib.patches import Patch
 
     figure.suptitle(plain_label(title, 90), color=COLOURS["ink"], weight="bold", fontsize=13)
-    figure.get_layout_engine().set(h_pad=0.09, w_pad=0.09, hspace=0.05, wspace=0.03)
     line = Line2D([], [], color=COLOURS["measured"], linestyle=(0, (4, 3)), label="operator norm of the noise")
     handles = [Patch(color=COLOURS[_MARKS[name]], label=name) if name in _MARKS else line for name in legend]
     if handles:
