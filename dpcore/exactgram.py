@@ -179,9 +179,11 @@ class GramSum:
                 columns = chunk.T if self.layout.blocks == 1 else chunk.T[:, np.flatnonzero(labels == block)]
                 self.blocks[block] += (columns @ columns.T).astype(np.int64).astype(object)
 
-    def merge(self, other: GramSum) -> None:
-        """Add another chunk's sum; the order does not matter."""
-        self.blocks = self.blocks + other.blocks
+    def with_sum(self, other: GramSum) -> GramSum:
+        """This sum and another part's; the order does not matter."""
+        both = GramSum(self.layout)
+        both.blocks = self.blocks + other.blocks
+        return both
 
     def upper_triangles(self) -> list[list[int]]:
         """The blocks' upper triangles, row by row."""

@@ -41,7 +41,7 @@ def exact_histograms(
 def counted(
     chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
 ) -> list[int]:
-    """The counts behind `exact_histograms`, in the open: for invented rows only."""
+    """The counts behind `exact_histograms`, in the open: for invented rows, and for parts of a table."""
     totals = [np.full(column.count, 0, dtype=object) for column in columns]
     for cells, shares in chunks:
         for total, column, weight in zip(totals, columns, query.weights, strict=True):

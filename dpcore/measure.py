@@ -75,16 +75,16 @@ def exact_gram(
 
     One block holds all classes together. Memory does not grow with the table.
     """
-    return PrivateGram(summed(chunks, encoding, layout, projection))
+    return PrivateGram(gram_sum(chunks, encoding, layout, projection))
 
 
-def summed(
+def gram_sum(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
     encoding: Encoded,
     layout: Layout,
     projection: Projection,
 ) -> GramSum:
-    """The sum behind `exact_gram`, in the open: for invented rows only."""
+    """The sum behind `exact_gram`, in the open: for invented rows, and for parts of a table."""
     require_exact_product()
     total = GramSum(layout)
     for cells, shares in chunks:

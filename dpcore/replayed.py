@@ -15,7 +15,7 @@ import numpy as np
 from dpcore.cells import ColumnCells
 from dpcore.histograms import counted, exact_histograms
 from dpcore.hostile import Part
-from dpcore.measure import Encoded, exact_gram, measure_gram, measure_vector, summed
+from dpcore.measure import Encoded, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, is_diagonal
 from dpcore.noise import Noise
 from dpcore.projection import Projection
@@ -61,7 +61,7 @@ class ReplayedGram:
 
     def sums(self, chunks: Iterable[Part]) -> Triangles:
         """Upper triangles, one a block."""
-        return summed(chunks, self.encoding, self.event.layout, self.projection).upper_triangles()
+        return gram_sum(chunks, self.encoding, self.event.layout, self.projection).upper_triangles()
 
     def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
         """What `measure_gram` releases."""

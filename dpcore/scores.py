@@ -56,7 +56,7 @@ def exact_score(chunks: Chunks, scorer: Scorer, query: ScoreQuery) -> PrivateVec
 
 
 def summed_scores(chunks: Chunks, scorer: Scorer) -> int:
-    """The sum behind `exact_score`, in the open: for synthetic and invented rows only."""
+    """The sum behind `exact_score`, in the open: for synthetic and invented rows, and for parts of a table."""
     require_exact_product()
     total = 0
     for cells, shares in chunks:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from prefect import flow, tags
+from prefect import flow
 from prefect.runtime import flow_run
 from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict
@@ -21,6 +21,7 @@ from flows.story import RunStory
 from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.boundary import redacted, tell, tell_operator
 from tasks.check import check_release
+from tasks.cluster import runner_of
 from tasks.estimate import estimate_moments
 from tasks.project import choose_projection
 from tasks.publish import DATA, needs_approval, publish_bundle
@@ -95,6 +96,7 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
             known = finished_release(run)
             release_id = known.release_id if known else upcoming_release_id(run)
         if known is None:
+            run.readings.runner = held.enter_context(runner_of(run.spec.runner, scratch))
             return release_stages(run, release_id)
         return already_published(run, known) if known.published else still_awaiting(run, known)
 
@@ -130,8 +132,8 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     final = run.workspace.bundle(run.spec.name, known.release_id)
     label_again(run, known.release_id)
     tell(f"{known.release_id} is published already; nothing was spent")
-    kept = run.ledger().fingerprint(known.release_id)
-    differ = kept is not None and kept != run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
+    kept = None if run.arrival.is_queried else run.ledger().fingerprint(known.release_id)  # a query is not asked again
+    differ = kept is not None and kept != run.readings.fingerprint()
     if differ:
         tell_operator("the landing data differ from those released; `run --supersedes ID --reason` releases them anew")
     record = {} if final.exists() else _published_elsewhere(known)
@@ -159,7 +161,7 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
     story = RunStory(run, release_id)
     checks = tuple(run.plan.check_events)
     journal = Journal(lineage, (*STAGES, SCORE) if checks else STAGES, story.board)
-    with tags(release_id), story.told(), lineage.flow() as whole:
+    with story.told(), lineage.flow() as whole:
         with journal.stage("validate", inputs=("landing",)):
             validate_landing(run, release_id)
         with journal.stage("allocate", outputs=("reservation",)):
@@ -196,6 +198,7 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
                 ):
                     outcome = score_release(run, grant, outcome, table)
                 story.scored()
+            tell(run.readings.told())
             bundle_lineage = list(lineage.lines)
             last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
             with journal.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):

@@ -112,7 +112,9 @@ def _folders(workspace: Workspace, spec: ReleaseSpec | None) -> list[Path]:
     """What to watch: the landing folder, and the source's if it is another."""
     from tasks.stores.matching import folder_of
 
-    folders = {workspace.landing, *([folder_of(workspace.root, spec.source.path)] if spec else [])}
+    folders = {workspace.landing}
+    if spec and not spec.source.is_elsewhere:
+        folders.add(folder_of(workspace.root, spec.source.path))
     return sorted(folder for folder in folders if folder.is_dir()) or [workspace.root]
 
 

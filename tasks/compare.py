@@ -11,20 +11,27 @@ from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError
 from dpcore.schema import Cells, IntervalColumn, RecordSchema
 from dpcore.utility import TableSummary, correlations
-from tasks.measure import weighted_cells
 from tasks.pages.comparison import render_comparison
 from tasks.stores.ledger import utc_now
+from tasks.stores.matching import absolute
 from tasks.stores.run import ReleaseRun, prepare_run
 from tasks.stores.workspace import Workspace
 
 
-def compare_raw(workspace: Workspace, record: dict[str, Any], given: Path | None) -> Path:
+def compare_raw(workspace: Workspace, record: dict[str, Any], given: str | None) -> Path:
     """Write the comparison of a release with the landing data of its month; returns where it is.
 
     Raises: RefusedError if the specification is another one by now, or the data are gone.
     """
-    request = {"period": record["period"], "input": str(given.resolve()) if given else None}
-    run = prepare_run(workspace, request=request, flow_run_id="", scratch=workspace.vault, now=utc_now())
+    request = {"period": record["period"], "input": absolute(given) if given else None}
+    with workspace.scratch() as scratch:
+        run = prepare_run(workspace, request=request, flow_run_id="", scratch=scratch, now=utc_now())
+        _require_same_specification(run, record)
+        page = _page(record, _raw_summary(run), run.encoding)
+    return workspace.keep_comparison(record["release_id"], page)
+
+
+def _require_same_specification(run: ReleaseRun, record: dict[str, Any]) -> None:
     if run.spec.digest() != record["spec_digest"]:
         raise RefusedError(
             f"the specification changed since {record['release_id']} was released",
@@ -32,13 +39,12 @@ def compare_raw(workspace: Workspace, record: dict[str, Any], given: Path | None
             where="release.yaml",
             hint="put the old specification back, or compare a newer release",
         )
-    page = _page(record, _raw_summary(run), run.encoding)
-    return workspace.keep_comparison(record["release_id"], page)
 
 
 def _raw_summary(run: ReleaseRun) -> TableSummary:
+    run.fetch()
     summary = TableSummary(run.encoding)
-    for cells, _ in weighted_cells(run):
+    for cells, _ in run.readings.chunks(run.plan.schema):
         summary.add(_as_counted(cells, run.plan.schema))
     return summary
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from dpcore.copula import cells_of_schema
 from dpcore.errors import LandingError
-from dpcore.histograms import exact_histograms
+from dpcore.exactgram import GramSum
+from dpcore.histograms import counted
 from dpcore.measure import (
     Encoded,
     Measurement,
+    PrivateGram,
     Released,
     ReleasedVector,
-    exact_gram,
+    gram_sum,
     measure_gram,
     measure_vector,
 )
@@ -23,22 +24,21 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import Noise, SystemNoise
 from dpcore.projection import Projection, measured_as
 from dpcore.queries import HistogramsQuery
-from dpcore.schema import Cells
+from dpcore.vectors import PrivateVector
 from dpcore.wishes import MARGINALS
 from tasks.boundary import tell
-from tasks.stores.persons import PersonRows
 from tasks.stores.run import Grant, ReleaseRun
-from tasks.stores.tables import cells_of
+from tasks.stores.structure import without_rows
+
+S = TypeVar("S")
 
 
 def measured(
     run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: Encoded | None = None
 ) -> Released:
     """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
-    event = run.plan.events[name]
-    assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
     seen, projection = measured_as(name, run.encoding, projection)
-    released = drawn_once(run, grant, name, lambda: draw(run, event, projection, SystemNoise(), encoding or seen))
+    released = drawn_once(run, grant, name, lambda: draw(run, name, projection, SystemNoise(), encoding or seen))
     assert isinstance(released, Released)  # noqa: S101  as it was reserved
     return released
 
@@ -50,11 +50,12 @@ def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
     query = event.query
     assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
 
-    def counted() -> ReleasedVector:
-        vector = exact_histograms(weighted_cells(run), cells_of_schema(run.plan.schema), query)
-        return measure_vector(vector, event, SystemNoise())
+    def histograms() -> ReleasedVector:
+        summed = partial(counted, columns=cells_of_schema(run.plan.schema), query=query)
+        counts = run.readings.total(MARGINALS, run.plan.schema, summed, added)
+        return measure_vector(PrivateVector(query, require_rows(run, counts)), event, SystemNoise())
 
-    released = drawn_once(run, grant, MARGINALS, counted)
+    released = drawn_once(run, grant, MARGINALS, histograms)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
     return released
 
@@ -69,7 +70,7 @@ def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Meas
     if stored is not None:
         tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
         return stored
-    fingerprint = run.arrival.landing.fingerprint(run.workspace.fingerprint_key())
+    fingerprint = run.readings.fingerprint()
     _require_same_data(ledger.fingerprint(grant.release_id), fingerprint, grant.release_id)
     drawn = draw()
     released = ledger.spend(
@@ -96,21 +97,25 @@ def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
         )
 
 
-def draw(run: ReleaseRun, event: GramEvent, projection: Projection, noise: Noise, encoding: Encoded) -> Released:
-    """Sum all rows exactly and measure the sum."""
-    return measure_gram(exact_gram(weighted_cells(run), encoding, event.layout, projection), event, noise)
+def draw(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encoding: Encoded) -> Released:
+    """Sum all rows exactly, in one pass, and measure the sum."""
+    event = run.plan.events[name]
+    assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
+    summed = partial(gram_sum, encoding=encoding, layout=event.layout, projection=projection)
+    total = require_rows(run, run.readings.total(name, run.plan.schema, summed, GramSum.with_sum))
+    return measure_gram(PrivateGram(total), event, noise)
 
 
-def weighted_cells(run: ReleaseRun) -> Iterator[tuple[Cells, NDArray[np.float64] | None]]:
-    """The rows, each with its share of its person; without persons, every row whole."""
-    landing, schema, unit = run.arrival.landing, run.plan.schema, run.spec.unit
-    names = [column.name for column in schema.columns]
-    if unit.person is None:
-        for batch in landing.batches(names):
-            yield cells_of(batch, schema, decimal=landing.decimal), None
-        return
-    persons = PersonRows(landing, unit)
-    for batch in landing.batches([*names, unit.person]):
-        kept, shares = persons.select(batch)
-        yield cells_of(kept, schema, decimal=landing.decimal), shares
-    persons.require_unchanged()
+def added(one: list[int], other: list[int]) -> list[int]:
+    """Two counts, cell by cell."""
+    return [a + b for a, b in zip(one, other, strict=True)]
+
+
+def require_rows(run: ReleaseRun, total: S | None) -> S:
+    """The sum of all rows; data without any were refused before.
+
+    Raises: LandingError.
+    """
+    if total is None:
+        raise without_rows(run.arrival.landing)
+    return total

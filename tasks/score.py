@@ -7,7 +7,9 @@ which fails those takes nothing for these; what fails here is refused, and its s
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,11 @@ from dpcore.noise import SystemNoise
 from dpcore.plans import count_and_sum_noise
 from dpcore.queries import GRID, ScoreQuery
 from dpcore.schema import Cells, RecordSchema
-from dpcore.scores import RMSE, TRAINING_ROWS, Scorer, exact_score, readable_score, summed_scores, trained
+from dpcore.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, summed_scores, trained
 from dpcore.utility import Z95
-from dpcore.vectors import VectorEvent
+from dpcore.vectors import PrivateVector, VectorEvent
 from tasks.boundary import private_task, tell
-from tasks.measure import drawn_once, weighted_cells
+from tasks.measure import drawn_once, require_rows
 from tasks.stores.record import Outcome
 from tasks.stores.run import Grant, ReleaseRun
 from tasks.stores.tables import cells_of
@@ -80,7 +82,8 @@ def _measured(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> Relea
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
 
     def drawn() -> ReleasedVector:
-        return measure_vector(exact_score(weighted_cells(run), scorer, query), event, SystemNoise())
+        total = run.readings.total(name, run.plan.schema, partial(summed_scores, scorer=scorer), operator.add)
+        return measure_vector(PrivateVector(query, [require_rows(run, total)]), event, SystemNoise())
 
     released = drawn_once(run, grant, name, drawn)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved

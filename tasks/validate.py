@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
-import pandas as pd
 
 from dpcore.encoding import Encoding
+from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, cell_suite
-from expectations.verdicts import SuiteRunner, Verdict, combine
+from expectations.verdicts import SuiteRunner, Verdict
 from tasks.boundary import private_task, tell, tell_operator
+from tasks.stores.passes import Chunk
 from tasks.stores.run import ReleaseRun
 from tasks.stores.structure import require_shape, without_rows
-from tasks.stores.tables import cells_of
 from tasks.stores.wholeness import require_whole
 
 
@@ -23,8 +25,9 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
 
     Raises: LandingError.
     """
+    run.fetch()
     require_structure(run)
-    verdicts = cell_verdicts(run)
+    verdicts = read_whole(run)
     kept = [{"column": v.column, "rule": v.rule, "ok": v.ok} for v in verdicts]
     run.workspace.keep_verdicts(release_id, kept)
     tell("validated: the structure holds")
@@ -47,22 +50,41 @@ def require_structure(run: ReleaseRun) -> None:
     require_shape(run.arrival.landing)
 
 
+def read_whole(run: ReleaseRun) -> tuple[Verdict, ...]:
+    """Verdicts on all cells, and the fingerprint side by side with them: both read the data to their end.
+
+    Raises: LandingError if that fails or there are no rows.
+    """
+    with ThreadPoolExecutor(1) as beside:
+        fingerprint = beside.submit(run.readings.fingerprint)
+        verdicts = cell_verdicts(run)
+        fingerprint.result()
+    return verdicts
+
+
 def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     """Verdicts on all cells, which also shows that the data can be read to their end.
 
     Raises: LandingError if there are no rows.
     """
-    runner = SuiteRunner(cell_suite(run.spec.schema))
-    verdicts = combine(runner.validate(frame) for frame in _cell_frames(run))
-    if not verdicts:
+    schema = run.spec.schema
+    summed = partial(cell_extremes, encoding=Encoding(schema))
+    extremes = run.readings.total("validation and fingerprint", schema, summed, with_extremes, by_unit=False)
+    if extremes is None or extremes.is_empty:
         raise without_rows(run.arrival.landing)
-    return verdicts
+    return SuiteRunner(cell_suite(schema)).validate(extremes.frame())
 
 
-def _cell_frames(run: ReleaseRun) -> Iterator[pd.DataFrame]:
-    schema, landing = run.spec.schema, run.arrival.landing
-    encoding = Encoding(schema)
-    for batch in landing.batches([column.name for column in schema.columns]):
-        cells = cells_of(batch, schema, decimal=landing.decimal)
-        norms = np.linalg.norm(encoding.encode(cells), axis=1)
-        yield pd.DataFrame({**cells, ENCODED_NORM: norms})
+def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding) -> Extremes:
+    """The cells and norms that decide the verdicts on all."""
+    extremes = Extremes()
+    for cells, _ in chunks:
+        points = encoding.encode(cells)
+        extremes.add({**cells, ENCODED_NORM: np.sqrt(np.einsum("ij,ij->i", points, points))})
+    return extremes
+
+
+def with_extremes(one: Extremes, other: Extremes) -> Extremes:
+    """The extremes of both."""
+    one.merge(other)
+    return one

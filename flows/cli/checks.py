@@ -21,7 +21,9 @@ def check(
     raw: bool = typer.Option(
         False, "--raw", help="Compare with the raw rows, exactly, into the vault: private, and not for any decision."
     ),
-    given: Path | None = typer.Option(None, "--input", help="With --raw: the raw rows, instead of source.path."),
+    given: str | None = typer.Option(
+        None, "--input", metavar="PATH", help="With --raw: the raw rows, instead of the source."
+    ),
     as_json: bool = JsonFlag,
 ) -> None:
     """Show the checks of a release; with --raw, write a private comparison with the raw rows."""
@@ -53,7 +55,7 @@ def _published(place: Workspace, release_id: str) -> dict[str, Any]:
     return record_in(folder)
 
 
-def _compare(place: Workspace, record: dict[str, Any], given: Path | None, as_json: bool) -> None:
+def _compare(place: Workspace, record: dict[str, Any], given: str | None, as_json: bool) -> None:
     """Nothing of what was found is printed, nor does the exit code depend on it."""
     from tasks.compare import compare_raw
 

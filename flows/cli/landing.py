@@ -81,6 +81,13 @@ def _target(place: Workspace, spec: ReleaseSpec, name: Path, where: str) -> Path
     """
     from tasks.stores.matching import folder_of, period_of, relative_pattern, require_period, would_match
 
+    if spec.source.is_elsewhere:
+        raise LandingError(
+            "the data of this workspace come from a database or a store",
+            rule="landing-elsewhere",
+            where="source",
+            hint="put them there, or name files that land in this workspace: `path: landing/*.parquet`",
+        )
     pattern = relative_pattern(place.root, spec.source.path)
     if pattern is None:
         raise LandingError(

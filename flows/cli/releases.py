@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def run(
     workspace: Path = WorkspaceOption,
-    given: Path | None = typer.Option(None, "--input", help="Release this file or folder instead of source.path."),
+    given: str | None = typer.Option(
+        None, "--input", metavar="PATH", help="Release this file, folder or URL instead of the source."
+    ),
     period: str | None = typer.Option(None, "--period", help="The data's month, such as 2026-11."),
     supersedes: str | None = typer.Option(None, "--supersedes", metavar="ID", help="Release this period once more."),
     reason: str | None = typer.Option(None, "--reason", help="Why a release is superseded."),
@@ -59,7 +61,7 @@ def run(
 
 
 def _refuse_early(
-    place: Workspace, given: Path | None, period: str | None, supersedes: str | None, reason: str | None
+    place: Workspace, given: str | None, period: str | None, supersedes: str | None, reason: str | None
 ) -> None:
     """Refuse what needs no orchestration to refuse: the specification, and landing data that are not there."""
     from tasks.stores.ledger import utc_now
@@ -69,13 +71,14 @@ def _refuse_early(
     prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
 
 
-def _request(given: Path | None, period: str | None, supersedes: str | None, reason: str | None) -> dict[str, Any]:
-    path = str(given.resolve()) if given else None
-    return {"input": path, "period": period, "supersedes": supersedes, "reason": reason}
+def _request(given: str | None, period: str | None, supersedes: str | None, reason: str | None) -> dict[str, Any]:
+    from tasks.stores.matching import absolute
+
+    return {"input": absolute(given) if given else None, "period": period, "supersedes": supersedes, "reason": reason}
 
 
 def _run_flow(
-    place: Workspace, given: Path | None, period: str | None, supersedes: str | None, reason: str | None
+    place: Workspace, given: str | None, period: str | None, supersedes: str | None, reason: str | None
 ) -> ReleaseResult:
     from flows.server import kept_from_collection, preload_validation, quiet_libraries, start_embedded_server
 
@@ -88,7 +91,9 @@ def _run_flow(
         if server is not None:
             server.use()
     with place.scratch() as folder:
-        note = place.leave_note(folder, {"input": str(given.resolve())}) if given else None
+        note = (
+            place.leave_note(folder, {"input": _request(given, period, supersedes, reason)["input"]}) if given else None
+        )
         request = ReleaseRequest(
             workspace=str(place.root), period=period, supersedes=supersedes, reason=reason, note=note
         )

@@ -121,6 +121,8 @@ class Arrivals:
 
         Raises: PrivacyError if a file could not be judged; the others were.
         """
+        if spec.source.is_elsewhere:
+            return Scan()
         limits = settle, PATIENCE * settle if patience is None else patience
         with self._looking():
             files = {self._key(path): path for path in matching_names(self.workspace.root, spec.source.path)}

@@ -52,7 +52,7 @@ def due_periods(
     """The months that the schedule's firings after `since` owe; `fired` is one that the orchestrator counted itself.
 
     Its clock, and its reading of hours that clocks skip, may differ from ours: what it started counts.
-    Without `source.period` all files are one dataset of the latest month: older months would
+    Where the source does not tell months apart all data are one dataset of the latest month: older months would
     publish the same data again, at full price.
     """
     schedule = spec.schedule
@@ -62,7 +62,7 @@ def due_periods(
     if fired is not None:
         months.add(month_before(fired.astimezone(ZoneInfo(schedule.timezone)).date()))
     owed = [period for period in sorted(months) if not is_decided(spec, state, period)]
-    untold = [] if spec.source.period else [period for period in owed if period != max(months)]
+    untold = [] if spec.source.tells_months_apart else [period for period in owed if period != max(months)]
     owed = [period for period in owed if period not in untold]
     refused = [period for period in owed if _was_refused(spec, state, period)]
     return Due(tuple(p for p in owed if p not in refused), tuple(refused), tuple(untold))

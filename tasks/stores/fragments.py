@@ -142,6 +142,16 @@ def unreadable(is_text: bool, where: str) -> LandingError:
     )
 
 
+def changed(where: str) -> LandingError:
+    """The refusal of data that changed between two readings."""
+    return LandingError(
+        "the landing data changed while they were read",
+        rule="landing-changed",
+        where=where,
+        hint="land files by moving them in whole, then run again; nothing was measured",
+    )
+
+
 def with_constants(batch: pa.RecordBatch, constants: Sequence[tuple[str, str | None]]) -> pa.RecordBatch:
     """A batch with columns that hold the same text in every row."""
     for name, text in constants:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TextIO
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -26,6 +27,7 @@ from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
 HASHED_AT_ONCE = 1 << 22
+TEXT_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,9 @@ class Landing:
         quote, mark = re.escape(dialect.quote), re.escape(dialect.delimiter)
         field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|[^{quote}{mark}]*)"
         line_shape = re.compile(f"{field}(?:{mark}{field})*")
-        with path.open(encoding=dialect.encoding, errors="replace") as lines:
-            return all(dialect.quote not in line or line_shape.fullmatch(line.rstrip("\n")) for line in lines)
+        with path.open(encoding=dialect.encoding, errors="replace") as text:
+            quoted = (block for block in _whole_lines(text) if dialect.quote in block)
+            return all(line_shape.fullmatch(line) for block in quoted for line in block.split("\n"))
 
     def unreadable(self) -> LandingError:
         """The refusal of a file that is not what its ending says, or not all of it."""
@@ -138,6 +141,17 @@ class Landing:
                     digest.update(chunk)
             digest.update(b"\0")
         return digest.hexdigest()
+
+
+def _whole_lines(text: TextIO) -> Iterator[str]:
+    """A text in blocks that end where lines do."""
+    rest = ""
+    while block := text.read(TEXT_AT_ONCE):
+        whole, mark, after = block.rpartition("\n")
+        if mark:
+            yield rest + whole
+        rest = after if mark else rest + after
+    yield rest
 
 
 def canonical_dtypes(landed: pa.Schema, schema: RecordSchema) -> dict[str, str]:
@@ -171,6 +185,8 @@ class Arrival:
     period: str
     is_given: bool = False
     """Whether somebody named the files, instead of taking those that have landed."""
+    is_queried: bool = False
+    """Whether a query has yet to write the one file."""
 
 
 def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: str | None, now: datetime) -> Arrival:
@@ -181,10 +197,7 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
     only the files of the chosen one belong to the dataset.
     Raises: LandingError if there is nothing to release.
     """
-    if period is not None and not PERIOD.fullmatch(period):
-        raise LandingError(
-            f"the period {period!r} is not a month", rule="period-malformed", where="--period", hint="write 2026-11"
-        )
+    _require_month(period)
     where = "--input" if given else "source.path"
     files = _given_files(given, where) if given else matching_files(root, spec.source.path)
     dated = {path: period_of(path, spec.source.period) for path in files}
@@ -203,6 +216,23 @@ def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: s
             "the dataset mixes CSV and Parquet", rule="formats-mixed", where=where, hint="use one format a dataset"
         )
     return Arrival(Landing(tuple(files), spec, where), chosen, given is not None)
+
+
+def find_query(spec: ReleaseSpec, scratch: Path, *, period: str | None, now: datetime) -> Arrival:
+    """The data that a query will give to a run, and the month they are of: the one given, or the last complete one.
+
+    Raises: LandingError if what is given is no month.
+    """
+    _require_month(period)
+    landing = Landing((scratch / "query.parquet",), spec, "source.query")
+    return Arrival(landing, period or last_complete_month(spec, now), is_queried=True)
+
+
+def _require_month(period: str | None) -> None:
+    if period is not None and not PERIOD.fullmatch(period):
+        raise LandingError(
+            f"the period {period!r} is not a month", rule="period-malformed", where="--period", hint="write 2026-11"
+        )
 
 
 def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:

@@ -46,6 +46,21 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
 
 
+def absolute(text: str) -> str:
+    """A path that is the same wherever it is read from; a URL stays as it is."""
+    return text if "://" in text else str(Path(text).resolve())
+
+
+def path_of(text: str) -> Path:
+    """A path of this machine, or an object of some store where the text is a URL."""
+    if "://" not in text:
+        return Path(text)
+    from upath import UPath
+
+    found: Any = UPath(text)
+    return Path(found.path) if found.protocol in ("", "file", "local") else found
+
+
 def elsewhere(url: str) -> list[Path]:
     """The data files that a URL of some store finds, in the order of their names; a folder stands for its data files.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
@@ -23,9 +24,10 @@ from tasks.stores.workspace import Workspace
 
 if TYPE_CHECKING:
     from tasks.stores.landing import Arrival
+    from tasks.stores.readings import Readings
 
 
-@dataclass(frozen=True)  # no slots: the ledger is opened once, on first use
+@dataclass(frozen=True)  # no slots: ledger and readings are made once, on first use
 class ReleaseRun:
     """One run: workspace, specification, plan, and where the landing data are."""
 
@@ -52,6 +54,26 @@ class ReleaseRun:
     def ledger(self) -> Ledger:
         """The workspace's ledger, opened on first use."""
         return self._ledger
+
+    def fetch(self) -> None:
+        """Bring the data of a query here, once; files are where they are.
+
+        Raises: LandingError, WorkspaceError.
+        """
+        if not self.arrival.is_queried or self.arrival.landing.files[0].exists():
+            return
+        from tasks.stores.queries import spooled
+
+        target = self.arrival.landing.files[0]
+        spooled(self.spec, target, period=self.period, root=self.workspace.root, environment=os.environ)
+
+    @cached_property
+    def readings(self) -> Readings:
+        """The landing data, and how often they were read so far."""
+        from tasks.stores.readings import Readings
+
+        key = self.workspace.fingerprint_key
+        return Readings(self.arrival.landing, self.spec.unit, key=key, scratch=self.scratch)
 
     @cached_property
     def _ledger(self) -> Ledger:
@@ -81,7 +103,6 @@ def plan_release(spec: ReleaseSpec) -> Plan:
 
     Raises: SpecError where it asks for what cannot be carried out.
     """
-    _require_available(spec)
     model = spec.model
     wishes = Wishes(
         schema=spec.schema,
@@ -117,16 +138,6 @@ def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:
     return {"epsilon": float(spec.privacy.epsilon), "delta": float(spec.privacy.delta) if plan.cost.rho else 0.0}
 
 
-def _require_available(spec: ReleaseSpec) -> None:
-    if spec.runner is not None:
-        raise SpecError(
-            "`runner` cannot be honoured by this version",
-            rule="runner-unavailable",
-            where="runner",
-            hint="remove the key; nothing was read or spent",
-        )
-
-
 def cap_of(spec: ReleaseSpec) -> Cap:
     """The lifetime cap that the specification states."""
     lifetime = spec.privacy.lifetime
@@ -145,12 +156,16 @@ def prepare_run(
 
     Raises: RefusedError.
     """
-    from tasks.stores.landing import find_landing
+    from tasks.stores.landing import find_landing, find_query
+    from tasks.stores.matching import path_of
 
     spec = load_spec(workspace.spec_path)
     plan = plan_release(spec)
-    given = Path(request["input"]) if request.get("input") else None
-    arrival = find_landing(spec, workspace.root, given=given, period=request.get("period"), now=now)
+    given = path_of(request["input"]) if request.get("input") else None
+    if spec.source.query is not None and given is None:
+        arrival = find_query(spec, scratch, period=request.get("period"), now=now)
+    else:
+        arrival = find_landing(spec, workspace.root, given=given, period=request.get("period"), now=now)
     if request.get("supersedes") and not request.get("reason"):
         raise RefusedError(
             "a superseding release needs a reason", rule="reason-missing", where="--reason", hint='add --reason "..."'

@@ -8,6 +8,7 @@ from other rows. What cannot be read counts as missing.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_MICROSECONDS = 86_400_000_000
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
 """Microseconds in a timestamp's unit; times beyond 2^53 of them are out of every bound."""
+PLAIN_NUMBER = r"^[+-]?[0-9]{{1,18}}({}[0-9]{{1,18}})?([eE][+-]?[0-9]{{1,2}})?$"
+"""Texts of which Arrow and Python make the same number, told apart by the text alone."""
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 
@@ -43,7 +46,7 @@ def _column_cells(values: pa.Array, column: Column, decimal: str) -> NDArray[np.
     if isinstance(column, NominalColumn):
         return _codes(plain, column)
     if is_text(plain.type):
-        return _by_distinct(plain, _text_parser(column, decimal))
+        return _text_cells(plain, column, decimal)
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _ticks(plain, column)
     return _numbers(plain)
@@ -56,7 +59,8 @@ def is_text(kind: pa.DataType) -> bool:
 
 def _numbers(values: pa.Array) -> Floats:
     """Numbers as float64, nulls as NaN."""
-    numbers: Floats = pc.cast(values, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    floats = values if values.type == pa.float64() else pc.cast(values, pa.float64(), safe=False)
+    numbers: Floats = floats.to_numpy(zero_copy_only=False)
     return numbers
 
 
@@ -93,6 +97,23 @@ def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
     return codes
 
 
+def _text_cells(values: pa.Array, column: IntervalColumn, decimal: str) -> Floats:
+    """Numbers or ticks of a column of text; ordinary numbers all at once, whatever else text by text."""
+    parse = _text_parser(column, decimal)
+    if column.kind in (Kind.DATE, Kind.TIMESTAMP):
+        return _by_distinct(values, parse)
+    texts = _as_bytes(values)
+    is_plain = pc.fill_null(pc.match_substring_regex(texts, PLAIN_NUMBER.format(re.escape(decimal))), False)
+    plain = texts.filter(is_plain)
+    pointed = plain if decimal == "." else pc.replace_substring(plain, decimal.encode(), b".")
+    cells = np.empty(len(texts))
+    where = is_plain.to_numpy(zero_copy_only=False)
+    cells[where] = pc.cast(pc.cast(pointed, pa.large_string()), pa.float64())
+    if not where.all():
+        cells[~where] = _by_distinct(texts.filter(pc.invert(is_plain)), parse)
+    return cells
+
+
 def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floats:
     """Parse each distinct text once; the result for a cell depends on its own text only."""
     coded = pc.dictionary_encode(_as_bytes(values))
@@ -105,7 +126,7 @@ def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floa
 
 def _as_bytes(texts: pa.Array) -> pa.Array:
     """Text as bytes: a cell that is no valid text must not stop the others."""
-    return pc.cast(pc.cast(texts, pa.large_string()), pa.large_binary())
+    return texts if texts.type == pa.large_binary() else pc.cast(pc.cast(texts, pa.large_string()), pa.large_binary())
 
 
 def _text_parser(column: IntervalColumn, decimal: str) -> Callable[[str | None], float]:

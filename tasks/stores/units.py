@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.errors import LandingError
 from dpcore.schema import PrivacyUnit, RowRule
+from tasks.stores.fragments import changed
 from tasks.stores.sorting import BATCH_ROWS, SORT_BYTES, in_order, vault_full
 
 KEYED = pa.schema([("position", pa.int64()), ("key", pa.large_string())])
@@ -42,7 +42,8 @@ class PersonRows:
     `AT_MOST` whether it is among the person's first `most_rows`, bool.
     """
 
-    file: Path
+    stored: Path | NDArray[Any]
+    """The file; or the counts themselves, where another process sent them."""
     rule: RowRule
     starts: tuple[int, ...]
     """The place of each fragment's first row, and the number of all rows."""
@@ -64,9 +65,11 @@ class PersonRows:
         stop = self.rows_in(fragment) if stop is None else stop
         if not 0 <= start <= stop <= self.rows_in(fragment):
             raise changed(self.where)
+        if not isinstance(self.stored, Path):
+            return self.stored[self.starts[fragment] + start : self.starts[fragment] + stop]
         dtype = np.dtype(np.int64 if self.rule is RowRule.WEIGHT else np.bool_)
         offset = (self.starts[fragment] + start) * dtype.itemsize
-        return np.fromfile(self.file, dtype, count=stop - start, offset=offset)
+        return np.fromfile(self.stored, dtype, count=stop - start, offset=offset)
 
     def require_rows(self, fragment: int, rows: int) -> None:
         """Check the number of rows that a later reading of a fragment found.
@@ -79,6 +82,35 @@ class PersonRows:
     def reading(self, fragment: int) -> Reading:
         """A later reading of a fragment that must find the same persons in the same rows."""
         return Reading(self, fragment)
+
+    def counts_of(self, fragment: int) -> FragmentCounts:
+        """What one fragment's rows count."""
+        return FragmentCounts(self, fragment)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class FragmentCounts:
+    """What one fragment's rows count; on its way to another process it takes along what stands in the vault's file."""
+
+    persons: PersonRows
+    fragment: int
+
+    def __repr__(self) -> str:
+        return "FragmentCounts(<private>)"
+
+    def reading(self) -> Reading:
+        """A later reading of the fragment."""
+        return self.persons.reading(self.fragment)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        rows = self.persons.of(self.fragment)
+        digest = self.persons.digests[self.fragment]
+        return _carried, (rows, self.persons.rule, digest, self.persons.where)
+
+
+def _carried(rows: NDArray[Any], rule: RowRule, digest: bytes, where: str) -> FragmentCounts:
+    """Counts that another process sent, of a single fragment."""
+    return FragmentCounts(PersonRows(rows, rule, (0, len(rows)), (digest,), where), 0)
 
 
 class Reading:
@@ -156,16 +188,6 @@ def identifiers(cells: pa.Array) -> pa.Array:
         coded = pc.dictionary_encode(raw)
     texts = [word.decode(errors="replace").strip() for word in coded.dictionary.to_pylist()]
     return pa.array(texts, type=pa.large_string()).take(coded.indices)
-
-
-def changed(where: str) -> LandingError:
-    """The refusal of data that differ between two readings."""
-    return LandingError(
-        "the landing data changed while they were read",
-        rule="landing-changed",
-        where=where,
-        hint="land files by moving them in whole, then run again; nothing was measured",
-    )
 
 
 class _Trace:

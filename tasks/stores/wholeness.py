@@ -23,6 +23,8 @@ def require_whole(workspace: Workspace, spec: ReleaseSpec, period: str) -> None:
 
     Raises: LandingError.
     """
+    if spec.source.is_elsewhere:
+        return
     registry = Registry(workspace.landing / ".arrivals.db")
     month = period if spec.source.period else None
     parts = registry.refused(month, besides=NAMELESS) if registry.exists() else []

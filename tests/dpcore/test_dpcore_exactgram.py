@@ -62,7 +62,7 @@ def test_the_gram_is_an_integer_oracle_in_any_order_and_any_chunks(points: np.nd
     parts = [GramSum(LAYOUT), GramSum(LAYOUT)]
     parts[0].add(records[order[:cut]], classes[order[:cut]])
     parts[1].add(records[order[cut:]], classes[order[cut:]])
-    parts[1].merge(parts[0])
+    parts[1] = parts[1].with_sum(parts[0])
     assert same(parts[1].blocks, whole.blocks)
 
 
@@ -86,7 +86,7 @@ def test_the_sum_of_a_billion_rows_does_not_overflow() -> None:
     total, step = GramSum(LAYOUT), GramSum(LAYOUT)
     step.blocks = step.blocks + (1 << 62)
     for _ in range(5):
-        total.merge(step)
+        total = total.with_sum(step)
     assert total.blocks[0, 0, 0] == 5 << 62
 
 

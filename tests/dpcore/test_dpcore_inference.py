@@ -31,7 +31,7 @@ from dpcore.functionals import NotIdentifiedError
 from dpcore.histograms import exact_histograms, histograms_query
 from dpcore.inference import ReleaseInference
 from dpcore.intervals import Estimand, Interval
-from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram, measure_vector, summed
+from dpcore.measure import PrivateGram, Released, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.noise import SeededNoise, SystemNoise
 from dpcore.noiselaws import NoiseCovariance, framed_noise, noise_facts
@@ -385,7 +385,7 @@ def test_a_regression_needs_a_feature() -> None:
 
 def test_where_noise_drowns_everything_nothing_is_claimed() -> None:
     event = event_of("wishart-difference-trace", layout_of(ENCODING), Epsilon(Fraction(1, 10_000)))
-    total = summed([(CELLS, None)], ENCODING, event.layout, no_projection(ENCODING))
+    total = gram_sum([(CELLS, None)], ENCODING, event.layout, no_projection(ENCODING))
     silent = []
     for seed in range(20):
         released = measure_gram(PrivateGram(total), event, SeededNoise(seed))
@@ -499,7 +499,7 @@ def test_the_tables_of_the_coverage_benchmark_are_summed_as_a_release_sums_them(
         classes = ENCODING.classes(CELLS)
         records = integer_records(ENCODING.encode(CELLS), None, layout, classes=classes)
         table = {name: np.repeat(values, times.astype(int)) for name, values in CELLS.items()}
-        real = summed([(table, None)], ENCODING, layout, no_projection(ENCODING))
+        real = gram_sum([(table, None)], ENCODING, layout, no_projection(ENCODING))
         assert exact_sum(records, classes, times, layout).upper_triangles() == real.upper_triangles()
 
 

@@ -20,7 +20,6 @@ import tasks.project
 from dpcore.errors import CheckFailedError, LandingError, LedgerError, StageFailedError
 from dpcore.measure import Released, exact_gram
 from dpcore.projection import Projection
-from tasks.measure import weighted_cells
 from tasks.project import choose_projection
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
@@ -62,7 +61,7 @@ def squared_lengths(run: ReleaseRun) -> float:
     """Trace of the exact Gram, in units of the largest that one privacy unit may add."""
     grant = Grant("visits-2026-02-1", 1, {"projection": "0", "sampling": "0"}, {})
     layout = run.plan.event.layout
-    gram = exact_gram(weighted_cells(run), run.encoding, layout, choose_projection.fn(run, grant))
+    gram = exact_gram(run.readings.chunks(run.plan.schema), run.encoding, layout, choose_projection.fn(run, grant))
     blocks = gram._sum.blocks
     return float(sum(block[i, i] for block in blocks for i in range(layout.dimension)) / (4**16 * layout.squared_norm))
 

@@ -885,7 +885,7 @@ def test_a_broken_query_is_refused_without_its_secrets(case: str):
 
 def test_nothing_lands_where_the_data_come_from_a_query():
     error = refusal(f"{QUERY}schedule: {{on_landing: true}}\n")
-    assert (error.rule, error.where) == ("query-on-landing", "schedule.on_landing")
+    assert (error.rule, error.where) == ("elsewhere-on-landing", "schedule.on_landing")
     assert parse_spec(f'{QUERY}schedule: {{cron: "0 6 1 * *"}}\n').schedule.cron
 
 

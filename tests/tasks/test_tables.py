@@ -415,3 +415,27 @@ def test_cells_survive_the_way_to_a_table_and_back(content: list[dict[str, Any]]
     (again,) = table_of(before, schema).combine_chunks().to_batches()
     for name, values in cells_of(again, schema).items():
         assert same(values, before[name])
+
+
+def parsed(text: str | None, decimal: str) -> float:
+    """What a number's text means, text by text."""
+    try:
+        return NAN if text is None else float(text.strip().replace(decimal, "."))
+    except ValueError:
+        return NAN
+
+
+NUMBER_LIKE = st.one_of(
+    st.none(),
+    st.floats().map(repr),
+    st.integers().map(str),
+    st.from_regex(r"[ +-]?[0-9]{0,20}[.,]?[0-9]{0,20}([eE][+-]?[0-9]{0,4})?[ \n]?", fullmatch=True),
+    st.text(max_size=6),
+)
+
+
+@given(st.lists(NUMBER_LIKE, max_size=12), st.sampled_from([".", ","]))
+def test_a_number_means_the_same_alone_and_among_any_others(texts: list[str | None], decimal: str) -> None:
+    column = IntervalColumn(name="x", kind=Kind.NUMERIC, lower=0, upper=1)
+    found = np.array(cells(pa.array(texts, pa.string()), column, decimal=decimal))
+    assert np.array_equal(found, np.array([parsed(text, decimal) for text in texts], dtype=float), equal_nan=True)

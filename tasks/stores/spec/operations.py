@@ -151,6 +151,11 @@ class SourceSpec(Section):
         return self
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether the data come from a database or a store: no file of them lands here."""
+        return self.query is not None or "://" in self.path
+
+    @property
     def tells_months_apart(self) -> bool:
         """Whether the data of one month can be had without those of others."""
         return bool(self.period) or (self.query is not None and bool(self.query.parameters))

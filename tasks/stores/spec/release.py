@@ -52,7 +52,7 @@ class ReleaseSpec(Section):
         _refuse_unclear_roles(self)
         _refuse_overlap_with_drop(self)
         _refuse_person_as_column(self)
-        _refuse_landing_of_a_query(self)
+        _refuse_landing_elsewhere(self)
         _refuse_large_dimension(self)
         _refuse_generator_without_role(self)
         return self
@@ -146,10 +146,10 @@ def _refuse_person_as_column(spec: ReleaseSpec) -> None:
         refuse("person-dropped", message, "remove it from source.drop; it is never released", *where)
 
 
-def _refuse_landing_of_a_query(spec: ReleaseSpec) -> None:
-    if spec.source.query is not None and spec.schedule.on_landing:
-        message = "the data come from a query: no file lands that could start a release"
-        refuse("query-on-landing", message, "remove it, and give a `cron`", "schedule", "on_landing")
+def _refuse_landing_elsewhere(spec: ReleaseSpec) -> None:
+    if spec.source.is_elsewhere and spec.schedule.on_landing:
+        message = "the data come from elsewhere: no file lands here that could start a release"
+        refuse("elsewhere-on-landing", message, "remove it, and give a `cron`", "schedule", "on_landing")
 
 
 def _refuse_large_dimension(spec: ReleaseSpec) -> None:
