@@ -7,6 +7,7 @@ Text is never read as mathematics and never leaves the SVG unescaped.
 
 from __future__ import annotations
 
+import gc
 import html
 import io
 import re
@@ -29,7 +30,7 @@ COLOURS = {
 }
 
 _VARIABLES = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
-_PNG_COLOURS, _PNG_DPI = 64, 110
+_PNG_COLOURS, _PNG_DPI = 128, 110
 _drawing = threading.Lock()  # matplotlib's settings are shared by all threads
 
 
@@ -39,9 +40,21 @@ def figure_of(width: float, height: float, *, key: str) -> Iterator[Any]:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    with _drawing, warnings.catch_warnings(), rc_context(_settings(key)):
+    with _drawing, _uncollected(), warnings.catch_warnings(), rc_context(_settings(key)):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the page's own fonts draw it
         yield Figure(figsize=(width / 72, height / 72))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let the search for cycles wait: a figure is many objects that all are in use until it is drawn."""
+    wanted = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if wanted:
+            gc.enable()
 
 
 def _settings(key: str) -> dict[str, Any]:
@@ -82,7 +95,8 @@ def png_of(figure: Any) -> bytes:
     arrange(figure, canvas.get_renderer())
     canvas.draw()
     drawn = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba(), "raw", "RGBA", 0, 1)
-    drawn.convert("RGB").quantize(_PNG_COLOURS).save(small, format="png", optimize=True)
+    few = drawn.convert("RGB").quantize(_PNG_COLOURS, method=Image.Quantize.FASTOCTREE)
+    few.save(small, format="png")
     return small.getvalue()
 
 

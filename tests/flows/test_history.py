@@ -21,6 +21,15 @@ from tasks.stores.workspace import Workspace
 pytestmark = pytest.mark.slow  # the story is told once more for it
 
 STAGES = {"allocation", "budget", "projection", "noise", "spectrum", "utility", "release-card"}
+FIRST = ("visits-2026-03-1", "COMPLETED")
+ARROWS = {
+    ("allocate budget", "project"),
+    ("project", "estimate moments"),
+    ("estimate moments", "sample"),
+    ("estimate moments", "decode"),
+    ("decode", "check"),
+    ("check", "publish"),
+}
 PICTURE_LIMIT = 100_000
 
 
@@ -66,6 +75,22 @@ def test_every_run_is_named_after_its_release_and_how_it_ended(runs: dict[str, A
         ("visits-2026-04", "FAILED"),  # it crashed before the release had an id
     } <= names
     assert all(name.startswith("visits-2026-") for name, _ in names)
+
+
+def test_the_runs_graph_leads_from_stage_to_stage(database: sqlite3.Connection, runs: dict[str, Any]) -> None:
+    published = next(key for key, run in runs.items() if (run["name"], run["state"]) == FIRST)
+    query = "select id, name, task_inputs, tags from task_run where flow_run_id = ?"
+    stages = database.execute(query, (published,)).fetchall()
+    names = {key: name for key, name, _, _ in stages}
+    arrows = {
+        (names[source["id"]], name)
+        for _, name, inputs, _ in stages
+        for sources in json.loads(inputs).values()
+        for source in sources
+    }
+    assert ARROWS <= arrows
+    assert all(json.loads(inputs)["run"] == [] for _, _, inputs, _ in stages)  # what the run holds is not searched
+    assert all(json.loads(tags) == [] for *_, tags in stages)  # else a slot is asked for before every stage
 
 
 def test_every_ledger_entry_of_a_run_is_a_tag_of_that_run(runs: dict[str, Any], entries: list[Entry]) -> None:
