@@ -69,7 +69,7 @@ def release(workspace: Workspace, period: str) -> Path:
         staging = Staging(workspace.bundle(run.spec.name, release_id))
         with lineage.flow() as whole, closing(run.ledger()) as ledger:
             with lineage.stage("validate", inputs=("landing",)):
-                pass
+                run.fetch()
             with lineage.stage("allocate", outputs=("reservation",)):
                 grant = allocate_budget.fn(run, release_id)
             first, second = (*run.plan.frame_events, "projection"), ("marginals", "moments", "mean")

@@ -12,15 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from test_passes import SPEC, SUM, readings, table, total
 
 from dpcore.errors import LandingError, RefusedError
+from dpcore.schema import PrivacyUnit, RowRule
 from tasks.cluster import runner_of
 from tasks.stores import workers
 from tasks.stores.landing import Landing
 from tasks.stores.passes import Pass, Piece
+from tasks.stores.readings import Readings
 from tasks.stores.spec import RunnerSpec
 from tasks.stores.workers import Answer, Dask, answered
 
@@ -92,6 +95,20 @@ def test_a_lost_worker_costs_time_and_nothing_else(dask: Dask, data: Path, tmp_p
     assert len(sums) == 13
     assert killed
     assert whole.upper_triangles() == here
+
+
+@pytest.mark.parametrize("rule", [RowRule.WEIGHT, RowRule.AT_MOST])
+def test_persons_count_on_the_cluster_as_they_do_here(dask: Dask, rule: RowRule, tmp_path: Path) -> None:
+    path = tmp_path / "visits.parquet"
+    people = pa.array([f"p{index * 7919 % 1300}" for index in range(5000)])
+    pq.write_table(table().append_column("patient", people), path, row_group_size=400)
+    unit = PrivacyUnit(person="patient", row_rule=rule, most_rows=2)
+    found = Readings(Landing((path,), SPEC, "source.path"), unit, key=lambda: b"k", scratch=tmp_path)
+    dask.size = found.runner.size = 1
+    here = total(found)
+    found.runner = dask
+    assert total(found) == here != total(readings(path))
+    assert sorted(found.purposes) == ["moments", "moments", "persons"]
 
 
 def test_what_fails_on_a_worker_is_told_without_its_words(
