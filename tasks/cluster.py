@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tasks.boundary import tell_operator
+from tasks.boundary import tell, tell_operator
 from tasks.stores.passes import Runner, Threads
 from tasks.stores.spec import RunnerSpec
-from tasks.stores.workers import PATIENCE, Dask, refused
+from tasks.stores.workers import Dask, refused
 
 if TYPE_CHECKING:
     from distributed import Client
 
 LOCAL = "local"
+CONNECT_SECONDS = 20.0
 CHATTY = ("distributed", "prefect.task_runner.dask")
 
 
@@ -46,12 +47,13 @@ def _client(address: str, scratch: Path) -> Iterator[Client]:
     _require_dask()
     from prefect_dask import DaskTaskRunner
 
-    settings: dict[str, Any] = {"client_kwargs": {"timeout": PATIENCE}}
+    settings: dict[str, Any] = {"client_kwargs": {"timeout": CONNECT_SECONDS}}
     if address == LOCAL:
         settings["cluster_kwargs"] = _local_cluster(scratch)
     else:
         settings["address"] = address
         _warn_of_open_lines(address)
+    tell("waiting for the Dask cluster")
     with quiet_dask(), DaskTaskRunner(**settings) as runner:
         try:
             client = runner.client

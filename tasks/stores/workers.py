@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 
 PATIENCE = 60.0
-"""Seconds to wait for a cluster's first answer, and for a worker to come back when all are gone."""
+"""Seconds to wait for a worker to come back when all are gone."""
 
 
 def refused(message: str, rule: str, hint: str) -> RefusedError:

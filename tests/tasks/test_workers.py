@@ -158,7 +158,7 @@ def test_a_worker_answers_and_never_raises(data: Path) -> None:
 
 
 def test_a_cluster_that_nobody_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.cluster.PATIENCE", 1.0)
+    monkeypatch.setattr("tasks.cluster.CONNECT_SECONDS", 1.0)
     with pytest.raises(RefusedError) as caught, runner_of(RunnerSpec(dask="tcp://127.0.0.1:9"), tmp_path):
         pass
     assert caught.value.rule == "runner-unreachable"
