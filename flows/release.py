@@ -23,6 +23,7 @@ from tasks.boundary import redacted, tell, tell_operator
 from tasks.check import check_release
 from tasks.cluster import runner_of
 from tasks.estimate import estimate_moments
+from tasks.progress import DataRead
 from tasks.project import choose_projection
 from tasks.publish import DATA, needs_approval, publish_bundle
 from tasks.sample import decode_rows, sample_rows
@@ -97,6 +98,7 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
             release_id = known.release_id if known else upcoming_release_id(run)
         if known is None:
             run.readings.runner = held.enter_context(runner_of(run.spec.runner, scratch))
+            run.readings.heard = DataRead()
             return release_stages(run, release_id)
         return already_published(run, known) if known.published else still_awaiting(run, known)
 

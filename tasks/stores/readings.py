@@ -28,6 +28,8 @@ class Readings:
         self._pieces: list[Piece] | None = None
         self.runner: Runner = Threads()
         self.purposes: list[str] = []
+        self.heard: Callable[[str, float], None] = lambda _purpose, _share: None
+        """Hears what a reading is for and how far it is."""
 
     def __repr__(self) -> str:
         return "Readings(<private>)"
@@ -60,9 +62,15 @@ class Readings:
         work = Pass(schema, self._landing.decimal, summed)
         pieces = self._all_pieces() if by_unit else self._rows_alone()
         self.purposes.append(purpose)
-        total = merged(self.runner.sums(work, pieces), merge)
+        self.heard(purpose, 0.0)
+        sums = enumerate(self.runner.sums(work, pieces), start=1)
+        total = merged((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
         self._require_same()
         return total
+
+    def _through(self, one: S, purpose: str, share: float) -> S:
+        self.heard(purpose, share)
+        return one
 
     def chunks(self, schema: RecordSchema) -> Iterator[Chunk]:
         """All rows that count, in their order, with their shares."""

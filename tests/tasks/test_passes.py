@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -22,6 +23,8 @@ from dpcore.errors import LandingError
 from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import gram_sum
 from dpcore.projection import ron_projection
+from tasks.boundary import PROGRESS
+from tasks.progress import DataRead
 from tasks.stores import fragments
 from tasks.stores.landing import Landing
 from tasks.stores.passes import Pass, Piece, Rows, Threads
@@ -326,3 +329,16 @@ def test_what_a_compressed_file_pretends_to_be_is_refused(tmp_path: Path) -> Non
     with pytest.raises(LandingError) as caught:
         Landing((path,), SPEC, "source.path").fragments(1)
     assert caught.value.rule == "file-unreadable"
+
+
+def test_a_long_reading_says_how_far_it_is_and_never_how_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter(range(0, 1000, 11))
+    found = readings(*written(tmp_path, "many row groups"), threads=1)
+    found.runner.size = 1
+    said: list[str] = []
+    monkeypatch.setattr(PROGRESS, "info", said.append)
+    found.heard = DataRead(clock=lambda: float(next(moments)))
+    total(found)
+    assert said[0] == "0% of the landing data are read for moments"
+    assert len(said) == 16
+    assert all(re.fullmatch(r"\d+% of the landing data are read for moments", share) for share in said)
