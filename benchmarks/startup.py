@@ -1,13 +1,13 @@
 """How long commands take to answer, and what orchestration adds to a small release.
 
     python benchmarks/startup.py [--repeats 5]
-    python benchmarks/startup.py --release
+    python benchmarks/startup.py --release [--repeats 5]
 
 The first prints for each command the median wall-clock time, the processor time and the number of
 modules it loads; workspaces are the two demos and a mixed table of fifteen columns under a copula.
 The second starts a server of its own on loopback, releases the digits demo through the flow, and
-runs the same stages once more without the orchestrator. Both are in fresh processes, so that each
-loads what it needs; what the flow takes longer is the overhead.
+runs the same stages without the orchestrator, by turns. All are in fresh processes, so that each
+loads what it needs; what the flow takes longer is the overhead. Figures are medians.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,8 @@ def main() -> None:
         print(json.dumps(PARTS[options.part](Workspace(options.folder))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        print_release(Path(folder)) if options.release else print_commands(Path(folder), options.repeats)
+        shown = print_release if options.release else print_commands
+        shown(Path(folder), options.repeats)
 
 
 # -- commands ----------------------------------------------------------------------
@@ -111,40 +112,54 @@ def _ended(command: list[str], **environment: str) -> subprocess.CompletedProces
 # -- a release ---------------------------------------------------------------------
 
 
-def print_release(base: Path) -> None:
+def print_release(base: Path, repeats: int) -> None:
     """A release through the flow, the same stages alone, and the difference."""
     with _server(base) as url:
-        flow = _part("flow", base, PREFECT_API_URL=url)
-        alone = _part("stages", base, PREFECT_API_URL=url)
-    rows = {
-        "process start to flow start": flow["before"],
-        "stages, inside the flow": _sum(flow["stages"].values()),
-        "between the stages": [a - b for a, b in zip(flow["body"], _sum(flow["stages"].values()), strict=True)],
-        "flow end to process end": [
-            a - b - c for a, b, c in zip(flow["whole"], flow["before"], flow["body"], strict=True)
-        ],
-        "the whole run": flow["whole"],
-        "the stages without the orchestrator": _sum(alone["stages"].values()),
-        "overhead": [a - b for a, b in zip(flow["whole"], _sum(alone["stages"].values()), strict=True)],
-    }
+        pairs = [
+            (_part("flow", base / f"flow-{i}", url), _part("stages", base / f"stages-{i}", url)) for i in range(repeats)
+        ]
+    parts = [_parts(flow, alone) for flow, alone in pairs]
     print(f"{'digits, the server being up':<44}{'wall s':>8}{'cpu s':>8}")
-    for name, (wall, cpu) in rows.items():
+    for name in parts[0]:
+        wall, cpu = _medians(part[name] for part in parts)
         print(f"{name:<44}{wall:8.2f}{cpu:8.2f}")
     print(f"\n{'stage':<22}{'in the flow':>18}{'alone':>18}")
-    for name, figures in flow["stages"].items():
-        shown = (f"{wall:8.2f} ({cpu:.2f})" for wall, cpu in (figures, alone["stages"][name]))
-        print(f"{name:<22}" + "".join(f"{text:>18}" for text in shown))
+    for name in pairs[0][0]["stages"]:
+        sides = (_medians(figures["stages"][name] for figures in side) for side in zip(*pairs, strict=True))
+        print(f"{name:<22}" + "".join(f"{f'{wall:8.2f} ({cpu:.2f})':>18}" for wall, cpu in sides))
+
+
+def _parts(flow: dict[str, Any], alone: dict[str, Any]) -> dict[str, list[float]]:
+    """Wall-clock and processor seconds of the parts of a run, and how much longer it is than its stages alone."""
+    inside, without = _sum(flow["stages"].values()), _sum(alone["stages"].values())
+    return {
+        "process start to flow start": flow["before"],
+        "stages, inside the flow": inside,
+        "between the stages": _less(flow["body"], inside),
+        "flow end to process end": _less(_less(flow["whole"], flow["before"]), flow["body"]),
+        "the whole run": flow["whole"],
+        "the stages without the orchestrator": without,
+        "overhead": _less(flow["whole"], without),
+    }
+
+
+def _less(figures: list[float], others: list[float]) -> list[float]:
+    return [a - b for a, b in zip(figures, others, strict=True)]
+
+
+def _medians(figures: Iterable[list[float]]) -> list[float]:
+    return [statistics.median(column) for column in zip(*figures, strict=True)]
 
 
 def _sum(figures: Any) -> list[float]:
     return [sum(column) for column in zip(*figures, strict=True)]
 
 
-def _part(part: str, base: Path, **environment: str) -> dict[str, Any]:
-    folder = _demo(base / part, "digits")
+def _part(part: str, folder: Path, url: str) -> dict[str, Any]:
+    _demo(folder, "digits")
     command = [sys.executable, __file__, "--part", part, "--folder", str(folder)]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-    done = _ended(command, STARTED=str(start), **environment)
+    done = _ended(command, STARTED=str(start), PREFECT_API_URL=url)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
