@@ -465,6 +465,12 @@ BAD_EDITS = {
     "rows-nothing": ("rows: auto ", "rows: ", "not-a-number", "rows"),
     "approve-unknown": ("name: clinic-visits", "name: x\napprove: maybe", "unknown-value", "approve"),
     "runner-unknown": ("name: clinic-visits", "name: x\nrunner: {spark: 'a://b'}", "unknown-key", "runner.spark"),
+    "path-with-credentials": (
+        "path: landing/*.parquet",
+        "path: s3://key:hidden@bucket/x",
+        "path-url",
+        "source.path",
+    ),
     "runner-no-address": ("name: clinic-visits", "name: x\nrunner: {dask: host}", "dask-address", "runner.dask"),
     "ledger-not-a-url": ("name: clinic-visits", "name: x\nledger: ledger.db", "ledger-url", "ledger"),
     "ledger-of-another-kind": ("name: clinic-visits", "name: x\nledger: mysql://h/d", "ledger-url", "ledger"),

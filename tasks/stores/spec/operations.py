@@ -20,6 +20,7 @@ _PASSWORD = re.compile(r"[^:]*://[^:/@]*:[^@]*@")  # as SQLAlchemy reads it
 _PASSWORD_OPTION = re.compile(r"[?&;][^=&;]*(pass|pwd|secret|token|odbc_connect)[^=&;]*=", re.IGNORECASE)
 _SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with)\b", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")  # as SQLAlchemy reads it
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _ENDPOINT = re.compile(r"https?://[!-~]+")
 
 PARAMETERS = ("period", "period_start", "period_end")
@@ -103,10 +104,19 @@ class QuerySpec(Section):
         return frozenset(_PARAMETER.findall(self.sql))
 
 
+def _without_credentials(path: str) -> str:
+    """A path or URL; one with credentials is never quoted."""
+    scheme, mark, rest = path.partition("://")
+    if mark and ("@" in rest.partition("/")[0] or not _SCHEME.fullmatch(scheme)):
+        hint = "write scheme://place/path; credentials belong into the settings of the store's client"
+        refuse("path-url", "this is not a plain URL of a store", hint)
+    return path
+
+
 class SourceSpec(Section):
     """Where the data come from and which of their columns are left out: files that land, or a query."""
 
-    path: FilledText = ""
+    path: Annotated[FilledText, AfterValidator(_without_credentials)] = ""
     """Empty where the data come from a query."""
     query: QuerySpec | None = None
     period: str | None = None
