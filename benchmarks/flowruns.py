@@ -8,11 +8,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import psutil
@@ -24,15 +21,15 @@ from benchmarks.processes import Peak, tree
 LASTING = {"basis", "cost", "delta", "delta_num", "epsilon", "event", "measurement", "measurements", "name", "period",
            "spec_digest", "stated"}  # fmt: skip
 """What of a ledger's entry is the same in every run of a release."""
+RESERVED = "reserved epsilon"
+"""What a run says before it measures."""
 
 
 def workspace_of(folder: Path, size: Size, runner: str | None) -> Path:
     """A fresh workspace in which the table has landed."""
     place = Path(tempfile.mkdtemp(dir=folder)) / "workspace"
-    subprocess.run(dprelease("init", str(place)), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(dprelease("init", str(place), "--demo", "none"), check=True, stdout=subprocess.DEVNULL)
     (place / "release.yaml").write_text(yaml.safe_dump(specification(size, runner), sort_keys=False))
-    for file in (place / "landing").glob("*.*"):
-        file.unlink()
     make_table(folder / size.name, size)
     os.link(folder / size.name, place / "landing" / "table.parquet")
     return place
@@ -50,7 +47,8 @@ class FlowRun:
     seconds: float
     """Of the whole command, the orchestration server's start and end with it."""
     megabytes: int
-    stages: dict[str, float]
+    said: list[tuple[float, str]]
+    """What the run said on the terminal, and when, in seconds since the command began."""
     ledger: list[str]
     killed: bool
 
@@ -58,42 +56,30 @@ class FlowRun:
 def flow_run(folder: Path, size: Size, *, runner: str | None = None, kill: bool = False) -> FlowRun:
     """Release the table; with `kill`, one of the cluster's workers is lost while it sums up the rows."""
     place = workspace_of(folder, size, runner)
-    start = time.perf_counter()
+    start, said, killed = time.perf_counter(), [], False
     command = dprelease("run", "-w", str(place), "--period", "2026-01", "--json")
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        peak, killer = Peak(child.pid), _Killer(child.pid, place) if kill else None
-        _, said = child.communicate()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as child:
+        peak = Peak(child.pid)
+        assert child.stderr is not None  # noqa: S101  as asked for above
+        for line in child.stderr:
+            said.append((time.perf_counter() - start, line.strip()))
+            if kill and RESERVED in line:  # next the rows are summed up
+                time.sleep(1.5)
+                killed = _kill_a_worker(child.pid)
+        child.wait()
         seconds, megabytes = time.perf_counter() - start, peak.end()
-        killed = killer.end() if killer else False
     if child.returncode:
-        raise SystemExit(f"the release failed: {said}")
+        raise SystemExit("the release failed: " + " / ".join(line for _, line in said))
     subprocess.run(dprelease("audit", "-w", str(place)), check=True, stdout=subprocess.DEVNULL)
-    return FlowRun(seconds, megabytes, _stages(place), _ledger(place), killed)
+    return FlowRun(seconds, megabytes, said, _ledger(place), killed)
 
 
-class _Killer:
-    """Kills one worker of the cluster that a release started, once the budget is reserved and rows are summed up."""
-
-    def __init__(self, pid: int, place: Path) -> None:
-        self._process, self._place, self._killed = psutil.Process(pid), place, False
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-
-    def _watch(self) -> None:
-        while not self._killed and not self._over.wait(0.1):
-            if "estimate" in _begun(self._place):
-                time.sleep(1.0)
-                workers = [p for p in tree(self._process)[1:] if is_worker(p)]
-                if workers:
-                    os.kill(workers[0].pid, signal.SIGKILL)
-                    self._killed = True
-
-    def end(self) -> bool:
-        """Whether a worker was killed."""
-        self._over.set()
-        self._thread.join()
-        return self._killed
+def _kill_a_worker(pid: int) -> bool:
+    """Kill one worker of the cluster that a release started."""
+    workers = [process for process in tree(psutil.Process(pid))[1:] if is_worker(process)]
+    if workers:
+        os.kill(workers[0].pid, signal.SIGKILL)
+    return bool(workers)
 
 
 def is_worker(process: psutil.Process) -> bool:
@@ -102,34 +88,6 @@ def is_worker(process: psutil.Process) -> bool:
         return any("spawn_main" in word for word in process.cmdline())
     except psutil.Error:
         return False
-
-
-def _events(place: Path) -> Iterator[tuple[str, str, float]]:
-    """Type, stage and time of every lineage event."""
-    log = place / "lineage.ndjson"
-    for line in log.read_text().splitlines() if log.exists() else ():
-        event = json.loads(line)
-        stage = event["job"]["name"].rpartition(".")[2]
-        yield event["eventType"], stage, datetime.fromisoformat(event["eventTime"]).timestamp()
-
-
-def _begun(place: Path) -> set[str]:
-    try:
-        return {stage for kind, stage, _ in _events(place) if kind == "START"}
-    except (ValueError, KeyError):  # a line that is being written
-        return set()
-
-
-def _stages(place: Path) -> dict[str, float]:
-    """Seconds of every stage, from the lineage log."""
-    begun: dict[str, float] = {}
-    taken: dict[str, float] = {}
-    for kind, stage, moment in _events(place):
-        if kind == "START":
-            begun[stage] = moment
-        elif stage in begun:
-            taken[stage] = moment - begun[stage]
-    return taken
 
 
 def _ledger(place: Path) -> list[str]:

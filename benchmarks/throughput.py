@@ -224,11 +224,14 @@ def show_flow(folder: Path, size: Size, *, runner: str | None = None, kill: bool
     with said("the release through the flow"):
         found = flow_run(folder, size, runner=runner, kill=kill)
     where = "two Dask workers, one killed" if found.killed else "two Dask workers" if runner else "threads"
-    shown = Table("", "seconds", title=f"the release of {size.rows:,} x {size.columns} through the flow, on {where}")
-    for stage, seconds in found.stages.items():
-        shown.add_row(stage, f"{seconds:.2f}")
-    shown.add_row("the whole command", f"{found.seconds:.2f}")
-    shown.add_row("peak memory, all processes", f"{found.megabytes:,} MB")
+    title = f"the release of {size.rows:,} x {size.columns} through the flow, on {where}"
+    shown = Table("what the run said", "at second", "after", title=title)
+    before = 0.0
+    for moment, line in found.said:
+        shown.add_row(line.partition(" s  ")[2] or line, f"{moment:.1f}", f"{moment - before:.1f}")
+        before = moment
+    shown.add_row("the whole command", f"{found.seconds:.1f}", "")
+    shown.add_row(f"peak memory of all processes: {found.megabytes:,} MB", "", "")
     CONSOLE.print(shown)
     return found
 

@@ -21,7 +21,7 @@ from dpcore.schema import Cells, NominalColumn, RecordSchema
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-ROWS_AT_ONCE = 32_768
+ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
 """Rows of a chunk: large enough for whole-array operations, small enough for a processor's cache."""
 PILOT_CELLS, PILOT_COORDINATES, LEAST_PILOT_ROWS = 100_000, 4_000_000, 4_000
 """Size of the sample on which rules are fitted: rows times levels, rows times coordinates, and rows at the least."""
@@ -139,16 +139,23 @@ class SyntheticRows:
     seed: str
     law: PointLaw
     decoder: Decoder | CopulaDecoder
+    width: int = 1
+    """Coordinates of a point."""
+
+    @property
+    def chunk_rows(self) -> int:
+        """How many rows a chunk has: fewer where points are wide."""
+        return max(LEAST_ROWS, min(ROWS_AT_ONCE, COORDINATES_AT_ONCE // self.width))
 
     @property
     def chunks(self) -> int:
         """How many chunks there are."""
-        return -(-self.rows // ROWS_AT_ONCE)
+        return -(-self.rows // self.chunk_rows)
 
     def chunk(self, index: int) -> Cells:
         """The cells of one chunk, in random order."""
         generator = bulk_generator(self.seed, f"rows {index}")
-        points, classes = self.law.draw(min(ROWS_AT_ONCE, self.rows - index * ROWS_AT_ONCE), generator)
+        points, classes = self.law.draw(min(self.chunk_rows, self.rows - index * self.chunk_rows), generator)
         cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
         return {name: values[order] for name, values in cells.items()}
 
@@ -161,4 +168,4 @@ class SyntheticRows:
 
 def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """A generator's rows."""
-    return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed))
+    return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed), encoding.width)

@@ -109,7 +109,8 @@ def _local_cluster(scratch: Path) -> dict[str, Any]:
         "n_workers": Threads().count,
         "threads_per_worker": 1,
         "host": "127.0.0.1",
-        "dashboard_address": "127.0.0.1:0",
+        "dashboard_address": None,
+        "security": True,  # others on this machine can neither read nor run anything
         "local_directory": str(scratch),
     }
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
-from dpcore.generators import ROWS_AT_ONCE, PointLaw, SyntheticRows, decoder_of, generator_of
+from dpcore.generators import PointLaw, SyntheticRows, decoder_of, generator_of
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.schema import NominalColumn, RecordSchema
@@ -60,7 +60,9 @@ def decode_rows(
     """Draw the synthetic rows and write them in their original columns; returns the table's summary."""
     seed, generator = grant.seeds["sampling"], generator_of(run.plan.schema, moments, projection)
     law: PointLaw = pickle.loads((run.scratch / LAW).read_bytes())  # noqa: S301  what the stage before wrote
-    rows = SyntheticRows(rows_wanted(run, moments), seed, law, decoder_of(run.encoding, generator, seed))
+    rows = SyntheticRows(
+        rows_wanted(run, moments), seed, law, decoder_of(run.encoding, generator, seed), run.encoding.width
+    )
     summary = TableSummary(run.encoding)
     write_rows(rows, summary, run.plan.schema, target)
     tell(f"sampled {rows.rows} synthetic rows")
@@ -78,7 +80,7 @@ def write_rows(
         counted.add(cells)
         return table_of(cells, schema), counted
 
-    progress, group = RowsDone("sampled", rows.rows), max(1, GROUP_BYTES // (8 * len(schema.columns) * ROWS_AT_ONCE))
+    progress, group = RowsDone("sampled", rows.rows), max(1, GROUP_BYTES // (8 * len(schema.columns) * rows.chunk_rows))
     waiting: list[pa.Table] = []
     with parquet_writer(schema, target) as writer:
         for table, counted in in_order(made, rows.chunks, threads=threads):

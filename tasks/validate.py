@@ -26,6 +26,7 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
     Raises: LandingError.
     """
     run.fetch()
+    run.readings.require_same()
     require_structure(run)
     verdicts = read_whole(run)
     kept = [{"column": v.column, "rule": v.rule, "ok": v.ok} for v in verdicts]
@@ -69,7 +70,7 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     """
     schema = run.spec.schema
     summed = partial(cell_extremes, encoding=Encoding(schema))
-    extremes = run.readings.total("validation and fingerprint", schema, summed, with_extremes, by_unit=False)
+    extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes is None or extremes.is_empty:
         raise without_rows(run.arrival.landing)
     return SuiteRunner(cell_suite(schema)).validate(extremes.frame())

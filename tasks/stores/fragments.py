@@ -19,12 +19,20 @@ import pyarrow.parquet as pq
 from dpcore.errors import LandingError
 from tasks.stores.spec import CsvSpec
 
-ROWS_AT_ONCE = 8_192
-"""Rows of one batch: with some fifty columns they stay in a processor's cache while they are encoded."""
+ROWS_AT_ONCE, CELLS_AT_ONCE, LEAST_ROWS = 8_192, 1 << 19, 64
+"""Rows of one batch: with some fifty columns they stay in a processor's cache while they are encoded; fewer of more."""
+BYTES_AT_ONCE = 1 << 25
+"""The most bytes of one batch, as far as a file says how large its rows are."""
 BUFFER = 1 << 18
 """Bytes of a column that are read at once; a row group is never in memory as a whole."""
 LONGEST_LINE = 1 << 24
 """Bytes of a CSV file that are read at once; a longer line makes the file unreadable."""
+
+STORE_MARKS = (
+    "etag", "versionid", "version_id", "generation", "content-md5", "content_md5", "md5hash", "md5", "digest",
+    "checksum", "lastmodified", "last_modified", "last-modified", "mtime", "modified", "updated", "created",
+)  # fmt: skip
+"""What stores call that which changes with an object."""
 
 FAULTS = (pa.ArrowException, OSError, ValueError, LookupError)
 """What reading a local file may raise; a store elsewhere raises whatever its client does."""
@@ -38,6 +46,8 @@ class Part:
     csv: CsvSpec
     row_groups: tuple[int, ...] | None = None
     constants: tuple[tuple[str, str | None], ...] = ()
+    version: str | None = None
+    """What the file was when it was divided into parts, as other machines see it too."""
 
     def __repr__(self) -> str:
         return "Part(<private>)"
@@ -79,14 +89,16 @@ class Part:
         Raises: one of its faults.
         """
         given = dict(self.constants)
-        read = [name for name in columns if name not in given]
+        read = [name for name in columns if name not in given] or self.schema().names[:1]  # rows must be counted
         for batch in self._csv_batches(read) if self.is_text else self._parquet_batches(read, threads):
-            yield with_constants(batch, [(name, given[name]) for name in columns if name in given])
+            whole = with_constants(batch, [(name, given[name]) for name in columns if name in given])
+            yield whole.select(list(columns))
 
     def _parquet_batches(self, columns: Sequence[str], threads: bool) -> Iterator[pa.RecordBatch]:
-        with open_parquet(self.file) as file:
-            groups = range(file.num_row_groups) if self.row_groups is None else self.row_groups
-            yield from file.iter_batches(ROWS_AT_ONCE, row_groups=list(groups), columns=columns, use_threads=threads)
+        with open_parquet(self.file, text_as_codes=columns) as file:
+            groups = list(range(file.num_row_groups) if self.row_groups is None else self.row_groups)
+            rows = _rows_at_once(file.metadata, groups, columns)
+            yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
 
     def _csv_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with open_csv(self.file, self.csv) as reader:
@@ -128,6 +140,8 @@ def _next_batch(
     """The next batch, or the news that there is none, or that reading failed."""
     try:
         return next(rows, None), False
+    except MemoryError:  # says nothing about the file
+        raise
     except faults:
         return None, True
 
@@ -164,17 +178,29 @@ def is_elsewhere(path: Path) -> bool:
     return not isinstance(path, Path)
 
 
-def version_of(path: Path) -> str:
-    """What changes when a file does, without reading it; one that is gone has a version too."""
+def version_of(path: Path) -> str | None:
+    """What changes when a file does, without reading it; None if it is gone, or its store does not say."""
     try:
         if is_elsewhere(path):
-            store: Any = path
-            store.fs.invalidate_cache()
-            return str(store.fs.ukey(store.path))
+            return _version_in_store(path)
         seen = path.stat()
     except Exception:  # noqa: BLE001  a store's client raises what it likes
-        return "gone"
+        return None
     return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_ctime_ns}"
+
+
+def portable_version(path: Path) -> str | None:
+    """The same, without what only one machine sees."""
+    version = version_of(path)
+    return version if version is None or is_elsewhere(path) else " ".join(version.split()[:2])
+
+
+def _version_in_store(path: Any) -> str | None:
+    """Tag, digest or time of an object, as its store gives them; its size alone is none."""
+    path.fs.invalidate_cache()
+    known = {key.lower(): value for key, value in path.fs.info(path.path).items()}
+    marks = {key: str(known[key]) for key in STORE_MARKS if known.get(key) is not None}
+    return f"{known.get('size')} {sorted(marks.items())}" if marks else None
 
 
 def grouped(pieces: Sequence[tuple[Part, int]], size: int, where: str) -> list[Fragment]:
@@ -201,12 +227,32 @@ def _opened(path: Path) -> Iterator[str | BinaryIO]:
         yield stream
 
 
+def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
+    """How many rows make a batch of bounded size: fewer where there are many columns, or long cells."""
+    rows = min(ROWS_AT_ONCE, CELLS_AT_ONCE // max(len(columns), 1))
+    for index in groups:
+        group = metadata.row_group(index)
+        chunks = (group.column(place) for place in range(group.num_columns))
+        taken = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+        rows = min(rows, BYTES_AT_ONCE * group.num_rows // max(taken, 1))
+    return max(rows, LEAST_ROWS)
+
+
 @contextmanager
-def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """A Parquet file whose pages are checked as they are read, in memory that does not grow with its row groups."""
+def open_parquet(path: Path, text_as_codes: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """A Parquet file whose pages are checked as they are read, in memory that does not grow with its row groups.
+
+    Text of the columns named is read as codes where it is stored so: a long text that many rows share is held once.
+    """
     with (
         _opened(path) as source,
-        pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, buffer_size=BUFFER) as file,
+        pq.ParquetFile(
+            source,
+            page_checksum_verification=True,
+            pre_buffer=False,
+            buffer_size=BUFFER,
+            read_dictionary=list(text_as_codes),
+        ) as file,
     ):
         yield file
 

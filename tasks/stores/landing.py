@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TextIO
@@ -21,8 +21,16 @@ import pyarrow as pa
 from dpcore.errors import LandingError
 from dpcore.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
-from tasks.stores.fragments import Fragment, Part, grouped, unreadable, version_of
-from tasks.stores.matching import PERIOD, data_files, matching_files, partition_of, period_of, require_known_format
+from tasks.stores.fragments import LONGEST_LINE, Fragment, Part, grouped, portable_version, unreadable, version_of
+from tasks.stores.matching import (
+    PERIOD,
+    data_files,
+    elsewhere,
+    matching_files,
+    partition_of,
+    period_of,
+    require_known_format,
+)
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
@@ -60,7 +68,8 @@ class Landing:
 
         Raises: LandingError if a file cannot be read.
         """
-        return grouped([piece for part in self.parts() for piece in self._pieces(part)], size, self.where)
+        parts = [replace(part, version=portable_version(part.file)) for part in self.parts()]
+        return grouped([piece for part in parts for piece in self._pieces(part)], size, self.where)
 
     def _pieces(self, part: Part) -> list[tuple[Part, int]]:
         pieces: list[tuple[Part, int]] | None = None
@@ -73,8 +82,19 @@ class Landing:
         return pieces
 
     def version(self) -> tuple[str, ...]:
-        """What changes when a file does, without reading any."""
-        return tuple(version_of(file) for file in self.files)
+        """What changes when a file does, without reading any.
+
+        Raises: LandingError if a file is gone, or its store does not tell one version from another.
+        """
+        versions = tuple(version for version in map(version_of, self.files) if version is not None)
+        if len(versions) < len(self.files):
+            raise self._refusal(
+                "a landing file is gone, or its store does not tell its versions apart",
+                "landing-unversioned",
+                "land it again; a store must give each object a tag, a digest or a time, or several readings of it "
+                "could be of different data",
+            )
+        return versions
 
     def schemas(self) -> list[pa.Schema]:
         """The columns of each file.
@@ -151,6 +171,8 @@ def _whole_lines(text: TextIO) -> Iterator[str]:
         if mark:
             yield rest + whole
         rest = after if mark else rest + after
+        if len(rest) > LONGEST_LINE:
+            raise ValueError("a line is too long")
     yield rest
 
 
@@ -189,7 +211,9 @@ class Arrival:
     """Whether a query has yet to write the one file."""
 
 
-def find_landing(spec: ReleaseSpec, root: Path, *, given: Path | None, period: str | None, now: datetime) -> Arrival:
+def find_landing(
+    spec: ReleaseSpec, root: Path, *, given: str | Path | None, period: str | None, now: datetime
+) -> Arrival:
     """The landing data of a run, and the month they are of.
 
     The period is the one given, else the one in the file names (the latest, where
@@ -257,8 +281,11 @@ def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:
     return landing
 
 
-def _given_files(path: Path, where: str) -> list[Path]:
-    """The file itself, or the data files of a folder."""
+def _given_files(given: str | Path, where: str) -> list[Path]:
+    """The file itself, or the data files of a folder; of this machine, or of a store where it is a URL."""
+    if "://" in str(given):
+        return elsewhere(str(given), where)
+    path = Path(given)
     if not path.is_file():
         return data_files(path)
     require_known_format(path, where)

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dpcore.errors import LandingError
+from tasks.stores.spec.operations import without_file_scheme
 
 PERIOD = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 ENDINGS = (".parquet", ".csv")
@@ -47,21 +48,12 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
 
 
 def absolute(text: str) -> str:
-    """A path that is the same wherever it is read from; a URL stays as it is."""
-    return text if "://" in text else str(Path(text).resolve())
+    """A path that is the same wherever it is read from; a URL stays as it is, but for that of a file here."""
+    here = without_file_scheme(text)
+    return here if "://" in here else str(Path(here).resolve())
 
 
-def path_of(text: str) -> Path:
-    """A path of this machine, or an object of some store where the text is a URL."""
-    if "://" not in text:
-        return Path(text)
-    from upath import UPath
-
-    found: Any = UPath(text)
-    return Path(found.path) if found.protocol in ("", "file", "local") else found
-
-
-def elsewhere(url: str) -> list[Path]:
+def elsewhere(url: str, where: str = "source.path") -> list[Path]:
     """The data files that a URL of some store finds, in the order of their names; a folder stands for its data files.
 
     Where the store is and who may read it comes from its client's own settings (environment, configuration files).
@@ -77,8 +69,6 @@ def elsewhere(url: str) -> list[Path]:
         paths: Any = [
             UPath(store.unstrip_protocol(path), **store.storage_options) for path in sorted(store.glob(pattern))
         ]
-        if store.protocol in ("file", ("file", "local")):
-            paths = [Path(path.path) for path in paths]
         found = [file for path in paths for file in ([path] if path.is_file() else data_files(path))]
     except Exception:  # noqa: BLE001  a store's client raises what it likes
         found = None
@@ -86,7 +76,7 @@ def elsewhere(url: str) -> list[Path]:
         raise LandingError(
             "the store of the landing data cannot be asked for its files",
             rule="source-unreachable",
-            where="source.path",
+            where=where,
             hint="check the address, the network and the credentials, and that the client for this kind of URL is "
             "installed (s3fs for s3://)",
         )

@@ -112,7 +112,9 @@ def _engine(address: str, root: Path) -> sa.Engine:
         sa.event.listen(engine, "connect", _lenient_dates)
         sa.event.listen(engine, "begin", _read_only)
         return engine
-    if url.get_backend_name() == "sqlite" and url.database and not url.database.startswith("file:"):
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database.startswith("file:"):
+            raise ValueError("a database here is named by its path")
         path = (root / url.database).absolute()
         url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})  # is not made by asking
         engine = sa.create_engine(url, poolclass=sa.NullPool)
@@ -127,6 +129,7 @@ def _read_only(connection: sa.Connection) -> None:
 
 def _lenient_text(connection: Any, _record: Any) -> None:
     connection.text_factory = lambda raw: raw.decode(errors="replace")  # a cell must not stop the others
+    connection.execute("PRAGMA query_only = ON")
 
 
 def _lenient_dates(connection: Any, _record: Any) -> None:
@@ -227,7 +230,7 @@ def _unreachable(error: Exception) -> RefusedError:
 def _unanswered(error: Exception) -> RefusedError:
     """Why there is no answer, in our own words; nothing of the fault's text."""
     kind = _kind(error)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError | ConnectionError):  # those are the driver's
         return vault_full()
     if kind == "InsufficientPrivilege":
         hint = "let the database's administrator give this account the right to read those tables"

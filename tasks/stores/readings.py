@@ -40,9 +40,10 @@ class Readings:
         Raises: LandingError if the data changed.
         """
         if self._fingerprint is None:
-            self._require_same()
+            self.require_same()
+            self.purposes.append("fingerprint")
             self._fingerprint = self._landing.fingerprint(self._key())
-            self._require_same()
+            self.require_same()
         return self._fingerprint
 
     def total(
@@ -58,14 +59,14 @@ class Readings:
 
         Raises: LandingError if the data cannot be read or changed.
         """
-        self._require_same()
+        self.require_same()
         work = Pass(schema, self._landing.decimal, summed)
         pieces = self._all_pieces() if by_unit else self._rows_alone()
         self.purposes.append(purpose)
         self.heard(purpose, 0.0)
         sums = enumerate(self.runner.sums(work, pieces), start=1)
         total = merged((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
-        self._require_same()
+        self.require_same()
         return total
 
     def _through(self, one: S, purpose: str, share: float) -> S:
@@ -101,7 +102,11 @@ class Readings:
         persons = person_rows(keys, self._unit, self._scratch, where=self._landing.where)
         return [Piece(piece.fragment, person, persons.counts_of(index)) for index, piece in enumerate(pieces)]
 
-    def _require_same(self) -> None:
+    def require_same(self) -> None:
+        """Note which version of the data this run is about, or check that it is still there.
+
+        Raises: LandingError.
+        """
         now = self._landing.version()
         if self._version is None:
             self._version = now

@@ -157,11 +157,10 @@ def prepare_run(
     Raises: RefusedError.
     """
     from tasks.stores.landing import find_landing, find_query
-    from tasks.stores.matching import path_of
 
     spec = load_spec(workspace.spec_path)
     plan = plan_release(spec)
-    given = path_of(request["input"]) if request.get("input") else None
+    given = request.get("input")
     if spec.source.query is not None and given is None:
         arrival = find_query(spec, scratch, period=request.get("period"), now=now)
     else:

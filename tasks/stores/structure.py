@@ -54,6 +54,8 @@ def require_shape(landing: Landing) -> None:
     for shape in shapes:
         frame = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in shape})
         _require_all(runner.validate(frame))
+    if person and any(name == person for part in landing.parts() for name, _ in part.constants):
+        raise _person_type(person)
     if person and not landing.is_text:
         _require_one_spelling(person, {dict(shape)[person] for shape in shapes})
 
@@ -94,9 +96,13 @@ def _require_all(verdicts: Iterable[Verdict]) -> None:
 def _require_one_spelling(person: str, dtypes: set[str]) -> None:
     """An identifier must have one spelling in all files, or one person would count as several."""
     if dtypes not in ({"str"}, {"int64"}):
-        raise LandingError(
-            f"the person column {person!r} must hold text in every file, or integers in every file",
-            rule="person-type",
-            where="privacy.unit.person",
-            hint="write identifiers as text, or as integers without missing ones",
-        )
+        raise _person_type(person)
+
+
+def _person_type(person: str) -> LandingError:
+    return LandingError(
+        f"the person column {person!r} must hold text in every file, or integers in every file",
+        rule="person-type",
+        where="privacy.unit.person",
+        hint="write identifiers into the files, as text, or as integers without missing ones",
+    )

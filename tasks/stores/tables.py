@@ -42,6 +42,8 @@ def cells_of(
 
 
 def _column_cells(values: pa.Array, column: Column, decimal: str) -> NDArray[np.generic]:
+    if pa.types.is_dictionary(values.type) and is_text(values.type.value_type) and isinstance(column, NominalColumn):
+        return _of_dictionary(values, _level_parser(column)).astype(np.int64)
     plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if isinstance(column, NominalColumn):
         return _codes(plain, column)
@@ -116,8 +118,13 @@ def _text_cells(values: pa.Array, column: IntervalColumn, decimal: str) -> Float
 
 def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floats:
     """Parse each distinct text once; the result for a cell depends on its own text only."""
-    coded = pc.dictionary_encode(_as_bytes(values))
-    texts = [raw.decode(errors="replace") for raw in coded.dictionary.to_pylist()]
+    return _of_dictionary(pc.dictionary_encode(_as_bytes(values)), parse)
+
+
+def _of_dictionary(coded: pa.DictionaryArray, parse: Callable[[str | None], float]) -> Floats:
+    """The same of texts that come as codes; a code may stand for a missing text."""
+    raw = _as_bytes(coded.dictionary).to_pylist()
+    texts = [None if text is None else text.decode(errors="replace") for text in raw]
     table = np.array([parse(text) for text in texts] + [parse(None)], dtype=np.float64)
     indices = coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
     result: Floats = table[indices]

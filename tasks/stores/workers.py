@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from threadpoolctl import threadpool_limits
 
 from dpcore.errors import LandingError, RefusedError
 from tasks.stores.build import code_digest
+from tasks.stores.fragments import portable_version
 from tasks.stores.passes import Pass, Piece
 from tasks.stores.redaction import own_error
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 
+LEAST_AHEAD = 4
 PATIENCE = 60.0
 """Seconds to wait for a worker to come back when all are gone."""
 
@@ -48,20 +51,28 @@ class Answer(Generic[S]):
 def answered(work: Pass[S], piece: Piece) -> Answer[S]:
     """The sum of a piece, on a worker; no error leaves it, since Dask would log its text and arguments."""
     build = code_digest()
-    if any(not part.file.exists() for part in piece.fragment.parts):
-        return Answer(build, refusal=_unseen().as_json())
     try:
         with threadpool_limits(1, user_api="blas"):
-            return Answer(build, work.of(piece))
-    except LandingError as error:
+            _require_seen(piece)
+            total = work.of(piece)
+            _require_seen(piece)
+            return Answer(build, total)
+    except RefusedError as error:
         return Answer(build, refusal=error.as_json())
     except Exception as error:  # noqa: BLE001  the boundary: nothing foreign passes
         return Answer(build, fault=str(own_error(error, "pass")))
 
 
-def _unseen() -> RefusedError:
-    hint = "give workers the same paths (a shared folder), or put the data into a store that all reach by its URL"
-    return refused("a worker does not see the landing data", "runner-blind", hint)
+def _require_seen(piece: Piece) -> None:
+    """Check that this worker sees the files that the run is about, and not others of their names.
+
+    Raises: RefusedError.
+    """
+    if any(portable_version(part.file) != part.version for part in piece.fragment.parts):
+        hint = (
+            "give workers the same files under the same paths (a shared folder), or use a store that all reach by URL"
+        )
+        raise refused("a worker does not see the landing data as they are here", "runner-blind", hint)
 
 
 class Dask:
@@ -77,36 +88,49 @@ class Dask:
 
         Raises: LandingError, RefusedError; whatever is still running is given up.
         """
-        futures = [self._client.submit(answered, work, piece, pure=False) for piece in pieces]
+        waiting, pending = iter(pieces), set[Any]()
         try:
-            for future in self._finished(futures):
-                yield self._sum(future)
+            while True:
+                ahead = max(2 * self._workers(), LEAST_AHEAD) - len(pending)
+                pending |= {self._client.submit(answered, work, piece, pure=False) for piece in islice(waiting, ahead)}
+                if not pending:
+                    return
+                done = self._finished(pending)
+                pending -= done
+                yield from map(self._sum, done)
         finally:
-            self._client.cancel(futures)
+            self._client.cancel(list(pending))
 
-    def _finished(self, futures: Sequence[Any]) -> Iterator[Any]:
-        """Futures as they are done; gives up when there is no worker for too long."""
+    def _finished(self, pending: set[Any]) -> set[Any]:
+        """Those that are done, as soon as one is.
+
+        Raises: RefusedError when there is no worker, or no scheduler, for too long.
+        """
         from distributed import wait
 
-        pending, alone_since = set(futures), None
-        while pending:
+        end = time.monotonic() + self._patience
+        while True:
+            done: set[Any] | None = None
             try:
                 with self._client.as_current():
-                    done = wait(list(pending), timeout=2, return_when="FIRST_COMPLETED").done
+                    done = set(wait(list(pending), timeout=2, return_when="FIRST_COMPLETED").done)
             except TimeoutError:
                 done = set()
-            yield from done
-            pending -= set(done)
-            alone_since = None if done or self._has_workers() else alone_since or time.monotonic()
-            if alone_since is not None and time.monotonic() - alone_since > self._patience:
-                hint = "start workers and run again; nothing was measured"
-                raise refused("the Dask cluster has no workers left", "runner-lost", hint)
+            except Exception:  # noqa: BLE001  the scheduler is gone, and says so in many ways
+                done = None
+            if done:
+                return done
+            if self._workers():
+                end = time.monotonic() + self._patience
+            if done is None or time.monotonic() > end:
+                hint = "start scheduler and workers, and run again; nothing was measured"
+                raise refused("the Dask cluster is gone, or has no workers left", "runner-lost", hint)
 
-    def _has_workers(self) -> bool:
+    def _workers(self) -> int:
         try:
-            return bool(self._client.scheduler_info(n_workers=1)["workers"])
-        except (OSError, RuntimeError, TypeError, KeyError):
-            return False
+            return len(self._client.nthreads())
+        except Exception:  # noqa: BLE001  as above
+            return 0
 
     def _sum(self, future: Any) -> Any:
         """What a worker answered.

@@ -397,3 +397,10 @@ def test_a_truncated_ledger_is_caught_by_the_bundles(copied: Workspace) -> None:
 def test_an_unknown_release_cannot_be_audited(copied: Workspace) -> None:
     with pytest.raises(RefusedError, match="no release"):
         audit_workspace(copied, "visits-1999-01-1")
+
+
+def test_all_commands_of_a_process_share_one_embedded_server(story: Story) -> None:
+    """Runs that publish, resume, are refused or crash, and what is asked between them."""
+    servers = [step["servers"] for step in story.steps.values()]
+    assert story.steps["publish"]["servers"] == 1
+    assert max(servers) == 1

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from storybook import ROOT, Story
+from storybook import ROOT
 
 from flows.cli import app
 
@@ -107,13 +107,6 @@ def test_the_registry_is_shown_without_a_slow_library() -> None:
 # -- servers -----------------------------------------------------------------------
 
 
-def test_all_commands_of_a_process_share_one_embedded_server(story: Story) -> None:
-    """Runs that publish, resume, are refused or crash, and what is asked between them."""
-    servers = [step["servers"] for step in story.steps.values()]
-    assert story.steps["publish"]["servers"] == 1
-    assert max(servers) == 1
-
-
 def test_where_a_server_is_configured_none_is_started_and_none_of_its_code_is_loaded(tmp_path: Path) -> None:
     code = "from flows.server import start_embedded_server; assert start_embedded_server() is None"
     configured = {"PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_HOME": str(tmp_path)}
@@ -122,6 +115,7 @@ def test_where_a_server_is_configured_none_is_started_and_none_of_its_code_is_lo
     assert "prefect.server.api.server" not in loaded
 
 
+@pytest.mark.slow  # starts a server; the story of releases counts them
 def test_an_embedded_server_is_used_by_prefect_and_not_known_to_commands_as_configured(tmp_path: Path) -> None:
     """It serves this process alone: another command, or a child, must not take it for the user's."""
     code = (

@@ -32,7 +32,7 @@ from tasks.stores.readings import Readings
 from tasks.stores.spec import parse_spec
 from tasks.stores.tables import cells_of
 
-SPEC = parse_spec("""
+SPEC_TEXT = """
 name: sums
 source: {path: "landing/*"}
 privacy:
@@ -48,7 +48,8 @@ columns:
   - {name: visits, kind: integer, bounds: [0, 50], missing: category}
   - {name: sex, kind: categorical, categories: [f, m], other: m}
   - {name: ill, kind: categorical, categories: ["no", "yes"], role: label}
-""")
+"""
+SPEC = parse_spec(SPEC_TEXT)
 ENCODING = Encoding(SPEC.schema)
 PROJECTION = ron_projection(ENCODING, 3, "5" * 64)
 LAYOUT = Layout(4, 2, SPEC.privacy.epsilon / 4)
@@ -342,3 +343,67 @@ def test_a_long_reading_says_how_far_it_is_and_never_how_large(tmp_path: Path, m
     assert said[0] == "0% of the landing data are read for moments"
     assert len(said) == 16
     assert all(re.fullmatch(r"\d+% of the landing data are read for moments", share) for share in said)
+
+
+def test_a_folder_that_gives_all_columns_asked_for_still_counts_rows(tmp_path: Path) -> None:
+    for ending in ("parquet", "csv"):
+        folder = tmp_path / ending / "sex=f"
+        folder.mkdir(parents=True)
+        rows = table(10_000).drop_columns(["sex"])
+        if ending == "csv":
+            pa_csv.write_csv(rows, folder / "a.csv")
+            with (folder / "a.csv").open("a") as file:
+                file.write("n/a,n/a,n/a\n")
+        else:
+            pq.write_table(rows, folder / "a.parquet")
+        (fragment,) = Landing((folder / f"a.{ending}",), SPEC, "source.path").fragments(1)
+        batches = list(fragment.batches(["sex"]))
+        assert {tuple(batch.schema.names) for batch in batches} == {("sex",)}
+        assert sum(batch.num_rows for batch in batches) == 10_000 + (ending == "csv")
+
+
+def test_batches_of_wide_or_long_rows_are_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments, "ROWS_AT_ONCE", 8192)
+    wide = pa.table({f"x{index}": np.zeros(4000) for index in range(1000)})
+    long = pa.table({"x": pa.array([f"{index}" + "x" * 20_000 for index in range(4000)])})
+    pq.write_table(wide, tmp_path / "wide.parquet")
+    pq.write_table(long, tmp_path / "long.parquet", use_dictionary=False)
+    for name, columns, most in (("wide", wide.column_names, 600), ("long", ["x"], 2000)):
+        part = fragments.Part(tmp_path / f"{name}.parquet", SPEC.source.csv)
+        assert max(batch.num_rows for batch in part.batches(columns, threads=False)) <= most
+
+
+def test_a_text_that_many_rows_share_is_held_once(tmp_path: Path) -> None:
+    shared = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), pa.array(["f" * 1_000_000]))
+    pq.write_table(pa.table({"sex": shared}), tmp_path / "a.parquet", store_schema=False)
+    part = fragments.Part(tmp_path / "a.parquet", SPEC.source.csv)
+    assert max(batch.nbytes for batch in part.batches(["sex"], threads=False)) < 20_000_000
+
+
+def test_a_file_that_is_gone_has_no_version(tmp_path: Path) -> None:
+    found = readings(tmp_path / "nowhere.parquet")
+    with pytest.raises(LandingError) as caught:
+        found.require_same()
+    assert caught.value.rule == "landing-unversioned"
+
+
+def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.stores.landing.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("tasks.stores.landing.TEXT_AT_ONCE", 1 << 18)
+    (tmp_path / "a.csv").write_text("age,visits,sex,ill\n" + "x" * (3 << 20))
+    with pytest.raises(LandingError) as caught:
+        Landing((tmp_path / "a.csv",), SPEC, "source.path").schemas()
+    assert caught.value.rule == "file-unreadable"
+
+
+def test_persons_are_not_told_by_folders(tmp_path: Path) -> None:
+    from tasks.stores.structure import require_shape
+
+    spec = parse_spec(SPEC_TEXT.replace("unit: row", "unit: {person: patient, rows: weight}"))
+    folder = tmp_path / "patient=7"
+    folder.mkdir()
+    for ending in ("parquet", "csv"):
+        (pa_csv.write_csv if ending == "csv" else pq.write_table)(table(), folder / f"a.{ending}")
+        with pytest.raises(LandingError) as caught:
+            require_shape(Landing((folder / f"a.{ending}",), spec, "source.path"))
+        assert caught.value.rule == "person-type"

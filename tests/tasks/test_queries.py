@@ -378,3 +378,24 @@ def test_memory_stays_bounded_whatever_the_number_of_rows(tmp_path: Path):
     assert (done.returncode, done.stderr) == (0, "")
     assert int(done.stdout) < 60, "MB more for five times the rows; as Python's values they would take 150"
     assert pq.read_metadata(tmp_path / "700000.parquet").num_rows == 700_000
+
+
+def test_an_sqlite_database_is_named_by_its_path_and_cannot_be_written(tmp_path: Path) -> None:
+    """Python begins no transaction for a statement that begins with WITH: it would take effect at once."""
+    path = tmp_path / "t.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table t (age real, ill boolean)")
+        connection.execute("insert into t values (1, 1)")
+    writes = "WITH x AS (SELECT 1) DELETE FROM t RETURNING age, ill"
+    for url, rule in ((f"sqlite:///file:{path}?uri=true", "query-url"), (f"sqlite:///{path}", "query-failed")):
+        spec = parse_spec(
+            "name: t\n"
+            f"source: {{query: {{url: '{url}', sql: '{writes}'}}}}\n"
+            "privacy: {population: p, epsilon: 1, lifetime: {epsilon: 2}}\nexpected_rows: 10\n"
+            "columns: [{name: age, kind: numeric, bounds: [0, 1]}, {name: ill, kind: boolean}]\n"
+        )
+        with pytest.raises(LandingError) as caught:
+            spooled(spec, tmp_path / "out.parquet", period=None, root=tmp_path, environment={})
+        assert caught.value.rule == rule
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("select count(*) from t").fetchone() == (1,)

@@ -215,6 +215,62 @@ def test_nothing_lands_here_of_what_is_elsewhere(tmp_path: Path) -> None:
     assert caught.value.rule == "elsewhere-on-landing"
 
 
+def test_a_file_url_is_a_path_like_any_other(tmp_path: Path) -> None:
+    place = workspace_of(tmp_path / "w", "source: {path: landing/*.parquet}")
+    landing, quarantine = place.root / "landing", place.root / "landing" / "quarantine"
+    quarantine.mkdir(exist_ok=True)
+    (landing / "a.parquet").write_bytes(parquet())
+    (landing / "b.parquet").symlink_to(landing / "a.parquet")
+    (quarantine / "c.parquet").write_bytes(parquet())
+    (place.root / "release.yaml").write_text(SPEC.format(source=f"source: {{path: 'file://{landing}/**/*.parquet'}}"))
+    run = prepared(place, tmp_path, "2026-01")
+    assert not run.spec.source.is_elsewhere
+    assert rows_in(run.readings.chunks(run.plan.schema)) == ROWS
+
+
+def test_an_object_without_a_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    store.pipe("/bare/small-2026-01.parquet", parquet())
+    run = prepared(workspace_of(tmp_path / "w", SOURCE.format("memory://bare/*.parquet")), tmp_path)
+    monkeypatch.setattr(type(store), "info", lambda _self, path: {"name": path, "size": 1, "type": "file"})
+    with pytest.raises(LandingError) as caught:
+        run.readings.require_same()
+    assert caught.value.rule == "landing-unversioned"
+
+
+def test_a_url_that_is_given_and_cannot_be_asked_is_refused(tmp_path: Path) -> None:
+    place = workspace_of(tmp_path / "w", SOURCE.format("landing/*.csv"))
+    request = {"period": "2026-01", "input": "nosuchstore://secret-name/any.parquet"}
+    with pytest.raises(LandingError) as caught:
+        prepare_run(place, request=request, flow_run_id="run", scratch=tmp_path, now=NOW)
+    assert (caught.value.rule, caught.value.where) == ("source-unreachable", "--input")
+
+
+@pytest.mark.parametrize(
+    ("path", "good"),
+    [
+        ("s3://bucket/visits/*.parquet", True),
+        ("abfs://container@account.dfs.core.windows.net/x", True),
+        ("abfs://key:word@account/x", False),
+        ("https://host/x.parquet", True),
+        ("https://host/x.parquet?token=abc", False),
+        ("zip://a.csv::ftp://user:word@host/x.zip", False),
+        ("file://elsewhere/x", False),
+    ],
+)
+def test_only_plain_urls_are_taken(path: str, good: bool) -> None:
+    text = SPEC.format(source=f"source: {{path: '{path}'}}")
+    if good:
+        assert parse_spec(text).source.is_elsewhere
+        return
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text)
+    assert caught.value.rule == "path-url"
+    assert "word" not in f"{caught.value.message} {caught.value.hint}"
+
+
 def test_a_link_to_nowhere_is_no_data(tmp_path: Path) -> None:
     spec = parse_spec(SPEC.format(source=SOURCE.format("file:///nowhere/at/all/*.parquet")))
     with pytest.raises(LandingError) as caught:

@@ -42,7 +42,7 @@ def dask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "visits.parquet"
-    pq.write_table(table(), path, row_group_size=400)
+    pq.write_table(table(), path, row_group_size=400, write_page_checksum=True, compression="none")
     return path
 
 
@@ -124,9 +124,10 @@ def test_what_fails_on_a_worker_is_told_without_its_words(
 
 
 def test_damaged_data_are_refused_as_they_are_here(dask: Dask, data: Path) -> None:
-    body = data.read_bytes()
+    body = bytearray(data.read_bytes())
+    body[len(body) // 3] ^= 255
+    data.write_bytes(body)
     whole = pieces(data)
-    data.write_bytes(body[: len(body) // 2])
     with pytest.raises(LandingError) as caught:
         list(dask.sums(Pass(SPEC.schema, ".", SUM), whole))
     assert caught.value.rule == "file-unreadable"
@@ -138,6 +139,39 @@ def test_data_that_a_worker_does_not_see_are_not_called_damaged(dask: Dask, data
     with pytest.raises(RefusedError) as caught:
         list(dask.sums(Pass(SPEC.schema, ".", SUM), whole))
     assert caught.value.rule == "runner-blind"
+
+
+def test_a_worker_that_sees_another_file_of_the_name_is_refused(dask: Dask, data: Path) -> None:
+    whole = pieces(data)
+    pq.write_table(table().slice(1), data, row_group_size=400)
+    with pytest.raises(RefusedError) as caught:
+        list(dask.sums(Pass(SPEC.schema, ".", SUM), whole))
+    assert caught.value.rule == "runner-blind"
+
+
+def test_a_local_cluster_listens_to_nobody_else(dask: Dask) -> None:
+    from distributed import Client
+
+    address = dask._client.scheduler.address
+    assert address.startswith("tls://127.0.0.1:")
+    with pytest.raises(OSError):  # noqa: PT011  refused in one of several ways
+        Client(address.replace("tls", "tcp"), timeout=3, set_as_default=False)
+
+
+def test_only_a_few_pieces_are_sent_ahead(dask: Dask, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, back = 0, 0
+    submit = dask._client.submit
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal sent
+        sent += 1
+        assert sent - back <= 8, "twice as many as there are workers, or four"
+        return submit(*args, **kwargs)
+
+    monkeypatch.setattr(dask._client, "submit", counted)
+    for _ in dask.sums(Pass(SPEC.schema, ".", SUM), pieces(data)):
+        back += 1
+    assert sent == back == 13
 
 
 def test_a_worker_of_another_program_is_refused(dask: Dask, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:

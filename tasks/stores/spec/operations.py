@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
@@ -17,7 +17,7 @@ _ADDRESS = re.compile(r"[a-z]+://\S+")
 _DATABASE = re.compile(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://\S*")
 _VARIABLE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 _PASSWORD = re.compile(r"[^:]*://[^:/@]*:[^@]*@")  # as SQLAlchemy reads it
-_PASSWORD_OPTION = re.compile(r"[?&;][^=&;]*(pass|pwd|secret|token|odbc_connect)[^=&;]*=", re.IGNORECASE)
+_PASSWORD_OPTION = re.compile(r"[?&;][^=&;]*(pass|pwd|secret|token|key|credential|odbc_connect)[^=&;]*=", re.IGNORECASE)
 _SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with)\b", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")  # as SQLAlchemy reads it
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -67,7 +67,7 @@ def _database_url(text: str) -> str:
     if not _DATABASE.fullmatch(text):
         hint = "write postgresql://user@host/database, sqlite:///path, or env:NAME for a variable that holds such a URL"
         refuse("query-url", "this is not the URL of a database", hint)
-    if _PASSWORD.match(text) or _PASSWORD_OPTION.search(text):
+    if _PASSWORD.match(unquote(text)) or _PASSWORD_OPTION.search(text):
         hint = "put the URL into an environment variable of the release's process and write `url: env:NAME`"
         refuse("query-password", "the URL holds a password, which does not belong into this file", hint)
     return text
@@ -106,11 +106,20 @@ class QuerySpec(Section):
 
 def _without_credentials(path: str) -> str:
     """A path or URL; one with credentials is never quoted."""
-    scheme, mark, rest = path.partition("://")
-    if mark and ("@" in rest.partition("/")[0] or not _SCHEME.fullmatch(scheme)):
+    here = without_file_scheme(path)
+    scheme, mark, rest = here.partition("://")
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    with_credentials = at and not (scheme in ("abfs", "abfss") and not {":", "%"} & set(user))
+    plain = _SCHEME.fullmatch(scheme) and "::" not in here and not (scheme in ("http", "https") and "?" in rest)
+    if mark and (with_credentials or not plain or scheme in ("file", "local")):
         hint = "write scheme://place/path; credentials belong into the settings of the store's client"
         refuse("path-url", "this is not a plain URL of a store", hint)
-    return path
+    return here
+
+
+def without_file_scheme(path: str) -> str:
+    """The path that a file URL of this machine stands for; anything else as it is."""
+    return unquote(path.removeprefix("file://")) if path.startswith("file:///") else path
 
 
 class SourceSpec(Section):
