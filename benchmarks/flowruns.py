@@ -93,10 +93,9 @@ def is_worker(process: psutil.Process) -> bool:
 def _ledger(place: Path) -> list[str]:
     """What the ledger says of a release, entry by entry, but for what chance and the clock decide."""
     from tasks.stores.ledgers import readable_ledger
-    from tasks.stores.spec import load_spec
     from tasks.stores.workspace import Workspace
 
-    entries = readable_ledger(Workspace(place), load_spec(place / "release.yaml")).entries()
+    entries = readable_ledger(Workspace(place)).entries()
     bodies = [{key: value for key, value in json.loads(entry.body).items() if key in LASTING} for entry in entries]
     return [
         f"{entry.kind} {entry.release_id} {json.dumps(body, sort_keys=True)}"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dpcore.schema import Cells, RecordSchema
-from tasks.stores.fragments import Fragment
+from tasks.stores.fragments import SHARED, Fragment
 from tasks.stores.tables import cells_of
 
 if TYPE_CHECKING:  # most releases need no persons, nor the engine that counts them
@@ -29,6 +29,9 @@ S = TypeVar("S")
 Chunk = tuple[Cells, NDArray[np.float64] | None]
 """Rows, each with its share of its person; None where every row counts whole."""
 
+
+LEAST_CUT = 1_024
+"""Rows of a batch that are not worth cutting."""
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float64] | None]
 """The same, before they are cells."""
@@ -81,8 +84,13 @@ class Pass(Generic[S]):
         return self.summed(self.chunk(rows) for rows in piece.rows(self.columns, threads=False))
 
     def of_rows(self, rows: Rows) -> S:
-        """The sum of one batch."""
-        return self.summed([self.chunk(rows)])
+        """The sum of one batch, which may be longer than what a cache holds."""
+        batch, shares = rows
+        cuts = range(0, batch.num_rows, max(LEAST_CUT, -(-batch.num_rows // SHARED)))
+        step = cuts.step
+        return self.summed(
+            self.chunk((batch.slice(at, step), None if shares is None else shares[at : at + step])) for at in cuts
+        )
 
     def chunk(self, rows: Rows) -> Chunk:
         """The cells of a batch."""
