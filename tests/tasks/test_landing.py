@@ -15,7 +15,7 @@ import pytest
 
 from dpcore.errors import LandingError
 from dpcore.schema import UNKNOWN
-from tasks.stores.fragments import ROWS_AT_ONCE as BATCH_ROWS
+from tasks.stores.fragments import ROWS_AT_ONCE, SHARED
 from tasks.stores.landing import Landing, canonical_dtypes, find_landing, last_complete_month
 from tasks.stores.spec import ReleaseSpec, parse_spec
 from tasks.stores.tables import cells_of
@@ -34,6 +34,8 @@ PATTERN = ", period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'"
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
 PLANTED = "planted-secret"
 GOOD_CSV = "age,sex\n41,f\n42,m\n"
+
+BATCH_ROWS = ROWS_AT_ONCE * SHARED
 
 
 def spec(path: str = "landing/*", *, source: str = "", zone: str = "UTC") -> ReleaseSpec:
