@@ -48,7 +48,7 @@ def use_server(workspace: Workspace) -> bool:
     A server that serves this workspace is used as well; returns whether one is there already.
     """
     for name, value in embedded_settings(workspace).items():
-        os.environ.setdefault(name, value)
+        os.environ[name] = os.environ.get(name) or value  # an empty home would be the current folder
     server = known_server(workspace)
     if server is None or not server.answers():
         return False
