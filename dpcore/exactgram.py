@@ -107,7 +107,7 @@ def integer_records(
     also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
     a record that could not be brought below is replaced by (s, 0).
     """
-    fine = _whole_points(points.T)
+    fine = whole_points(points.T)
     if projection is None:
         coarse = fine / (1 << (POINT_BITS - GRID_BITS))
     else:
@@ -121,7 +121,7 @@ def integer_records(
     return records.T
 
 
-def _whole_points(coordinates: Floats) -> Floats:
+def whole_points(coordinates: Floats) -> Floats:
     """Coordinates on the grid of points; every one outside [-1, 1], NaN or infinite becomes 0."""
     inside = coordinates.min(initial=0.0) >= -1 and coordinates.max(initial=0.0) <= 1  # not so if one is NaN
     whole: Floats = (coordinates if inside else np.where(np.abs(coordinates) <= 1, coordinates, 0.0)) * (

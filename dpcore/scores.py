@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
-from dpcore.exactgram import POINT_BITS, PROJECTION_BITS, require_exact_product
+from dpcore.exactgram import POINT_BITS, PROJECTION_BITS, require_exact_product, whole_points
 from dpcore.noise import public_generator
 from dpcore.queries import GRID, ScoreQuery
 from dpcore.schema import Cells, IntervalColumn, RecordSchema, Role
@@ -96,12 +96,6 @@ def readable_score(query: ScoreQuery, schema: RecordSchema, mean: float) -> floa
     return (column.upper - column.lower) * math.sqrt(inside)
 
 
-def _whole_points(points: Floats) -> Floats:
-    """Points on the grid 2^-20; what is not a coordinate of the unit ball counts as 0."""
-    whole: Floats = np.trunc(np.where(np.abs(points) <= 1, points, 0.0) * POINT)
-    return whole
-
-
 # ---- classification --------------------------------------------------------------------------------
 
 
@@ -115,7 +109,7 @@ class ClassScorer:
 
     def scores(self, cells: Cells) -> Floats:
         """Whole numbers on the grid."""
-        found = np.argmax(_whole_points(self.encoding.encode(cells)) @ self.weights + self.offsets, axis=1)
+        found = np.argmax(whole_points(self.encoding.encode(cells)) @ self.weights + self.offsets, axis=1)
         return np.where(found == self.encoding.classes(cells), float(GRID), 0.0)
 
 
@@ -160,7 +154,7 @@ class TargetScorer:
     def scores(self, cells: Cells) -> Floats:
         """Whole numbers on the grid."""
         points, target = self.encoding.encode(cells), self.encoding.feature_width
-        product = _whole_points(points[:, :target]) @ self.weights
+        product = whole_points(points[:, :target]) @ self.weights
         predicted = np.clip(product * self.unit + self.offset, -1.0, 1.0)
         error = (np.clip(points[:, target] * self.encoding.scale, -1.0, 1.0) - predicted) / 2
         scores: Floats = np.trunc(error * error * GRID)
@@ -191,7 +185,7 @@ class ClusterScorer:
 
     def scores(self, cells: Cells) -> Floats:
         """Whole numbers on the grid; squared distances are exact integers."""
-        points = _whole_points(self.encoding.encode(cells))
+        points = whole_points(self.encoding.encode(cells))
         own = np.einsum("ij,ij->i", points, points)[:, None] + np.einsum("ij,ij->i", self.centres, self.centres)
         squares = np.partition(own - 2 * (points @ self.centres.T), 1, axis=1)[:, :2]
         nearest, second = squares[:, 0], np.maximum(squares[:, 1], 1.0)

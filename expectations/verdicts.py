@@ -7,7 +7,6 @@ may be validated without anything of them leaving this room.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,16 +26,6 @@ class Verdict:
     column: str | None
     rule: str
     ok: bool
-
-
-def combine(batches: Iterable[Sequence[Verdict]]) -> tuple[Verdict, ...]:
-    """The verdict on a table from those on its batches: a rule holds if it held in every batch."""
-    held: dict[tuple[str | None, str], bool] = {}
-    for batch in batches:
-        for verdict in batch:
-            key = verdict.column, verdict.rule
-            held[key] = held.get(key, True) and verdict.ok
-    return tuple(Verdict(column, rule, ok) for (column, rule), ok in held.items())
 
 
 def label(column: str | None, rule: str) -> dict[str, str | None]:

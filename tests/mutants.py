@@ -268,7 +268,7 @@ def scores() -> Iterator[Mutant]:
     yield Mutant(m, "np.trunc(scores * shares)", "scores")
     yield Mutant(m, "np.clip(product * self.unit + self.offset, -1.0, 1.0)", "product * self.unit + self.offset")
     yield Mutant(m, "- predicted) / 2", "- predicted)")
-    yield Mutant(m, "whole: Floats = np.trunc(np.where(", "whole: Floats = (np.where(")
+    yield Mutant("dpcore/exactgram.py", "return np.trunc(whole, out=whole)", "return whole")
     yield Mutant(c, "epsilon=(1 - kept_back) * wishes.epsilon", "epsilon=wishes.epsilon")
     yield Mutant(c, "check.share / kept_back", "Fraction(1)")
     yield Mutant(c, "return Rho(whole - used)", "return Rho(whole)")

@@ -207,8 +207,11 @@ class Arrival:
     period: str
     is_given: bool = False
     """Whether somebody named the files, instead of taking those that have landed."""
-    is_queried: bool = False
-    """Whether a query has yet to write the one file."""
+
+    @property
+    def is_queried(self) -> bool:
+        """Whether a query has yet to write the one file."""
+        return self.landing.spec.source.query is not None and not self.is_given
 
 
 def find_landing(
@@ -249,7 +252,7 @@ def find_query(spec: ReleaseSpec, scratch: Path, *, period: str | None, now: dat
     """
     _require_month(period)
     landing = Landing((scratch / "query.parquet",), spec, "source.query")
-    return Arrival(landing, period or last_complete_month(spec, now), is_queried=True)
+    return Arrival(landing, period or last_complete_month(spec, now))
 
 
 def _require_month(period: str | None) -> None:

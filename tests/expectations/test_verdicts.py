@@ -18,7 +18,7 @@ from dpcore.errors import StageFailedError
 from dpcore.schema import IntervalColumn, Kind, RecordSchema
 from expectations.landing import ENCODED_NORM, cell_suite
 from expectations.quiet import quietly, silent_context
-from expectations.verdicts import SuiteRunner, Verdict, combine, validate
+from expectations.verdicts import SuiteRunner, Verdict, validate
 
 SECRET_NUMBER = 123456.789
 SECRET_TEXT = "SECRET-TEXT"  # noqa: S105
@@ -108,19 +108,6 @@ def test_a_runner_keeps_no_frame(runner):
 def test_one_runner_judges_each_frame_on_its_own(runner):
     ages = [[1.0], [SECRET_NUMBER], [3.0]]
     assert [runner.validate(cells(age))[0].ok for age in ages] == [True, False, True]
-
-
-def test_a_rule_holds_for_the_table_only_if_it_holds_in_every_batch(runner):
-    batches = (runner.validate(cells(age)) for age in ([1.0], [SECRET_NUMBER], [float("nan")]))
-    assert combine(batches) == (
-        Verdict("age", "in-bounds", ok=False),
-        Verdict("age", "not-missing", ok=False),
-        Verdict(None, "unit-ball", ok=True),
-    )
-
-
-def test_no_batches_give_no_verdicts():
-    assert combine([]) == ()
 
 
 def test_expectations_of_one_rule_give_one_verdict():
