@@ -17,7 +17,6 @@ import functools
 import json
 import os
 import resource
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,8 +28,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.connection import Server
-from flows.server import LOOPBACK, embedded_settings, server_command
+from flows.server import embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.workspace import Workspace
 
 COMMANDS = ("--help", "plan --help", "run --help", "mechanisms")
@@ -114,9 +112,10 @@ def _ended(command: list[str], **environment: str) -> subprocess.CompletedProces
 
 def print_release(base: Path, repeats: int) -> None:
     """A release through the flow, the same stages alone, and the difference."""
-    with _server(base) as url:
+    with _server(base) as server:
         pairs = [
-            (_part("flow", base / f"flow-{i}", url), _part("stages", base / f"stages-{i}", url)) for i in range(repeats)
+            (_part("flow", base / f"flow-{i}", server), _part("stages", base / f"stages-{i}", server))
+            for i in range(repeats)
         ]
     parts = [_parts(flow, alone) for flow, alone in pairs]
     print(f"{'digits, the server being up':<44}{'wall s':>8}{'cpu s':>8}")
@@ -155,11 +154,11 @@ def _sum(figures: Any) -> list[float]:
     return [sum(column) for column in zip(*figures, strict=True)]
 
 
-def _part(part: str, folder: Path, url: str) -> dict[str, Any]:
+def _part(part: str, folder: Path, server: dict[str, str]) -> dict[str, Any]:
     _demo(folder, "digits")
     command = [sys.executable, __file__, "--part", part, "--folder", str(folder)]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-    done = _ended(command, STARTED=str(start), PREFECT_API_URL=url)
+    done = _ended(command, STARTED=str(start), **server)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -167,23 +166,21 @@ def _part(part: str, folder: Path, url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _server(base: Path) -> Iterator[str]:
-    """A server with an empty database, until the block ends."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port = probe.getsockname()[1]
+def _server(base: Path) -> Iterator[dict[str, str]]:
+    """The settings of a server with an empty database, until the block ends."""
     home = Workspace(base / "server")
     home.create()
-    url = f"http://{LOOPBACK}:{port}/api"
-    environment = {**os.environ, **embedded_settings(home), "PREFECT_API_URL": url}
-    process = subprocess.Popen(server_command(str(port)), env=environment)
+    with listen(0) as listener:
+        server = own_server(listener)
+        environment = {**os.environ, **embedded_settings(home), **protection_of(server)}
+        process = subprocess.Popen(server_command(listener), env=environment, pass_fds=[listener.fileno()])
     try:
         limit = time.monotonic() + SERVER_SECONDS
-        while not Server(url).answers():
+        while not server.answers():
             if process.poll() is not None or time.monotonic() > limit:
                 raise SystemExit("the server does not answer")
             time.sleep(0.5)
-        yield url
+        yield server.settings()
     finally:
         process.terminate()
         process.wait()

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -33,7 +34,11 @@ class Child:
     name: str
     command: Sequence[str]
     environment: dict[str, str]
+    folder: Path
+    """Its current folder: one that nobody else can write to."""
     output: IO[bytes] | None = None
+    descriptors: Sequence[int] = ()
+    """What it inherits besides its standard streams."""
     process: subprocess.Popen[bytes] | None = None
     ends: list[float] = field(default_factory=list)
 
@@ -42,6 +47,8 @@ class Child:
         self.process = subprocess.Popen(  # noqa: S603  our own interpreter
             list(self.command),
             env=self.environment,
+            cwd=self.folder,
+            pass_fds=self.descriptors,
             stdin=subprocess.DEVNULL,
             stdout=self.output or sys.stderr,
             stderr=self.output or sys.stderr,

@@ -1,6 +1,6 @@
-"""What prefect.yaml needs to know of a workspace, as shell assignments: `python -m deployments.environment WORKSPACE`.
+"""What prefect.yaml needs to know of a workspace, as shell assignments.
 
-eval "$(python -m deployments.environment clinic --pool releases)"
+eval "$(python -P -m deployments.environment clinic --pool releases)"
 prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml
 """
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from prefect import Flow
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import DeploymentResponse
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.deployments.runner import RunnerDeployment
 from prefect.events import DeploymentEventTrigger
@@ -21,6 +23,9 @@ from flows.nightly import nightly_audit
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.workspace import Workspace
 
+FLOWS: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (monthly, landing, nightly_audit)}
+"""The flows that deployments of ours may run, by name."""
+ARRIVAL = re.compile(r"[0-9a-f]{1,64}")
 DESCRIPTIONS = {
     "monthly": "Releases every month that the schedule owes, in order; missed ones are caught up.",
     "landing": "Releases the month of a file that landed; the schedule may fire for the same month, it happens once.",
@@ -53,6 +58,30 @@ def landing_trigger(spec: ReleaseSpec) -> DeploymentEventTrigger:
     )
 
 
+def changes(stored: DeploymentResponse, run: FlowRun, registered: RunnerDeployment) -> list[str]:
+    """What a stored deployment, or a run of it, has that was not registered; names of settings, never their values.
+
+    Whoever can write to the server could plant steps, another entry point or other parameters there.
+    """
+    expected = {
+        "entrypoint": stored.entrypoint == registered.entrypoint,
+        "pull_steps": not stored.pull_steps,
+        "storage_document_id": stored.storage_document_id is None,
+        "infrastructure_document_id": stored.infrastructure_document_id is None,
+        "job_variables": not stored.job_variables and not run.job_variables,
+        "parameters": stored.parameters == registered.parameters and _are_ours(run, registered),
+    }
+    return [name for name, holds in expected.items() if not holds]
+
+
+def _are_ours(run: FlowRun, registered: RunnerDeployment) -> bool:
+    """Whether a run's parameters are the registered ones; a landing run has the token of its arrival besides."""
+    parameters = dict(run.parameters)
+    if registered.flow_name == landing.name and not ARRIVAL.fullmatch(str(parameters.pop("arrival", ""))):
+        return False
+    return parameters == registered.parameters
+
+
 def _deployment(
     flow: Flow[..., Any], workspace: Workspace, spec: ReleaseSpec, pool: str | None, **when: Any
 ) -> RunnerDeployment:
@@ -65,6 +94,5 @@ def _deployment(
         entrypoint_type=EntrypointType.MODULE_PATH,
         enforce_parameter_schema=False,
         work_pool_name=pool,
-        job_variables={"working_dir": str(Path(workspace.root))} if pool else None,
         **when,
     )

@@ -1,4 +1,4 @@
-"""Registers a workspace's deployments and runs what they start: `python -m deployments.runner WORKSPACE`.
+"""Registers a workspace's deployments and runs what they start: `python -P -m deployments.runner WORKSPACE`.
 
 With `--pool NAME` it only registers, and workers of that pool run the flows.
 """
@@ -11,15 +11,15 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from prefect.client.orchestration import PrefectClient, get_client
+from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
-from prefect.runner import Runner
 
 from deployments.children import LATER
 from deployments.environment import REGISTERED
+from deployments.execution import ReleaseRunner, ReleaseWorker
 from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
 from deployments.registered import deployments_of
 from dpcore.errors import LedgerError, PrivacyError, RefusedError
@@ -31,17 +31,9 @@ AT_ONCE = 2
 """Runs side by side; releases of one name wait for each other anyway."""
 
 
-class _Runner(Runner):
-    """Ends when it is told to; whoever started it ends the runs."""
-
-    def handle_sigterm(self, *_args: Any, **_kwargs: Any) -> None:
-        """End."""
-        raise SystemExit(0)
-
-
 async def serve(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
     """Register, recover what a server that was down left, and run what comes."""
-    runner = _Runner(name=spec.name, limit=AT_ONCE, pause_on_shutdown=False)
+    runner = ReleaseRunner(workspace, name=spec.name, limit=AT_ONCE, pause_on_shutdown=False)
     async with get_client() as client:
         await _require_own(client, wanted, workspace)
         known = {str(deployment.flow_name): await runner.aadd_deployment(deployment) for deployment in wanted}
@@ -58,6 +50,7 @@ async def register(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[Run
     """Register for the workers of a pool, and catch up through them."""
     async with get_client() as client:
         await _require_own(client, wanted, workspace)
+        await _require_pool(client, str(wanted[0].work_pool_name))
         known = {str(deployment.flow_name): await deployment.aapply() for deployment in wanted}
         due = await catch_up(client, known["monthly"], workspace, spec)
     _tell(workspace, spec, 0, due.periods)
@@ -82,6 +75,26 @@ async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment]
                 where="name",
                 hint="give the specification another name, or use another server",
             )
+
+
+async def _require_pool(client: PrefectClient, name: str) -> None:
+    """Make the pool if there is none.
+
+    Raises: RefusedError for a pool whose workers would run whatever steps are stored on the server.
+    """
+    try:
+        kind = (await client.read_work_pool(name)).type
+    except ObjectNotFound:
+        template = ReleaseWorker.get_default_base_job_template()
+        made = WorkPoolCreate(name=name, type=ReleaseWorker.type, base_job_template=template)
+        kind = (await client.create_work_pool(made)).type
+    if kind != ReleaseWorker.type:
+        raise RefusedError(
+            f"the pool is for workers of type {kind}, which run whatever steps are stored on the server",
+            rule="pool-type",
+            where="--pool",
+            hint="name a pool that does not exist yet: it is made for `dprelease worker`",
+        )
 
 
 def _tell(workspace: Workspace, spec: ReleaseSpec, closed: int, periods: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 """What `dprelease serve` does: a server if none is configured, the deployments, and the watcher of landing/.
 
 1. One `serve` a workspace: a lock that goes with its process.
-2. The server answers, and the workspace's commands know where.
+2. The server answers to whoever knows its secret, and the workspace's commands know where.
 3. The runner registers the deployments, recovers what was left, and runs what comes.
 4. The watcher announces what lands.
 5. Whoever ends by itself is started again; Ctrl-C ends all of them within ten seconds.
@@ -26,9 +26,10 @@ from typing import Any
 from deployments.children import Child, ChildFailedError, end
 from deployments.environment import REGISTERED
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
-from flows.connection import LOCK, SERVING, Server, ServerUnreachableError, known_server
+from flows.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError, known_server
+from flows.isolation import isolation_of
 from flows.served import SERVED
-from flows.server import LOOPBACK, embedded_settings, server_command
+from flows.server import embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.run import plan_release
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import PRIVATE_FILE, Workspace
@@ -37,31 +38,44 @@ START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0
 SERVER_LOG = "server.log"
 SERVER, RUNNER = "server", "runner"
+PYTHON = (sys.executable, "-P", "-m")
 
 
 class Stopped(BaseException):
     """Somebody asked `serve` to end."""
 
 
-def serve(workspace: Workspace, *, port: int, poll: bool, settle: float, pool: str | None, as_json: bool) -> None:
+def serve(
+    workspace: Workspace,
+    *,
+    port: int,
+    poll: bool,
+    settle: float,
+    pool: str | None,
+    accept_open_server: str | None,
+    as_json: bool,
+) -> None:
     """Serve a workspace until somebody ends it."""
     spec = load_spec(workspace.spec_path)
     plan_release(spec)
     workspace.require_writable()
-    with _alone(workspace), ExitStack() as ends:
-        environment = {**embedded_settings(workspace), **os.environ, SERVED: "1"}
+    with _alone(workspace), workspace.scratch() as scratch, ExitStack() as ends:
+        served = {SERVED: str(workspace.root)}
+        environment = {**embedded_settings(workspace), **os.environ, **isolation_of(scratch), **served}
         children: list[Child] = []
         ends.callback(lambda: end(children, grace=2.0))  # whoever is left: the server, or all if we do not come far
         configured = known_server(workspace) if os.environ.get("PREFECT_API_URL") else None
-        server = configured or _own_server(workspace, environment, port, children)
+        server = configured or _own_server(workspace, environment, ends.enter_context(_listen(port)), children)
         _await_answer(server, children)
+        if configured:
+            require_password(configured, accepted=accept_open_server)
         ends.callback(lambda: _end_workers(children, server))
         environment |= server.settings()
         if configured is None:
             ends.enter_context(_announced(workspace, server))
         for child in _workers(workspace, spec, environment, poll=poll, settle=settle, pool=pool):
             children.append(child)  # at once: it is ended with the others, whatever comes
-        _say_where(server, spec, as_json)
+        _say_where(server, spec, None if configured else workspace.prefect_home / PASSWORD, as_json)
         _supervise(server, children, register_only=pool is not None)
 
 
@@ -74,13 +88,13 @@ def _workers(
     """
     root, mark = str(workspace.root), workspace.prefect_home / REGISTERED
     mark.unlink(missing_ok=True)
-    runner = [sys.executable, "-m", "deployments.runner", root, *(["--pool", pool] if pool else [])]
-    registering = _started(Child(RUNNER, runner, environment))
+    runner = [*PYTHON, "deployments.runner", root, *(["--pool", pool] if pool else [])]
+    registering = _started(Child(RUNNER, runner, environment, workspace.prefect_home))
     yield registering
     if spec.schedule.on_landing:
         _await_mark(mark, registering)
-        watcher = [sys.executable, "-m", "flows.watcher", root, "--settle", f"{settle:g}"]
-        yield _started(Child("watcher", [*watcher, "--poll"] if poll else watcher, environment))
+        watcher = [*PYTHON, "flows.watcher", root, "--settle", f"{settle:g}", *(["--poll"] if poll else [])]
+        yield _started(Child("watcher", watcher, environment, workspace.prefect_home))
 
 
 def _await_mark(mark: Path, registering: Child) -> None:
@@ -95,37 +109,47 @@ def _started(child: Child) -> Child:
     return child
 
 
-def _own_server(workspace: Workspace, environment: dict[str, str], port: int, children: list[Child]) -> Server:
+def _own_server(
+    workspace: Workspace, environment: dict[str, str], listener: socket.socket, children: list[Child]
+) -> Server:
     """A server on loopback, with its pages; its database is the workspace's unless another is configured."""
-    number = _free_port(port)
-    url = f"http://{LOOPBACK}:{number}/api"
-    auth = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or None
-    own = {"PREFECT_API_URL": url, "PREFECT_SERVER_UI_API_URL": url, "PREFECT__SERVER_FINAL": "1"}
-    log = (workspace.prefect_home / SERVER_LOG).open("wb")
-    children.append(_started(Child(SERVER, server_command(str(number)), environment | own, log)))
-    return Server(url, auth)
+    server, home = own_server(listener), workspace.prefect_home
+    command, settings = server_command(listener), environment | protection_of(server)
+    log = (home / SERVER_LOG).open("wb")
+    children.append(_started(Child(SERVER, command, settings, home, log, [listener.fileno()])))
+    return server
 
 
-def _free_port(port: int) -> int:
-    """The port asked for; 0 is any.
+def _listen(port: int) -> socket.socket:
+    """The socket of our server, kept while it is started again: nobody else can take its place.
 
-    Raises: RefusedError if somebody else has it.
+    Raises: RefusedError if somebody else has the port.
     """
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            taken = True
-        else:
-            return int(probe.getsockname()[1])
-    assert taken  # noqa: S101
-    raise RefusedError(
-        f"port {port} is taken",
-        rule="port-taken",
-        where="--port",
-        hint="name another port, or --port 0 for any; a server that runs already is used with PREFECT_API_URL",
-    )
+    try:
+        return listen(port)
+    except OSError:
+        taken = RefusedError(
+            f"port {port} is taken",
+            rule="port-taken",
+            where="--port",
+            hint="name another port, or --port 0 for any; a server that runs already is used with PREFECT_API_URL",
+        )
+    raise taken
+
+
+def require_password(server: Server, *, accepted: str | None) -> None:
+    """Refuse a server that anybody who reaches it can use, unless the operator accepts it by its address.
+
+    Raises: RefusedError.
+    """
+    if server.api_url != accepted and server.is_open():
+        raise RefusedError(
+            "the configured server asks for no password: whoever reaches it can start, change and delete runs",
+            rule="server-open",
+            where="PREFECT_API_URL",
+            hint="set PREFECT_SERVER_API_AUTH_STRING on the server and PREFECT_API_AUTH_STRING here; "
+            "or accept it by name: --accept-open-server with its address",
+        )
 
 
 def _await_answer(server: Server, children: list[Child]) -> None:
@@ -175,14 +199,18 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 @contextmanager
 def _announced(workspace: Workspace, server: Server) -> Iterator[None]:
-    """Let the workspace's other commands know where the server answers."""
-    path = workspace.prefect_home / SERVING
-    path.write_text(json.dumps({"api_url": server.api_url, "pid": os.getpid()}))
-    path.chmod(PRIVATE_FILE)
+    """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
+    home = workspace.prefect_home
+    contents = {PASSWORD: server.auth or "", SERVING: json.dumps({"api_url": server.api_url, "pid": os.getpid()})}
     try:
+        for name, content in contents.items():
+            (home / name).unlink(missing_ok=True)
+            with os.fdopen(os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+                file.write(f"{content}\n")
         yield
     finally:
-        path.unlink(missing_ok=True)
+        for name in contents:
+            (home / name).unlink(missing_ok=True)
 
 
 def _supervise(server: Server, children: list[Child], *, register_only: bool) -> None:
@@ -227,14 +255,17 @@ def _close_runs(server: Server) -> None:
             server.ask("POST", f"/flow_runs/{run['id']}/set_state", {"state": state, "force": True}, seconds=0.5)
 
 
-def _say_where(server: Server, spec: ReleaseSpec, as_json: bool) -> None:
+def _say_where(server: Server, spec: ReleaseSpec, password: Path | None, as_json: bool) -> None:
     if as_json:
         named = [f"{flow}/{spec.name}" for flow in ("monthly", "landing", "nightly-audit")]
         content: dict[str, Any] = {"ui": server.ui_url, "api": server.api_url, "deployments": named}
+        content["password_file"] = str(password) if password else None
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
         sys.stdout.flush()
     else:
         _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C ends it)")
+        if password:
+            _say(f"log in there with the password in {password}")
 
 
 def _say(line: str) -> None:
@@ -256,6 +287,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=4200)
     parser.add_argument("--settle", type=float, default=5.0)
     parser.add_argument("--pool")
+    parser.add_argument("--accept-open-server")
     parser.add_argument("--poll", action="store_true")
     parser.add_argument("--json", action="store_true", dest="as_json")
     asked = vars(parser.parse_args())

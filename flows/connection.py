@@ -9,7 +9,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,9 +17,9 @@ from tasks.stores.workspace import Workspace
 
 SERVING = "serving.json"
 """In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
-
-
 LOCK = "serving.lock"
+PASSWORD = "operator.password"  # noqa: S105  the name of a file
+"""In the workspace's Prefect home, for its owner alone: the secret of the server that `dprelease serve` started."""
 
 
 class ServerUnreachableError(Exception):
@@ -50,6 +50,14 @@ class Server:
         """Whether it is up."""
         try:
             self.ask("GET", "/health", seconds=2.0)
+        except ServerUnreachableError:
+            return False
+        return True
+
+    def is_open(self) -> bool:
+        """Whether it answers to everybody, whatever password we were given for it."""
+        try:
+            replace(self, auth=None).ask("POST", "/flows/count", {})
         except ServerUnreachableError:
             return False
         return True
@@ -101,7 +109,7 @@ def known_server(workspace: Workspace, environment: Mapping[str, str] = os.envir
         return None  # a file that a killed `serve` left may name somebody else's port by now
     try:
         serving = json.loads((workspace.prefect_home / SERVING).read_text())
-        return Server(str(serving["api_url"]), auth)
+        return Server(str(serving["api_url"]), (workspace.prefect_home / PASSWORD).read_text().strip())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import resource
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,17 +16,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from urllib.parse import urlsplit
 
 from dpcore.errors import StageFailedError
 from flows.connection import Server, known_server
+from flows.isolation import SAFE_PATH, isolation_of
 from tasks.stores.workspace import Workspace
 
 PR_SET_PDEATHSIG = 1
 """From Linux's prctl.h."""
 LOOPBACK = "127.0.0.1"
-PORTS = 3
-"""Ports that an embedded server is tried on: between finding one free and listening, somebody else may take it."""
+OPERATOR = "operator"
 
 
 def embedded_settings(workspace: Workspace) -> dict[str, str]:
@@ -39,6 +41,7 @@ def embedded_settings(workspace: Workspace) -> dict[str, str]:
         "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "DO_NOT_TRACK": "1",
         "GX_ANALYTICS_ENABLED": "false",
+        **SAFE_PATH,
     }
 
 
@@ -56,29 +59,28 @@ def use_server(workspace: Workspace) -> bool:
     return True
 
 
-def start_embedded_server() -> EmbeddedServer | None:
+def start_embedded_server(workspace: Workspace) -> EmbeddedServer | None:
     """Start a server for this process, so that others can be loaded meanwhile; None where one is configured."""
     from prefect.settings import PREFECT_API_URL
 
-    return EmbeddedServer() if PREFECT_API_URL.value() is None else None
+    return EmbeddedServer(workspace) if PREFECT_API_URL.value() is None else None
 
 
 class EmbeddedServer:
-    """A server on loopback that outlives neither Ctrl-C's first stroke nor us.
+    """A server on loopback for this process alone: it asks for a secret that nobody else knows.
 
     It gets a session of its own: an interrupt reaches the flow alone, which then can still
     tell the server how it ended. Where the system can, it is told to end when we do.
     """
 
-    def __init__(self) -> None:
-        self._ports_left = PORTS
-        self._start()
-        atexit.register(self._stop)
-
-    def _start(self) -> None:
-        port, self._ports_left = _free_port(), self._ports_left - 1
-        self._server = Server(f"http://{LOOPBACK}:{port}/api", os.environ.get("PREFECT_SERVER_API_AUTH_STRING"))
-        self._process = _server_process(str(port))
+    def __init__(self, workspace: Workspace) -> None:
+        self._ends = ExitStack()
+        scratch = self._ends.enter_context(workspace.scratch())
+        with listen(0) as listener:
+            self._server = own_server(listener)
+            self._process = _server_process(self._server, listener, isolation_of(scratch))
+        self._ends.callback(self._stop)
+        atexit.register(self._ends.close)
 
     def use(self) -> None:
         """Wait until it answers; from then on Prefect uses it in this process, and starts none itself.
@@ -89,8 +91,6 @@ class EmbeddedServer:
 
         limit = time.monotonic() + get_current_settings().server.ephemeral.startup_timeout_seconds
         while not self._server.answers():
-            if self._process.poll() is not None and self._ports_left:
-                self._start()  # somebody else took the port before it did
             if self._process.poll() is not None or time.monotonic() > limit:
                 raise StageFailedError("orchestration", "no answer", "the embedded server")
             time.sleep(0.1)
@@ -118,33 +118,59 @@ def _use(server: Server) -> None:
         os.environ.update(before)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
+def listen(port: int) -> socket.socket:
+    """A listening socket on loopback, for a server that is started afterwards; port 0 is any.
+
+    Raises: OSError if the port is taken.
+    """
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
-def _server_process(port: str) -> subprocess.Popen[bytes]:
+def own_server(listener: socket.socket) -> Server:
+    """The server that will answer on a socket, with a secret of its own unless the user configured one."""
+    auth = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or f"{OPERATOR}:{secrets.token_urlsafe(32)}"
+    return Server(f"http://{LOOPBACK}:{listener.getsockname()[1]}/api", auth)
+
+
+def protection_of(server: Server) -> dict[str, str]:
+    """Settings of a server of ours: it asks for its secret, and pages of other origins cannot use it."""
+    port = urlsplit(server.api_url).port
+    return server.settings() | {
+        "PREFECT_SERVER_API_AUTH_STRING": server.auth or "",
+        "PREFECT_SERVER_UI_API_URL": server.api_url,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{LOOPBACK}:{port},http://localhost:{port}",
+        "PREFECT__SERVER_FINAL": "1",
+    }
+
+
+def server_command(listener: socket.socket) -> list[str]:
+    """What starts a server on a socket; the child must inherit its descriptor."""
+    return [sys.executable, "-P", "-m", "flows.prefect_server", str(listener.fileno())]
+
+
+def _server_process(server: Server, listener: socket.socket, isolation: dict[str, str]) -> subprocess.Popen[bytes]:
     from prefect.settings import get_current_settings
 
-    ephemeral = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
+    ephemeral = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1"}
     settings = get_current_settings().to_environment_variables(exclude_unset=True)
     return subprocess.Popen(  # noqa: S603  our own interpreter
-        server_command(port),
-        env={**os.environ, **ephemeral, **settings},
+        server_command(listener),
+        env={**os.environ, **ephemeral, **settings, **protection_of(server), **isolation},
+        pass_fds=[listener.fileno()],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         preexec_fn=end_with_parent,
     )
-
-
-def server_command(port: str) -> list[str]:
-    """What starts a server that this machine alone can reach."""
-    app = ["--factory", "prefect.server.api.server:create_app"]
-    address = ["--host", LOOPBACK, "--port", port, "--log-level", "critical", "--lifespan", "on"]
-    return [sys.executable, "-m", "uvicorn", *app, *address]
 
 
 def end_with_parent() -> None:

@@ -28,17 +28,20 @@ def run(
 ) -> None:
     """Release one period, here and now."""
     from flows.cli.progress import shown
+    from flows.isolation import isolated
     from flows.server import forbid_core_dumps, use_server
     from tasks.stores.workspace import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
     place.require_writable()
-    _refuse_early(place, given, period, supersedes, reason)
+    request = _request(given, period, supersedes, reason)
+    _refuse_early(place, request)
     forbid_core_dumps()
-    with shown("releasing" if use_server(place) else "starting the orchestration server (up to a minute)"):
+    what = "releasing" if use_server(place) else "starting the orchestration server (up to a minute)"
+    with shown(what), place.scratch() as scratch, isolated(place, scratch):
         try:
-            result = _run_flow(place, given, period, supersedes, reason)
+            result = _run_flow(place, scratch, request)
         except KeyboardInterrupt:
             raise InterruptedReleaseError from None
     content = _result_json(place, result)
@@ -60,14 +63,11 @@ def run(
     out.print(f"  report  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
 
 
-def _refuse_early(
-    place: Workspace, given: str | None, period: str | None, supersedes: str | None, reason: str | None
-) -> None:
+def _refuse_early(place: Workspace, request: dict[str, Any]) -> None:
     """Refuse what needs no orchestration to refuse: the specification, and landing data that are not there."""
     from tasks.stores.ledger import utc_now
     from tasks.stores.run import prepare_run
 
-    request = _request(given, period, supersedes, reason)
     prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
 
 
@@ -77,27 +77,20 @@ def _request(given: str | None, period: str | None, supersedes: str | None, reas
     return {"input": absolute(given) if given else None, "period": period, "supersedes": supersedes, "reason": reason}
 
 
-def _run_flow(
-    place: Workspace, given: str | None, period: str | None, supersedes: str | None, reason: str | None
-) -> ReleaseResult:
+def _run_flow(place: Workspace, scratch: Path, request: dict[str, Any]) -> ReleaseResult:
     from flows.server import kept_from_collection, preload_validation, quiet_libraries, start_embedded_server
 
     with kept_from_collection():
-        server = start_embedded_server()
+        server = start_embedded_server(place)
         preload_validation()
         from flows.release import ReleaseRequest, release
 
         quiet_libraries()
         if server is not None:
             server.use()
-    with place.scratch() as folder:
-        note = (
-            place.leave_note(folder, {"input": _request(given, period, supersedes, reason)["input"]}) if given else None
-        )
-        request = ReleaseRequest(
-            workspace=str(place.root), period=period, supersedes=supersedes, reason=reason, note=note
-        )
-        return release(request)
+    source = request.pop("input")
+    note = place.leave_note(scratch, {"input": source}) if source else None
+    return release(ReleaseRequest(workspace=str(place.root), note=note, **request))
 
 
 def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:

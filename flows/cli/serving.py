@@ -10,6 +10,13 @@ import typer
 
 from flows.cli.output import JsonFlag, WorkspaceOption
 
+WorkspacesOption = typer.Option(
+    ["."], "--workspace", "-w", help="A workspace folder; may be repeated.", show_default="current folder"
+)
+OpenServerOption = typer.Option(
+    None, "--accept-open-server", metavar="URL", help="Use this configured server although it asks for no password."
+)
+
 
 def serve(
     workspace: Path = WorkspaceOption,
@@ -17,6 +24,7 @@ def serve(
     poll: bool = typer.Option(False, "--poll", help="Look at landing/ again and again: for network mounts."),
     settle: float = typer.Option(5.0, "--settle", min=0.1, help="Seconds after which an unchanged file is complete."),
     pool: str | None = typer.Option(None, "--pool", help="Let workers of this Prefect work pool run the flows."),
+    accept_open_server: str | None = OpenServerOption,
     as_json: bool = JsonFlag,
 ) -> None:
     """Run the schedule, the landing trigger and the nightly audit, with a Prefect server if none is configured."""
@@ -27,8 +35,33 @@ def serve(
     place = Workspace(workspace.resolve())
     place.require()
     plan_release(load_spec(place.spec_path))
-    options = ["--port", str(port), "--settle", f"{settle:g}", *(["--pool", pool] if pool else [])]
-    flags = [name for name, given in (("--poll", poll), ("--json", as_json)) if given]
-    command = [sys.executable, "-m", "deployments.serve", str(place.root), *options, *flags]
+    options = {
+        "--port": str(port),
+        "--settle": f"{settle:g}",
+        "--pool": pool,
+        "--accept-open-server": accept_open_server,
+    }
+    given = [word for name, value in options.items() if value is not None for word in (name, value)]
+    flags = [name for name, wanted in (("--poll", poll), ("--json", as_json)) if wanted]
+    _become("deployments.serve", str(place.root), *given, *flags)
+
+
+def worker(
+    pool: str = typer.Option(..., "--pool", help="The Prefect work pool whose runs it takes."),
+    workspaces: list[Path] = WorkspacesOption,
+    accept_open_server: str | None = OpenServerOption,
+) -> None:
+    """Run what a work pool has for these workspaces; runs of anything else are refused."""
+    from tasks.stores.workspace import Workspace
+
+    places = [Workspace(folder.resolve()) for folder in workspaces]
+    for place in places:
+        place.require()
+    accepted = ["--accept-open-server", accept_open_server] if accept_open_server else []
+    _become("deployments.worker", *(str(place.root) for place in places), "--pool", pool, *accepted)
+
+
+def _become(module: str, *arguments: str) -> None:
+    """Go on as another program: the room above is not imported from here."""
     sys.stdout.flush()
-    os.execv(sys.executable, command)  # noqa: S606  our own interpreter; the room above is not imported from here
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606  our own interpreter

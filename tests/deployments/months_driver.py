@@ -58,6 +58,6 @@ def live(workspace: Workspace, months: int) -> list[str]:
 if __name__ == "__main__":
     place = Workspace(Path(sys.argv[1]))
     use_server(place)
-    if server := start_embedded_server():
+    if server := start_embedded_server(place):
         server.use()
     Path(sys.argv[3]).write_text(json.dumps(live(place, int(sys.argv[2]))))

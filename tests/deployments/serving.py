@@ -24,6 +24,7 @@ from tasks.stores.ledgers import ledger_state
 from tasks.stores.workspace import Workspace
 
 T = TypeVar("T")
+DPRELEASE = (sys.executable, "-P", "-m", "flows")
 
 SPEC = SMALL + 'schedule: {cron: "* * * * *", timezone: Europe/Berlin, on_landing: true}\n'
 
@@ -68,6 +69,7 @@ class Served:
     home: Path
     options: tuple[str, ...] = ("--port", "0", "--settle", "1")
     more: dict[str, str] = field(default_factory=dict)
+    folder: Path | None = None
     process: subprocess.Popen[bytes] | None = None
     log: Path = Path()
     server: Server = field(default_factory=lambda: Server(""))
@@ -75,14 +77,20 @@ class Served:
     def start(self, seconds: float = 200) -> None:
         """Start it and wait until it says where the server answers."""
         out, self.log = self.home / "serve.out", self.home / f"serve-{time.monotonic_ns()}.log"
-        command = [sys.executable, "-m", "flows", "serve", "-w", str(self.workspace.root), "--json", *self.options]
+        command = [*DPRELEASE, "serve", "-w", str(self.workspace.root), "--json", *self.options]
         with out.open("wb") as standard, self.log.open("wb") as errors:
             self.process = subprocess.Popen(
-                command, stdout=standard, stderr=errors, env=environment(self.home, **self.more), start_new_session=True
+                command,
+                stdout=standard,
+                stderr=errors,
+                env=environment(self.home, **self.more),
+                cwd=self.folder,
+                start_new_session=True,
             )
         until(lambda: out.stat().st_size or self._ended(), seconds=seconds, what=lambda: f"serve is up\n{self.said()}")
         told = json.loads(out.read_text())
-        self.server = Server(told["api"], self.more.get("PREFECT_API_AUTH_STRING"))
+        password = told["password_file"]
+        self.server = Server(told["api"], Path(password).read_text().strip() if password else None)
         until(lambda: "registered" in self.said(), seconds=120, what=lambda: f"registered\n{self.said()}")
 
     def _ended(self) -> bool:
@@ -133,9 +141,11 @@ class Served:
 
 
 @contextmanager
-def serving(workspace: Workspace, home: Path, *options: str, **more: str) -> Iterator[Served]:
+def serving(
+    workspace: Workspace, home: Path, *options: str, folder: Path | None = None, **more: str
+) -> Iterator[Served]:
     """A `serve` that is gone in the end, whatever happens."""
-    served = Served(workspace, home, more=more)
+    served = Served(workspace, home, folder=folder, more=more)
     if options:
         served.options = options
     try:

@@ -20,7 +20,7 @@ WITH_A_CHILD = (
 
 
 def child(code: str) -> Child:
-    made = Child("test", [sys.executable, "-c", code], dict(os.environ))
+    made = Child("test", [sys.executable, "-c", code], dict(os.environ), Path.cwd())
     made.start()
     return made
 
@@ -58,7 +58,7 @@ def test_ending_what_has_ended_does_nothing():
     gone = child("pass")
     assert gone.process is not None
     gone.process.wait(30)
-    end([gone, Child("never started", ["false"], {})])
+    end([gone, Child("never started", ["false"], {}, Path.cwd())])
     assert gone.is_done
 
 

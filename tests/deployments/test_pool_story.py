@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from planted import plant
 from postgres import complete_binaries, running_server
-from serving import SPEC, environment, last_month, make_workspace, released, until
+from serving import DPRELEASE, SPEC, environment, last_month, make_workspace, released, until
 from staged import invented_rows
 
 from flows.connection import Server
@@ -114,8 +115,6 @@ def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
             until(server.answers, seconds=180, what=lambda: (base / "server.log").read_text()[-3000:])
             workspace = make_workspace(base / "workspace", spec)
             team = Team(workspace, base / "home", server, database)
-            made = team.call(PREFECT, "--no-prompt", "work-pool", "create", POOL, "--type", "process")
-            assert made.returncode == 0, made.stderr
             yield team
 
 
@@ -164,10 +163,11 @@ def test_a_server_that_is_not_there_is_refused_within_seconds(team: Team):
 def test_a_landed_file_is_released_by_the_pool_s_worker(team: Team):
     root, variables, logs = team.workspace.root, team.variables(), team.home
     serve = [sys.executable, "-m", "flows", "serve", "-w", str(root), "--pool", POOL, "--settle", "1"]
-    worker = [PREFECT, "worker", "start", "--pool", POOL, "--type", "process"]
+    worker = [*DPRELEASE, "worker", "--pool", POOL, "-w", str(root)]
+    mark = plant(team.home / "current")
     with (
         background(serve, logs / "pool-serve.log", variables, root) as serving,
-        background(worker, logs / "worker.log", variables, team.home),
+        background(worker, logs / "worker.log", variables, team.home / "current"),
     ):
         said = lambda: (logs / "pool-serve.log").read_text() + (logs / "worker.log").read_text()  # noqa: E731
         until(lambda: "registered" in said(), seconds=120, what="registered")
@@ -178,10 +178,38 @@ def test_a_landed_file_is_released_by_the_pool_s_worker(team: Team):
             seconds=240,
             what=lambda: f"{release_id} published\n{said()}",
         )
+        refuse_what_is_planted(team, said)
         serving.send_signal(signal.SIGINT)
         assert serving.wait(10) == 0
     assert PASSWORD not in said()
+    assert not mark.exists(), "the worker imports nothing from its current folder"
     assert not (team.workspace.prefect_home / "prefect.db").exists(), "the history is the team's, on PostgreSQL"
+
+
+def refuse_what_is_planted(team: Team, said: Callable[[], str]) -> None:
+    """Steps and variables that a member of the team stored on the server are not run by the worker."""
+    mark, ask = team.home / "planted", team.server.ask
+    stored = next(d for d in ask("POST", "/deployments/filter", {}) if d["entrypoint"] == "flows.nightly.nightly_audit")
+    steps = [{"prefect.deployments.steps.run_shell_script": {"script": f"touch {mark}"}}]
+    ask("PATCH", f"/deployments/{stored['id']}", {"pull_steps": steps})
+    variables = {"command": f"touch {mark}", "env": {"PREFECT__FLOW_ENTRYPOINT": "os.system"}}
+    run = ask("POST", f"/deployments/{stored['id']}/create_flow_run", {"job_variables": variables})
+    state = until(
+        lambda: [s for s in [ask("GET", f"/flow_runs/{run['id']}")["state"]] if s["type"] in ("FAILED", "CRASHED")],
+        seconds=120,
+        what=lambda: f"a refused run\n{said()}",
+    )[0]
+    assert (state["name"], mark.exists()) == ("Refused", False)
+    assert "pull_steps, job_variables" in state["message"]
+    assert "not the registered one" in said()
+    ask("PATCH", f"/deployments/{stored['id']}", {"pull_steps": []})
+
+
+def test_a_pool_for_prefect_s_own_workers_is_refused(team: Team):
+    team.server.ask("POST", "/work_pools/", {"name": "stock", "type": "process"})
+    done = team.serve("--pool", "stock")
+    assert done.returncode != 0
+    assert "run whatever steps are stored" in done.stderr
 
 
 def test_the_history_comes_from_the_team_s_server(team: Team):
@@ -198,7 +226,7 @@ def test_prefect_yaml_registers_the_same_as_the_code(team: Team):
     for automation in team.server.ask("POST", "/automations/filter", {}):
         team.server.ask("DELETE", f"/automations/{automation['id']}")
     script = (
-        'eval "$("$0" -m deployments.environment "$1" --pool "$2")"'
+        'eval "$("$0" -P -m deployments.environment "$1" --pool "$2")"'
         ' && "$3" --no-prompt deploy --all --prefect-file deployments/prefect.yaml'
     )
     command = ["bash", "-c", script, sys.executable, str(team.workspace.root), POOL, PREFECT]

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
-from serving import Served, environment, last_month, make_workspace, released, serving, state, until
+from planted import plant
+from serving import DPRELEASE, Served, environment, last_month, make_workspace, released, serving, state, until
 from staged import invented_rows
 
+from flows.connection import ServerUnreachableError
 from tasks.stores.audit import audit_workspace
 from tasks.stores.workspace import Workspace
 
 if TYPE_CHECKING:
-    from browser import Browser
+    from browser import Browser, Visit
 
 pytestmark = pytest.mark.timeout(900)
 pytest_plugins = ["browser"]
@@ -37,9 +42,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 @pytest.fixture(scope="module")
 def served(workspace: Workspace) -> Iterator[Served]:
-    home = workspace.root.parent / "home"
-    home.mkdir()
-    with serving(workspace, home) as running:
+    base = workspace.root.parent
+    (base / "home").mkdir()
+    (base / "tmp").mkdir()
+    (base / "tmp" / "runner_storage").touch()  # Prefect's own name there, taken by somebody else
+    plant(base / "current")
+    with serving(workspace, base / "home", folder=base / "current", TMPDIR=str(base / "tmp")) as running:
         yield running
 
 
@@ -74,6 +82,134 @@ def test_the_deployments_are_registered_with_the_specification_s_schedule(served
     assert (monthly["cron"], monthly["timezone"]) == ("* * * * *", "Europe/Berlin")
     assert schedules["flows.landing.landing"] == []
     assert len(served.server.ask("POST", "/automations/filter", {})) == 1
+
+
+def test_the_secret_is_the_owner_s_alone_and_on_no_command_line(served: Served):
+    file = served.workspace.prefect_home / "operator.password"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert served.server.auth == file.read_text().strip()
+    lines = [word for process in served.family() for word in process.cmdline()]
+    assert not any(
+        served.server.auth in text for text in [*lines, served.said(), (served.home / "serve.out").read_text()]
+    )
+
+
+def test_strangers_are_told_nothing_and_change_nothing(served: Served):
+    stranger = replace(served.server, auth=None)
+    identity = served.server.ask("POST", "/deployments/filter", {})[0]["id"]
+    asked = [("POST", "/deployments/filter", {}), ("POST", "/flow_runs/filter", {}), ("GET", "/admin/version", None)]
+    asked += [("PATCH", f"/deployments/{identity}", {"pull_steps": steps_that_leave(Path("nowhere"))})]
+    asked += [("POST", f"/deployments/{identity}/create_flow_run", {})]
+    for method, path, content in asked:
+        with pytest.raises(ServerUnreachableError, match="status 401"):
+            stranger.ask(method, path, content)
+    for guess in ("operator:", ":", "operator:operator", served.server.auth[:-1]):
+        with pytest.raises(ServerUnreachableError, match="status 401"):
+            replace(served.server, auth=guess).ask("POST", "/flows/count", {})
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another account")
+def test_another_account_cannot_read_the_secret(served: Served):
+    targets = [served.workspace.prefect_home / "operator.password", served.workspace.prefect_home / "serving.json"]
+    targets += [Path(f"/proc/{process.pid}/environ") for process in served.family()]
+    for folder in served.workspace.prefect_home.parents[:-1]:
+        if folder.stat().st_uid == 0 and folder.is_relative_to(served.workspace.root.parent):
+            folder.chmod(0o755)  # what pytest keeps to itself anyway is opened: only our own modes count
+    for target in targets:
+        done = subprocess.run(["cat", str(target)], user="nobody", capture_output=True, check=False)
+        assert done.returncode != 0, target
+
+
+def test_a_page_of_another_origin_cannot_use_the_server(served: Served, browser: Browser):
+    before = len(served.runs())
+    with hostile_page(served) as address, browser.visit(address, allowed=("http://127.0.0.1",)) as visit:
+        visit.page.wait_for_function("document.title != ''", timeout=60_000)
+        outcome = visit.page.title()
+    assert outcome == "failed failed failed failed"
+    assert len([run for run in served.runs() if not run["auto_scheduled"]]) <= before
+
+
+@contextmanager
+def hostile_page(served: Served) -> Iterator[str]:
+    """A page on another port that plants steps and starts a run, by every kind of request a browser sends unasked."""
+    identity = served.server.ask("POST", "/deployments/filter", {})[0]["id"]
+    script = """
+    const api = "API", json = {"Content-Type": "application/json"};
+    const asked = [["/deployments/filter", "POST", json], ["/deployments/ID", "PATCH", json],
+                   ["/deployments/ID/create_flow_run", "POST", json], ["/flows/count", "POST", {}]];
+    Promise.all(asked.map(([path, method, headers]) =>
+      fetch(api + path, {method, headers, body: '{"pull_steps": []}', credentials: "include"})
+        .then(answer => "answered-" + answer.status, () => "failed")
+    )).then(outcomes => document.title = outcomes.join(" "));
+    """
+    script = script.replace("API", served.server.api_url).replace("ID", identity)
+    content = f"<!doctype html><title></title><script>{script}</script>".encode()
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_args: object) -> None:
+            """Nothing on the terminal."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+def steps_that_leave(mark: Path) -> list[dict[str, Any]]:
+    """A pull step that runs a command."""
+    return [{"prefect.deployments.steps.run_shell_script": {"script": f"touch {mark}"}}]
+
+
+def ended(served: Served, run_id: str) -> dict[str, Any]:
+    """The state in which a run ended."""
+    final = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+    state: dict[str, Any] = until(
+        lambda: next(
+            (s for s in [served.server.ask("GET", f"/flow_runs/{run_id}")["state"]] if s["type"] in final), None
+        ),
+        seconds=120,
+        what=lambda: f"the end of a run\n{served.said()}",
+    )
+    return state
+
+
+@pytest.mark.parametrize(
+    ("planted", "setting"),
+    [
+        ({"pull_steps": steps_that_leave(Path("MARK"))}, "pull_steps"),
+        ({"entrypoint": "os.system"}, "entrypoint"),
+        ({"parameters": {"workspace": "/"}}, "parameters"),
+        ({"job_variables": {"env": {"PYTHONSTARTUP": "MARK"}}}, "job_variables"),
+    ],
+)
+def test_what_is_planted_into_a_stored_deployment_is_refused(served: Served, planted: dict[str, Any], setting: str):
+    """By somebody who has the secret: the owner's other programs, or whoever got hold of the file."""
+    mark = served.home / "planted"
+    audit = next(
+        d
+        for d in served.server.ask("POST", "/deployments/filter", {})
+        if d["entrypoint"] == "flows.nightly.nightly_audit"
+    )
+    change = json.loads(json.dumps(planted).replace("MARK", str(mark)))
+    served.server.ask("PATCH", f"/deployments/{audit['id']}", change)
+    try:
+        taken = served.server.ask("GET", f"/deployments/{audit['id']}")
+        assert taken[setting] == change[setting], "the server took what was planted"
+        run = served.server.ask("POST", f"/deployments/{audit['id']}/create_flow_run", {})
+        state = ended(served, run["id"])
+    finally:
+        before = {name: audit[name] for name in change}
+        served.server.ask("PATCH", f"/deployments/{audit['id']}", before)
+    assert (state["type"], state["name"]) == ("FAILED", "Refused")
+    assert setting in state["message"]
+    assert f"not the registered one: {setting}" in served.said()
+    assert not mark.exists()
 
 
 def test_a_landed_file_leads_to_a_published_release_within_two_minutes(served: Served):
@@ -111,7 +247,7 @@ def test_a_server_killed_in_the_middle_loses_and_doubles_nothing(served: Served)
     land(served, MONTHS[3])
     reserved = f"small-{MONTHS[3]}-1"
     until(lambda: reserved in released(served.workspace), seconds=120, what=lambda: f"reserved\n{served.said()}")
-    server = served.child("create_app")
+    server = served.child("prefect_server")
     server.kill()
     psutil.wait_procs([server], timeout=10)
     published(served, MONTHS[3], 300)
@@ -149,6 +285,15 @@ def test_the_events_say_nothing_of_the_files(served: Served):
     assert set(ids.values()) == {1}, "one event for each file version"
 
 
+def log_in(visit: Visit, served: Served) -> None:
+    """As an operator does: the pages ask for the line in the workspace's file."""
+    field = visit.page.locator("input[type=password]").first
+    field.wait_for(timeout=60_000)
+    visit.picture(served.home / "login.png")
+    field.fill(served.server.auth)
+    field.press("Enter")
+
+
 def test_the_server_s_pages_show_the_run_with_its_artifacts(served: Served, browser: Browser):
     release_id = f"small-{DUE}-1"
     run = next(run for run in served.runs(name={"any_": [release_id]}) if run["state_type"] == "COMPLETED")
@@ -159,6 +304,7 @@ def test_the_server_s_pages_show_the_run_with_its_artifacts(served: Served, brow
     assert {"small-release-card", "small-allocation"} <= kept
     here = (served.server.ui_url, "data:", "blob:")
     with browser.visit(served.server.run_url(run["id"]), allowed=here, width=1400) as visit:
+        log_in(visit, served)
         visit.page.get_by_text(release_id).first.wait_for(timeout=60_000)
         visit.page.get_by_role("tab", name="Artifacts").or_(visit.page.get_by_text("Artifacts")).last.click()
         for key in kept:  # a server that is slow for a moment goes without some of them
@@ -173,13 +319,13 @@ def test_the_server_s_pages_show_the_run_with_its_artifacts(served: Served, brow
 
 def test_a_second_serve_of_the_workspace_is_refused(served: Served):
     home = served.home
-    command = [sys.executable, "-m", "flows", "serve", "-w", str(served.workspace.root), "--port", "0", "--json"]
+    command = [*DPRELEASE, "serve", "-w", str(served.workspace.root), "--port", "0", "--json"]
     done = subprocess.run(command, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, json.loads(done.stdout)["rule"]) == (2, "already-served")
 
 
 def test_a_run_by_hand_uses_the_server_that_is_there(served: Served):
-    command = [sys.executable, "-m", "flows", "run", "-w", str(served.workspace.root), "--period", DUE, "--json"]
+    command = [*DPRELEASE, "run", "-w", str(served.workspace.root), "--period", DUE, "--json"]
     done = subprocess.run(
         command, env=environment(served.home), capture_output=True, text=True, timeout=120, check=False
     )
@@ -189,7 +335,7 @@ def test_a_run_by_hand_uses_the_server_that_is_there(served: Served):
 
 
 def test_the_audit_holds_with_the_flow_runs_of_the_server(served: Served):
-    command = [sys.executable, "-m", "flows", "audit", "-w", str(served.workspace.root), "--json"]
+    command = [*DPRELEASE, "audit", "-w", str(served.workspace.root), "--json"]
     done = subprocess.run(
         command, env=environment(served.home), capture_output=True, text=True, timeout=120, check=False
     )
@@ -245,6 +391,12 @@ def _registered_earlier(workspace: Workspace, *, months: int) -> None:
 def test_nothing_is_left_in_the_vault_and_the_audit_holds_offline(served: Served, workspace: Workspace):
     assert [path.name for path in workspace.vault.iterdir() if not path.name.startswith(".")] == []
     assert [check for check in audit_workspace(workspace) if not check.ok] == []
+
+
+def test_nothing_came_from_the_current_folder_and_nothing_went_to_the_shared_temporary_one(served: Served):
+    base = served.workspace.root.parent
+    assert not (base / "executed").exists()
+    assert [path.name for path in (base / "tmp").iterdir()] == ["runner_storage"]
 
 
 def test_the_landing_folder_keeps_its_files_to_its_owner(workspace: Workspace):

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storybook import ROOT, SPEC, Story, steps_of, write_inputs
+from planted import plant
+from storybook import SPEC, Story, steps_of, write_inputs
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +23,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
     init = ["init", str(base / "workspace"), "--demo", "none"]
     driver = [sys.executable, str(Path(__file__).with_name("cli_driver.py"))]
     environment = {"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), "PATH": os.environ["PATH"]}
+    plant(base / "current")
 
     def drive(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         done = subprocess.run(
@@ -30,7 +32,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
             text=True,
             capture_output=True,
             env=environment,
-            cwd=ROOT,
+            cwd=base / "current",
             timeout=280,
             check=False,
         )

@@ -404,3 +404,13 @@ def test_all_commands_of_a_process_share_one_embedded_server(story: Story) -> No
     servers = [step["servers"] for step in story.steps.values()]
     assert story.steps["publish"]["servers"] == 1
     assert max(servers) == 1
+
+
+def test_nobody_without_the_secret_can_use_the_server_of_a_run(story: Story):
+    answers = story.steps["publish"]["strangers"]
+    assert len(answers) == 2
+    assert set(answers.values()) == {401}
+
+
+def test_nothing_is_imported_from_the_current_folder(story: Story):
+    assert not (story.base / "executed").exists()

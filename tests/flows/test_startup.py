@@ -108,7 +108,7 @@ def test_the_registry_is_shown_without_a_slow_library() -> None:
 
 
 def test_where_a_server_is_configured_none_is_started_and_none_of_its_code_is_loaded(tmp_path: Path) -> None:
-    code = "from flows.server import start_embedded_server; assert start_embedded_server() is None"
+    code = "from flows.server import start_embedded_server; assert start_embedded_server(None) is None"
     configured = {"PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_HOME": str(tmp_path)}
     loaded = loaded_after(code, **configured)
     assert "prefect.settings" in loaded
@@ -121,9 +121,9 @@ def test_an_embedded_server_is_used_by_prefect_and_not_known_to_commands_as_conf
     code = (
         "import os; from pathlib import Path; from flows.server import start_embedded_server, use_server;"
         "from tasks.stores.workspace import Workspace; place = Workspace(Path(sys.argv[1])); place.create();"
-        "use_server(place); server = start_embedded_server(); server.use();"
+        "use_server(place); server = start_embedded_server(place); server.use();"
         "from prefect.client.orchestration import get_client;"
         "assert get_client(sync_client=True).hello().status_code == 200;"
-        "assert start_embedded_server() is None; assert 'PREFECT_API_URL' not in os.environ"
+        "assert start_embedded_server(place) is None; assert 'PREFECT_API_URL' not in os.environ"
     )
     assert "prefect.server.api.server" not in loaded_after(code, str(tmp_path / "workspace"), PREFECT_HOME="")

@@ -1,0 +1,79 @@
+"""Executes one flow run of our deployments, and no other: `python -P -m deployments.engine WORKSPACE...`.
+
+Prefect's own engine does what the server stored: it runs pull steps and imports an entry point that anybody who can
+write to the server may have planted. This one is started in its place, by `serve`'s runner and by our worker:
+
+1. It looks the run and its deployment up on the server.
+2. It compares them with what these workspaces register; whatever differs is refused, and the run's state says why.
+3. It runs the installed program's own flow with the parameters that it compared.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from prefect import Flow
+from prefect._internal.control_listener import configure_from_env
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.objects import FlowRun
+from prefect.engine import handle_engine_signals
+from prefect.flow_engine import run_flow
+from prefect.states import Failed
+
+from deployments.registered import FLOWS, changes, deployments_of
+from dpcore.errors import RefusedError
+from flows.served import SERVED
+from tasks.stores.spec import load_spec
+from tasks.stores.workspace import Workspace
+
+
+def registered_flow(client: SyncPrefectClient, run: FlowRun, workspaces: Sequence[Workspace]) -> Flow[..., Any]:
+    """The flow of a run, if the run and its deployment are as one of the workspaces registers them.
+
+    Raises: RefusedError naming the settings that are not.
+    """
+    if run.deployment_id is None:
+        raise _refusal("no deployment")
+    stored = client.read_deployment(run.deployment_id)
+    full = (client.read_flow(run.flow_id).name, stored.name)
+    for workspace in workspaces:
+        for registered in deployments_of(workspace, load_spec(workspace.spec_path)):
+            if (registered.flow_name, registered.name) == full:
+                if changed := changes(stored, run, registered):
+                    raise _refusal(", ".join(changed))
+                return FLOWS[full[0]]
+    raise _refusal("name")
+
+
+def _refusal(what: str) -> RefusedError:
+    return RefusedError(
+        f"the stored deployment is not the registered one: {what}",
+        rule="deployment-changed",
+        where="the orchestration server",
+        hint="find out who wrote to the server; `dprelease serve` registers the deployments anew when it starts",
+    )
+
+
+def main() -> None:
+    """Check the run that the environment names, and execute it."""
+    os.environ[SERVED] = os.pathsep.join(sys.argv[1:])  # the flow itself looks at its parameters once more
+    with get_client(sync_client=True) as client:
+        run = client.read_flow_run(UUID(os.environ["PREFECT__FLOW_RUN_ID"]))
+        try:
+            flow = registered_flow(client, run, [Workspace(Path(root)) for root in sys.argv[1:]])
+        except RefusedError as error:
+            client.set_flow_run_state(run.id, Failed(name="Refused", message=f"{error}; {error.hint}"), force=True)
+            sys.stderr.write(f"refused ({error.rule}): {error}\n  hint   {error.hint}\n")
+            return
+    configure_from_env()  # lets the runner tell this process why it is ended
+    with handle_engine_signals(run.id):
+        run_flow(flow, flow_run=run)
+
+
+if __name__ == "__main__":
+    main()
