@@ -11,15 +11,21 @@ DEMO := demo
 UV := $(shell command -v uv 2>/dev/null)
 ifdef UV
 MAKE_VENV := uv venv --quiet --python $(PYTHON) $(VENV)
-INSTALL := uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
+INSTALL := uv pip install --quiet --python $(BIN)/python
 SHOW := cat
 else
 MAKE_VENV := $(PYTHON) -m venv $(VENV)
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off
 SHOW := awk '/^Collecting/ { printf "."; fflush() } END { print "" }'
 endif
 
-.PHONY: release test verify lint clean
+# Every file that is installed is a wheel and has its hash in locks/, which are complete: nothing needs resolving
+# (older pips fail at it, with hashes and extras), and nothing is built but this project, by the locked backend.
+WHEELS := --only-binary :all:
+INSTALL_LOCKED := $(INSTALL) --require-hashes --no-deps $(WHEELS) --requirement
+INSTALL_PROJECT := $(INSTALL) --no-index --no-deps --no-build-isolation --editable .
+
+.PHONY: release test verify lint lock clean
 
 release: $(VENV)/.installed
 	@test -f $(DEMO)/release.yaml || $(BIN)/dprelease init $(DEMO) --demo clinic
@@ -40,16 +46,27 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.installed: pyproject.toml locks/run.txt
 	@$(PYTHON) -c 'import sys; sys.exit("dprelease needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	@echo "installing into $(VENV)$(if $(UV),, (with pip this takes about two minutes))"
 	@test -x $(BIN)/python || $(MAKE_VENV)
-	@$(INSTALL) --editable . | $(SHOW)
+	@$(INSTALL_LOCKED) locks/run.txt | $(SHOW)
+	@$(INSTALL_PROJECT) | $(SHOW)
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed
-	@$(INSTALL) --editable '.[dev]' | $(SHOW)
+$(VENV)/.installed-dev: $(VENV)/.installed locks/dev.txt
+	@$(INSTALL_LOCKED) locks/dev.txt | $(SHOW)
 	@touch $@
+
+# `make lock` follows a change of pyproject.toml; `make lock UPGRADE=--upgrade` takes the newest versions
+BUILD_TOOLS := $(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
+LOCK := $(BUILD_TOOLS) | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header pyproject.toml -
+
+lock:
+	$(LOCK) $(UPGRADE) --all-extras --output-file locks/dev.txt
+	$(LOCK) --constraint locks/dev.txt --output-file locks/run.txt
+	$(LOCK) --constraint locks/dev.txt --extra dask --extra s3 --extra postgres --output-file locks/extras.txt
 
 clean:
 	rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .hypothesis
