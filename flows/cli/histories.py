@@ -115,6 +115,7 @@ def show(
     release_id: str | None = typer.Argument(None, metavar="RELEASE", help="A release id, as `history` lists them."),
     workspace: Path = WorkspaceOption,
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of records instead."),
+    sbom: bool = typer.Option(False, "--sbom", help="Print what was installed, as a CycloneDX document, instead."),
     everything: bool = typer.Option(False, "--all", help="With --json: ledger entries, flow runs and bundle as well."),
     as_json: bool = JsonFlag,
 ) -> None:
@@ -128,7 +129,11 @@ def show(
         raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
     joined = _joined(workspace)
     _require_known(joined, release_id)
-    if not as_json:
+    if sbom:
+        from tasks.stores.sbom import bill_of_materials
+
+        print_json(bill_of_materials(_record(joined, release_id)))
+    elif not as_json:
         _show_release(joined.whole(release_id))
     elif everything:
         print_json(joined.whole(release_id))

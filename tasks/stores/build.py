@@ -15,6 +15,9 @@ PACKAGES = ("dpcore", "expectations", "tasks", "flows")
 NUMERICS = ("numpy", "scipy", "opendp", "python-flint", "randomgen", "pyarrow")
 """Libraries that a measurement goes through."""
 
+_OF_THE_WHEEL = re.compile(r"(?!\.\./)(?![^/]+\.dist-info/(?:INSTALLER|REQUESTED|uv_\w+\.json),).*,sha256=")
+"""A line of RECORD that is also in the wheel's own."""
+
 
 @functools.cache
 def code_digest() -> str:
@@ -47,9 +50,30 @@ def code_facts() -> dict[str, Any]:
 
 
 def installed_distributions() -> tuple[str, ...]:
-    """`name==version` of every installed distribution, sorted, each name once and in its normal spelling."""
-    found = ((d.metadata["Name"], d.version) for d in importlib.metadata.distributions())
-    return tuple(sorted({f"{re.sub(r'[-_.]+', '-', name).lower()}=={version}" for name, version in found if name}))
+    """`name==version sha256:digest` of every installed distribution, sorted, each name once and in its normal spelling.
+
+    Where a name is installed twice, the first on the path counts: it is the one that is imported.
+    """
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions():
+        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
+        if name and name not in found:
+            digest = installed_digest(distribution)
+            found[name] = f"{name}=={distribution.version}" + (f" sha256:{digest}" if digest else "")
+    return tuple(sorted(found.values()))
+
+
+def installed_digest(distribution: importlib.metadata.Distribution) -> str | None:
+    """SHA-256 over the sorted lines of RECORD, the same on every machine that installed the same wheel.
+
+    Lines that depend on the installer or the machine are left out: launchers and data beside the
+    packages (`../`), compiled files (which have no hash) and the installer's notes. None without RECORD, and for
+    what came from a folder or an address instead of an index, whose RECORD covers paths of the machine.
+    """
+    if distribution.read_text("direct_url.json") is not None:
+        return None
+    lines = [line for line in (distribution.read_text("RECORD") or "").splitlines() if _OF_THE_WHEEL.match(line)]
+    return hashlib.sha256("".join(f"{line}\n" for line in sorted(lines)).encode()).hexdigest() if lines else None
 
 
 def dependencies_digest(lines: Iterable[str]) -> str:

@@ -351,6 +351,16 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
         "record",
         "silent",
     ),
+    "a library left out": (
+        edit_json("record.json", lambda r: r["code"]["dependencies"].pop()),
+        "record",
+        "digest of what was installed",
+    ),
+    "another version of a library": (
+        edit_json("record.json", lambda r: r["code"].update(dependencies=["numpy==0.1", *r["code"]["dependencies"]])),
+        "record",
+        "digest of what was installed",
+    ),
     "a later version": (edit_json("record.json", lambda r: r.update(record_version=3)), "record", "version"),
     "no object": (lambda g: rewritten(g.bundle() / "record.json", b"[]"), "record", "cannot be read"),
     "another measurement": (edit_json("model.json", _one_step_more), "model", "not the measurement"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,10 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "a short hash": (lambda r: r["ledger"].update(head="ab"), "$.ledger.head"),
     "an exact count": (lambda r: r.update(exact_rows=5000), "$"),
     "no code": (lambda r: r.pop("code"), "$"),
+    "an address installed from": (
+        lambda r: r["code"]["dependencies"].insert(0, "numpy==2.4.6 @ file:///home/me/numpy"),
+        "$.code.dependencies[0]",
+    ),
     "version 1": (lambda r: r.update(record_version=1), "$.record_version"),
 }
 
@@ -85,7 +90,7 @@ def test_the_record_names_program_interpreter_and_everything_installed(record: d
     assert code["dependencies"] == sorted(code["dependencies"]) == list(installed_distributions())
     text = "".join(f"{line}\n" for line in code["dependencies"])
     assert code["dependencies_digest"] == hashlib.sha256(text.encode()).hexdigest()
-    assert any(line.startswith("numpy==") for line in code["dependencies"])
+    assert any(re.fullmatch(r"numpy==\S+ sha256:[0-9a-f]{64}", line) for line in code["dependencies"])
     assert code == code_facts()
 
 

@@ -11,6 +11,7 @@ from dpcore.noiselaws import noise_facts
 from dpcore.registry import BY_NAME, event_from_json
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
+from tasks.stores.build import dependencies_digest
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
 from tasks.stores.spec.release import public_digest
 
@@ -33,6 +34,7 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
         *_guarantee_faults(record["privacy"], release),
         *_basis_faults(evidence, record["privacy"], release),
         *_measurement_faults(record["privacy"], release),
+        *_software_faults(record),
         *require(
             head in evidence.known,
             "the ledger head that it names is not in this ledger: the ledger is older, or another one",
@@ -105,6 +107,15 @@ def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
     found += require(_same_noise(measurement, facts["event"]), f"the noise that it states of {name!r} is another")
     labelled = measurement["status"] == BY_NAME[measurement["mechanism"]].status.value
     return found + require(labelled, f"it labels the proof of {name!r} otherwise than the registry")
+
+
+def _software_faults(record: dict[str, Any]) -> list[str]:
+    """The digest that the statement and the registry entry repeat is that of the list."""
+    if record["record_version"] == 1:  # it named the main libraries only
+        return []
+    code = record["code"]
+    same = code["dependencies_digest"] == dependencies_digest(code["dependencies"])
+    return require(same, "the digest of what was installed is not that of its list")
 
 
 def _same_noise(measurement: dict[str, Any], event: dict[str, Any]) -> bool:
