@@ -67,7 +67,7 @@ def _client(address: str, scratch: Path) -> Iterator[Client]:
 
 def _require_dask() -> None:
     if importlib.util.find_spec("prefect_dask") is None:
-        raise refused("Dask is not installed", "runner-missing", "install dprelease with its `dask` extra")
+        raise refused("Dask is not installed", "runner-missing", "install locks/extras.txt, which holds Dask")
 
 
 @contextmanager

@@ -118,3 +118,11 @@ def test_make_installs_nothing_without_its_hash(tool: str, tmp_path: Path):
     for line in installs:
         assert "--no-deps" in line
         assert "--require-hashes" in line or "--no-index" in line, "from the index with hashes, or not from there"
+
+
+def test_nobody_is_told_to_install_without_hashes():
+    """Neither by a guide nor by a hint; and the project's name in a public index is somebody else's."""
+    texts = [path for room in ROOMS for path in (ROOT / room).rglob("*") if path.suffix in (".py", ".md", ".yaml")]
+    lines = [line for path in [ROOT / "README.md", *texts] for line in path.read_text().splitlines()]
+    told = [line for line in lines if "pip install -" in line or re.search(r"pip install ['\"\w]", line)]
+    assert [line for line in told if "--require-hashes" not in line and "--no-index" not in line] == []

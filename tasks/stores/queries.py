@@ -218,7 +218,7 @@ def _refused(message: str, rule: str, hint: str, where: str = WHERE) -> LandingE
 def _unreachable(error: Exception) -> RefusedError:
     """Why there is no connection, in our own words; nothing of the fault's text."""
     if isinstance(error, ImportError | sa.exc.NoSuchModuleError):
-        hint = "install the database's driver beside dprelease; for PostgreSQL: pip install 'dprelease[postgres]'"
+        hint = "install the database's driver beside dprelease; PostgreSQL's is in locks/extras.txt"
         return _refused("the driver of this database is not installed", "database-driver", hint, f"{WHERE}.url")
     if isinstance(error, sa.exc.ArgumentError | ValueError):
         hint = "write postgresql://user@host/database or sqlite:///path, there or into the variable that it names"

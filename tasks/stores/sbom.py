@@ -23,7 +23,7 @@ def bill_of_materials(record: dict[str, Any]) -> dict[str, Any]:
         )
     code = record["code"]
     identity = uuid.uuid5(uuid.NAMESPACE_OID, f"{record['release_id']} {code['digest']} {code['dependencies_digest']}")
-    program = _component("application", f"dprelease=={code['version']} sha256:{code['digest']}")
+    program = _component("application", f"dprelease=={code['version']}")
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -33,8 +33,8 @@ def bill_of_materials(record: dict[str, Any]) -> dict[str, Any]:
         "metadata": {
             "timestamp": record["created_at"],
             "lifecycles": [{"phase": "operations"}],
-            "component": program,
-            "properties": [{"name": "dprelease:dependencies:sha256", "value": code["dependencies_digest"]}],
+            "component": {**program, "properties": [_sha256("code", code["digest"])]},
+            "properties": [_sha256("dependencies", code["dependencies_digest"])],
         },
         "components": [
             {"type": "platform", "bom-ref": "python", "name": "Python", "version": code["python"]},
@@ -53,5 +53,9 @@ def _component(kind: str, line: str) -> dict[str, Any]:
     purl = f"pkg:pypi/{name}@{quote(version, safe='')}"
     component: dict[str, Any] = {"type": kind, "bom-ref": purl, "name": name, "version": version, "purl": purl}
     if digest:
-        component["properties"] = [{"name": "dprelease:content:sha256", "value": digest}]
+        component["properties"] = [_sha256("content", digest)]
     return component
+
+
+def _sha256(of: str, digest: str) -> dict[str, str]:
+    return {"name": f"dprelease:{of}:sha256", "value": digest}

@@ -19,6 +19,9 @@ NOT_RUN = {
     "operator.md": [
         "systemctl enable --now dprelease-clinic",
         "journalctl -u dprelease-clinic -f",
+        "python3 -m venv .venv",
+        ".venv/bin/pip install --require-hashes --no-deps --only-binary :all: -r locks/extras.txt",
+        ".venv/bin/pip install --no-index --no-deps --no-build-isolation -e .",
         "git pull && make release",
     ],
 }

@@ -59,7 +59,8 @@ def test_the_bill_is_a_valid_document_and_the_schema_would_tell(record: dict[str
 def test_the_bill_lists_the_program_the_interpreter_and_every_distribution_once(record: dict[str, Any]):
     bill = bill_of_materials(record)
     assert bill["metadata"]["component"]["name"] == "dprelease"
-    assert bill["metadata"]["component"]["properties"][0]["value"] == record["code"]["digest"]
+    code = {"name": "dprelease:code:sha256", "value": record["code"]["digest"]}
+    assert bill["metadata"]["component"]["properties"] == [code]
     python, *libraries = bill["components"]
     assert python["version"] == record["code"]["python"]
     listed = {f"{c['name']}=={c['version']}" for c in libraries} | {f"dprelease=={record['code']['version']}"}
