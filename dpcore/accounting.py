@@ -198,7 +198,7 @@ def delta_of_rho(rho: float, *, epsilon: float) -> float:
             high = right
         else:
             low = left
-    return min(1.0, math.exp(log_delta(1 + math.exp((low + high) / 2))))
+    return math.exp(min(0.0, log_delta(1 + math.exp((low + high) / 2))))  # at most 1, and no overflow before
 
 
 def epsilon_of_rho(rho: float, *, delta: float) -> float:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpcore.errors import CheckFailedError, LedgerError
 from dpcore.wishes import MARGINALS, MEAN, MOMENTS, PROJECTION
+from flows.account import operator
 from flows.delivery import delivered_afterwards
 from flows.history import Journal, label_again, named_early
 from flows.story import RunStory
@@ -90,7 +91,14 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     asked = request.model_dump() | (workspace.read_note(request.note) if request.note else {})
     with workspace.scratch() as scratch, ExitStack() as held:
         with named_early(workspace, str(flow_run.id), request.period):
-            run = prepare_run(workspace, request=asked, flow_run_id=str(flow_run.id), scratch=scratch, now=utc_now())
+            run = prepare_run(
+                workspace,
+                request=asked,
+                flow_run_id=str(flow_run.id),
+                scratch=scratch,
+                now=utc_now(),
+                who=operator(),
+            )
             held.enter_context(workspace.exclusive(run.spec.name))
             held.enter_context(run.ledger().exclusive(run.spec.name))
             finish_reveals(run.workspace, run.ledger())

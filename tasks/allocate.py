@@ -25,7 +25,7 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     require_complete_ledger(run.workspace, ledger.entries())
     builds = _audited_builds(run, ledger.state(), release_id)
     population, cap = run.spec.privacy.population, cap_of(run.spec)
-    ledger.ensure_cap(population, cap, basis_of(run.spec))
+    ledger.ensure_cap(population, cap, basis_of(run.spec), who=run.who)
     release = _reserved(run, ledger, release_id)
     if release.release_id != release_id:
         raise LedgerError(

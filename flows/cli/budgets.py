@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json, table
 
 if TYPE_CHECKING:
     from dpcore.plans import Plan
-    from tasks.stores.ledger_state import LedgerState
+    from tasks.stores.ledger_state import Entry, LedgerState
     from tasks.stores.spec import ReleaseSpec
     from tasks.stores.workspace import Workspace
 
@@ -50,7 +50,14 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "reserved": compose(state.reserved(population), delta=cap.delta).as_json(),
         "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
         "releases_left": cap.further(committed, plan.cost),
+        "cap_set": _cap_set(known.cap_entry) if known else None,
     }
+
+
+def _cap_set(entry: Entry) -> dict[str, Any]:
+    """When, by whom and why the present cap was written; earlier versions did not write who."""
+    facts = entry.facts
+    return {"at": entry.at, "who": facts.get("who"), "reason": facts["reason"], "ledger_entry": entry.seq}
 
 
 @budget_app.callback()
@@ -70,12 +77,21 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
         rows.add_row(f"[dim]{name}[/]", *shown)
     console().print(rows)
     console().print(f"releases left at this epsilon: {content['releases_left']}")
+    if content["cap_set"]:
+        console().print(_cap_words(content["cap_set"]), markup=False)
+
+
+def _cap_words(cap: dict[str, Any]) -> str:
+    who = cap["who"] or "an account that was not recorded"
+    why = f": {cap['reason']}" if cap["reason"] else " on first use"
+    return f"cap set by {who} on {cap['at'][:10]} (ledger entry {cap['ledger_entry']}){why}"
 
 
 @budget_app.command("raise")
 def raise_cap(
     reason: str = typer.Option(..., "--reason", help="Why the cap changes; it is kept in the ledger."),
     workspace: Path = WorkspaceOption,
+    who: str | None = typer.Option(None, "--who", help="Who decides.", show_default="the account's name"),
     as_json: bool = JsonFlag,
 ) -> None:
     """Write the spec's lifetime into the ledger as the new cap."""
@@ -85,9 +101,12 @@ def raise_cap(
 
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say why")
+    person = operator() if who is None else who.strip()
+    if not person:
+        raise RefusedError("nobody is named", rule="who-missing", where="--who", hint="say who decides")
     place, spec, planned, _ = open_planned(workspace)
     ledger = writable_ledger(place, spec)
-    ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), reason.strip())
+    ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), reason.strip(), who=person)
     content = balance(spec, planned, ledger.state())
     if as_json:
         print_json(content)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import os
 import sys
 from typing import Any, NoReturn
 
@@ -13,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, PrivacyError, RefusedError
+from flows.account import operator as operator
 
 DONE, FAILED, REFUSED, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -28,14 +27,6 @@ def console() -> Console:
 def stderr() -> Console:
     """Standard error: progress, notes and refusals."""
     return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else 120)
-
-
-def operator() -> str:
-    """The operator's account, for the ledger."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # an account without a name
-        return f"uid {os.getuid()}"
 
 
 def print_json(content: dict[str, Any]) -> None:

@@ -22,6 +22,15 @@ from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Measurement, measurement_from_json
 from dpcore.registry import Event, cost_of
 from tasks.stores.databases import Database, database_at, own_errors
+from tasks.stores.entry_content import (
+    CLOCK_TOLERANCE,
+    EARLIEST_TIME,
+    LONGEST_SILENCE,
+    canonical,
+    is_text,
+    time_of,
+    time_text,
+)
 from tasks.stores.ledger_state import (
     MAY_FOLLOW_A_RESTORE,
     UNFINISHED,
@@ -29,13 +38,20 @@ from tasks.stores.ledger_state import (
     LedgerState,
     Population,
     ReleaseState,
-    canonical,
     cost_to_json,
 )
 from tasks.stores.signing import PublicKey, SigningKey
 
 SCHEMA_VERSION = 3
 """1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries."""
+
+CLOCK_BEHIND_HINT = (
+    "set this machine's clock; if it is right, the last writer's was wrong: restore a backup from before that entry"
+)
+CLOCK_AHEAD_HINT = (
+    "set this machine's clock; if nothing was written for years indeed, "
+    'say so with `dprelease budget raise --reason "..."`'
+)
 
 WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
 
@@ -324,25 +340,28 @@ class Ledger:
             rows = [[dict(row) for row in connection.execute(sa.select(table)).mappings()] for table in tables]
             return self._read(connection), rows[0], rows[1]
 
-    def ensure_cap(self, population: str, cap: Cap, basis: dict[str, str]) -> None:
+    def ensure_cap(self, population: str, cap: Cap, basis: dict[str, str], *, who: str | None = None) -> None:
         """Write the population's cap on first use; refuse a specification that states another one.
 
+        `who` is the account that runs the first release.
         Raises: LedgerError.
         """
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
             if known is None:
-                transaction.append("cap", population, "", _cap_body(cap, basis, None))
+                transaction.append("cap", population, "", _cap_body(cap, basis, None, who))
             else:
                 _require_same_cap(known, cap, basis)
 
-    def raise_cap(self, population: str, cap: Cap, basis: dict[str, str], reason: str) -> Entry:
-        """Write another cap over the present one, with its reason."""
+    def raise_cap(
+        self, population: str, cap: Cap, basis: dict[str, str], reason: str, *, who: str | None = None
+    ) -> Entry:
+        """Write another cap over the present one, with its reason and who set it."""
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
             if known is not None and known.basis != basis:
                 raise _basis_differs(known.basis, basis)
-            return transaction.append("cap", population, "", _cap_body(cap, basis, reason))
+            return transaction.append("cap", population, "", _cap_body(cap, basis, reason, who))
 
     def give_back_abandoned(self, request: ReserveRequest) -> None:
         """Void reservations of the request's name of which nothing was drawn and whose run is gone.
@@ -520,6 +539,8 @@ class Transaction:
             )
         if kind not in MAY_FOLLOW_A_RESTORE:
             _require_reconciled(self.state)
+        _require_writable(body)
+        self._require_clock(spoken=_is_spoken(kind, body))
         if kind != "key":
             self._announce_key(self._signer.public)
         entry = Entry.after(
@@ -533,8 +554,21 @@ class Transaction:
 
     def _time(self) -> str:
         """The present time, never before the head's: a clock that steps back does not reorder the ledger."""
-        now = self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        return max(now, self.state.head.at) if self.state.head else now
+        return max(time_text(self._clock()), self._latest_time())
+
+    def _latest_time(self) -> str:
+        return self.state.head.at if self.state.head else EARLIEST_TIME
+
+    def _require_clock(self, *, spoken: bool) -> None:
+        """Refuse to write by a clock that cannot be right: later entries are dated no earlier than this one.
+
+        Raises: LedgerError for a clock far behind the last entry or, unless a person speaks, far ahead of it.
+        """
+        now, latest = self._clock(), time_of(self._latest_time())
+        if now < latest - CLOCK_TOLERANCE:
+            raise _clock_differs("behind the ledger's last entry", "clock-behind", CLOCK_BEHIND_HINT)
+        if self.state.head is not None and now > latest + LONGEST_SILENCE and not spoken:
+            raise _clock_differs("ahead of the ledger's last entry", "clock-ahead", CLOCK_AHEAD_HINT)
 
     def _announce_key(self, public: PublicKey) -> None:
         """Make the writer's key known to the ledger, on its first use.
@@ -626,6 +660,26 @@ def _require_known(version: int, where: str) -> None:
         )
 
 
+def _require_writable(body: dict[str, Any]) -> None:
+    """Refuse text that no file of the release could hold, such as bytes of a command line that are no UTF-8."""
+    if not is_text(json.dumps(body, ensure_ascii=False)):
+        raise LedgerError(
+            "a text of this entry cannot be written as UTF-8",
+            rule="text-unwritable",
+            where="--reason, --who",
+            hint="write plain text, in the terminal's encoding",
+        )
+
+
+def _is_spoken(kind: str, body: dict[str, Any]) -> bool:
+    """Whether an entry is written at a person's word, who can vouch for the clock."""
+    return kind in ("key", "restore", "reconcile") or (kind == "cap" and bool(body["reason"]))
+
+
+def _clock_differs(how: str, rule: str, hint: str) -> LedgerError:
+    return LedgerError(f"this machine's clock is far {how}", rule=rule, where="clock", hint=hint)
+
+
 def _require_reconciled(state: LedgerState) -> None:
     if state.restored is not None:
         raise LedgerError(
@@ -682,9 +736,9 @@ def _parse_measurement(payload: str | None) -> Measurement | None:
         return None
 
 
-def _cap_body(cap: Cap, basis: dict[str, str], reason: str | None) -> dict[str, Any]:
+def _cap_body(cap: Cap, basis: dict[str, str], reason: str | None, who: str | None) -> dict[str, Any]:
     figures = {"epsilon": str(cap.epsilon), "delta": str(cap.delta), "delta_num": str(cap.delta_num)}
-    return {**figures, "basis": basis, "reason": reason}
+    return {**figures, "basis": basis, "reason": reason, "who": who}
 
 
 def _require_same_cap(known: Population, cap: Cap, basis: dict[str, str]) -> None:

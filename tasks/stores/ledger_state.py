@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
-from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cap, Cost, total
 from dpcore.errors import LedgerError
+from tasks.stores.entry_content import BODIES, canonical, exact_number, fault_of_body, is_slug, is_time
 from tasks.stores.signing import PublicKey
 
 GENESIS = "0" * 64
@@ -24,11 +24,6 @@ UNFINISHED = ("reserved", "measured", "failed", "check-failed", "awaiting-approv
 """What another run of the same period takes up."""
 MAY_FOLLOW_A_RESTORE = ("key", "cap", "restore", "reconcile")
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
-
-
-def canonical(body: Any) -> str:
-    """JSON with one spelling: sorted keys, no spaces."""
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +88,11 @@ def cost_to_json(cost: Cost) -> dict[str, str]:
 
 
 def cost_from_json(body: dict[str, str]) -> Cost:
-    """The cost that `cost_to_json` wrote."""
-    return Cost(**{name: Fraction(value) for name, value in body.items()})
+    """The cost that `cost_to_json` wrote.
+
+    Raises: ValueError for figures that it never writes.
+    """
+    return Cost(**{name: exact_number(value) for name, value in body.items()})
 
 
 def less(one: Cost, other: Cost) -> Cost:
@@ -113,6 +111,8 @@ class Population:
 
     cap: Cap
     basis: dict[str, str]
+    cap_entry: Entry
+    """The entry that set the cap; it says when and why, and since later versions who."""
     spent: Cost = field(default_factory=Cost)
     reserved: Cost = field(default_factory=Cost)
 
@@ -188,22 +188,33 @@ class LedgerState:
     def apply(self, entry: Entry) -> None:
         """Take one more entry into account.
 
-        Raises: LedgerError if its place in the chain, its hash or its meaning is wrong.
+        Raises: LedgerError if its place in the chain, its hash, its content or its meaning is wrong.
         """
         self._require_chained(entry)
+        self._require_readable(entry)
         self._require_signed(entry)
         allowed = self.restored is None or entry.kind in MAY_FOLLOW_A_RESTORE
         _require(allowed, entry, "follows a restored backup that nobody has reconciled")
-        handler = getattr(self, f"_apply_{entry.kind.replace('-', '_')}", None)
-        _require(handler is not None, entry, "has an unknown kind")
-        handler(entry)  # type: ignore[misc]  # checked the line before
+        getattr(self, f"_apply_{entry.kind}")(entry)
         self.head = entry
 
     def _require_chained(self, entry: Entry) -> None:
         expected_seq = self.head.seq + 1 if self.head else 1
+        if not _is_typed(entry):
+            raise _broken(expected_seq, "has fields of other types than a ledger's")
         _require(entry.seq == expected_seq, entry, "does not follow the one before: an entry is missing")
         _require(entry.previous == (self.head.hash if self.head else GENESIS), entry, "names another predecessor")
         _require(entry.hash == entry.expected_hash(), entry, "was changed: its hash does not fit its content")
+
+    def _require_readable(self, entry: Entry) -> None:
+        """Its time, names and content are such as the program writes."""
+        _require(is_time(entry.at), entry, "states no time that the program would have written")
+        _require(self.head is None or entry.at >= self.head.at, entry, "states an earlier time than the one before")
+        _require(entry.kind in BODIES, entry, "has an unknown kind")
+        named = all(not name or is_slug(name) for name in (entry.population, entry.release_id))
+        _require(named, entry, "misspells the name of its population or release")
+        fault = fault_of_body(entry.kind, entry.body)
+        _require(fault is None, entry, fault or "")
 
     def _require_signed(self, entry: Entry) -> None:
         """Entries before the first key are unsigned; after it every entry is signed by an active one."""
@@ -238,12 +249,13 @@ class LedgerState:
 
     def _apply_cap(self, entry: Entry) -> None:
         facts = entry.facts
-        cap = Cap(*(Fraction(facts[name]) for name in ("epsilon", "delta", "delta_num")))
+        cap = Cap(*(exact_number(facts[name]) for name in ("epsilon", "delta", "delta_num")))
         known = self.populations.get(entry.population)
         _require(known is None or bool(facts.get("reason")), entry, "changes a cap without a reason")
         _require(known is None or known.basis == facts["basis"], entry, "changes what the budget is counted for")
-        taken = known or Population(cap, facts["basis"])
-        self.populations[entry.population] = replace(taken, cap=cap)
+        _require(facts.get("who") != "", entry, "does not say who set the cap")
+        taken = known or Population(cap, facts["basis"], entry)
+        self.populations[entry.population] = replace(taken, cap=cap, cap_entry=entry)
 
     def _apply_reserve(self, entry: Entry) -> None:
         facts = entry.facts
@@ -354,7 +366,7 @@ class LedgerState:
         _require(bool(facts["who"] and facts["reason"]), entry, "does not say who reconciled, or why")
         charges = {name: cost_from_json(cost) for name, cost in facts["charges"].items()}
         _require(charges.keys() <= self.populations.keys(), entry, "charges an unknown population")
-        _require(all(_is_charge(cost) for cost in charges.values()), entry, "gives budget back")
+        _require(Cost() not in charges.values(), entry, "charges a population nothing")
         _require(bool(charges) or not facts["lost"], entry, "charges nothing for entries that are known to be lost")
         for population, cost in charges.items():
             self._take(population, spent=cost, reserved=Cost())
@@ -415,15 +427,21 @@ def _digest(entry: Entry | None) -> str | None:
     return str(entry.facts["bundle_digest"]) if entry else None
 
 
-def _is_charge(cost: Cost) -> bool:
-    return min(cost.epsilon, cost.rho, cost.rho_of_pure, cost.delta_num) >= 0 and cost != Cost()
+def _is_typed(entry: Entry) -> bool:
+    texts = (getattr(entry, f.name) for f in fields(entry) if f.name != "seq")
+    return type(entry.seq) is int and all(isinstance(text, str) for text in texts)
 
 
 def _require(holds: bool, entry: Entry, what: str) -> None:
     if not holds:
-        raise LedgerError(
-            f"ledger entry {entry.seq} ({entry.kind}) {what}",
-            rule="ledger-broken",
-            where=f"ledger entry {entry.seq}",
-            hint="restore the ledger from a backup and run `dprelease audit`; nothing is released on a broken ledger",
-        )
+        kind = f"({entry.kind}) " if entry.kind in BODIES else ""  # text of others is not repeated
+        raise _broken(entry.seq, f"{kind}{what}")
+
+
+def _broken(seq: int, what: str) -> LedgerError:
+    return LedgerError(
+        f"ledger entry {seq} {what}",
+        rule="ledger-broken",
+        where=f"ledger entry {seq}",
+        hint="restore the ledger from a backup and run `dprelease audit`; nothing is released on a broken ledger",
+    )

@@ -40,7 +40,7 @@ def imported_entries(lines: Iterator[str]) -> list[Entry]:
     """
     try:
         return [Entry.from_json(json.loads(line)) for line in lines]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         fault = LedgerError(
             "the export holds a line that is no ledger entry",
             rule="ledger-broken",
@@ -101,7 +101,7 @@ def reconcile(
         missing = missing_witnesses(workspace, ledger.entries())
         _require_cause(ledger.state(), missing)
         if charges is not None:  # there must be a cap to charge under, also on a ledger that lost everything
-            ledger.ensure_cap(spec.privacy.population, cap_of(spec), basis_of(spec))
+            ledger.ensure_cap(spec.privacy.population, cap_of(spec), basis_of(spec), who=who)
         state = ledger.state()
         epsilons = _epsilons(state, charges)
         _require_enough(spec.privacy.population, epsilons, missing)

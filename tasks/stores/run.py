@@ -40,6 +40,8 @@ class ReleaseRun:
     scratch: Path
     supersedes: str | None = None
     reason: str | None = None
+    who: str | None = None
+    """The account that runs the release; the ledger names it beside a cap that this run is the first to use."""
 
     @property
     def period(self) -> str:
@@ -150,7 +152,13 @@ def basis_of(spec: ReleaseSpec) -> dict[str, str]:
 
 
 def prepare_run(
-    workspace: Workspace, *, request: dict[str, Any], flow_run_id: str, scratch: Path, now: datetime
+    workspace: Workspace,
+    *,
+    request: dict[str, Any],
+    flow_run_id: str,
+    scratch: Path,
+    now: datetime,
+    who: str | None = None,
 ) -> ReleaseRun:
     """Read the specification, plan, and find the landing data; nothing is read of them yet.
 
@@ -179,4 +187,5 @@ def prepare_run(
         scratch=scratch,
         supersedes=request.get("supersedes"),
         reason=request.get("reason"),
+        who=who,
     )

@@ -14,7 +14,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.stores.ledger_state import canonical
+from tasks.stores.entry_content import canonical
 from tasks.stores.signing import PublicKey, SigningKey
 
 STATEMENT = "statement.intoto.json"

@@ -34,7 +34,13 @@ def test_an_auditor_needs_no_workspace(run: Any, given: list[str], tmp_path: Pat
     monkeypatch.chdir(tmp_path)
     code, out, _ = run("audit", *given, "--json")
     assert code == 0
-    assert [check["name"] for check in json.loads(out)["checks"]] == ["ledger chain", "keys", "caps", "bundles"]
+    assert [check["name"] for check in json.loads(out)["checks"]] == [
+        "ledger chain",
+        "ledger times",
+        "keys",
+        "caps",
+        "bundles",
+    ]
     code, out, _ = run("audit", *given)
     assert (code, out.splitlines()[-1]) == (0, "everything holds")
 

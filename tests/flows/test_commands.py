@@ -50,7 +50,8 @@ def test_a_fresh_workspace_has_an_empty_history_a_full_budget_and_a_green_audit(
     assert json.loads(run("history", "-w", place, "--json")[1]) == {"releases": []}
     assert "no releases yet" in run("history", "-w", place)[1]
     budget = json.loads(run("budget", "-w", place, "--json")[1])
-    assert set(budget) == {"population", "lifetime", "spent", "reserved", "remaining", "releases_left"}
+    assert set(budget) == {"population", "lifetime", "spent", "reserved", "remaining", "releases_left", "cap_set"}
+    assert budget["cap_set"] is None, "the first run sets it"
     assert budget["spent"]["epsilon"] == 0
     assert "remaining" in run("budget", "-w", place)[1]
     code, out, _ = run("audit", "-w", place, "--json")
@@ -66,6 +67,8 @@ REFUSED = {
     "an unknown release": (["show", "x", "-w", "W"], "release-unknown"),
     "a release to audit": (["audit", "x", "-w", "W"], "ledger-missing"),
     "an empty reason": (["budget", "raise", "--reason", " ", "-w", "W"], "reason-missing"),
+    "a cap set by nobody": (["budget", "raise", "--reason", "x", "--who", " ", "-w", "W"], "who-missing"),
+    "a reason that is no text": (["budget", "raise", "--reason", "\udcff", "-w", "W"], "text-unwritable"),
     "a malformed period": (["run", "--period", "soon", "-w", "W"], "period-malformed"),
     "a missing input": (["run", "--input", "nowhere.csv", "-w", "W"], "landing-missing"),
     "an input of another kind": (["run", "--input", "W/release.yaml", "-w", "W"], "format-unknown"),

@@ -25,6 +25,7 @@ from tasks.stores.workspace import Workspace, held
 COST = {"epsilon": "1", "rho": "0", "rho_of_pure": "1/2", "delta_num": "0"}
 MOMENTS = {"event": {"mechanism": "laplace"}, "cost": COST}
 DIGEST = "d" * 64
+SPENT = {"measurement": "moments", **MOMENTS, "seeded": False, "digest": DIGEST}
 
 
 class Book:
@@ -46,10 +47,11 @@ class Book:
     def reserve(self, release_id: str, run: str = "one", **changes: Any) -> Book:
         facts = {"name": "visits", "period": "2026-01", "sequence": len(self.entries), "supersedes": None}
         stated = {"measurements": {"moments": MOMENTS}, "stated": {"epsilon": 1.0, "delta": 0.0}, "reason": None}
-        return self.add("reserve", release_id, **(facts | stated | {"flow_run_id": run} | changes))
+        rest = {"spec_digest": DIGEST, "seeds": {}, "flow_run_id": run}
+        return self.add("reserve", release_id, **(facts | stated | rest | changes))
 
     def spend(self, release_id: str, run: str = "one") -> Book:
-        return self.add("spend", release_id, measurement="moments", flow_run_id=run, **MOMENTS)
+        return self.add("spend", release_id, **SPENT, flow_run_id=run)
 
     def publish(self, release_id: str, run: str = "one") -> Book:
         return self.add("publish", release_id, bundle_digest=DIGEST, flow_run_id=run)

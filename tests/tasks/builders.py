@@ -103,16 +103,16 @@ class Chain:
         return self
 
     def cap(self, epsilon: str = "1.2", *, reason: str | None = None, basis: dict[str, str] | None = None) -> Chain:
-        figures = {"epsilon": epsilon, "delta": "0", "delta_num": "0"}
+        figures = {"epsilon": str(Fraction(epsilon)), "delta": "0", "delta_num": "0"}
         return self.add("cap", body={**figures, "basis": basis or BASIS, "reason": reason})
 
     def reserve(self, release_id: str = "a", epsilons: dict[str, str] | None = None, **changes: Any) -> Chain:
-        facts = {"name": "visits", "period": "2026-01", "sequence": len(self.entries), "supersedes": None}
+        facts = request().body(len(self.entries))
         measurements = {name: measurement(epsilon) for name, epsilon in (epsilons or {"moments": "0.5"}).items()}
         return self.add("reserve", release_id, facts | {"measurements": measurements} | changes)
 
     def spend(self, release_id: str = "a", name: str = "moments", epsilon: str = "0.5") -> Chain:
-        return self.add("spend", release_id, {"measurement": name, **measurement(epsilon)})
+        return self.add("spend", release_id, spend_body(name, epsilon))
 
     def fail(self, release_id: str = "a", status: str = "failed") -> Chain:
         return self.add("fail", release_id, {"status": status, "stage": "sample"})
@@ -133,6 +133,11 @@ class Chain:
 
     def void(self, release_id: str = "a") -> Chain:
         return self.add("void", release_id, {"reason": "gone"})
+
+
+def spend_body(name: str = "moments", epsilon: str = "0.5", **changes: int) -> dict[str, Any]:
+    """A spend of a measurement that nobody stored."""
+    return {"measurement": name, **measurement(epsilon, **changes), "seeded": False, "digest": "e" * 64}
 
 
 def measurement(epsilon: str, *, blocks: int = 1) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ REFUSAL = {"rule": "budget-exceeded", "reason": "no room", "who": None, "flow_ru
 
 def evidence(chain: Chain) -> Evidence:
     state, history = replay(chain.entries)
-    return Evidence(entries=chain.entries, state=state, history=history, shelf=Shelf(Path(), ()))
+    shelf, now = Shelf(Path(), ()), datetime(2026, 2, 1, tzinfo=UTC)
+    return Evidence(entries=chain.entries, state=state, history=history, shelf=shelf, now=now)
 
 
 def run_of(name: str, *entries: int, state: str = "COMPLETED", **changes: Any) -> dict[str, Any]:

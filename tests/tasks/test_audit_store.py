@@ -72,7 +72,7 @@ def test_an_untouched_workspace_is_green(workspace: Workspace):
     assert broken(checks) == {}
     names = [f"{release}: {part}" for release in (FIRST, SECOND) for part in PARTS]
     ends = ("bundles", "lineage log", "ledger completeness")
-    assert [check.name for check in checks] == ["ledger chain", "keys", "caps", *names, *ends]
+    assert [check.name for check in checks] == ["ledger chain", "ledger times", "keys", "caps", *names, *ends]
     assert all(check.detail for check in checks)
 
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from builders import BASIS, POPULATION, Chain, measurement
+from builders import BASIS, POPULATION, Chain, spend_body
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.accounting import Cost, total
 from dpcore.errors import LedgerError
-from tasks.stores.ledger_state import Entry, LedgerState, canonical, cost_from_json, cost_to_json
+from tasks.stores.entry_content import canonical
+from tasks.stores.ledger_state import Entry, LedgerState, cost_from_json, cost_to_json
 
 
 def pure(epsilon: str) -> Cost:
@@ -53,7 +54,7 @@ ILLEGAL: dict[str, tuple[Callable[[Chain], Chain], str]] = {
     "spend-more": (lambda c: c.cap().reserve().spend(epsilon="0.6"), "spends another cost than was reserved"),
     "spend-less": (lambda c: c.cap().reserve().spend(epsilon="0.4"), "spends another cost than was reserved"),
     "spend-on-another-event": (
-        lambda c: c.cap().reserve().add("spend", "a", {"measurement": "moments"} | measurement("0.5", blocks=2)),
+        lambda c: c.cap().reserve().add("spend", "a", spend_body(blocks=2)),
         "measures something else than was reserved",
     ),
     "spend-after-void": (lambda c: c.cap().reserve().void().spend(), "cannot follow status 'void'"),
@@ -140,7 +141,7 @@ def test_an_illegal_sequence_is_refused_at_its_last_entry(case: str):
     with pytest.raises(LedgerError, match=message) as caught:
         state.apply(entries[-1])
     assert (caught.value.rule, caught.value.where) == ("ledger-broken", f"ledger entry {len(entries)}")
-    assert f"ledger entry {len(entries)} ({entries[-1].kind})" in str(caught.value)
+    assert str(caught.value).startswith(f"ledger entry {len(entries)} ")
     assert "backup" in caught.value.hint
 
 
@@ -187,7 +188,7 @@ TAMPERED: dict[str, tuple[Callable[[list[Entry]], list[Entry]], int, str]] = {
         "names another predecessor",
     ),
     "genesis-with-predecessor": (lambda e: edited_and_rehashed(e, 0, previous="1" * 64), 1, "another predecessor"),
-    "body-edited": (lambda e: edited(e, 0, body=e[0].body.replace("1.2", "9.9")), 1, "was changed"),
+    "body-edited": (lambda e: edited(e, 0, body=e[0].body.replace("6/5", "9")), 1, "was changed"),
     "body-respaced": (lambda e: edited(e, 0, body=e[0].body.replace(":", ": ", 1)), 1, "was changed"),
     "time-edited": (lambda e: edited(e, 3, at="2027-01-01T00:00:00.000000Z"), 4, "was changed"),
     "population-edited": (lambda e: edited(e, 1, population="others"), 2, "was changed"),
@@ -195,7 +196,7 @@ TAMPERED: dict[str, tuple[Callable[[list[Entry]], list[Entry]], int, str]] = {
     "kind-edited": (lambda e: edited(e, 5, kind="fail"), 6, "was changed"),
     "hash-edited": (lambda e: edited(e, 1, hash="2" * 64), 2, "was changed"),
     "body-edited-and-rehashed": (
-        lambda e: edited_and_rehashed(e, 0, body=e[0].body.replace("1.2", "9.9")),
+        lambda e: edited_and_rehashed(e, 0, body=e[0].body.replace("6/5", "9")),
         2,
         "names another predecessor",
     ),
@@ -333,7 +334,7 @@ def test_a_raised_cap_makes_room_and_keeps_what_was_spent():
 
 def test_populations_do_not_pay_for_each_other():
     chain = Chain().cap("0.5").reserve("a")
-    others = {"epsilon": "0.5", "delta": "0", "delta_num": "0", "basis": BASIS, "reason": None}
+    others = {"epsilon": "1/2", "delta": "0", "delta_num": "0", "basis": BASIS, "reason": None}
     chain.add("cap", body=others, population="others")
     state = replayed(chain)
     assert state.committed("others") == Cost()

@@ -104,7 +104,7 @@ def test_a_migration_that_dies_leaves_the_old_version(old: Path, chain: Chain, m
 def test_an_edited_unsigned_ledger_is_refused_and_not_signed_over(old: Path):
     with closing(sqlite3.connect(old)) as connection:
         connection.execute("DROP TRIGGER events_no_update")
-        connection.execute("UPDATE events SET body = replace(body, '1.2', '9.9')")
+        connection.execute("UPDATE events SET body = replace(body, '6/5', '9')")
         connection.commit()
     with opened(old) as ledger, pytest.raises(LedgerError, match="was changed"):
         ledger.reserve(request("2026-02"))

@@ -24,8 +24,9 @@ from dpcore.measure import STORED
 from tasks.stores.audit import Check, audit_export, read_public_key
 from tasks.stores.balances import replay
 from tasks.stores.bundle import CHECKSUMS, sha256_of
+from tasks.stores.entry_content import canonical
 from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry, canonical
+from tasks.stores.ledger_state import Entry
 from tasks.stores.signing import SigningKey, signing_key
 from tasks.stores.statement import STATEMENT, build_statement, sign_statement
 from tasks.stores.workspace import Workspace

@@ -416,11 +416,12 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
     "nobody": ({"who": ""}, "who reconciled"),
     "no-reason": ({"reason": ""}, "who reconciled"),
     "unknown-population": ({"charges": {"others": cost_to_json(Cost(epsilon=Fraction(1)))}}, "unknown population"),
-    "a-gift": ({"charges": {POPULATION: cost_to_json(Cost(epsilon=Fraction(-1)))}}, "gives budget back"),
+    "a-gift": ({"charges": {POPULATION: cost_to_json(Cost(epsilon=Fraction(-1)))}}, "impossible value"),
     "a-gift-of-rho": (
         {"charges": {POPULATION: cost_to_json(Cost(epsilon=Fraction(1), rho=Fraction(-1)))}},
-        "gives budget back",
+        "impossible value",
     ),
+    "a-charge-of-nothing": ({"charges": {POPULATION: cost_to_json(Cost())}}, "charges a population nothing"),
     "lost-for-free": ({"lost": [[9, "9" * 64]]}, "known to be lost"),
 }
 

@@ -65,7 +65,7 @@ def _keys(site: Site) -> Iterator[dict[str, Any]]:
 
 def _cap(entry: Entry) -> dict[str, Any]:
     figures = {kind: float(Fraction(entry.facts[kind])) for kind in ("epsilon", "delta", "delta_num")}
-    return {"entry": entry, "reason": entry.facts.get("reason"), **figures}
+    return {"entry": entry, "reason": entry.facts.get("reason"), "who": entry.facts.get("who"), **figures}
 
 
 # ---------------------------------------------------------------- entries
@@ -109,7 +109,8 @@ def _key_words(facts: Facts) -> str:
 def _cap_words(facts: Facts) -> str:
     figures = {sign: float(Fraction(facts[kind])) for sign, kind in (("ε", "epsilon"), ("δ", "delta"))}
     words = ", ".join(f"{sign} ≤ {number(value)}" for sign, value in figures.items())
-    return f"{words}: {facts['reason']}" if facts.get("reason") else words
+    by = f", set by {facts['who']}" if facts.get("who") else ""
+    return f"{words}{by}: {facts['reason']}" if facts.get("reason") else words + by
 
 
 def _reserve_words(facts: Facts) -> str:

@@ -2,7 +2,8 @@
 
 For the whole ledger:
 1. The chain holds: each hash, each signature by an active key, and each entry means something that
-   those before allow (nothing reserved above the cap, drawn twice, or published unmeasured).
+   those before allow (nothing reserved above the cap, drawn twice, or published unmeasured). Its times
+   never go back, and do not lie in the future.
 2. Keys: every given public key is one of the chain's and seals it to its end; keys that announced
    themselves are named.
 3. Caps were never exceeded, at any time.
@@ -31,11 +32,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError, PrivacyError, RefusedError
-from tasks.stores.audit.chain import caps_check, keys_check, strays_check
+from tasks.stores.audit.chain import caps_check, keys_check, strays_check, times_check
 from tasks.stores.audit.checks import Check
 from tasks.stores.audit.evidence import Evidence, Shelf, given_shelf, read_export, read_public_key, workspace_shelf
 from tasks.stores.audit.files import bundle_check, codebook_check, data_check, registry_check, statement_check
@@ -45,6 +47,7 @@ from tasks.stores.audit.records import accounting_check, record_check
 from tasks.stores.audit.runs import runs_check
 from tasks.stores.balances import replay
 from tasks.stores.heads import missing_entries
+from tasks.stores.ledger import utc_now
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
 from tasks.stores.signing import PUBLIC_FILE, PublicKey
@@ -62,6 +65,7 @@ def audit_workspace(
     since: str | None = None,
     trusted: Sequence[PublicKey] = (),
     runs: FlowRuns | None = None,
+    now: datetime | None = None,
 ) -> list[Check]:
     """Verify a workspace, or one release of it, or those of a period or date and later.
 
@@ -80,7 +84,7 @@ def audit_workspace(
     with closing(readable) as ledger:
         shelf, more = (
             workspace_shelf(workspace),
-            {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs},
+            {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs, "now": now or utc_now()},
         )
         more["log"] = log.read_text(errors="replace").splitlines() if log.is_file() else []
         evidence = _gather(ledger.entries, shelf, more)
@@ -99,12 +103,14 @@ def audit_export(
     *,
     since: str | None = None,
     runs: FlowRuns | None = None,
+    now: datetime | None = None,
 ) -> list[Check]:
     """Verify bundles against a ledger export and the public keys that an auditor trusts: nothing else is needed.
 
     Raises: RefusedError for a file, folder or release that is not there.
     """
-    evidence = _gather(lambda: read_export(export), given_shelf(bundles), {"trusted": tuple(trusted), "runs": runs})
+    more = {"trusted": tuple(trusted), "runs": runs, "now": now or utc_now()}
+    evidence = _gather(lambda: read_export(export), given_shelf(bundles), more)
     return [evidence] if isinstance(evidence, Check) else _checks(evidence, release_id, since)
 
 
@@ -138,7 +144,7 @@ def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any])
         return Check("ledger chain", False, str(error))
     except PrivacyError as error:
         return Check("ledger chain", False, str(error))
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         return Check("ledger chain", False, f"an entry cannot be read ({type(error).__name__})")
     known = frozenset((entry.seq, entry.hash) for entry in entries)
     return Evidence(entries=entries, state=state, history=history, shelf=shelf, known=known, **more)
@@ -146,7 +152,7 @@ def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any])
 
 def _checks(evidence: Evidence, release_id: str | None, since: str | None) -> list[Check]:
     """Steps 1 to 15; of what is not published, only what there is of it."""
-    checks = [_chain_holds(evidence), keys_check(evidence), caps_check(evidence)]
+    checks = [_chain_holds(evidence), times_check(evidence), keys_check(evidence), caps_check(evidence)]
     for release in _chosen(evidence, release_id, since):
         checks += _release_checks(evidence, release)
     if release_id is not None:

@@ -7,8 +7,21 @@ from collections import Counter
 from dpcore.accounting import compose
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
+from tasks.stores.entry_content import CLOCK_TOLERANCE, time_of, time_text
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.signing import PublicKey
+
+
+def times_check(evidence: Evidence) -> Check:
+    """The ledger does not end in the future of the auditor's clock; that no time goes back, its replay has shown."""
+    if not evidence.entries:
+        return Check("ledger times", True, "no entries yet")
+    first, last = evidence.entries[0], evidence.entries[-1]
+    ahead = next((e for e in evidence.entries if time_of(e.at) > evidence.now + CLOCK_TOLERANCE), None)
+    if ahead is None:
+        return Check("ledger times", True, f"from {first.at} to {last.at}, none before the one before it")
+    words = f"entry {ahead.seq} is dated {ahead.at}, in the future of this machine's clock ({time_text(evidence.now)})"
+    return Check("ledger times", False, f"{words}: one of the two clocks is wrong")
 
 
 def keys_check(evidence: Evidence) -> Check:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,8 @@ class Evidence:
     state: LedgerState
     history: History
     shelf: Shelf
+    now: datetime
+    """The auditor's clock."""
     stored: Callable[[str, str], Measurement | None] | None = None
     """The measurement that the ledger's database keeps; an export has none."""
     log: list[str] | None = None
