@@ -16,6 +16,9 @@ from fractions import Fraction
 
 INFINITE = math.inf
 
+LARGEST_FIGURE = 10**12
+"""Above every cost and cap that promises anything."""
+
 
 @dataclass(frozen=True, slots=True)
 class Epsilon:

@@ -13,8 +13,7 @@ from dpcore.intervals import Quotient
 from dpcore.measure import ReleasedVector
 from dpcore.noiselaws import vector_noise
 from dpcore.queries import HistogramsQuery
-from dpcore.schema import IntervalColumn, LevelValue, RecordSchema
-from dpcore.utility import MISSING_LEVEL
+from dpcore.schema import MISSING_LEVEL, IntervalColumn, LevelValue, RecordSchema
 
 Floats = NDArray[np.float64]
 

@@ -24,6 +24,9 @@ MISSING = -1
 UNKNOWN = -2
 """Code of a nominal cell whose category is not declared."""
 
+MISSING_LEVEL = "(missing)"
+"""What the level of missing cells is called beside a column's categories."""
+
 LevelValue = str | int | bool
 Cells = dict[str, NDArray[np.generic]]
 

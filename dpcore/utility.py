@@ -18,13 +18,12 @@ from dpcore.encoding import Encoding, level_corners, level_of
 from dpcore.generators import ClassGaussians, Generator
 from dpcore.plans import count_and_sum_noise
 from dpcore.registry import gram_mechanism
-from dpcore.schema import Cells, Column, IntervalColumn, NominalColumn
+from dpcore.schema import MISSING_LEVEL, Cells, Column, IntervalColumn, NominalColumn
 
 Floats = NDArray[np.float64]
 
 BINS = 24
 Z95 = 1.959964
-MISSING_LEVEL = "(missing)"
 CONSTANT = 1e-6
 """A spread below this is the rounding of a difference of squares: a constant, which correlates with nothing."""
 

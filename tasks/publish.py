@@ -52,9 +52,9 @@ def publish_bundle(
     _write_json(folder / RECORD, record)
     _write_json(folder / CODEBOOK, build_codebook(run, record))
     _write_json(folder / MODEL, build_model(run, outcome, measurements))
-    (folder / REPORT).write_text(render_report(record))
-    (folder / REGISTRY).write_text(deployment_text(record))
-    (folder / LINEAGE).write_text("".join(f"{line}\n" for line in lineage))
+    (folder / REPORT).write_text(render_report(record), encoding="utf-8")
+    (folder / REGISTRY).write_text(deployment_text(record), encoding="utf-8")
+    (folder / LINEAGE).write_text("".join(f"{line}\n" for line in lineage), encoding="utf-8")
     statement = build_statement(record, staging.digests())
     _write_json(folder / STATEMENT, sign_statement(statement, signing_key(run.workspace.keys)))
     digest = staging.seal()
@@ -101,4 +101,5 @@ def _measurements(ledger: Ledger, grant: Grant) -> dict[str, Measurement]:
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8")

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
+from dpcore.accounting import LARGEST_FIGURE
 from tasks.stores.signing import PublicKey
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -27,10 +28,7 @@ CLOCK_TOLERANCE = timedelta(days=1)
 LONGEST_SILENCE = timedelta(days=1000)
 """A clock that is further ahead of the last entry is taken for wrong, unless a person speaks."""
 
-LARGEST_FIGURE = 10**12
-"""Above every cost and cap that promises anything."""
-
-_EXACT = re.compile(r"(?:0|[1-9][0-9]{0,999})(?:/[1-9][0-9]{0,999})?")
+_EXACT = re.compile(r"(?:0|[1-9][0-9]{0,3999})(?:/[1-9][0-9]{0,3999})?")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,199}")

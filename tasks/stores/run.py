@@ -16,6 +16,7 @@ from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
 from dpcore.plans import Plan
 from dpcore.wishes import COPULA, PlanError, Wishes
+from tasks.stores.entry_content import is_text
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.ledgers import writable_ledger
@@ -126,6 +127,9 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         return make_checked_plan(wishes, spec.checks.budgeted)
     except PlanError as error:
         refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
+    except ValueError as error:  # a budget beyond what a mechanism can draw for
+        hint = "use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split"
+        refusal = SpecError(str(error), rule="plan-impossible", where="privacy.epsilon", hint=hint)
     raise refusal
 
 
@@ -165,14 +169,23 @@ def prepare_run(
     Raises: RefusedError.
     """
     from tasks.stores.landing import find_landing, find_query
+    from tasks.stores.rehearsal import rehearse
 
     spec = load_spec(workspace.spec_path)
     plan = plan_release(spec)
+    rehearse(spec)
     given = request.get("input")
     if spec.source.query is not None and given is None:
         arrival = find_query(spec, scratch, period=request.get("period"), now=now)
     else:
         arrival = find_landing(spec, workspace.root, given=given, period=request.get("period"), now=now)
+    if not is_text(request.get("reason") or ""):
+        raise RefusedError(
+            "the reason cannot be written as UTF-8",
+            rule="text-unwritable",
+            where="--reason",
+            hint="write plain text, in the terminal's encoding",
+        )
     if request.get("supersedes") and not request.get("reason"):
         raise RefusedError(
             "a superseding release needs a reason", rule="reason-missing", where="--reason", hint='add --reason "..."'

@@ -28,14 +28,20 @@ def _part_of_the_budget(share: Fraction) -> Fraction:
     return share
 
 
-def _two_or_more(clusters: int) -> int:
+MOST_CLUSTERS = 1000
+"""More cannot be told apart in the rows that a model is trained on."""
+
+
+def _some_clusters(clusters: int) -> int:
     if clusters < 2:
         refuse("too-few-clusters", f"there must be at least two clusters, got {clusters}", "write for example 8")
+    if clusters > MOST_CLUSTERS:
+        refuse("too-many-clusters", f"there may be at most {MOST_CLUSTERS} clusters", "write for example 8")
     return clusters
 
 
 Part = Annotated[ExactFraction, AfterValidator(_part_of_the_budget)]
-Clusters = Annotated[PositiveWhole, AfterValidator(_two_or_more)]
+Clusters = Annotated[PositiveWhole, AfterValidator(_some_clusters)]
 
 
 THRESHOLDS = ("at_least", "at_most")

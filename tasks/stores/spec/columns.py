@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import unicodedata
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
+from pydantic_core import PydanticCustomError
 
-from dpcore.schema import Column, IntervalColumn, Kind, LevelValue, NominalColumn, Role
+from dpcore.schema import MISSING_LEVEL, Column, IntervalColumn, Kind, LevelValue, NominalColumn, Role
 from tasks.stores.spec.about import PublicText
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.ticks import as_ticks, from_ticks
-from tasks.stores.spec.values import FilledText, Section, TimezoneName
+from tasks.stores.spec.values import ColumnName, Section, TimezoneName, one_line
 
 MOST_CATEGORIES = 100
 """More categories than this need an `other`: such a list is hardly complete, or hardly public."""
+
+LARGEST_BOUND = 1e100
+"""Summaries of a released table sum squares of its values, which must neither overflow nor vanish."""
 
 _NOMINAL = (Kind.BOOLEAN, Kind.CATEGORICAL)
 _TARGETS = (Kind.NUMERIC, Kind.INTEGER)
@@ -43,7 +47,7 @@ class ColumnSpec(Section):
     """
 
     # The order matters: a field's validator sees the fields above it.
-    name: FilledText
+    name: ColumnName
     kind: Annotated[Kind, BeforeValidator(_refuse_free_text)]
     role: Role = Role.FEATURE
     timezone: TimezoneName | None = None
@@ -134,6 +138,13 @@ class ColumnSpec(Section):
             refuse("cardinality", message, "keep the common ones and name one of them `other: CATEGORY`", "categories")
         return self
 
+    @model_validator(mode="after")
+    def _no_category_is_called_missing(self) -> Self:
+        if self.missing == "category" and MISSING_LEVEL in (self.categories or ()):
+            message = f"missing cells have a level of their own, which is called {MISSING_LEVEL!r} as a category is"
+            refuse("category-missing", message, "rename the category, or remove `missing: category`", "categories")
+        return self
+
     @property
     def column(self) -> Column:
         """The column as dpcore knows it."""
@@ -204,9 +215,9 @@ def _read_bounds(value: Any, kind: Kind, timezone: str) -> tuple[float, float]:
     if lower >= upper:
         message = f"the lower bound {shown(value[0])} must be below the upper bound {shown(value[1])}"
         refuse("bounds-order", message, "write `bounds: [lowest, highest]`")
-    # The encoding divides by half the width, which must neither overflow nor vanish.
-    if not 2 * sys.float_info.min <= upper - lower <= sys.float_info.max:
-        refuse("bounds-range", "the distance between the bounds is not an ordinary float", hint)
+    if max(-lower, upper) > LARGEST_BOUND or upper - lower < 1 / LARGEST_BOUND:
+        hint = f"stay within {LARGEST_BOUND:g}, with a distance above {1 / LARGEST_BOUND:g}; use another unit"
+        refuse("bounds-range", "squares of these values are no ordinary floats", hint)
     return lower, upper
 
 
@@ -220,14 +231,30 @@ def _read_categories(value: Any) -> tuple[LevelValue, ...]:
         if not isinstance(item, str | int) or (isinstance(item, int) and not -_INT64 <= item < _INT64):
             message = f"a category is text, a whole number of 64 bits, or a boolean, not {shown(item)}"
             refuse("category-kind", message, "put the value in quotes", index)
+        _refuse_unreadable_text(item, index)
     if len({type(item) for item in value}) > 1:
         refuse("categories-mixed", "categories must all be of one type", "put all of them in quotes")
-    for index, item in enumerate(value):
-        if item in value[:index]:
+    spelled = [unicodedata.normalize("NFC", item) if isinstance(item, str) else item for item in value]
+    for index, item in enumerate(spelled):
+        if item in spelled[:index]:
             refuse("category-duplicate", f"the category {shown(item)} is given twice", "remove one of them", index)
     if len(value) < 2:
         refuse("categories-few", "a categorical column needs at least two categories", hint)
     return tuple(value)
+
+
+def _refuse_unreadable_text(item: LevelValue, index: int) -> None:
+    """Refuse a category that no cell can be read as, or that no file can show."""
+    if not isinstance(item, str):
+        return
+    if item != item.strip():
+        hint = "remove the space: cells are read without spaces around them"
+        refuse("category-padded", f"the category {shown(item)} begins or ends with a space", hint, index)
+    try:
+        one_line(item)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        refuse(error.type, str(context["message"]), str(context["hint"]), index)
 
 
 def _read_impute(value: Any, above: dict[str, Any]) -> Impute | None:

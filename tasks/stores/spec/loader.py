@@ -85,6 +85,7 @@ def read_yaml(text: str) -> dict[Any, Any]:
         raise _syntax_error("release.yaml", "it holds characters that YAML does not allow") from None
     except RecursionError:
         raise _syntax_error("release.yaml", "it is nested too deeply") from None
+    _refuse_half_characters(document, (), set())
     if document is None:
         raise SpecError(
             "the specification is empty",
@@ -112,6 +113,24 @@ def _construct(text: str) -> object:
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _refuse_half_characters(value: object, place: Place, seen: set[int]) -> None:
+    """Refuse half of a surrogate pair, which an escape can give: no file of a release could hold it."""
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise SpecError(
+            "an escape in this text gives half a character",
+            rule="text-unwritable",
+            where=dotted(place) or "release.yaml",
+            hint='write the character itself, or one escape for all of it, such as "\\U0001F600"',
+        )
+    if id(value) in seen:
+        return
+    seen.add(id(value))  # aliases may repeat it
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        _refuse_half_characters(key, place, seen)
+        _refuse_half_characters(inner, (*place, key), seen)
 
 
 def _refuse_duplicate_keys(root: yaml.Node) -> None:

@@ -8,15 +8,22 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainValidator, field_validator, model_serializer, model_validator
 
+from dpcore.accounting import LARGEST_FIGURE
 from dpcore.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import ExactDecimal, FilledText, Section, Slug, positive_whole
+from tasks.stores.spec.values import ColumnName, ExactDecimal, Section, Slug, nearest_float, positive_whole
 
 MOST_EPSILON = 100
 """Above it a single release may multiply an adversary's odds by e^100: no promise at all."""
 
 MOST_DELTA = Fraction(1, 1000)
 """Above it a release may simply publish one record in a thousand."""
+
+LEAST_DELTA = Fraction(1, 10**100)
+"""A smaller one is 0 for every purpose."""
+
+LEAST_EPSILON = Fraction(1, 10**12)
+"""Below it the noise hides any table that can be held."""
 
 _AT_MOST = re.compile(r"at-most\s+(\S+)")
 
@@ -37,7 +44,7 @@ def _read_row_limit(value: object) -> Any:
 class UnitSpec(Section):
     """Whom the guarantee protects: `row`, or `{person: COLUMN, rows: weight | at-most N}`."""
 
-    person: FilledText | None = None
+    person: ColumnName | None = None
     rows: Annotated[int | Literal["weight"], PlainValidator(_read_row_limit)] = "weight"
 
     @model_validator(mode="before")
@@ -75,7 +82,10 @@ class LifetimeSpec(Section):
 
     @field_validator("epsilon")
     @classmethod
-    def _epsilon_is_positive(cls, epsilon: Fraction) -> Fraction:
+    def _epsilon_is_a_cap(cls, epsilon: Fraction) -> Fraction:
+        if epsilon > LARGEST_FIGURE:
+            hint = "such a cap promises nothing; common values lie between 1 and 100"
+            refuse("epsilon-too-large", "the lifetime epsilon is above 1e12", hint)
         return _positive(epsilon)
 
     @field_validator("delta", "delta_num")
@@ -106,7 +116,10 @@ class PrivacySpec(Section):
     def _epsilon_promises_something(cls, epsilon: Fraction) -> Fraction:
         if epsilon > MOST_EPSILON:
             hint = f"above {MOST_EPSILON} the guarantee promises nothing; common values lie between 0.1 and 10"
-            refuse("epsilon-too-large", f"epsilon is {_decimal(epsilon)}", hint)
+            refuse("epsilon-too-large", "epsilon is too large", hint)
+        if 0 < epsilon < LEAST_EPSILON:
+            hint = "below 1e-12 the noise hides everything; common values lie between 0.1 and 10"
+            refuse("epsilon-too-small", "epsilon is too small", hint)
         return _positive(epsilon)
 
     @field_validator("delta")
@@ -135,10 +148,11 @@ def _positive(epsilon: Fraction) -> Fraction:
 
 
 def _probability(delta: Fraction) -> Fraction:
-    if not 0 <= delta < 1:
-        refuse("delta-range", f"this must be at least 0 and below 1, got {_decimal(delta)}", "use 0 or a tiny number")
+    if not (delta == 0 or LEAST_DELTA <= delta < 1):
+        message = f"this must be 0, or at least 1e-100 and below 1, got {_decimal(delta)}"
+        refuse("delta-range", message, "use 0 or a tiny number")
     return delta
 
 
 def _decimal(number: Fraction) -> str:
-    return f"{float(number):g}"
+    return f"{nearest_float(number):g}"

@@ -20,9 +20,18 @@ from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import PositiveWhole, Section, Slug
 
+MOST_ROWS = 10**9
+"""A longer table fits on few disks, and says no more about the data."""
+
 _PRIVATE_KEYS = {"source", "runner", "ledger", "lineage"}  # file names, addresses and passwords stay here
 _KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve", "about"}
 _GENERATOR_NEEDS = {"supervised": Role.TARGET, "mixture": Role.LABEL, "lda": Role.LABEL}
+
+
+def _writable_rows(rows: int | str) -> int | str:
+    if isinstance(rows, int) and rows > MOST_ROWS:
+        refuse("rows-too-many", "this is more than a billion rows", "write fewer, or `auto` for the noisy count")
+    return rows
 
 
 class ReleaseSpec(Section):
@@ -34,7 +43,7 @@ class ReleaseSpec(Section):
     expected_rows: PositiveWhole
     columns: tuple[ColumnSpec, ...]
     model: ModelSpec = Field(default_factory=ModelSpec)
-    rows: AutoOrWhole = "auto"
+    rows: Annotated[AutoOrWhole, AfterValidator(_writable_rows)] = "auto"
     checks: ChecksSpec = Field(default_factory=ChecksSpec)
     schedule: ScheduleSpec = Field(default_factory=ScheduleSpec)
     approve: Literal["none", "required"] = "none"

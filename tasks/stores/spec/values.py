@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 import zoneinfo
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -22,9 +23,13 @@ from pydantic import (
 
 from tasks.stores.spec.refusals import nearest, refuse, shown, suggestion
 
+MOST_NAME_CHARACTERS = 1000
+"""A longer name or category makes tables and pages unreadable."""
+
 MOST_WHOLE = 2**53 - 1
 """Largest whole number up to which every one has a float of its own."""
 
+_BREAKING = {"Cc", "Zl", "Zp"}  # Unicode's control characters and line separators
 _MOST_DIGITS = 400  # a decimal of 1e999999999 would fill the memory as a fraction
 _MOST_SLUG = 64  # slugs become folder names
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -123,6 +128,15 @@ def filled(text: str) -> str:
     return text
 
 
+def one_line(text: str) -> str:
+    """A name or category that files, tables and pages can show."""
+    if len(text) > MOST_NAME_CHARACTERS:
+        refuse("text-too-long", f"this has more than {MOST_NAME_CHARACTERS} characters", "use a shorter word")
+    if any(unicodedata.category(character) in _BREAKING for character in text):
+        refuse("text-unprintable", "this holds a control character or a line break", "write one line of plain text")
+    return text
+
+
 def timezone_name(text: str) -> str:
     """A time zone of the IANA database."""
     if text not in _timezones():
@@ -133,9 +147,10 @@ def timezone_name(text: str) -> str:
 
 @cache
 def _timezones() -> frozenset[str]:
-    return frozenset(zoneinfo.available_timezones())
+    return frozenset(zoneinfo.available_timezones()) - {"Factory", "localtime"}  # other readers know no such places
 
 
+ColumnName = Annotated[str, AfterValidator(filled), AfterValidator(one_line)]
 ExactDecimal = Annotated[Fraction, PlainValidator(exact_decimal), PlainSerializer(str)]
 ExactFraction = Annotated[Fraction, PlainValidator(exact_fraction), PlainSerializer(str)]
 PositiveWhole = Annotated[int, PlainValidator(positive_whole)]
