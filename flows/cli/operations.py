@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tasks.stores.spec import ReleaseSpec
     from tasks.stores.workspace import Workspace
 
+OwnerUrl = typer.Option(None, "--owner-url", help="The address of the tables' owner, if `ledger` names another role.")
+
 ledger_app = typer.Typer(help="Export, reconcile or share the budget ledger.", no_args_is_help=True)
 keys_app = typer.Typer(help="The keys that sign the ledger.", no_args_is_help=True)
 
@@ -74,6 +76,7 @@ def reconcile(
         metavar="[POPULATION=]EPSILON",
         help="The epsilon that was or may have been spent and is not in the ledger; once for each population.",
     ),
+    owner: str | None = OwnerUrl,
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
@@ -90,7 +93,7 @@ def reconcile(
         )
     charges = _charges(charge) if charge else None
     place, spec = _open(workspace)
-    entry = operations.reconcile(place, spec, reason=reason, who=operator(), charges=charges)
+    entry = operations.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
     facts = entry.facts
     if as_json:
         shown = {name: float(Fraction(cost["epsilon"])) for name, cost in facts["charges"].items()}
@@ -136,9 +139,7 @@ def _charge(text: str) -> tuple[str, Fraction]:
 def roles(
     writer: str = typer.Option(..., "--writer", help="The role that releases: it appends and reads."),
     auditor: str = typer.Option(..., "--auditor", help="The role that audits: it reads."),
-    owner: str | None = typer.Option(
-        None, "--owner-url", help="The address of the tables' owner, if `ledger` names another role."
-    ),
+    owner: str | None = OwnerUrl,
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
@@ -154,6 +155,47 @@ def roles(
         print_json({"writer": writer, "auditor": auditor})
     else:
         console().print(f"{writer} may append and read, {auditor} may read", markup=False)
+
+
+@ledger_app.command("grant")
+def grant(
+    population: str = typer.Argument(..., metavar="POPULATION", help="The population whose budget is shared."),
+    role: str = typer.Option(..., "--to", metavar="ROLE", help="The PostgreSQL role that may write to it."),
+    as_owner: bool = typer.Option(False, "--as-owner", help="The role may also raise the cap and grant."),
+    revoke: bool = typer.Option(False, "--revoke", help="Take the role's rights to the population away."),
+    owner: str | None = OwnerUrl,
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Let another PostgreSQL role spend from a population's budget; its owner may."""
+    from tasks.stores.ledgers import ledger_address
+    from tasks.stores.operations import grant_population
+
+    place, spec = _open(workspace)
+    grant_population(owner or ledger_address(place, spec), population, role, as_owner=as_owner, revoke=revoke)
+    if as_json:
+        right = None if revoke else "owner" if as_owner else "writer"
+        print_json({"population": population, "role": role, "right": right})
+    else:
+        may = "may no longer write to" if revoke else "owns" if as_owner else "may write to"
+        console().print(f"{role} {may} {population}", markup=False)
+
+
+@ledger_app.command("set-aside")
+def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
+    """Take entries that a role appended and no program can read out of a shared ledger; they are kept as evidence."""
+    from tasks.stores import operations
+    from tasks.stores.ledgers import ledger_address
+    from tasks.stores.signing import signing_key
+
+    place, spec = _open(workspace)
+    done = operations.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
+    if as_json:
+        roles = list(done.roles)
+        print_json({"first": done.first, "entries": done.entries, "roles": roles, "entry": done.restore.seq})
+        return
+    console().print(f"{done.entries} entries from {done.first} on are set aside; appended by {', '.join(done.roles)}")
+    console().print("next: dprelease ledger reconcile, to say what was spent in them")
 
 
 # ---------------------------------------------------------------- keys

@@ -21,7 +21,8 @@ from dpcore.accounting import Cap, Cost, compose
 from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Measurement, measurement_from_json
 from dpcore.registry import Event, cost_of
-from tasks.stores.databases import Database, database_at, own_errors
+from tasks.stores.database_common import own_errors
+from tasks.stores.databases import Database, database_at
 from tasks.stores.entry_content import (
     CLOCK_TOLERANCE,
     EARLIEST_TIME,
@@ -32,6 +33,7 @@ from tasks.stores.entry_content import (
     time_text,
 )
 from tasks.stores.ledger_state import (
+    GENESIS,
     MAY_FOLLOW_A_RESTORE,
     UNFINISHED,
     Entry,
@@ -41,9 +43,6 @@ from tasks.stores.ledger_state import (
     cost_to_json,
 )
 from tasks.stores.signing import PublicKey, SigningKey
-
-SCHEMA_VERSION = 3
-"""1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries."""
 
 CLOCK_BEHIND_HINT = (
     "set this machine's clock; if it is right, the last writer's was wrong: restore a backup from before that entry"
@@ -91,6 +90,7 @@ MIGRATIONS = {
         "ALTER TABLE events ADD COLUMN signature TEXT NOT NULL DEFAULT ''",
     ),
     3: (),  # the tables stay; programs of before do not know the entries
+    4: (),  # PostgreSQL alone: its rules are installed anew
 }
 """What brings the tables of the version before to this one."""
 
@@ -152,6 +152,16 @@ class Reconciliation:
             "lost": sorted(set(self.lost)),
             "retired": sorted(set(self.retired)),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """What was taken out of a ledger: from which entry on, how many, who appended them, and what stands there now."""
+
+    first: int
+    entries: int
+    roles: tuple[str, ...]
+    restore: Entry
 
 
 def release_id_of(name: str, period: str, sequence: int) -> str:
@@ -217,28 +227,28 @@ class Ledger:
         broken = (LedgerError, WorkspaceError, ValueError)  # whoever reads it is told
         with suppress(*broken), own_errors(database.where), ledger._engine.connect() as connection:
             version = database.version(connection)
-        if version > SCHEMA_VERSION:
+        if version > database.schema_version:
             ledger.close()
-        _require_known(version, database.where)
+        _require_known(version, database)
         return ledger
 
     def _prepare_tables(self) -> None:
         with self._engine.connect() as connection:
-            self._database.lock_writer(connection)
+            self._database.lock_tables(connection)
             version = self._database.version(connection)
-            _require_known(version, self._database.where)
-            if version < SCHEMA_VERSION:
+            _require_known(version, self._database)
+            if version < self._database.schema_version:
                 self._bring_up_to_date(connection, version)
             connection.commit()
 
     def _bring_up_to_date(self, connection: sa.Connection, version: int) -> None:
         if version == 0:
             METADATA.create_all(connection)
-        for step in range(max(version, 1) + 1, SCHEMA_VERSION + 1) if version else ():
+        for step in range(version + 1, self._database.schema_version + 1) if version else ():
             for statement in MIGRATIONS[step]:
                 connection.exec_driver_sql(statement)
-        self._database.forbid_changes(connection)
-        self._database.set_version(connection, SCHEMA_VERSION)
+        self._database.set_version(connection, self._database.schema_version)
+        self._database.install_rules(connection)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -283,9 +293,20 @@ class Ledger:
         elif head is not None:
             fresh = fresh[1:]
         for entry in fresh:
-            state.apply(entry)
+            self._apply(connection, state, entry)
         self._known = state
         return state
+
+    def _apply(self, connection: sa.Connection, state: LedgerState, entry: Entry) -> None:
+        """Take a stored entry into account.
+
+        Raises: LedgerError that names the entry and, where the database knows it, the role that appended it.
+        """
+        fault = _fault_of(state, entry)
+        if fault is None:
+            return
+        role = self._database.author(connection, entry.seq)
+        raise fault if role is None else _attribute(fault, role)
 
     @contextmanager
     def _writing(self) -> Iterator[Transaction]:
@@ -293,12 +314,35 @@ class Ledger:
         with own_errors(self._database.where), self._engine.connect() as connection:
             try:
                 self._database.lock_writer(connection)
-                yield Transaction(connection, self._latest(connection), self._signer, self._clock)
+                yield self._transaction(connection, self._latest(connection))
                 connection.commit()
             except BaseException:
                 self._known = LedgerState()  # it may hold what is being rolled back
                 connection.rollback()
                 raise
+
+    def _transaction(self, connection: sa.Connection, state: LedgerState) -> Transaction:
+        return Transaction(self._database, connection, state, self._signer, self._clock)
+
+    def set_aside(self, *, who: str) -> SetAside:
+        """Take the first entry that cannot be read, and all after it, out of a shared ledger.
+
+        No honest program appended after that entry, for none could read it. The entries are kept apart as
+        evidence, and a restore entry takes their place: nothing is released until somebody reconciles.
+        Raises: LedgerError if every entry can be read, or if entries were edited after they were appended.
+        """
+        with own_errors(self._database.where), self._engine.begin() as connection:
+            self._known = LedgerState()
+            self._database.lock_writer(connection)
+            state, entries = LedgerState(), self._read(connection)
+            sound = next((number for number, entry in enumerate(entries) if _fault_of(state, entry)), len(entries))
+            _require_appended(state, entries[sound:])
+            # a fault may leave the state half changed; the entries before it apply
+            state = LedgerState.replay(entries[:sound])
+            roles = self._database.set_aside(connection, entries[sound].seq)
+            made_at = state.head.at if state.head else ""
+            restore = self._transaction(connection, state).append("restore", "", "", _restore_body(who, made_at))
+            return SetAside(entries[sound].seq, len(entries) - sound, tuple(roles), restore)
 
     def rotate_key(self, successor: PublicKey) -> Entry:
         """Announce the key that follows this ledger's own; the old key signs the announcement."""
@@ -521,12 +565,14 @@ class Transaction:
 
     def __init__(
         self,
+        database: Database,
         connection: sa.Connection,
         state: LedgerState,
         signer: SigningKey | None,
         clock: Callable[[], datetime],
     ) -> None:
-        self._connection, self.state, self._signer, self._clock = connection, state, signer, clock
+        self._database, self._connection, self.state = database, connection, state
+        self._signer, self._clock = signer, clock
 
     def append(self, kind: str, population: str, release_id: str, body: dict[str, Any]) -> Entry:
         """Append a signed event; it must be one that the state allows."""
@@ -549,7 +595,7 @@ class Transaction:
         key_id, signature = self._signer.public.key_id, self._signer.sign(entry.hash.encode())
         signed = replace(entry, key_id=key_id, signature=signature)
         self.state.apply(signed)
-        self._connection.execute(EVENTS.insert().values(**signed.as_json()))
+        self._database.insert(self._connection, EVENTS, signed.as_json())
         return signed
 
     def _time(self) -> str:
@@ -593,7 +639,7 @@ class Transaction:
         return self.append("key", "", "", _key_body(successor, self._signer.public.key_id))
 
     def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
-        """Take over all rows of another ledger; this one must be empty."""
+        """Take over all rows of another ledger; this one must be empty, and its tables this account's own."""
         if self.state.head is not None:
             raise LedgerError(
                 "the ledger is not empty",
@@ -615,13 +661,14 @@ class Transaction:
     def store(self, release_id: str, name: str, released: Measurement) -> None:
         """Store a measurement."""
         values = {"release_id": release_id, "name": name, "payload": canonical(released.as_json())}
-        self._connection.execute(MEASUREMENTS.insert().values(**values))
+        self._database.insert(self._connection, MEASUREMENTS, values)
 
     def keep_fingerprint(self, release_id: str, fingerprint: str) -> None:
         """Remember a fingerprint unless there is one."""
         query = sa.select(FINGERPRINTS).where(FINGERPRINTS.c.release_id == release_id)
         if self._connection.execute(query).first() is None:
-            self._connection.execute(FINGERPRINTS.insert().values(release_id=release_id, fingerprint=fingerprint))
+            row = {"release_id": release_id, "fingerprint": fingerprint}
+            self._database.insert(self._connection, FINGERPRINTS, row)
 
 
 def _taken_up(known: Sequence[ReleaseState], supersedes: str | None) -> ReleaseState | None:
@@ -650,12 +697,57 @@ def _refused_before(release_id: str) -> LedgerError:
     )
 
 
-def _require_known(version: int, where: str) -> None:
-    if version > SCHEMA_VERSION:
+def _fault_of(state: LedgerState, entry: Entry) -> LedgerError | None:
+    """Apply an entry to the state; returns what is wrong with it, also if its content makes no sense at all."""
+    try:
+        state.apply(entry)
+    except LedgerError as error:
+        return error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        return LedgerError(
+            f"ledger entry {entry.seq} has a content that no version of this program writes",
+            rule="ledger-broken",
+            where=f"ledger entry {entry.seq}",
+            hint="restore the ledger from a backup and run `dprelease audit`; nothing is released on a broken ledger",
+        )
+    return None
+
+
+def _attribute(fault: LedgerError, role: str) -> LedgerError:
+    return LedgerError(
+        f"{fault}; the database role {role!r} appended it",
+        rule=fault.rule,
+        where=fault.where,
+        hint="the owner of the ledger's tables locks that role out and runs `dprelease ledger set-aside`",
+    )
+
+
+def _require_appended(state: LedgerState, broken: Sequence[Entry]) -> None:
+    """The first broken entry must be as the database took it: it follows the head, and its hash is right."""
+    if not broken:
         raise LedgerError(
-            f"the ledger has version {version}, this program knows {SCHEMA_VERSION}",
+            "every entry of the ledger can be read: there is nothing to set aside",
+            rule="nothing-to-set-aside",
+            where="ledger",
+            hint="`dprelease audit` shows what holds",
+        )
+    first, head = broken[0], state.head
+    place = (head.seq + 1, head.hash) if head else (1, GENESIS)
+    if (first.seq, first.previous) != place or first.hash != first.expected_hash():
+        raise LedgerError(
+            f"ledger entry {first.seq} was changed after it was appended: entries after it may be honest",
+            rule="ledger-edited",
+            where=f"ledger entry {first.seq}",
+            hint="restore the ledger from a backup into another database, and reconcile it",
+        )
+
+
+def _require_known(version: int, database: Database) -> None:
+    if version > database.schema_version:
+        raise LedgerError(
+            f"the ledger has version {version}, this program knows {database.schema_version}",
             rule="ledger-newer",
-            where=where,
+            where=database.where,
             hint="use the newer program that wrote it",
         )
 

@@ -22,11 +22,14 @@ def ledger_address(workspace: Workspace, spec: ReleaseSpec) -> Path | str:
     return workspace.root / spec.ledger[len(prefix) :] if spec.ledger.startswith(prefix) else spec.ledger
 
 
-def writable_ledger(workspace: Workspace, spec: ReleaseSpec) -> Ledger:
-    """The workspace's ledger, opened with its signing key; an interrupted rotation of that is settled first."""
-    address = ledger_address(workspace, spec)
-    settle_rotation(workspace.keys, lambda public: _announces(address, public))
-    return Ledger.open(address, signing_key(workspace.keys))
+def writable_ledger(workspace: Workspace, spec: ReleaseSpec, *, address: str | None = None) -> Ledger:
+    """The workspace's ledger, opened with its signing key; an interrupted rotation of that is settled first.
+
+    `address` replaces the specification's, to open the same ledger with another account.
+    """
+    place = address or ledger_address(workspace, spec)
+    settle_rotation(workspace.keys, lambda public: _announces(place, public))
+    return Ledger.open(place, signing_key(workspace.keys))
 
 
 def _announces(address: Path | str, public: PublicKey) -> bool:

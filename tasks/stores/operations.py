@@ -12,11 +12,12 @@ from pathlib import Path
 
 from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
-from tasks.stores.databases import PostgresDatabase, database_at
+from tasks.stores.databases import database_at
 from tasks.stores.heads import Witness, missing_witnesses
-from tasks.stores.ledger import Ledger, Reconciliation
+from tasks.stores.ledger import Ledger, Reconciliation, SetAside
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.ledgers import writable_ledger
+from tasks.stores.postgres import PostgresDatabase
 from tasks.stores.run import basis_of, cap_of
 from tasks.stores.signing import PublicKey, SigningKey, install_successor, rotation_lock, write_successor
 from tasks.stores.spec import ReleaseSpec
@@ -82,20 +83,27 @@ def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE)
 
 
 def reconcile(
-    workspace: Workspace, spec: ReleaseSpec, *, reason: str, who: str, charges: Mapping[str, Fraction] | None
+    workspace: Workspace,
+    spec: ReleaseSpec,
+    *,
+    reason: str,
+    who: str,
+    charges: Mapping[str, Fraction] | None,
+    owner_url: str | None = None,
 ) -> Entry:
     """Write down what the entries that a ledger lost may have cost, so that releases may go on.
 
     `charges` are epsilons by population, the empty name standing for every one that is not named;
     None declares that nothing was spent. What witnesses still tell of lost releases is the least
-    that is charged: nobody can declare it away.
+    that is charged: nobody can declare it away. A reconciliation speaks for every population, so on
+    PostgreSQL only the tables' owner writes it: `owner_url` is that account's address.
     Raises: RefusedError.
     """
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say what happened")
     with (
         workspace.exclusive(spec.name),
-        closing(writable_ledger(workspace, spec)) as ledger,
+        closing(writable_ledger(workspace, spec, address=owner_url)) as ledger,
         ledger.exclusive(spec.name),
     ):
         missing = missing_witnesses(workspace, ledger.entries())
@@ -219,8 +227,35 @@ def rotate_key(workspace: Workspace, spec: ReleaseSpec) -> tuple[PublicKey, Entr
 def give_roles(address: Path | str, signer: SigningKey, *, writer: str, auditor: str) -> None:
     """Give a writer and an auditor their rights on a shared ledger, whose tables are made if they are not there.
 
+    Tables of an older version are brought to this one.
     Raises: LedgerError for SQLite, for unknown roles, and if this account does not own the tables.
     """
+    database = _require_roles(address)
+    Ledger.open(address, signer).close()
+    database.give_roles(writer=writer, auditor=auditor)
+
+
+def grant_population(
+    address: Path | str, population: str, role: str, *, as_owner: bool = False, revoke: bool = False
+) -> None:
+    """Let a role write to a population of a shared ledger, as its owner or not; or take that right away.
+
+    Raises: LedgerError for SQLite, and unless this account owns the population, or the tables.
+    """
+    _require_roles(address).grant(population, role, as_owner=as_owner, revoke=revoke)
+
+
+def set_aside(address: Path | str, signer: SigningKey, *, who: str) -> SetAside:
+    """Take what a role appended and nobody can read out of a shared ledger; see `Ledger.set_aside`.
+
+    Raises: LedgerError for SQLite, if there is nothing to set aside, and if this account does not own the tables.
+    """
+    _require_roles(address)
+    with closing(Ledger.open(address, signer)) as ledger:
+        return ledger.set_aside(who=who)
+
+
+def _require_roles(address: Path | str) -> PostgresDatabase:
     database = database_at(address)
     if not isinstance(database, PostgresDatabase):
         raise LedgerError(
@@ -229,5 +264,4 @@ def give_roles(address: Path | str, signer: SigningKey, *, writer: str, auditor:
             where="ledger",
             hint="give auditors an export or a copy; `ledger: postgresql://...` has roles",
         )
-    Ledger.open(address, signer).close()
-    database.grant(writer=writer, auditor=auditor)
+    return database

@@ -170,11 +170,11 @@ def race_to_spend(place: Place, period: str, barrier: Any, answers: Any) -> None
 
 def die_inside_the_spend(place: Place, release_id: str) -> None:
     """End like a crash after both rows are written and before they are committed."""
-    ledger = place.open()
+    ledger, drawn = place.open(), released()
     with ledger._writing() as transaction:
-        body = {"measurement": "moments", **measurement("0.1"), "seeded": False, "digest": released().digest()}
+        body = {"measurement": "moments", **measurement("0.1"), "seeded": False, "digest": drawn.digest()}
         transaction.append("spend", POPULATION, release_id, body)
-        transaction.store(release_id, "moments", released())
+        transaction.store(release_id, "moments", drawn)
         os._exit(9)
 
 

@@ -1,0 +1,100 @@
+"""What both databases of a ledger have in common: the append-only tables, the wait for a lock, faults in our words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from dpcore.errors import LedgerError, PrivacyError, WorkspaceError
+
+LOCK_WAIT_SECONDS = 60
+
+APPEND_ONLY = ("events", "measurements")
+REFUSAL = "the ledger is append-only"
+
+RULES = {
+    "DP001": (
+        "entry-refused",
+        "update the program; if the ledger still refuses, its owner looks for a role that meddles",
+    ),
+    "DP002": (
+        "population-not-granted",
+        "the population's owner grants it: `dprelease ledger grant POPULATION --to ROLE`",
+    ),
+    "DP003": ("not-the-owner", "its owner does this; the owner of the ledger's tables may too, with --owner-url"),
+    "DP004": ("role-unknown", "make the role first: CREATE ROLE name LOGIN"),
+    "DP005": ("population-unknown", "`dprelease budget` shows the population; its first run writes its cap"),
+}
+"""Rule and hint for each error code that the functions in postgres.sql raise; the message is theirs."""
+
+
+@contextmanager
+def own_errors(where: str) -> Iterator[None]:
+    """Tell database faults in our own words; what a driver says may quote addresses and passwords."""
+    refusal: PrivacyError | None = None
+    try:
+        yield
+    except DBAPIError as error:
+        refusal = _refusal(error, where)
+    except sa.exc.TimeoutError:
+        refusal = _busy(where)
+    if refusal is not None:
+        try:
+            raise refusal
+        finally:
+            refusal.__context__ = None  # `with` handles the driver's error still: it would hang on ours
+
+
+def _refusal(error: DBAPIError, where: str) -> PrivacyError:
+    said, kind = str(error.orig), type(error.orig).__name__
+    if (code := getattr(error.orig, "sqlstate", None)) in RULES:
+        rule, hint = RULES[code]
+        return LedgerError(error.orig.diag.message_primary, rule=rule, where=where, hint=hint)  # type: ignore[union-attr]
+    if kind == "DiskFull":  # PostgreSQL's words would name the server's files
+        return LedgerError(
+            "the ledger cannot be written: the database's disk is full",
+            rule="ledger-full",
+            where=where,
+            hint="make room on the database's disk and run again; nothing was lost",
+        )
+    if any(words in said for words in ("readonly", "unable to open", "disk I/O", "is full")):
+        return WorkspaceError(
+            f"the ledger cannot be written: {said}",
+            rule="workspace-unwritable",
+            where=where,
+            hint="check the folder's owner, its permissions and the space on its disk",
+        )
+    if "locked" in said or kind == "LockNotAvailable":
+        return _busy(where)
+    if kind in ("InsufficientPrivilege", "ReadOnlySqlTransaction"):
+        return LedgerError(
+            "the database does not allow this role what was asked",
+            rule="ledger-read-only",
+            where=where,
+            hint="the writer's role releases, the auditor's reads, and only the tables' owner gives roles their rights",
+        )
+    if isinstance(error, OperationalError) and type(error.orig).__module__.startswith("psycopg"):
+        return LedgerError(
+            f"the ledger's database cannot be reached ({kind})",
+            rule="ledger-unreachable",
+            where=where,
+            hint="check that the database runs and that this account may use it; nothing was spent",
+        )
+    return LedgerError(
+        f"the ledger's database is not usable ({kind})",
+        rule="ledger-broken",
+        where=where,
+        hint="restore it from a backup and run `dprelease audit`",
+    )
+
+
+def _busy(where: str) -> LedgerError:
+    return LedgerError(
+        "the ledger is being written by another process",
+        rule="ledger-busy",
+        where=where,
+        hint="try again; if it stays so, look for a process that holds the ledger open",
+    )
