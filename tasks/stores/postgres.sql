@@ -54,10 +54,11 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_has_role(session_user, current_user, 'MEMBER')
 $$;
 
--- Whether the role that logged in, or one it is a member of, has a right to the population.
+-- Whether the role that logged in, or one it is a member of, has a right to the population. At a stricter isolation
+-- level a transaction would go on seeing rights that were revoked after it began.
 CREATE OR REPLACE FUNCTION @schema@.ledger_may_write(population text, as_owner boolean) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT @schema@.ledger_is_tables_owner() OR EXISTS (
+    SELECT @schema@.ledger_is_tables_owner() OR current_setting('transaction_isolation') = 'read committed' AND EXISTS (
         SELECT FROM @schema@.ledger_rights r JOIN pg_roles ON rolname = r.role
         WHERE r.population = ledger_may_write.population AND (r.is_owner OR NOT as_owner)
           AND pg_has_role(session_user, pg_roles.oid, 'MEMBER')

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import BASIS, cap
 from postgres import Server
 from staged import SPEC
 
 from flows.cli import main
-from tasks.stores.ledger_state import LedgerState
+from tasks.stores.ledger import Ledger
+from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.operations import imported_entries
 from tasks.stores.signing import PublicKey, signing_key
 from tasks.stores.workspace import Workspace
@@ -118,6 +122,37 @@ def test_roles_are_given_by_a_command(run: Any, server: Server, database: str, t
     assert answer(run(*command)) == {"writer": names[0], "auditor": names[1]}
     for name in names:
         server.execute(f"DROP OWNED BY {name}", f"DROP ROLE {name}", database=database)
+
+
+def test_populations_are_shared_and_unreadable_entries_set_aside_by_commands(
+    run: Any, server: Server, database: str, tmp_path: Path
+):
+    workspace = Workspace(tmp_path / "w")
+    workspace.create()
+    workspace.spec_path.write_text(f"{SPEC}ledger: '{server.url(database)}'\n")
+    key, role = signing_key(workspace.keys), f"writer_{database}"
+    with closing(Ledger.open(server.url(database), key)) as ledger:
+        ledger.ensure_cap("people", cap(), BASIS)
+    server.execute(f"CREATE ROLE {role}")
+    grant = ("ledger", "grant", "people", "--to", role, "-w", workspace.root, "--json")
+    told = {"population": "people", "role": role}
+    assert answer(run(*grant)) == told | {"right": "writer"}
+    assert answer(run(*grant, "--as-owner")) == told | {"right": "owner"}
+    assert answer(run(*grant, "--revoke")) == told | {"right": None}
+    server.execute(f"DROP ROLE {role}")
+    assert answer(run(*grant), 2)["rule"] == "role-unknown"
+    apart = ("ledger", "set-aside", "-w", workspace.root, "--json")
+    assert answer(run(*apart), 2)["rule"] == "nothing-to-set-aside"
+    with closing(Ledger.open_to_read(server.url(database))) as ledger:
+        head = ledger.entries()[-1]
+    entry = Entry.after(head, at=head.at, kind="cap", population="x", release_id="", body=json.loads(head.body))
+    row = json.dumps(replace(entry, key_id=key.public.key_id, signature="A" * 86 + "==").as_json())
+    server.execute(f"SELECT ledger_append(json_populate_record(NULL::events, '{row}'))", database=database)
+    assert answer(run("budget", "-w", workspace.root, "--json"), 2)["where"] == f"ledger entry {entry.seq}"
+    assert answer(run(*apart)) == {"first": entry.seq, "entries": 1, "roles": ["postgres"], "entry": entry.seq}
+    reconcile = ("ledger", "reconcile", "--nothing-was-spent", "--reason", "x", "-w", workspace.root, "--json")
+    assert answer(run(*reconcile, "--owner-url", server.url(database)))["entry"] == entry.seq + 1
+    assert answer(run("budget", "-w", workspace.root, "--json"))["population"] == "people"
 
 
 def test_a_file_has_no_roles_to_give(run: Any, workspace: Workspace):

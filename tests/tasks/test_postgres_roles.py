@@ -422,6 +422,21 @@ def test_strangers_spend_from_a_population_once_its_owner_grants_it(own: Team):
         assert ledger.state().spent(POPULATION).epsilon == Fraction(1, 5)
 
 
+def test_a_transaction_of_before_has_no_rights_that_were_taken_away(own: Team):
+    grant_population(own.place("clinic").address, POPULATION, own.role("stranger"), as_owner=True)
+    row = json.dumps(own.forge("stranger", "cap", _cap_body(), population=POPULATION).as_json())
+    with session(own, "stranger") as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("SELECT FROM events")
+        grant_population(own.place("clinic").address, POPULATION, own.role("stranger"), revoke=True)
+        for attempt in (
+            f"SELECT ledger_append(json_populate_record(NULL::events, '{row}'))",
+            f"SELECT ledger_grant('{POPULATION}', '{own.role('stranger')}', true, false)",
+        ):
+            with pytest.raises(psycopg.DatabaseError, match="only the population's owner"), connection.transaction():
+                connection.execute(attempt)
+
+
 def test_a_population_is_handed_to_another_role_and_back_to_the_owner_of_the_tables(own: Team):
     owner, clinic, stranger = (own.place(name) for name in ("owner", "clinic", "stranger"))
     grant_population(owner.address, POPULATION, own.role("stranger"), as_owner=True)
