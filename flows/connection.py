@@ -38,6 +38,11 @@ class Server:
         """The address of its pages."""
         return self.api_url.rstrip("/").removesuffix("/api")
 
+    @property
+    def is_beside(self) -> bool:
+        """Whether it runs on this machine: no proxy stands between."""
+        return urlsplit(self.api_url).hostname in ("127.0.0.1", "localhost", "::1")
+
     def run_url(self, flow_run_id: str) -> str:
         """The page of a flow run."""
         return f"{self.ui_url}/runs/flow-run/{flow_run_id}"
@@ -85,8 +90,7 @@ class Server:
 
     def _opener(self) -> urllib.request.OpenerDirector:
         """Redirections are not followed: they would carry the password along. A server beside us needs no proxy."""
-        beside = urlsplit(self.api_url).hostname in ("127.0.0.1", "localhost", "::1")
-        return urllib.request.build_opener(_Stay, *([urllib.request.ProxyHandler({})] if beside else []))
+        return urllib.request.build_opener(_Stay, *([urllib.request.ProxyHandler({})] if self.is_beside else []))
 
     def _authorization(self) -> dict[str, str]:
         if not self.auth:
