@@ -1,4 +1,4 @@
-"""A read-only door to Prefect's pages: `python -P -m deployments.auditor_door WORKSPACE --port N`.
+"""A read-only door to Prefect's pages: `python -P -m deployments.auditor_door WORKSPACE DESCRIPTOR`.
 
 An auditor who logs in here sees what Prefect's server shows of flow runs, and can change nothing: only the routes of
 `auditor_routes` reach the server, under the server's own credentials, which the auditor never sees. The door listens
@@ -7,15 +7,14 @@ on loopback, for requests of its own pages alone.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import base64
 import hmac
 import json
-import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 from deployments.auditor_routes import WITHHELD, Route, find_route
 from flows.connection import Server, known_server
 from flows.server import LOOPBACK
-from tasks.stores.workspace import PRIVATE_FILE, Workspace
+from tasks.stores.workspace import Workspace, private_file
 
 USER = "auditor"
 PASSWORD_FILE = "auditor.password"  # noqa: S105  a file name
@@ -176,40 +175,27 @@ async def _read_body(request: Request, route: Route) -> bytes:
     return json.dumps(content).encode()
 
 
-@contextmanager
-def new_password(workspace: Workspace) -> Iterator[Path]:
-    """Write a new random password for the auditor, readable to the workspace's owner alone; it is gone afterwards."""
-    path = workspace.prefect_home / PASSWORD_FILE
-    path.unlink(missing_ok=True)  # a killed `serve` may have left one
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-        file.write(f"{secrets.token_urlsafe(32)}\n")
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+def new_password(workspace: Workspace) -> AbstractContextManager[Path]:
+    """A new random password for the auditor, readable to the workspace's owner alone; it is gone afterwards."""
+    return private_file(workspace.prefect_home / PASSWORD_FILE, f"{secrets.token_urlsafe(32)}\n")
 
 
-async def open_door(workspace: Workspace, port: int) -> None:
-    """Answer requests until the process ends."""
+async def open_door(workspace: Workspace, listener: socket.socket) -> None:
+    """Answer requests on a socket until the process ends."""
     server = known_server(workspace)
     if server is None:
         raise SystemExit(2)
     password = (workspace.prefect_home / PASSWORD_FILE).read_text().strip()
     async with httpx.AsyncClient(timeout=ANSWER_SECONDS, trust_env=not server.is_beside) as client:
-        door = Door(server, password, port, client)
-        config = uvicorn.Config(
-            door, LOOPBACK, port, http="h11", ws="none", lifespan="off", log_level="critical", server_header=False
-        )
-        await uvicorn.Server(config).serve()
+        door = Door(server, password, listener.getsockname()[1], client)
+        config = uvicorn.Config(door, http="h11", ws="none", lifespan="off", log_level="critical", server_header=False)
+        await uvicorn.Server(config).serve(sockets=[listener])
 
 
 def main() -> None:
-    """Serve the door; the server's address and login come from the environment, or from the workspace."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workspace", type=Path)
-    parser.add_argument("--port", type=int, required=True)
-    asked = parser.parse_args()
-    asyncio.run(open_door(Workspace(asked.workspace), asked.port))
+    """Serve the door on an inherited socket; the server's login comes from the environment, or from the workspace."""
+    workspace, descriptor = sys.argv[1:]
+    asyncio.run(open_door(Workspace(Path(workspace)), socket.socket(fileno=int(descriptor))))
 
 
 if __name__ == "__main__":

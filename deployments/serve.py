@@ -29,10 +29,10 @@ from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
 from flows.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError, known_server
 from flows.isolation import isolation_of
 from flows.served import SERVED
-from flows.server import embedded_settings, listen, own_server, protection_of, server_command
+from flows.server import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.run import plan_release
 from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import PRIVATE_FILE, Workspace
+from tasks.stores.workspace import Workspace, private_file
 
 START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0
@@ -49,6 +49,7 @@ def serve(
     workspace: Workspace,
     *,
     port: int,
+    auditor_port: int | None,
     poll: bool,
     settle: float,
     pool: str | None,
@@ -73,9 +74,13 @@ def serve(
         environment |= server.settings()
         if configured is None:
             ends.enter_context(_announced(workspace, server))
+        auditor: dict[str, str] = {}
+        if auditor_port is not None:
+            auditor, door = ends.enter_context(_auditor_door(workspace, environment, auditor_port))
+            children.append(door)
         for child in _workers(workspace, spec, environment, poll=poll, settle=settle, pool=pool):
             children.append(child)  # at once: it is ended with the others, whatever comes
-        _say_where(server, spec, None if configured else workspace.prefect_home / PASSWORD, as_json)
+        _say_where(server, spec, None if configured else workspace.prefect_home / PASSWORD, auditor, as_json)
         _supervise(server, children, register_only=pool is not None)
 
 
@@ -120,8 +125,25 @@ def _own_server(
     return server
 
 
-def _listen(port: int) -> socket.socket:
-    """The socket of our server, kept while it is started again: nobody else can take its place.
+@contextmanager
+def _auditor_door(
+    workspace: Workspace, environment: dict[str, str], port: int
+) -> Iterator[tuple[dict[str, str], Child]]:
+    """A read-only door to the server's pages, and how to log in there.
+
+    Raises: RefusedError if somebody else has the port.
+    """
+    from deployments.auditor_door import USER, new_password  # loads a web server: for those who want one
+
+    with _listen(port, "--auditor-port") as listener, new_password(workspace) as path:
+        url, inherited = f"http://{LOOPBACK}:{listener.getsockname()[1]}", listener.fileno()
+        command = [*PYTHON, "deployments.auditor_door", str(workspace.root), str(inherited)]
+        door = Child("auditor's door", command, environment, workspace.prefect_home, descriptors=[inherited])
+        yield {"url": url, "user": USER, "password_file": str(path)}, _started(door)
+
+
+def _listen(port: int, option: str = "--port") -> socket.socket:
+    """The socket of a server of ours, kept while it is started again: nobody else can take its place.
 
     Raises: RefusedError if somebody else has the port.
     """
@@ -131,8 +153,8 @@ def _listen(port: int) -> socket.socket:
         taken = RefusedError(
             f"port {port} is taken",
             rule="port-taken",
-            where="--port",
-            hint="name another port, or --port 0 for any; a server that runs already is used with PREFECT_API_URL",
+            where=option,
+            hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
         )
     raise taken
 
@@ -200,17 +222,9 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 @contextmanager
 def _announced(workspace: Workspace, server: Server) -> Iterator[None]:
     """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
-    home = workspace.prefect_home
-    contents = {PASSWORD: server.auth or "", SERVING: json.dumps({"api_url": server.api_url, "pid": os.getpid()})}
-    try:
-        for name, content in contents.items():
-            (home / name).unlink(missing_ok=True)
-            with os.fdopen(os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-                file.write(f"{content}\n")
+    home, where = workspace.prefect_home, json.dumps({"api_url": server.api_url, "pid": os.getpid()})
+    with private_file(home / PASSWORD, f"{server.auth}\n"), private_file(home / SERVING, where):
         yield
-    finally:
-        for name in contents:
-            (home / name).unlink(missing_ok=True)
 
 
 def _supervise(server: Server, children: list[Child], *, register_only: bool) -> None:
@@ -255,17 +269,23 @@ def _close_runs(server: Server) -> None:
             server.ask("POST", f"/flow_runs/{run['id']}/set_state", {"state": state, "force": True}, seconds=0.5)
 
 
-def _say_where(server: Server, spec: ReleaseSpec, password: Path | None, as_json: bool) -> None:
+def _say_where(
+    server: Server, spec: ReleaseSpec, password: Path | None, auditor: dict[str, str], as_json: bool
+) -> None:
     if as_json:
         named = [f"{flow}/{spec.name}" for flow in ("monthly", "landing", "nightly-audit")]
         content: dict[str, Any] = {"ui": server.ui_url, "api": server.api_url, "deployments": named}
         content["password_file"] = str(password) if password else None
+        content |= {"auditor": auditor} if auditor else {}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
         sys.stdout.flush()
     else:
         _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C ends it)")
         if password:
             _say(f"log in there with the password in {password}")
+        if auditor:
+            login = f"user {auditor['user']}, password in {auditor['password_file']}"
+            _say(f"for auditors, read only: {auditor['url']}/runs ({login})")
 
 
 def _say(line: str) -> None:
@@ -285,6 +305,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--port", type=int, default=4200)
+    parser.add_argument("--auditor-port", type=int)
     parser.add_argument("--settle", type=float, default=5.0)
     parser.add_argument("--pool")
     parser.add_argument("--accept-open-server")

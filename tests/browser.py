@@ -63,6 +63,7 @@ class Browser:
         dark: bool = False,
         bypass_csp: bool = False,
         reduced: bool = True,
+        login: dict[str, str] | None = None,
     ) -> Iterator[Visit]:
         """A page, open; whatever is not allowed is not sent, but noted."""
         context = self.chromium.new_context(
@@ -71,6 +72,7 @@ class Browser:
             reduced_motion="reduce" if reduced else "no-preference",
             bypass_csp=bypass_csp,
             accept_downloads=False,
+            http_credentials=login,
         )
         try:
             page = context.new_page()

@@ -21,6 +21,9 @@ OpenServerOption = typer.Option(
 def serve(
     workspace: Path = WorkspaceOption,
     port: int = typer.Option(4200, "--port", min=0, max=65535, help="Where the server's pages are; 0 is any."),
+    auditor_port: int | None = typer.Option(
+        None, "--auditor-port", min=0, max=65535, help="Where auditors log in and see the pages, read only; 0 is any."
+    ),
     poll: bool = typer.Option(False, "--poll", help="Look at landing/ again and again: for network mounts."),
     settle: float = typer.Option(5.0, "--settle", min=0.1, help="Seconds after which an unchanged file is complete."),
     pool: str | None = typer.Option(None, "--pool", help="Let workers of this Prefect work pool run the flows."),
@@ -37,6 +40,7 @@ def serve(
     plan_release(load_spec(place.spec_path))
     options = {
         "--port": str(port),
+        "--auditor-port": None if auditor_port is None else str(auditor_port),
         "--settle": f"{settle:g}",
         "--pool": pool,
         "--accept-open-server": accept_open_server,

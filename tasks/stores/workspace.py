@@ -204,6 +204,18 @@ class Workspace:
 
 
 @contextmanager
+def private_file(path: Path, content: str) -> Iterator[Path]:
+    """A file for its owner alone, as long as the block lasts."""
+    path.unlink(missing_ok=True)  # a killed process may have left one
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+        file.write(content)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
 def held(path: Path) -> Iterator[None]:
     """Wait until no other process holds that lock; it goes when its process does."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)

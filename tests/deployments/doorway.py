@@ -14,7 +14,7 @@ import uuid
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from serving import environment, until
 
 from deployments.auditor_door import USER, new_password
 from flows.connection import Server, ServerUnreachableError
-from flows.server import LOOPBACK, embedded_settings, server_command
+from flows.server import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.workspace import Workspace
 
 AUTH = "steward:the-server-s-own-password"
@@ -84,18 +84,11 @@ def basic(login: str) -> str:
     return f"Basic {b64encode(login.encode()).decode()}"
 
 
-def free_port() -> int:
-    """A port that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
-def running(command: list[str], more: dict[str, str], log: Path) -> Iterator[None]:
-    """A process that is gone in the end."""
+def running(command: list[str], more: dict[str, str], log: Path, listener: socket.socket) -> Iterator[None]:
+    """A process that inherits a socket and is gone in the end."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=more, stdout=output, stderr=output)
+        process = subprocess.Popen(command, env=more, stdout=output, stderr=output, pass_fds=[listener.fileno()])
         try:
             yield
         finally:
@@ -106,33 +99,27 @@ def running(command: list[str], more: dict[str, str], log: Path) -> Iterator[Non
 @contextmanager
 def prefect_server(home: Path) -> Iterator[Server]:
     """A server with a password whose services, which change things by themselves, rest."""
-    port = free_port()
-    server = Server(f"http://{LOOPBACK}:{port}/api", AUTH)
     resting = {f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false" for name in SERVICES.split()}
     more = {**environment(home), **embedded_settings(Workspace(home)), **resting}
     more["PREFECT_API_BLOCKS_REGISTER_ON_START"] = (
         "false"  # it writes for a while, and the database is locked meanwhile
     )
-    more |= {"PREFECT_SERVER_API_AUTH_STRING": AUTH, "PREFECT_SERVER_UI_API_URL": server.api_url}
-    with running(server_command(str(port)), more, home / "server.log"):
-        until(server.answers, seconds=200, what=lambda: (home / "server.log").read_text())
-        yield server
+    with listen(0) as listener:
+        server = replace(own_server(listener), auth=AUTH)
+        with running(server_command(listener), more | protection_of(server), home / "server.log", listener):
+            until(server.answers, seconds=200, what=lambda: (home / "server.log").read_text())
+            yield server
 
 
 @contextmanager
 def auditor_door(workspace: Workspace, server: Server) -> Iterator[tuple[int, str]]:
     """The door as `serve` starts it; yields its port and the password."""
-    port = free_port()
-    command = [sys.executable, "-P", "-m", "deployments.auditor_door", str(workspace.root), "--port", str(port)]
-    log = workspace.root / "door.log"
-    with new_password(workspace) as path, running(command, environment(workspace.root) | server.settings(), log):
-        until(lambda: _listens(port), seconds=60, what=lambda: log.read_text())
-        yield port, path.read_text().strip()
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex((LOOPBACK, port)) == 0
+    log, variables = workspace.root / "door.log", environment(workspace.root) | server.settings()
+    with listen(0) as listener, new_password(workspace) as path:
+        port = int(listener.getsockname()[1])
+        command = [sys.executable, "-P", "-m", "deployments.auditor_door", str(workspace.root), str(listener.fileno())]
+        with running(command, variables, log, listener):
+            yield port, path.read_text().strip()
 
 
 def ask_again(server: Server, *request: Any) -> Any:
