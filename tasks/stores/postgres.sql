@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS @schema@.ledger_write_lock ();
 CREATE TABLE IF NOT EXISTS @schema@.ledger_name_locks (name text PRIMARY KEY);
 CREATE INDEX IF NOT EXISTS events_by_kind ON @schema@.events (kind, population);
 CREATE INDEX IF NOT EXISTS events_by_release ON @schema@.events (release_id);
-CREATE INDEX IF NOT EXISTS events_by_name ON @schema@.events ((body::jsonb ->> 'name')) WHERE kind = 'reserve';
+CREATE INDEX IF NOT EXISTS events_by_name ON @schema@.events ((body::jsonb ->> 'name'), seq) WHERE kind = 'reserve';
 
 -- Versions before 4 let writers insert into the tables themselves.
 DO $$
@@ -65,13 +65,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     )
 $$;
 
--- A name belongs to the populations that released under it: nobody else reserves or locks it.
+-- A name belongs to the population that last released under it: nobody else reserves or locks it.
 CREATE OR REPLACE FUNCTION @schema@.ledger_may_use_name(name text) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT NOT EXISTS (
-        SELECT FROM @schema@.events e
-        WHERE e.kind = 'reserve' AND e.body::jsonb ->> 'name' = ledger_may_use_name.name
-          AND NOT @schema@.ledger_may_write(e.population, false)
+        SELECT FROM (
+            SELECT e.population FROM @schema@.events e
+            WHERE e.kind = 'reserve' AND e.body::jsonb ->> 'name' = ledger_may_use_name.name
+            ORDER BY e.seq DESC LIMIT 1
+        ) last WHERE NOT @schema@.ledger_may_write(last.population, false)
     )
 $$;
 
