@@ -191,10 +191,11 @@ def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, a
     place, spec = _open(workspace)
     done = operations.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
     if as_json:
-        roles = list(done.roles)
-        print_json({"first": done.first, "entries": done.entries, "roles": roles, "entry": done.restore.seq})
+        shown = {"first": done.first, "entries": done.entries, "roles": list(done.roles)}
+        print_json({**shown, "entry": done.restore.seq})
         return
-    console().print(f"{done.entries} entries from {done.first} on are set aside; appended by {', '.join(done.roles)}")
+    roles = ", ".join(done.roles) or "an unknown role"
+    console().print(f"{done.entries} entries from {done.first} on are set aside; {roles} appended them", markup=False)
     console().print("next: dprelease ledger reconcile, to say what was spent in them")
 
 

@@ -160,6 +160,16 @@ def test_no_role_gives_itself_rights_or_another_s_name(team: Team, role: str, ta
         assert isinstance(caught.value.orig, psycopg.errors.InsufficientPrivilege)
 
 
+def test_roles_call_what_they_need_and_no_function_looks_into_its_caller_s_search_path(team: Team):
+    functions = "pg_proc WHERE starts_with(proname, 'ledger_')"
+    for role, wanted in (("clinic", set(postgres.WRITERS_FUNCTIONS)), ("auditor", set())):
+        may_call = f"has_function_privilege('{team.role(role)}', oid, 'EXECUTE')"
+        callable_ = team.execute(f"SELECT oid::regprocedure::text FROM {functions} AND {may_call}")
+        assert {row[0].replace(",", ", ") for row in callable_} == wanted
+    open_ = "NOT coalesce(proconfig @> ARRAY['search_path=pg_catalog, pg_temp'], false)"
+    assert team.execute(f"SELECT proname FROM {functions} AND {open_}") == [("ledger_is_append_only",)]
+
+
 def _nested(levels: int) -> str:
     return '{"x":' * levels + "1" + "}" * levels
 
