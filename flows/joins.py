@@ -170,7 +170,7 @@ class Joined:
         path = self.workspace.bundle(release.facts["name"], release_id) / "record.json" if release else Path()
         if release is None or release.published is None or not path.is_file():
             return None
-        record: dict[str, Any] = json.loads(path.read_text())
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return record
 
     def _successor(self, release_id: str) -> str | None:

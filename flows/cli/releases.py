@@ -115,5 +115,5 @@ def record_in(bundle: Path) -> dict[str, Any]:
     path = bundle / "record.json"
     if not path.is_file():
         raise StageFailedError("show", "missing bundle", "the ledger says published; run `dprelease audit`")
-    record: dict[str, Any] = json.loads(path.read_text())
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return record

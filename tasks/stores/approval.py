@@ -36,7 +36,7 @@ class Waiting:
     @property
     def record(self) -> dict[str, Any]:
         """What the bundle's record says."""
-        record: dict[str, Any] = json.loads((self.staging.folder / "record.json").read_text())
+        record: dict[str, Any] = json.loads((self.staging.folder / "record.json").read_text(encoding="utf-8"))
         return record
 
 
@@ -53,7 +53,7 @@ def approve(workspace: Workspace, release_id: str, *, who: str, reason: str) -> 
         if release.status == "published" and release.approval is not None:
             final = workspace.bundle(spec.name, release_id)
             _require_here(final)
-            return final, json.loads((final / "record.json").read_text()), release.approval
+            return final, json.loads((final / "record.json").read_text(encoding="utf-8")), release.approval
         waiting = _waiting(workspace, release)
         record = waiting.record
         with _lineage(workspace, waiting.staging.folder, record).stage(

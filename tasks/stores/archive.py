@@ -252,9 +252,9 @@ def _restore_ledger(workspace: Workspace, manifest: dict[str, Any], who: str) ->
 
 def _point_to(workspace: Workspace, url: str) -> None:
     """Name another ledger in the specification; its digest does not depend on that."""
-    text = workspace.spec_path.read_text()
+    text = workspace.spec_path.read_text(encoding="utf-8")
     others = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("ledger:"))
-    workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n")
+    workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n", encoding="utf-8")
     if load_spec(workspace.spec_path).ledger != url:
         raise _broken("its specification does not let another ledger be named")
 

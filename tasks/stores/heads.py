@@ -83,7 +83,7 @@ def _release_of(event: dict[str, Any]) -> str:
 def _of_bundle(folder: Path) -> Witness:
     what = f"bundle {folder.name}"
     try:
-        record = json.loads((folder / "record.json").read_text())
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
         head, stated = record["ledger"], float(record["privacy"]["epsilon"])
         return Witness(what, int(head["entries"]), str(head["head"]), folder.name, stated)
     except (ValueError, KeyError, TypeError, OSError):

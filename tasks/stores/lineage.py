@@ -308,7 +308,7 @@ def flush_folder(folder: Path) -> None:
 
 def events_of(path: Path) -> list[dict[str, Any]]:
     """The events of a log; lines that a crash tore are left out."""
-    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
     return [event for line in lines if (event := parsed(line)) is not None]
 
 

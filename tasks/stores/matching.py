@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from dpcore.errors import LandingError
 from tasks.stores.spec.operations import without_file_scheme
 
-PERIOD = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+PERIOD = re.compile(r"(?!0000|9999)[0-9]{4}-(0[1-9]|1[0-2])")  # months that have one before and one after
 ENDINGS = (".parquet", ".csv")
 PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<cell>.*)")
 NO_CELL = "__HIVE_DEFAULT_PARTITION__"

@@ -33,7 +33,8 @@ def rehearse(spec: ReleaseSpec) -> None:
     Raises: SpecError if a bundle could not hold them.
     """
     try:
-        holds = _table_returns(spec.schema) and _documents_return(spec)
+        with np.errstate(over="raise", invalid="raise"):
+            holds = _table_returns(spec.schema) and _documents_return(spec)
     except FAULTS:
         holds = False
     if not holds:

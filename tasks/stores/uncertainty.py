@@ -21,7 +21,7 @@ from tasks.stores.spec.columns import ColumnSpec
 
 def read_inference(bundle: Path | str) -> ReleaseInference:
     """What an analyst can ask of the bundle in a folder."""
-    record, model = (json.loads((Path(bundle) / name).read_text()) for name in ("record.json", "model.json"))
+    record, model = (json.loads((Path(bundle) / name).read_bytes()) for name in ("record.json", "model.json"))
     return inference_of(record, model)
 
 

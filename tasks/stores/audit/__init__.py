@@ -86,7 +86,7 @@ def audit_workspace(
             workspace_shelf(workspace),
             {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs, "now": now or utc_now()},
         )
-        more["log"] = log.read_text(errors="replace").splitlines() if log.is_file() else []
+        more["log"] = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
         evidence = _gather(ledger.entries, shelf, more)
         if isinstance(evidence, Check):
             return [evidence]
@@ -200,7 +200,7 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
 def _record_in(folder: Path) -> dict[str, Any]:
     """The record of a bundle; one that was published unreadable says nothing."""
     try:
-        record = json.loads((folder / "record.json").read_text())
+        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
     except (ValueError, OSError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -41,7 +41,7 @@ def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], se
 
 
 def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> list[str]:
-    envelope = json.loads((folder / STATEMENT).read_text())
+    envelope = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
     keys = {key_id: PublicKey.from_text(key.public) for key_id, key in evidence.state.keys.items()}
     try:
         statement, signer = open_envelope(envelope, keys)
@@ -63,7 +63,7 @@ def codebook_check(folder: Path, record: dict[str, Any]) -> Check:
 
 
 def _codebook_faults(folder: Path, record: dict[str, Any]) -> list[str]:
-    book = json.loads((folder / "codebook.json").read_text())
+    book = json.loads((folder / "codebook.json").read_text(encoding="utf-8"))
     used = {column["name"]: column["role"] for column in record["utility"]["columns"]}  # a label may serve as a feature
     stated = {c["name"]: c | {"role": used.get(c["name"])} for c in record["specification"]["columns"]}
     found = require([c["name"] for c in book["columns"]] == list(stated), "its columns are not the specification's")
@@ -94,7 +94,7 @@ def registry_check(folder: Path, record: dict[str, Any]) -> Check:
 
 def _registry_faults(folder: Path, record: dict[str, Any]) -> list[str]:
     try:
-        entry = yaml.safe_load((folder / REGISTRY).read_text())
+        entry = yaml.safe_load((folder / REGISTRY).read_text(encoding="utf-8"))
     except yaml.YAMLError:
         return ["it is no YAML"]
     deployment = entry["deployment"]

@@ -35,7 +35,7 @@ def lineage_check(evidence: Evidence, folder: Path, record: dict[str, Any], rele
 
 
 def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
-    events = [json.loads(line) for line in (folder / "lineage.ndjson").read_text().splitlines()]
+    events = [json.loads(line) for line in (folder / "lineage.ndjson").read_text(encoding="utf-8").splitlines()]
     found = _spend_faults(evidence, events, release, balances=record["record_version"] > 1)
     if record["record_version"] == 1:
         return found
@@ -134,7 +134,7 @@ def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
     """What the bundle tells, the workspace's log tells as well."""
     if evidence.log is None:
         return []
-    missing = set((folder / "lineage.ndjson").read_text().splitlines()) - set(evidence.log)
+    missing = set((folder / "lineage.ndjson").read_text(encoding="utf-8").splitlines()) - set(evidence.log)
     return require(not missing, f"{len(missing)} of its events are not in the workspace's log")
 
 

@@ -99,7 +99,7 @@ def model_check(folder: Path, release: ReleaseState) -> Check:
 
 
 def _model_faults(folder: Path, release: ReleaseState) -> list[str]:
-    shown = _shown(json.loads((folder / "model.json").read_text()))
+    shown = _shown(json.loads((folder / "model.json").read_text(encoding="utf-8")))
     wanted = {name: entry.facts["digest"] for name, entry in release.spends.items()}
     if "measurement" in shown:  # version 1 shows the moments alone
         shown, wanted = {"moments": shown["measurement"]}, {"moments": wanted["moments"]}
