@@ -367,7 +367,7 @@ def test_the_digest_tells_measurements_apart(old: str, new: str):
 
 
 def test_the_public_description_is_json_with_exact_numbers_and_no_secrets():
-    text = edited("name: clinic-visits", "ledger: postgresql://user:hunter2@host/ledger\nname: clinic-visits")
+    text = edited("name: clinic-visits", "ledger: postgresql://user@hunter2/ledger\nname: clinic-visits")
     text = edited("allocation: auto", "allocation: {projection: 1/3, moments: 2/3}", text)
     public = parse_spec(text).as_public_json()
     assert json.loads(json.dumps(public, allow_nan=False)) == public
@@ -430,7 +430,7 @@ BAD_DOCUMENTS = {
     "a-key-twice": ("name: a\nname: b\n", "duplicate-key", "name"),
     "a-nested-key-twice": (edited("delta: 0  ", "epsilon: 2  "), "duplicate-key", "privacy.epsilon"),
     "a-column-key-twice": (edited("kind: boolean", "kind: boolean, kind: date"), "duplicate-key", "columns[3].kind"),
-    "a-mapping-inside-itself": ("name: &a {b: *a}\n", "not-text", "name"),
+    "a-mapping-inside-itself": ("name: &a {b: *a}\n", "yaml-syntax", "line 1, column 14"),
 }
 
 
@@ -510,6 +510,39 @@ BAD_EDITS = {
     "epsilon-infinite": ("epsilon: 1.0 ", "epsilon: .inf ", "not-finite", "privacy.epsilon"),
     "epsilon-minus-infinite": ("epsilon: 1.0 ", "epsilon: -.INF ", "not-finite", "privacy.epsilon"),
     "epsilon-bomb": ("epsilon: 1.0 ", "epsilon: 1e999999999 ", "number-range", "privacy.epsilon"),
+    "epsilon-above-every-float": ("epsilon: 1.0 ", "epsilon: 1e399 ", "not-finite", "privacy.epsilon"),
+    "epsilon-below-every-float": ("epsilon: 1.0 ", "epsilon: 1e-399 ", "number-range", "privacy.epsilon"),
+    "epsilon-drowned": ("epsilon: 1.0 ", "epsilon: 1e-30 ", "epsilon-too-small", "privacy.epsilon"),
+    "delta-vanishing": ("delta: 0  ", "delta: 1e-200  ", "delta-too-small", "privacy.delta"),
+    "delta-above-every-float": ("delta: 0  ", "delta: 1e399  ", "not-finite", "privacy.delta"),
+    "lifetime-bomb": ("{epsilon: 12.0", "{epsilon: 1e99999999", "number-range", "privacy.lifetime.epsilon"),
+    "lifetime-above-every-float": ("{epsilon: 12.0", "{epsilon: 1e399", "not-finite", "privacy.lifetime.epsilon"),
+    "lifetime-far-below-zero": ("{epsilon: 12.0", "{epsilon: -1e399", "not-finite", "privacy.lifetime.epsilon"),
+    "rows-bomb": ("expected_rows: 40000", "expected_rows: 1e99999999", "number-range", "expected_rows"),
+    "ledger-with-password": (
+        "name: clinic",
+        "ledger: postgresql://u:s3@h/d\nname: clinic",
+        "ledger-password",
+        "ledger",
+    ),
+    "ledger-with-password-option": (
+        "name: clinic",
+        "ledger: postgresql://u@h/d?password=s3\nname: clinic",
+        "ledger-password",
+        "ledger",
+    ),
+    "ledger-with-hidden-password-option": (
+        "name: clinic",
+        "ledger: postgresql://u@h/d?p%61ssword=s3\nname: clinic",
+        "ledger-password",
+        "ledger",
+    ),
+    "lineage-with-password": (
+        "name: clinic",
+        "lineage: {url: 'https://u:s3@h'}\nname: clinic",
+        "lineage-url",
+        "lineage.url",
+    ),
     "epsilon-tiny-bomb": ("epsilon: 1.0 ", "epsilon: 1e-999999999 ", "number-range", "privacy.epsilon"),
     "epsilon-too-large": ("epsilon: 1.0 ", "epsilon: 100.1 ", "epsilon-too-large", "privacy.epsilon"),
     "epsilon-misspelt": ("epsilon: 1.0 ", "epsilom: 1.0 ", "unknown-key", "privacy.epsilom"),
@@ -655,7 +688,7 @@ BAD_COLUMNS = {
     "bounds-infinite": ("kind: numeric, bounds: [0, .inf]", "not-finite", "bounds"),
     "bounds-overflow": ("kind: numeric, bounds: [0, 1e309]", "not-finite", "bounds"),
     "bounds-width-overflow": ("kind: numeric, bounds: [-1.7e308, 1.7e308]", "bounds-range", "bounds"),
-    "bounds-width-underflow": ("kind: numeric, bounds: [0, 5e-324]", "bounds-range", "bounds"),
+    "bounds-width-underflow": ("kind: numeric, bounds: [0, 5e-324]", "number-range", "bounds"),
     "bounds-boolean": ("kind: numeric, bounds: [false, true]", "not-a-number", "bounds"),
     "bounds-word": ("kind: numeric, bounds: [low, high]", "not-a-number", "bounds"),
     "bounds-dates-of-numbers": ("kind: numeric, bounds: [2020-01-01, 2021-01-01]", "not-a-number", "bounds"),
@@ -804,6 +837,31 @@ def test_a_refusal_quotes_long_values_in_short_and_passwords_not_at_all():
     assert len(refusal(edited("name: clinic-visits", f"name: {'X' * 999}")).message) < 200
     error = refusal(edited("name: clinic-visits", "name: x\nledger: mysql://user:hunter2@host/db"))
     assert "hunter2" not in str(error.as_json())
+
+
+def test_a_ledger_may_name_the_file_that_holds_its_password():
+    url = "postgresql://user@host/ledger?passfile=/run/pgpass&sslkey=/run/key.pem"
+    assert parse_spec(edited("name: clinic-visits", f"name: clinic-visits\nledger: {url}")).ledger == url
+
+
+def nested(make: str, depth: int) -> str:
+    """A few lines of YAML in which each stands for the line before it nine times over."""
+    lines = ["x0: &x0 {a: 1}"]
+    return "\n".join(lines + [make.format(i, ", ".join([f"*x{i - 1}"] * 9)) for i in range(1, depth)])
+
+
+@pytest.mark.parametrize("make", ["x{0}: &x{0} {{<<: [{1}]}}", "x{0}: &x{0} [{1}]"], ids=["merges", "aliases"])
+def test_a_text_that_stands_for_more_than_it_says_is_refused_before_it_is_unfolded(make: str):
+    error = refusal(nested(make, 12) + EXAMPLE)
+    assert (error.rule, error.where[:7]) == ("yaml-syntax", "line 2,")
+
+
+def test_a_column_may_have_a_thousand_categories_and_is_refused_at_once_with_twenty_thousand():
+    listed = [f"c{number}" for number in range(20_000)]
+    column = "{{name: a, kind: categorical, other: c0, categories: [{}]}}"
+    spec = parse_spec(with_column(column.format(", ".join(listed[:1000]))))
+    assert len(spec.columns[1].levels) == 1000
+    assert refusal(with_column(column.format(", ".join(listed)))).rule == "cardinality"
 
 
 def test_reading_the_specification_needs_neither_prefect_nor_pandas():

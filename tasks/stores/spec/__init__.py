@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dpcore.errors import SpecError
+from tasks.stores.reading import read_bytes
 from tasks.stores.spec.about import AboutSpec
 from tasks.stores.spec.checks import ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec, Impute
@@ -68,7 +69,7 @@ def parse_spec(text: str) -> ReleaseSpec:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_bytes(path).decode("utf-8-sig")
     except FileNotFoundError:
         raise SpecError(
             "there is no specification file",

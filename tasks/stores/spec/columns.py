@@ -12,11 +12,13 @@ from dpcore.schema import MISSING_LEVEL, Column, IntervalColumn, Kind, LevelValu
 from tasks.stores.spec.about import PublicText
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.ticks import as_ticks, from_ticks
-from tasks.stores.spec.values import ColumnName, Section, TimezoneName, one_line
+from tasks.stores.spec.values import ColumnName, Section, TimezoneName, first_repeated, one_line
 
 MOST_CATEGORIES = 100
 """More categories than this need an `other`: such a list is hardly complete, or hardly public."""
 
+MOST_CATEGORIES_AT_ALL = 2_000
+"""More are refused: every category is a coordinate, and measurements grow with the square of their number."""
 LARGEST_BOUND = 1e100
 """Summaries of a released table sum squares of its values, which must neither overflow nor vanish."""
 
@@ -227,6 +229,9 @@ def _read_categories(value: Any) -> tuple[LevelValue, ...]:
         refuse("categories-missing", "a categorical column needs categories", hint)
     if not isinstance(value, list | tuple):
         refuse("not-a-list", "categories are a list", hint)
+    if len(value) > MOST_CATEGORIES_AT_ALL:
+        message = f"{len(value)} categories; the limit is {MOST_CATEGORIES_AT_ALL}"
+        refuse("cardinality", message, "keep the common ones and name one of them `other: CATEGORY`")
     for index, item in enumerate(value):
         if not isinstance(item, str | int) or (isinstance(item, int) and not -_INT64 <= item < _INT64):
             message = f"a category is text, a whole number of 64 bits, or a boolean, not {shown(item)}"
@@ -235,9 +240,10 @@ def _read_categories(value: Any) -> tuple[LevelValue, ...]:
     if len({type(item) for item in value}) > 1:
         refuse("categories-mixed", "categories must all be of one type", "put all of them in quotes")
     spelled = [unicodedata.normalize("NFC", item) if isinstance(item, str) else item for item in value]
-    for index, item in enumerate(spelled):
-        if item in spelled[:index]:
-            refuse("category-duplicate", f"the category {shown(item)} is given twice", "remove one of them", index)
+    repeated = first_repeated(spelled)
+    if repeated is not None:
+        message = f"the category {shown(value[repeated])} is given twice"
+        refuse("category-duplicate", message, "remove one of them", repeated)
     if len(value) < 2:
         refuse("categories-few", "a categorical column needs at least two categories", hint)
     return tuple(value)

@@ -7,7 +7,8 @@ its writer sees:
   twelve times 0.1 is 1.2;
 * only true and false are booleans: `categories: [no, yes]` are two words;
 * whole numbers have no leading zero, no base and no base 60: `007` and `12:30` are text;
-* dates stay text, because only the column knows its kind and time zone.
+* dates stay text, because only the column knows its kind and time zone;
+* aliases and merge keys are refused: a few lines of them stand for more than memory holds.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
 from dpcore.errors import SpecError
@@ -30,11 +32,21 @@ _PLAIN = {
     "float": r"[-+]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))"
     r"|\.(?:nan|NaN|NAN)",
     "null": r"~|null|Null|NULL|",
-    "merge": r"<<",
 }
 
 
-class SpecLoader(yaml.SafeLoader):
+class PlainLoader(yaml.SafeLoader):
+    """A safe loader without aliases, so that a document is as large as its text."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """One node of the document; an alias is none."""
+        if self.check_event(yaml.AliasEvent):
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise ComposerError(None, None, "aliases (*name) are not allowed: write the value out", mark)
+        return super().compose_node(parent, index)
+
+
+class SpecLoader(PlainLoader):
     """A safe loader that knows the plain scalars above and no other tags."""
 
     def construct_exact(self, node: yaml.ScalarNode) -> Decimal:
@@ -135,7 +147,7 @@ def _refuse_half_characters(value: object, place: Place, seen: set[int]) -> None
 
 def _refuse_duplicate_keys(root: yaml.Node) -> None:
     """Refuse a mapping that says a key twice; PyYAML would let the last one win."""
-    for place, mapping in _mappings(root, (), set()):
+    for place, mapping in _mappings(root, ()):
         seen = set()
         for key, _ in mapping.value:
             if not isinstance(key, yaml.ScalarNode):
@@ -150,18 +162,15 @@ def _refuse_duplicate_keys(root: yaml.Node) -> None:
             seen.add(key.value)
 
 
-def _mappings(node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, yaml.MappingNode]]:
-    """Every mapping under a node with its place, each once although aliases may repeat it."""
-    if id(node) in seen:
-        return
-    seen.add(id(node))
+def _mappings(node: yaml.Node, place: Place) -> Iterator[tuple[Place, yaml.MappingNode]]:
+    """Every mapping under a node with its place."""
     if isinstance(node, yaml.MappingNode):
         yield place, node
         for key, value in node.value:
-            yield from _mappings(value, (*place, str(key.value)), seen)
+            yield from _mappings(value, (*place, str(key.value)))
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield from _mappings(item, (*place, index), seen)
+            yield from _mappings(item, (*place, index))
 
 
 def _place_of(error: yaml.MarkedYAMLError) -> str:

@@ -10,14 +10,17 @@ from pydantic import AfterValidator, Field, StrictBool, field_validator, model_v
 
 from tasks.stores.spec.cron import valid_cron
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import FilledText, Section, TimezoneName
+from tasks.stores.spec.values import FilledText, Section, TimezoneName, first_repeated
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
 _ADDRESS = re.compile(r"[a-z]+://\S+")
 _DATABASE = re.compile(r"[a-z][a-z0-9_]*(\+[a-z0-9_]+)?://\S*")
 _VARIABLE = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)")
 _PASSWORD = re.compile(r"[^:]*://[^:/@]*:[^@]*@")  # as SQLAlchemy reads it
-_PASSWORD_OPTION = re.compile(r"[?&;][^=&;]*(pass|pwd|secret|token|key|credential|odbc_connect)[^=&;]*=", re.IGNORECASE)
+_SECRET_OPTION = re.compile(
+    r"\b(?!passfile\b|sslkey\b)\w*(pass|pwd|secret|token|key|credential|odbc_connect)\w*\s*=", re.IGNORECASE
+)
+"""An option that holds a secret itself; passfile and sslkey name files that do."""
 _SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with)\b", re.IGNORECASE | re.DOTALL)
 _PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")  # as SQLAlchemy reads it
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
@@ -67,10 +70,16 @@ def _database_url(text: str) -> str:
     if not _DATABASE.fullmatch(text):
         hint = "write postgresql://user@host/database, sqlite:///path, or env:NAME for a variable that holds such a URL"
         refuse("query-url", "this is not the URL of a database", hint)
-    if _PASSWORD.match(unquote(text)) or _PASSWORD_OPTION.search(text):
+    if holds_password(text):
         hint = "put the URL into an environment variable of the release's process and write `url: env:NAME`"
         refuse("query-password", "the URL holds a password, which does not belong into this file", hint)
     return text
+
+
+def holds_password(url: str) -> bool:
+    """Whether the URL of a database holds a password, after its user or as an option, however it is spelt."""
+    plain = unquote(url)
+    return bool(_PASSWORD.match(plain) or _SECRET_OPTION.search(plain))
 
 
 def _select(sql: str) -> str:
@@ -149,9 +158,9 @@ class SourceSpec(Section):
     @field_validator("drop")
     @classmethod
     def _drop_once(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        for index, name in enumerate(names):
-            if name in names[:index]:
-                refuse("drop-duplicate", f"the column {shown(name)} is dropped twice", "remove one of them", index)
+        index = first_repeated(names)
+        if index is not None:
+            refuse("drop-duplicate", f"the column {shown(names[index])} is dropped twice", "remove one of them", index)
         return names
 
     @model_validator(mode="after")
@@ -206,6 +215,9 @@ def ledger_url(text: str) -> str:
     if not _LEDGER.fullmatch(text):
         hint = "write postgresql://user@host/database or sqlite:///path, or leave the key out"
         refuse("ledger-url", "this is not the URL of an SQLite or PostgreSQL database", hint)
+    if holds_password(text):
+        hint = "put the password into ~/.pgpass, or into the variable PGPASSWORD or PGPASSFILE of the process"
+        refuse("ledger-password", "the URL holds a password, which does not belong into this file", hint)
     return text
 
 

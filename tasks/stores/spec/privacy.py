@@ -10,8 +10,9 @@ from pydantic import Field, PlainValidator, field_validator, model_serializer, m
 
 from dpcore.accounting import LARGEST_FIGURE
 from dpcore.schema import Neighbours, PrivacyUnit, RowRule
+from dpcore.wishes import SMALLEST, SMALLEST_DELTA
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import ColumnName, ExactDecimal, Section, Slug, nearest_float, positive_whole
+from tasks.stores.spec.values import ColumnName, ExactDecimal, Section, Slug, positive_whole
 
 MOST_EPSILON = 100
 """Above it a single release may multiply an adversary's odds by e^100: no promise at all."""
@@ -19,11 +20,6 @@ MOST_EPSILON = 100
 MOST_DELTA = Fraction(1, 1000)
 """Above it a release may simply publish one record in a thousand."""
 
-LEAST_DELTA = Fraction(1, 10**100)
-"""A smaller one is 0 for every purpose."""
-
-LEAST_EPSILON = Fraction(1, 10**12)
-"""Below it the noise hides any table that can be held."""
 
 _AT_MOST = re.compile(r"at-most\s+(\S+)")
 
@@ -116,10 +112,10 @@ class PrivacySpec(Section):
     def _epsilon_promises_something(cls, epsilon: Fraction) -> Fraction:
         if epsilon > MOST_EPSILON:
             hint = f"above {MOST_EPSILON} the guarantee promises nothing; common values lie between 0.1 and 10"
-            refuse("epsilon-too-large", "epsilon is too large", hint)
-        if 0 < epsilon < LEAST_EPSILON:
-            hint = "below 1e-12 the noise hides everything; common values lie between 0.1 and 10"
-            refuse("epsilon-too-small", "epsilon is too small", hint)
+            refuse("epsilon-too-large", f"epsilon is {_decimal(epsilon)}", hint)
+        if 0 < epsilon < SMALLEST:
+            hint = "below 1e-12 the noise drowns every measurement; common values lie between 0.1 and 10"
+            refuse("epsilon-too-small", f"epsilon is {_decimal(epsilon)}", hint)
         return _positive(epsilon)
 
     @field_validator("delta")
@@ -128,6 +124,8 @@ class PrivacySpec(Section):
         if _probability(delta) > MOST_DELTA:
             hint = "at most 0.001: a release may fail outright with this probability; use 0 for a pure guarantee"
             refuse("delta-too-large", f"delta is {_decimal(delta)}", hint)
+        if 0 < delta < SMALLEST_DELTA:
+            refuse("delta-too-small", f"delta is {_decimal(delta)}", "use 0 for a pure guarantee, or at least 1e-100")
         return delta
 
     @model_validator(mode="after")
@@ -148,11 +146,11 @@ def _positive(epsilon: Fraction) -> Fraction:
 
 
 def _probability(delta: Fraction) -> Fraction:
-    if not (delta == 0 or LEAST_DELTA <= delta < 1):
+    if not (delta == 0 or SMALLEST_DELTA <= delta < 1):
         message = f"this must be 0, or at least 1e-100 and below 1, got {_decimal(delta)}"
         refuse("delta-range", message, "use 0 or a tiny number")
     return delta
 
 
 def _decimal(number: Fraction) -> str:
-    return f"{nearest_float(number):g}"
+    return f"{float(number):g}"

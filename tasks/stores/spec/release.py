@@ -18,7 +18,7 @@ from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
 from tasks.stores.spec.operations import LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
 from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import PositiveWhole, Section, Slug
+from tasks.stores.spec.values import PositiveWhole, Section, Slug, first_repeated
 
 MOST_ROWS = 10**9
 """A longer table fits on few disks, and says no more about the data."""
@@ -112,11 +112,10 @@ def _shaping_checks(public: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse_repeated_names(spec: ReleaseSpec) -> None:
-    names = [column.name for column in spec.columns]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            hint = "give each column once"
-            refuse("column-duplicate", f"the column {shown(name)} is given twice", hint, "columns", index, "name")
+    index = first_repeated([column.name for column in spec.columns])
+    if index is not None:
+        message = f"the column {shown(spec.columns[index].name)} is given twice"
+        refuse("column-duplicate", message, "give each column once", "columns", index, "name")
 
 
 def _refuse_reserved_names(spec: ReleaseSpec) -> None:

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from dpcore.schema import Kind
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import MOST_WHOLE, exact_decimal, nearest_float
+from tasks.stores.spec.values import MOST_WHOLE, exact_decimal
 
 _FIRST_DAY = date(1970, 1, 1)
 _FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
@@ -18,7 +18,7 @@ _MICROSECOND = timedelta(microseconds=1)
 def as_ticks(value: object, kind: Kind, timezone: str) -> float:
     """A value of an interval column in its unit; refused if a float cannot hold it."""
     if kind is Kind.NUMERIC:
-        return nearest_float(exact_decimal(value))
+        return float(exact_decimal(value))
     whole = _whole_ticks(value, kind, timezone)
     if abs(whole) > MOST_WHOLE:
         hint = "whole numbers and microseconds since 1970 must stay below 2**53; use nearer bounds or another kind"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 import unicodedata
 import zoneinfo
+from collections.abc import Hashable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cache
@@ -61,7 +64,7 @@ class Section(BaseModel):
 
 
 def exact_decimal(value: object) -> Fraction:
-    """A decimal number, exactly as written."""
+    """A decimal number, exactly as written; it is 0 or in the range of ordinary floats."""
     if isinstance(value, bool) or not isinstance(value, int | str | Decimal):
         refuse("not-a-number", f"this must be a number, got {shown(value)}", "write a number such as 0.5")
     try:
@@ -73,6 +76,10 @@ def exact_decimal(value: object) -> Fraction:
     _, digits, exponent = number.as_tuple()
     if len(digits) > _MOST_DIGITS or abs(int(exponent)) > _MOST_DIGITS:
         refuse("number-range", "this number is out of any sensible range", "write a number of ordinary size")
+    if math.isinf(float(number)):
+        refuse("not-finite", "this number is too large for a float", "write a number below 1e308")
+    if number and abs(float(number)) < sys.float_info.min:
+        refuse("number-range", "this number is too close to 0 for a float", "write 0, or a number of ordinary size")
     return Fraction(number)
 
 
@@ -97,15 +104,17 @@ def positive_float(value: object) -> float:
     number = exact_decimal(value)
     if number <= 0:
         refuse("not-positive", f"this must be above 0, got {shown(value)}", "write a number above 0")
-    return nearest_float(number)
+    return float(number)
 
 
-def nearest_float(number: Fraction) -> float:
-    """The float nearest to an exact number."""
-    try:
-        return float(number)
-    except OverflowError:
-        refuse("not-finite", "this number is too large for a float", "write a number below 1e308")
+def first_repeated(values: Sequence[Hashable]) -> int | None:
+    """The index of the first value that was there before; None if each is there once."""
+    seen: set[Hashable] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            return index
+        seen.add(value)
+    return None
 
 
 def auto_or_whole(value: object) -> Any:
