@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dpcore.errors import LandingError
 from tasks.stores.landing import Landing
-from tasks.stores.matching import period_of, require_known_format, require_period
+from tasks.stores.matching import period_of, require_known_format, require_period, require_regular
+from tasks.stores.reading import open_regular
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.structure import require_sound
 
@@ -36,6 +37,7 @@ def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
     try:
         period = period_of(Path(name or path), spec.source.period)
         require_known_format(path, landing.where)
+        require_regular(path, landing.where)
         require_sound(landing)
         require_period(spec.source.period, period)
     except LandingError as error:
@@ -73,7 +75,7 @@ def ends_within_a_line(path: Path) -> bool:
     if path.suffix.lower() != ".csv":
         return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4))
             return not file.read().rstrip(b"\0").endswith((b"\n", b"\r"))  # NUL: the other half of a UTF-16 line end
     except OSError:

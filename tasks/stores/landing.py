@@ -21,7 +21,16 @@ import pyarrow as pa
 from dpcore.errors import LandingError
 from dpcore.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
-from tasks.stores.fragments import LONGEST_LINE, Fragment, Part, grouped, portable_version, unreadable, version_of
+from tasks.stores.fragments import (
+    LONGEST_LINE,
+    Fragment,
+    Part,
+    grouped,
+    is_elsewhere,
+    portable_version,
+    unreadable,
+    version_of,
+)
 from tasks.stores.matching import (
     PERIOD,
     data_files,
@@ -30,7 +39,10 @@ from tasks.stores.matching import (
     partition_of,
     period_of,
     require_known_format,
+    require_period,
+    require_regular,
 )
+from tasks.stores.reading import open_regular
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import is_text
 
@@ -156,7 +168,7 @@ class Landing:
         """A keyed fingerprint of the files' bytes, for the operator alone."""
         digest = hmac.new(key, digestmod=hashlib.sha256)
         for path in self.files:
-            with path.open("rb") as file:
+            with path.open("rb") if is_elsewhere(path) else open_regular(path) as file:
                 while chunk := file.read(HASHED_AT_ONCE):
                     digest.update(chunk)
             digest.update(b"\0")
@@ -220,8 +232,9 @@ def find_landing(
     """The landing data of a run, and the month they are of.
 
     The period is the one given, else the one in the file names (the latest, where
-    there are several), else the last complete month. Where file names carry periods
-    only the files of the chosen one belong to the dataset.
+    there are several), else the last complete month. Where the specification says that
+    names carry the period, only files of the chosen one belong to the dataset; files that
+    somebody gives by name must not carry another, and those that carry none need a given one.
     Raises: LandingError if there is nothing to release.
     """
     _require_month(period)
@@ -229,8 +242,17 @@ def find_landing(
     files = _given_files(given, where) if given else matching_files(root, spec.source.path)
     dated = {path: period_of(path, spec.source.period) for path in files}
     chosen = period or max((p for p in dated.values() if p), default=None) or last_complete_month(spec, now)
-    if any(dated.values()) and not given:
+    if spec.source.period and not given:
         files = [path for path, own in dated.items() if own == chosen]
+    if spec.source.period and None in dated.values() and not (files if not given else period):
+        require_period(spec.source.period, None)  # a month nobody gave would be guessed
+    if given and any(own not in (None, chosen) for own in dated.values()):
+        raise LandingError(
+            f"the name of a given file carries another month than {chosen}",
+            rule="period-differs",
+            where=where,
+            hint="give the files of one month, with the --period that they are of",
+        )
     if not files:
         raise LandingError(
             f"there are no landing data for {chosen}" if dated else "no landing file was found",
@@ -289,10 +311,11 @@ def _given_files(given: str | Path, where: str) -> list[Path]:
     if "://" in str(given):
         return elsewhere(str(given), where)
     path = Path(given)
-    if not path.is_file():
-        return data_files(path)
-    require_known_format(path, where)
-    return [path]
+    files = data_files(path) if path.is_dir() or not path.exists() else [path]
+    for file in files:
+        require_known_format(file, where)
+        require_regular(file, where)
+    return files
 
 
 def last_complete_month(spec: ReleaseSpec, now: datetime) -> str:

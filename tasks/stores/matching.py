@@ -33,6 +33,7 @@ def matching_files(root: Path, pattern: str) -> list[Path]:
     files = matching_names(root, pattern)
     for file in files:
         require_known_format(file, "source.path")
+        require_regular(file, "source.path")
     return files
 
 
@@ -41,7 +42,7 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     if "://" in pattern:
         return elsewhere(pattern)
     base, rest = _split(root, pattern)
-    files = [file for path in _glob(base, rest) for file in ([path] if path.is_file() else data_files(path))]
+    files = [file for path in _glob(base, rest) for file in ([path] if _is_data(path) else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
     return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
@@ -143,7 +144,12 @@ def data_files(path: Path) -> list[Path]:
     """
     candidates = sorted(path.iterdir()) if path.is_dir() else []
     found = [data_files(p) if PARTITION.fullmatch(p.name) and p.is_dir() else [p] for p in candidates]
-    return [p for files in found for p in files if p.is_file() and p.suffix.lower() in ENDINGS]
+    return [p for files in found for p in files if p.suffix.lower() in ENDINGS and _is_data(p)]
+
+
+def _is_data(path: Path) -> bool:
+    """Whether a path stands for data: a file, or something in its place that will be refused, such as a pipe."""
+    return path.is_file() or (path.exists() and not path.is_dir())
 
 
 def partition_of(path: Path) -> tuple[tuple[str, str | None], ...]:
@@ -172,6 +178,20 @@ def require_known_format(path: Path, where: str) -> None:
         )
 
 
+def require_regular(path: Path, where: str) -> None:
+    """Check that a landing file is one: reading a pipe or a device may never end.
+
+    Raises: LandingError.
+    """
+    if not path.is_file():
+        raise LandingError(
+            "what lies in a landing file's place is no regular file",
+            rule="file-irregular",
+            where=where,
+            hint="land the data as a file; pipes, sockets and devices are not read",
+        )
+
+
 def period_of(path: Path, pattern: str | None) -> str | None:
     """The month in a file's name, with those of its partition folders before it; None if they carry none.
 
@@ -196,7 +216,7 @@ def require_period(pattern: str | None, period: str | None) -> None:
     """
     if pattern and period is None:
         raise LandingError(
-            "the file's name carries no period",
+            "a landing file's name carries no period",
             rule="period-missing",
             where="source.period",
             hint="give it a name that the pattern fits, or take source.period out of the specification",

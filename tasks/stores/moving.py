@@ -15,6 +15,7 @@ from pathlib import Path
 
 from dpcore.errors import LandingError, WorkspaceError
 from tasks.stores.examination import signature
+from tasks.stores.reading import open_regular
 from tasks.stores.workspace import PRIVATE_FILE
 
 DRAFT = ".landing-"
@@ -89,7 +90,7 @@ def _linked(source: Path, draft: Path) -> bool:
 def _copy(source: Path, draft: Path) -> None:
     before = signature(source)
     with (
-        source.open("rb") as read,
+        open_regular(source) as read,
         os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as written,
     ):
         shutil.copyfileobj(read, written, 1 << 20)

@@ -5,7 +5,8 @@ The stage that validates a release and the intake of single files judge by the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 
 import pandas as pd
 
@@ -43,7 +44,8 @@ def require_shape(landing: Landing) -> None:
     Raises: LandingError for the first rule that does not hold.
     """
     schema, person = landing.spec.schema, landing.spec.unit.person
-    shapes = {tuple(canonical_dtypes(landed, schema).items()): None for landed in landing.schemas()}
+    known = {*schema.by_name, *landing.spec.source.drop, *([person] if person else [])}
+    shapes = {tuple(_shape(canonical_dtypes(landed, schema), known)): None for landed in landing.schemas()}
     suite = structure_suite(
         schema,
         extra_columns=landing.spec.source.drop,
@@ -58,6 +60,12 @@ def require_shape(landing: Landing) -> None:
         raise _person_type(person)
     if person and not landing.is_text:
         _require_one_spelling(person, {dict(shape)[person] for shape in shapes})
+
+
+def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The known columns with their types, and one of the others: a file may have any number of them."""
+    yield from ((name, dtypes[name]) for name in dtypes if name in known)
+    yield from islice(((name, dtypes[name]) for name in dtypes if name not in known), 1)
 
 
 def require_rows(landing: Landing) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from dpcore.schema import UNKNOWN
 from tasks.stores.fragments import ROWS_AT_ONCE, SHARED
 from tasks.stores.landing import Landing, canonical_dtypes, find_landing, last_complete_month
 from tasks.stores.spec import ReleaseSpec, parse_spec
+from tasks.stores.structure import _shape, require_shape
 from tasks.stores.tables import cells_of
 
 SPEC = """
@@ -133,10 +135,47 @@ def test_a_given_input_is_taken_instead_of_the_source(root: Path, given: str):
     assert (names(landing), landing.where) == (["a.csv"], "--input")
 
 
-def test_a_given_input_is_whole_even_where_its_names_carry_periods(root: Path):
-    land(root, "other/small-2026-01.csv", "other/small-2026-02.csv")
+def test_a_given_input_whose_names_carry_no_month_is_of_the_given_one(root: Path):
+    land(root, "other/a.csv", "other/small-2026-05.csv")
     arrival = find_landing(spec(source=PATTERN), root, given=root / "other", period="2026-05", now=NOW)
-    assert (names(arrival.landing), arrival.period) == (["small-2026-01.csv", "small-2026-02.csv"], "2026-05")
+    assert (names(arrival.landing), arrival.period) == (["a.csv", "small-2026-05.csv"], "2026-05")
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "period", "rule"),
+    [
+        ("landing/a.csv", None, "2026-05", "period-missing"),
+        ("landing/a.csv", None, None, "period-missing"),
+        ("landing/small-2026-04.csv", None, "2026-05", "landing-missing"),
+        ("other/a.csv", "other", None, "period-missing"),
+        ("other/small-2026-04.csv", "other", "2026-05", "period-differs"),
+    ],
+)
+def test_where_names_carry_the_month_no_other_file_is_released_as_it(
+    root: Path, file: str, given: str | None, period: str | None, rule: str
+):
+    land(root, file)
+    with pytest.raises(LandingError) as refusal:
+        find_landing(spec(source=PATTERN), root, given=root / given if given else None, period=period, now=NOW)
+    assert refusal.value.rule == rule
+
+
+def test_a_pipe_in_place_of_a_landing_file_is_refused_at_once(root: Path):
+    os.mkfifo(root / "landing" / "small-2026-05.csv")
+    with pytest.raises(LandingError) as refusal:
+        find_landing(spec(source=PATTERN), root, given=None, period="2026-05", now=NOW)
+    assert refusal.value.rule == "file-irregular"
+
+
+def test_a_file_with_a_hundred_thousand_columns_is_judged_by_the_declared_ones_and_one_more(root: Path):
+    names_ = ["age", "sex", *(f"c{number}" for number in range(100_000))]
+    (root / "landing" / "wide.csv").write_text(f"{','.join(names_)}\n{','.join('1' for _ in names_)}\n")
+    landing = find_landing(spec(), root, given=None, period=None, now=NOW).landing
+    known = set(landing.spec.schema.by_name)
+    assert all(len(list(_shape(canonical_dtypes(s, landing.spec.schema), known))) <= 3 for s in landing.schemas())
+    with pytest.raises(LandingError) as refusal:
+        require_shape(landing)
+    assert refusal.value.rule == "column-undeclared"
 
 
 # ---------------------------------------------------------------- which month
