@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any
 
 from dpcore.errors import LedgerError, WorkspaceError
@@ -27,13 +27,12 @@ from tasks.stores.ledger import Ledger, Row
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.ledgers import ledger_address, writable_ledger
 from tasks.stores.operations import export_lines, imported_entries, write_new
+from tasks.stores.reading import open_regular, parse_json, read_text
 from tasks.stores.signing import signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.stores.unpacking import LEDGER_FILE, MANIFEST, VERSION, Manifest, broken, unpack
 from tasks.stores.workspace import PRIVATE_FILE, SPEC_NAME, Workspace
 
-VERSION = 1
-MANIFEST = "backup.json"
-LEDGER_FILE = "ledger.db"
 EVENTS, MEASUREMENTS, FINGERPRINTS = "ledger/events.ndjson", "ledger/measurements.ndjson", "ledger/fingerprints.ndjson"
 KEY_FILES = ("signing.key", "signing.pub", "fingerprint.key")
 
@@ -83,15 +82,16 @@ def _names(workspace: Workspace) -> Iterator[str]:
 
 def _write(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger, found: Backup) -> int:
     digests: dict[str, str] = {}
+    sizes: dict[str, int] = {}
     with tarfile.open(draft, "w") as archive:
         for name, source in _files(workspace):
-            with source.open("rb") as file:
+            with open_regular(source) as file:
                 digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
-                _add(archive, name, file)
+                sizes[name] = _add(archive, name, file)
         for name, content in _ledger_files(workspace, spec, ledger):
             digests[name] = hashlib.sha256(content).hexdigest()
-            _add(archive, name, io.BytesIO(content))
-        manifest = {"version": VERSION, **found.as_json(), "files": digests}
+            sizes[name] = _add(archive, name, io.BytesIO(content))
+        manifest = {"version": VERSION, **found.as_json(), "files": digests, "sizes": sizes}
         _add(archive, MANIFEST, io.BytesIO(json.dumps(manifest, indent=2).encode()))
     return len(digests)
 
@@ -132,11 +132,13 @@ def _online_copy(path: Path) -> bytes:
         return copy.serialize()
 
 
-def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
+def _add(archive: tarfile.TarFile, name: str, content: IO[bytes]) -> int:
+    """Add a file; returns its size."""
     member = tarfile.TarInfo(name)
     member.size, member.mode = content.seek(0, os.SEEK_END), PRIVATE_FILE
     content.seek(0)
     archive.addfile(member, content)
+    return member.size
 
 
 # ---------------------------------------------------------------- restore
@@ -155,18 +157,20 @@ def restore(archive: Path, root: Path, *, who: str, ledger_url: str | None = Non
     beside = root.parent / f".{root.name}.{secrets.token_hex(4)}"
     try:
         beside.mkdir(mode=0o700, parents=True)
-        manifest = _unpack(archive, beside)
+        manifest = unpack(archive, beside)
         workspace = Workspace(beside)
         workspace.create()
         if ledger_url is not None:
             _point_to(workspace, ledger_url)
+        else:
+            _require_inside(workspace)
         _restore_ledger(workspace, manifest, who)
         beside.chmod(0o755)
         os.rename(beside, root)  # over an empty folder, or where there is none
     except OSError as error:
         fault = error.strerror or type(error).__name__
     else:
-        return Backup(manifest["made_at"], manifest["entries"], manifest["head"], len(manifest["files"]))
+        return Backup(manifest.made_at, manifest.entries, manifest.head, len(manifest.files))
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     raise WorkspaceError(
@@ -187,63 +191,32 @@ def _require_empty(root: Path) -> None:
         )
 
 
-def _unpack(archive: Path, folder: Path) -> dict[str, Any]:
-    """Write the archive's files; returns its manifest, which names each of them with its digest."""
-    found: dict[str, str] = {}
-    manifest: dict[str, Any] | None = None
-    try:
-        with tarfile.open(archive, "r:") as source:
-            for member in source:
-                content = source.extractfile(member) if member.isreg() else None
-                if content is None:
-                    raise _broken("it holds something that is no file")
-                if member.name == MANIFEST:
-                    manifest = json.loads(content.read())
-                else:
-                    found[member.name] = _place(folder, member.name, content)
-    except (tarfile.TarError, ValueError, EOFError):
-        manifest = None
-    if manifest is None or manifest.get("version") != VERSION:
-        raise _broken("it is no whole backup of a version that this program knows")
-    if found != manifest["files"]:
-        raise _broken("its files are not those that were archived")
-    return manifest
-
-
-def _place(folder: Path, name: str, content: IO[bytes]) -> str:
-    """Write one file, private while nothing is verified; returns its digest."""
-    pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise _broken("a name in it leads out of the workspace")
-    path = folder.joinpath(*pure.parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as file:
-        shutil.copyfileobj(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    path.chmod(_mode(pure))
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _mode(name: PurePosixPath) -> int:
-    if name.parts[0] in ("keys", "ledger", LEDGER_FILE):
-        return PRIVATE_FILE
-    return 0o444 if name.parts[0] == "releases" else 0o644
-
-
-def _broken(what: str) -> WorkspaceError:
-    return WorkspaceError(
-        f"the archive cannot be restored: {what}",
-        rule="backup-broken",
-        where="ARCHIVE",
-        hint="take another backup; nothing was written",
-    )
-
-
-def _restore_ledger(workspace: Workspace, manifest: dict[str, Any], who: str) -> None:
+def _require_inside(workspace: Workspace) -> None:
+    """Refuse a ledger file outside of the folder: an archive does not say where else to write."""
     address = ledger_address(workspace, load_spec(workspace.spec_path))
-    mark = {"who": who, "made_at": manifest["made_at"]}
+    is_file = isinstance(address, Path) or address.startswith("sqlite")
+    if is_file and not Path(os.path.normpath(address)).is_relative_to(workspace.root):
+        raise WorkspaceError(
+            "the archived specification places the ledger outside of the folder",
+            rule="ledger-outside",
+            where="ledger",
+            hint="say where it goes: `--ledger-url sqlite:///ledger.db` puts it into the folder",
+        )
+
+
+def _restore_ledger(workspace: Workspace, manifest: Manifest, who: str) -> None:
+    address = ledger_address(workspace, load_spec(workspace.spec_path))
+    try:
+        _fill_ledger(workspace, address, manifest, who)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        fault = broken("its ledger cannot be read")
+    else:
+        return
+    raise fault
+
+
+def _fill_ledger(workspace: Workspace, address: Path | str, manifest: Manifest, who: str) -> None:
+    mark = {"who": who, "made_at": manifest.made_at}
     if isinstance(address, Path):
         _restore_file(workspace, address, manifest, mark)
     else:
@@ -252,14 +225,14 @@ def _restore_ledger(workspace: Workspace, manifest: dict[str, Any], who: str) ->
 
 def _point_to(workspace: Workspace, url: str) -> None:
     """Name another ledger in the specification; its digest does not depend on that."""
-    text = workspace.spec_path.read_text(encoding="utf-8")
+    text = read_text(workspace.spec_path)
     others = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("ledger:"))
     workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n", encoding="utf-8")
     if load_spec(workspace.spec_path).ledger != url:
-        raise _broken("its specification does not let another ledger be named")
+        raise broken("its specification does not let another ledger be named")
 
 
-def _restore_file(workspace: Workspace, address: Path, manifest: dict[str, Any], mark: dict[str, str]) -> None:
+def _restore_file(workspace: Workspace, address: Path, manifest: Manifest, mark: dict[str, str]) -> None:
     """Verify and mark the file, and put it where the specification wants it."""
     copy = workspace.root / LEDGER_FILE
     found = None if copy.is_file() else _take_archived(workspace)
@@ -283,7 +256,7 @@ def _restore_file(workspace: Workspace, address: Path, manifest: dict[str, Any],
     shutil.move(copy, address)
 
 
-def _restore_database(workspace: Workspace, address: str, manifest: dict[str, Any], mark: dict[str, str]) -> None:
+def _restore_database(workspace: Workspace, address: str, manifest: Manifest, mark: dict[str, str]) -> None:
     """Fill an empty database; one that has these entries already is the ledger itself, and is left alone."""
     found = _take_archived(workspace)
     _require_archived(found[0], manifest)
@@ -309,17 +282,17 @@ def _take_archived(workspace: Workspace) -> tuple[list[Entry], list[Row], list[R
         file.unlink()
         return found
     events, *others = ((workspace.root / name).read_text() for name in (EVENTS, MEASUREMENTS, FINGERPRINTS))
-    rows = [[json.loads(line) for line in text.splitlines()] for text in others]
+    rows = [[parse_json(line) for line in text.splitlines()] for text in others]
     shutil.rmtree(folder)
     return imported_entries(iter(events.splitlines())), rows[0], rows[1]
 
 
-def _require_archived(entries: Sequence[Entry], manifest: dict[str, Any]) -> None:
+def _require_archived(entries: Sequence[Entry], manifest: Manifest) -> None:
     """The entries hold, and end where the ledger ended when it was archived.
 
     Whether bundles and lineage know more is not asked here: a workspace that had lost
     entries before is restored as it was, and a run refuses it as before.
     """
     head = LedgerState.replay(entries).head
-    if (head.seq if head else 0, head.hash if head else "") != (manifest["entries"], manifest["head"]):
-        raise _broken("its ledger is not the one that was archived")
+    if (head.seq if head else 0, head.hash if head else "") != (manifest.entries, manifest.head):
+        raise broken("its ledger is not the one that was archived")
