@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
+from contextlib import suppress
 from typing import Any
 
 import typer
@@ -88,6 +89,8 @@ def main() -> None:
     as_json = "--json" in sys.argv[1:]
     try:
         app(standalone_mode=False)
+        with suppress(BrokenPipeError):  # whoever read the output has seen enough
+            sys.stdout.flush()
     except PrivacyError as error:
         leave(error, as_json=as_json)
     except UsageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import typer
@@ -38,11 +39,17 @@ def init(
             where="DIR",
             hint="name another folder; an existing workspace is never overwritten",
         )
-    workspace.create()
-    if demo != "none":
-        write_demo(demo, workspace.root)
-    else:
-        (workspace.root / EXAMPLE_NAME).write_text(DEMOS["clinic"].specification())
+    is_new = not workspace.root.exists()
+    try:
+        workspace.create()
+        if demo != "none":
+            write_demo(demo, workspace.root)
+        else:
+            (workspace.root / EXAMPLE_NAME).write_text(DEMOS["clinic"].specification())
+    except BaseException:
+        if is_new:
+            shutil.rmtree(workspace.root, ignore_errors=True)
+        raise
     if as_json:
         print_json({"workspace": str(workspace.root), "demo": demo, "spec": str(workspace.spec_path)})
         return

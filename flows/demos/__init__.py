@@ -69,10 +69,15 @@ def write_demo(name: str, folder: Path) -> None:
     files = [folder / "landing" / file_name for file_name in demo.file_names]
     _refuse_unless_free(folder, [specification, *files])
     (folder / "landing").mkdir(exist_ok=True)
-    for path, table in zip(files, demo.tables(_public_generator()), strict=True):
-        _write_parquet(table, path)
-    with specification.open("x", encoding="utf-8") as sink:
-        sink.write(demo.specification())
+    try:
+        for path, table in zip(files, demo.tables(_public_generator()), strict=True):
+            _write_parquet(table, path)
+        with specification.open("x", encoding="utf-8") as sink:
+            sink.write(demo.specification())
+    except BaseException:
+        for path in [specification, *files]:
+            path.unlink(missing_ok=True)
+        raise
 
 
 def _public_generator() -> np.random.Generator:

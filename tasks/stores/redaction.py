@@ -8,23 +8,39 @@ attributes, where the command line and the operator's files find it.
 
 from __future__ import annotations
 
+import errno
 import traceback
 from pathlib import Path
 
-from dpcore.errors import LandingError, PrivacyError, StageFailedError
+from dpcore.errors import LandingError, PrivacyError, StageFailedError, WorkspaceError
 
 LANDING_REFUSED = "the landing data were refused; the operator was told why"
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ROOMS = Path(__file__).resolve().parents[2]
 
 
 def own_error(error: Exception, stage: str) -> PrivacyError:
     """An error of our own, free of data by rule, without traceback, cause or context that could hold a value."""
-    own = error if isinstance(error, PrivacyError) else StageFailedError(stage, type(error).__name__, _place(error))
+    own = error if isinstance(error, PrivacyError) else _no_room(error)
+    own = own or StageFailedError(stage, type(error).__name__, _place(error))
     own.__context__ = own.__cause__ = None
     if isinstance(own, LandingError):
         own.args = (LANDING_REFUSED,)  # what logs and states show; `message` keeps the verdict
     return own.with_traceback(None)
+
+
+def _no_room(error: Exception) -> PrivacyError | None:
+    """The refusal of what a full disk stopped, wherever it was being written; None for any other error."""
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
+        return None
+    return WorkspaceError(
+        "the disk is full, or a limit on space or on the size of files is reached",
+        rule="disk-full",
+        where="disk",
+        hint="make room and say the same command again: what was finished is kept, and a run that had begun resumes",
+    )
 
 
 def _place(error: BaseException) -> str:
