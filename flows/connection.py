@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from tasks.stores.reading import open_regular, parse_json, read_text
 from tasks.stores.workspace import Workspace
 
 SERVING = "serving.json"
@@ -112,8 +113,9 @@ def known_server(workspace: Workspace, environment: Mapping[str, str] = os.envir
     if not is_served(workspace):
         return None  # a file that a killed `serve` left may name somebody else's port by now
     try:
-        serving = json.loads((workspace.prefect_home / SERVING).read_text())
-        return Server(str(serving["api_url"]), (workspace.prefect_home / PASSWORD).read_text().strip())
+        home = workspace.prefect_home
+        serving = parse_json(read_text(home / SERVING))
+        return Server(str(serving["api_url"]), read_text(home / PASSWORD).strip())
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -121,7 +123,7 @@ def known_server(workspace: Workspace, environment: Mapping[str, str] = os.envir
 def is_served(workspace: Workspace) -> bool:
     """Whether a `dprelease serve` of this workspace is alive: it holds the lock as long as it is."""
     try:
-        with (workspace.prefect_home / LOCK).open() as file:
+        with open_regular(workspace.prefect_home / LOCK) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from flows.recorded import Runs, recorded_runs
 from tasks.stores.bundle import Staging, faults
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState
 from tasks.stores.ledgers import has_ledger, readable_ledger
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.resuming import next_command
 from tasks.stores.workspace import Workspace
 
@@ -168,10 +168,13 @@ class Joined:
         """The record of a published release, where its bundle is at hand."""
         release = self.state.releases.get(release_id)
         path = self.workspace.bundle(release.facts["name"], release_id) / "record.json" if release else Path()
-        if release is None or release.published is None or not path.is_file():
+        if release is None or release.published is None:
             return None
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return record
+        try:
+            record = parse_json(read_text(path))
+        except (OSError, ValueError):
+            return None
+        return record if isinstance(record, dict) else None
 
     def _successor(self, release_id: str) -> str | None:
         later = [r for r in self.state.releases.values() if r.published and r.facts.get("supersedes") == release_id]

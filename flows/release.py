@@ -129,7 +129,7 @@ def finished_release(run: ReleaseRun) -> ReleaseState | None:
 def still_awaiting(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     """Say that a person has to speak first, and spend nothing."""
     label_again(run, known.release_id)
-    tell(f"{known.release_id} waits for approval already; nothing was spent")
+    tell(f"{known.release_id} waits for approval already; this run spent nothing")
     folder = Staging(run.workspace.bundle(run.spec.name, known.release_id)).folder
     return ReleaseResult(known.release_id, "awaiting-approval", folder, {})
 
@@ -141,7 +141,7 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     """
     final = run.workspace.bundle(run.spec.name, known.release_id)
     label_again(run, known.release_id)
-    tell(f"{known.release_id} is published already; nothing was spent")
+    tell(f"{known.release_id} is published already; this run spent nothing")
     kept = None if run.arrival.is_queried else run.ledger().fingerprint(known.release_id)  # a query is not asked again
     differ = kept is not None and kept != run.readings.fingerprint()
     if differ:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.errors import InterruptedReleaseError, StageFailedError
+from dpcore.errors import InterruptedReleaseError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 
 if TYPE_CHECKING:
@@ -110,10 +110,18 @@ def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
 def record_in(bundle: Path) -> dict[str, Any]:
     """The record of a bundle that the ledger has as published.
 
-    Raises: StageFailedError if it is not there.
+    Raises: WorkspaceError if it is not there, or cannot be read.
     """
-    path = bundle / "record.json"
-    if not path.is_file():
-        raise StageFailedError("show", "missing bundle", "the ledger says published; run `dprelease audit`")
-    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    from tasks.stores.reading import parse_json, read_text
+
+    record: Any = None
+    with suppress(OSError, ValueError):
+        record = parse_json(read_text(bundle / "record.json"))
+    if not isinstance(record, dict):
+        raise WorkspaceError(
+            "the ledger has the release as published, but its bundle has no readable record",
+            rule="bundle-unreadable",
+            where="releases",
+            hint="`dprelease audit` says what is missing; bring the bundle back from a backup",
+        )
     return record

@@ -6,7 +6,6 @@ between the look and the word.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -21,6 +20,7 @@ from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.ledgers import writable_ledger
 from tasks.stores.lineage import LineageRun
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -36,7 +36,7 @@ class Waiting:
     @property
     def record(self) -> dict[str, Any]:
         """What the bundle's record says."""
-        record: dict[str, Any] = json.loads((self.staging.folder / "record.json").read_text(encoding="utf-8"))
+        record: dict[str, Any] = parse_json(read_text(self.staging.folder / "record.json"))
         return record
 
 
@@ -53,7 +53,7 @@ def approve(workspace: Workspace, release_id: str, *, who: str, reason: str) -> 
         if release.status == "published" and release.approval is not None:
             final = workspace.bundle(spec.name, release_id)
             _require_here(final)
-            return final, json.loads((final / "record.json").read_text(encoding="utf-8")), release.approval
+            return final, parse_json(read_text(final / "record.json")), release.approval
         waiting = _waiting(workspace, release)
         record = waiting.record
         with _lineage(workspace, waiting.staging.folder, record).stage(

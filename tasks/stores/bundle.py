@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tasks.stores.reading import open_regular, read_text
+
 CHECKSUMS = "SHA256SUMS"
 
 
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's content."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -82,7 +84,7 @@ def faults(folder: Path, digest: str) -> Iterator[str]:
         return
     if sha256_of(sums) != digest:
         yield f"{CHECKSUMS} is not the one in the ledger"
-    lines = [line for line in sums.read_text(errors="replace").splitlines() if line]
+    lines = [line for line in read_text(sums, errors="replace").splitlines() if line]
     expected = {name: value for value, _, name in (line.partition("  ") for line in lines)}
     present = {path.name for path in folder.iterdir()} - {CHECKSUMS}
     for name in sorted(expected.keys() | present):

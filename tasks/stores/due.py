@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from tasks.stores.calendar import month_before, periods_due
 from tasks.stores.ledger_state import LedgerState
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.workspace import Workspace
 
@@ -35,7 +36,7 @@ def schedule_began(workspace: Workspace, registered: datetime) -> datetime:
     """
     path = workspace.schedule_path
     try:
-        kept = datetime.fromisoformat(json.loads(path.read_text())["since"])
+        kept = datetime.fromisoformat(parse_json(read_text(path))["since"])
     except (OSError, ValueError, KeyError, TypeError):
         kept = registered
     began = min(kept, registered)

@@ -19,6 +19,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from dpcore.errors import WorkspaceError
+from tasks.stores.reading import read_text
 from tasks.stores.spec.operations import LineageSpec
 from tasks.stores.workspace import Workspace
 
@@ -162,7 +163,7 @@ def _token(path: Path) -> str | None:
         return None
     if path.stat().st_mode & 0o077:
         raise _unusable("others may read it", "chmod it to 0600")
-    token = path.read_text(errors="replace").strip()
+    token = read_text(path, errors="replace").strip()
     if not (token and token.isascii() and token.isprintable() and " " not in token):
         raise _unusable("it is not one line of letters, digits and signs", "write the bare token into the file")
     return token

@@ -164,7 +164,7 @@ def changed(where: str) -> LandingError:
         "the landing data changed while they were read",
         rule="landing-changed",
         where=where,
-        hint="land files by moving them in whole, then run again; nothing was measured",
+        hint="land files by moving them in whole, then run again: what was measured before that is not measured twice",
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from dpcore.errors import RefusedError
 from tasks.stores.heads import bundle_folders
-from tasks.stores.lineage import FLOW, events_of
+from tasks.stores.lineage import FLOW, events_of, is_whole, listed
 from tasks.stores.workspace import Workspace
 
 Event = dict[str, Any]
@@ -42,36 +42,22 @@ def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
 def _events(workspace: Workspace, release_id: str) -> list[Event]:
     """Each event of the release once, in order."""
     logs = [folder / LOG for folder in bundle_folders(workspace) if folder.name == release_id]
-    told = [event for path in (*logs, workspace.lineage_path) for event in events_of(path) if _is_whole(event)]
+    told = [event for path in (*logs, workspace.lineage_path) for event in events_of(path) if is_whole(event)]
     runs = {run for event in told if _is_about(event, release_id) for run in _runs(event)}
     unique = {(e["run"]["runId"], e["eventType"]): e for e in reversed(told) if e["run"]["runId"] in runs}
     return list(reversed(unique.values()))
 
 
-def _is_whole(event: Event) -> bool:
-    """Whether an event has all that a graph is made of; what somebody else wrote into a log is left out."""
-    parts = [event.get("run"), event.get("job"), *_listed(event, "inputs"), *_listed(event, "outputs")]
-    if not all(isinstance(part, dict) and isinstance(part.get("facets", {}), dict) for part in parts):
-        return False
-    names = [event.get("eventType"), event["run"].get("runId"), *(part.get("name") for part in parts[1:])]
-    return all(isinstance(name, str) for name in names)
-
-
-def _listed(event: Event, key: str) -> list[Any]:
-    found = event.get(key, [])
-    return found if isinstance(found, list) else [None]
-
-
 def _is_about(event: Event, release_id: str) -> bool:
     """Whether a tag or a dataset names the release; events of early versions have no tags."""
-    datasets = _listed(event, "inputs") + _listed(event, "outputs")
+    datasets = listed(event, "inputs") + listed(event, "outputs")
     tag = {"key": "release", "value": release_id, "source": "dprelease"}
     is_tagged = any(entry.items() >= tag.items() for entry in _tags(event) if isinstance(entry, dict))
     return is_tagged or any(dataset["name"].startswith(f"{release_id}/") for dataset in datasets)
 
 
 def _tags(event: Event) -> list[Any]:
-    return _listed(_run_facet(event, "tags"), "tags")
+    return listed(_run_facet(event, "tags"), "tags")
 
 
 def _runs(event: Event) -> list[str]:
@@ -82,7 +68,8 @@ def _runs(event: Event) -> list[str]:
 
 def _parent(event: Event) -> str | None:
     run = _run_facet(event, "parent").get("run")
-    return run.get("runId") if isinstance(run, dict) else None
+    parent = run.get("runId") if isinstance(run, dict) else None
+    return parent if isinstance(parent, str) else None
 
 
 def _run_facet(event: Event, key: str) -> dict[str, Any]:
@@ -129,11 +116,13 @@ def _datasets(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
     """What was read and written, in the order in which it first appeared."""
     datasets: dict[str, dict[str, Any]] = {}
     for event in events:
-        for dataset in _listed(event, "inputs") + _listed(event, "outputs"):
+        for dataset in listed(event, "inputs") + listed(event, "outputs"):
             name = dataset["name"]
             node = datasets.setdefault(name, {"id": f"dataset:{name}", "kind": "dataset", "name": _short(name)})
-            if schema := dataset.get("facets", {}).get("schema"):
-                node["columns"] = [{"name": f.get("name"), "type": f.get("type")} for f in schema.get("fields", [])]
+            fields = listed(dataset.get("facets", {}).get("schema", {}), "fields")
+            columns = [{"name": f.get("name"), "type": f.get("type")} for f in fields if isinstance(f, dict)]
+            if columns:
+                node["columns"] = columns
     return datasets
 
 
@@ -144,8 +133,8 @@ def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
         name = event["job"]["name"]
         if _short(name) == FLOW:
             continue
-        for dataset in _listed(event, "inputs"):
+        for dataset in listed(event, "inputs"):
             edges[f"dataset:{dataset['name']}", f"job:{name}"] = None
-        for dataset in _listed(event, "outputs"):
+        for dataset in listed(event, "outputs"):
             edges[f"job:{name}", f"dataset:{dataset['name']}"] = None
     return [{"from": source, "to": target} for source, target in edges]

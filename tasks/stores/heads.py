@@ -7,7 +7,6 @@ lost, rolled back or replaced; what it says about the budget would be too little
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import Any
 
 from dpcore.errors import LedgerError
 from tasks.stores.ledger_state import Entry
-from tasks.stores.lineage import events_of
+from tasks.stores.lineage import numbered_events
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.workspace import Workspace
 
 
@@ -60,14 +60,20 @@ def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Wi
 
 
 def _of_lineage(workspace: Workspace) -> Iterator[Witness]:
-    """The spends that the workspace's lineage tells of."""
-    for event in events_of(workspace.lineage_path):
-        facets = event.get("run", {}).get("facets", {})
-        stated = float(facets.get("dp_guarantee", {}).get("epsilon", 0))
-        for name, facet in facets.items():
-            if name.startswith("dp_spend"):
-                seq, digest = int(facet["ledgerEntry"]), str(facet["ledgerHash"])
-                yield Witness(f"the lineage of entry {seq}", seq, digest, _release_of(event), stated)
+    """The spends that the workspace's lineage tells of; a malformed event may be about one, and counts as one."""
+    for number, event in numbered_events(workspace.lineage_path):
+        try:
+            yield from _of_event(event)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+            yield Witness(f"line {number} of the lineage (malformed)", 0, "", "", 0.0)
+
+
+def _of_event(event: dict[str, Any]) -> list[Witness]:
+    facets = event.get("run", {}).get("facets", {})
+    stated = float(facets.get("dp_guarantee", {}).get("epsilon", 0))
+    spends = [facet for name, facet in facets.items() if name.startswith("dp_spend")]
+    named = [(int(facet["ledgerEntry"]), str(facet["ledgerHash"])) for facet in spends]
+    return [Witness(f"the lineage of entry {seq}", seq, hash_, _release_of(event), stated) for seq, hash_ in named]
 
 
 def _release_of(event: dict[str, Any]) -> str:
@@ -83,10 +89,10 @@ def _release_of(event: dict[str, Any]) -> str:
 def _of_bundle(folder: Path) -> Witness:
     what = f"bundle {folder.name}"
     try:
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        record = parse_json(read_text(folder / "record.json"))
         head, stated = record["ledger"], float(record["privacy"]["epsilon"])
         return Witness(what, int(head["entries"]), str(head["head"]), folder.name, stated)
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
         return Witness(what, 0, "", folder.name, 0.0)  # an unreadable record is no witness for this ledger
 
 

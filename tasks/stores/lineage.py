@@ -38,6 +38,7 @@ from openlineage.client.generated.base import DatasetFacet
 from openlineage.client.serde import Serde
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
+from tasks.stores.reading import read_text
 from tasks.stores.redaction import LANDING_REFUSED
 
 PRODUCER = "urn:dprelease"
@@ -308,14 +309,40 @@ def flush_folder(folder: Path) -> None:
 
 def events_of(path: Path) -> list[dict[str, Any]]:
     """The events of a log; lines that a crash tore are left out."""
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
-    return [event for line in lines if (event := parsed(line)) is not None]
+    return [event for _, event in numbered_events(path)]
+
+
+def numbered_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events of a log with the number of their line, the first being 1; lines that a crash tore are left out."""
+    lines = read_text(path, errors="replace").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        if (event := parsed(line)) is not None:
+            yield number, event
 
 
 def parsed(line: str | bytes) -> dict[str, Any] | None:
-    """The event of a line; None for what a crash tore."""
+    """The event of a line; None for what a crash tore, and an empty event for JSON that is none."""
     try:
         event = json.loads(line)
+    except RecursionError:
+        return {}
     except ValueError:
         return None
-    return event if isinstance(event, dict) else None
+    return event if isinstance(event, dict) else {}
+
+
+def is_whole(event: dict[str, Any]) -> bool:
+    """Whether an event has run, job and datasets with names and facets; what others wrote into a log may not."""
+    parts = [event.get("run"), event.get("job"), *listed(event, "inputs"), *listed(event, "outputs")]
+    if not all(isinstance(part, dict) and isinstance(part.get("facets", {}), dict) for part in parts):
+        return False
+    if not all(isinstance(facet, dict) for part in parts for facet in part.get("facets", {}).values()):
+        return False
+    names = [event.get("eventType"), event["run"].get("runId"), *(part.get("name") for part in parts[1:])]
+    return all(isinstance(name, str) for name in names)
+
+
+def listed(part: dict[str, Any], key: str) -> list[Any]:
+    """The list under a key of an event or of a part of it; a list of nothing usable for what is no list."""
+    found = part.get(key, [])
+    return found if isinstance(found, list) else [None]

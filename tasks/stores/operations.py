@@ -18,6 +18,7 @@ from tasks.stores.ledger import Ledger, Reconciliation, SetAside
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.ledgers import writable_ledger
 from tasks.stores.postgres import PostgresDatabase
+from tasks.stores.reading import parse_json
 from tasks.stores.run import basis_of, cap_of
 from tasks.stores.signing import PublicKey, SigningKey, install_successor, rotation_lock, write_successor
 from tasks.stores.spec import ReleaseSpec
@@ -40,8 +41,8 @@ def imported_entries(lines: Iterator[str]) -> list[Entry]:
     Raises: LedgerError for lines that are none.
     """
     try:
-        return [Entry.from_json(json.loads(line)) for line in lines]
-    except (ValueError, TypeError, RecursionError):
+        return [Entry.from_json(parse_json(line)) for line in lines]
+    except (ValueError, TypeError):
         fault = LedgerError(
             "the export holds a line that is no ledger entry",
             rule="ledger-broken",
@@ -134,10 +135,10 @@ def _require_cause(state: LedgerState, missing: Sequence[Witness]) -> None:
     unreadable = [witness.what for witness in missing if not witness.hash]
     if unreadable:
         raise LedgerError(
-            f"{unreadable[0]} has a record that cannot be read: what it cost is not known",
-            rule="bundle-unreadable",
-            where="releases",
-            hint="restore that bundle, or take it out of releases/ and charge what it may have cost",
+            f"{unreadable[0]} cannot be read: what it cost is not known",
+            rule="witness-unreadable",
+            where="releases, lineage.ndjson",
+            hint="restore it from a backup, or take it away and charge what it may have cost",
         )
 
 

@@ -31,6 +31,7 @@ from typing import TextIO
 
 from tasks.stores.endpoint import ACCEPTED, Answer, Endpoint
 from tasks.stores.lineage import append_line, parsed
+from tasks.stores.reading import open_regular, parse_json, read_text
 from tasks.stores.workspace import PRIVATE_FOLDER, Workspace
 
 ANSWER_SECONDS = 2.0
@@ -143,7 +144,7 @@ class Outbox:
         """The whole lines of the log from a byte on, each with the byte at which it ends."""
         if not self._log.is_file():
             return
-        with self._log.open("rb") as file:
+        with open_regular(self._log) as file:
             file.seek(start)
             for line in file:
                 start += len(line)
@@ -161,7 +162,7 @@ class Outbox:
         """Where the last delivery to this endpoint ended; the beginning, if it was of another log."""
         fresh = Cursor(endpoint.digest)
         try:
-            kept = Cursor(**json.loads(self._cursor_path.read_text()))
+            kept = Cursor(**parse_json(read_text(self._cursor_path)))
             fits = kept.endpoint == fresh.endpoint and kept.tail == self._tail(kept.delivered)
         except (OSError, ValueError, TypeError):
             return fresh
@@ -181,7 +182,7 @@ class Outbox:
         """The digest of the log's last bytes before an end; of nothing at its beginning, and behind its end."""
         if not 0 < end <= (self._log.stat().st_size if self._log.is_file() else 0):
             return ""
-        with self._log.open("rb") as file:
+        with open_regular(self._log) as file:
             file.seek(max(0, end - _TAIL_BYTES))
             return hashlib.sha256(file.read(min(end, _TAIL_BYTES))).hexdigest()
 

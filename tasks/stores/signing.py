@@ -8,7 +8,6 @@ verify all of it, before and after that key's own time.
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -21,6 +20,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpcore.errors import WorkspaceError
+from tasks.stores.reading import read_bytes
+from tasks.stores.workspace import held
 
 KEY_FILE = "signing.key"
 NEXT_FILE = "signing.key.next"
@@ -126,7 +127,7 @@ def _read_key(path: Path) -> SigningKey:
     key: Ed25519PrivateKey | None = None
     if not fault:
         try:
-            loaded = serialization.load_pem_private_key(path.read_bytes(), password=None)
+            loaded = serialization.load_pem_private_key(read_bytes(path), password=None)
             key = loaded if isinstance(loaded, Ed25519PrivateKey) else None
         except (ValueError, TypeError, OSError):
             key = None
@@ -163,8 +164,7 @@ def write_key(folder: Path, key: SigningKey) -> None:
 @contextmanager
 def rotation_lock(folder: Path) -> Iterator[None]:
     """Wait until no other process changes the keys."""
-    with (folder / ".rotation").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with held(folder / ".rotation"):
         yield
 
 

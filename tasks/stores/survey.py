@@ -7,7 +7,6 @@ can be read, and said to be broken.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -24,10 +23,11 @@ from tasks.stores.graph import Graph, lineage_graph
 from tasks.stores.heads import bundle_folders
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
-FAULTS = (PrivacyError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError)
+FAULTS = (PrivacyError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 """What reading a changed ledger or document may raise."""
 
 
@@ -151,7 +151,7 @@ def _bundle(folder: Path) -> Bundle:
     lines = _text(folder / CHECKSUMS).splitlines()
     digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines) if _is_plain(name)}
     try:
-        record = json.loads(_text(folder / "record.json"))
+        record = parse_json(_text(folder / "record.json"))
     except ValueError:
         record = None
     return Bundle(folder, record if isinstance(record, dict) else None, digests)
@@ -164,7 +164,7 @@ def _is_plain(name: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return read_text(path, errors="replace")
     except OSError:
         return ""
 

@@ -16,12 +16,13 @@ from dpcore.inference import ReleaseInference
 from dpcore.measure import measurement_from_json
 from dpcore.projection import Projection
 from dpcore.schema import RecordSchema, Role
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.spec.columns import ColumnSpec
 
 
 def read_inference(bundle: Path | str) -> ReleaseInference:
     """What an analyst can ask of the bundle in a folder."""
-    record, model = (json.loads((Path(bundle) / name).read_bytes()) for name in ("record.json", "model.json"))
+    record, model = (parse_json(read_text(Path(bundle) / name)) for name in ("record.json", "model.json"))
     return inference_of(record, model)
 
 

@@ -8,12 +8,13 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpcore.errors import WorkspaceError
+from tasks.stores.reading import read_text
 
 SPEC_NAME = "release.yaml"
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
@@ -112,7 +113,7 @@ class Workspace:
                 where="--workspace",
                 hint="make one with `dprelease init DIR`",
             )
-        if not self.spec_path.is_file():
+        if not self.spec_path.exists():
             raise WorkspaceError(
                 f"the folder has no {SPEC_NAME}",
                 rule="workspace-without-spec",
@@ -134,8 +135,21 @@ class Workspace:
         return (self.keys / "fingerprint.key").is_file()
 
     def fingerprint_key(self) -> bytes:
-        """The key of the operator's input fingerprints."""
-        return bytes.fromhex((self.keys / "fingerprint.key").read_text())
+        """The key of the operator's input fingerprints.
+
+        Raises: WorkspaceError if it cannot be read.
+        """
+        key = b""
+        with suppress(OSError, ValueError):
+            key = bytes.fromhex(read_text(self.keys / "fingerprint.key"))
+        if not key:
+            raise WorkspaceError(
+                "the key of the fingerprints cannot be read",
+                rule="fingerprint-key-unusable",
+                where="keys/fingerprint.key",
+                hint="restore it from a backup; without it nobody can tell whether landing data changed",
+            )
+        return key
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
@@ -170,8 +184,7 @@ class Workspace:
         """
         folder = self.releases / name
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with held(folder / ".lock"):
             yield
 
     def leave_note(self, scratch: Path, content: dict[str, Any]) -> str:

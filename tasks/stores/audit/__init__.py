@@ -27,7 +27,6 @@ And between them:
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -50,6 +49,7 @@ from tasks.stores.heads import missing_entries
 from tasks.stores.ledger import utc_now
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.signing import PUBLIC_FILE, PublicKey
 from tasks.stores.workspace import Workspace
 
@@ -86,7 +86,7 @@ def audit_workspace(
             workspace_shelf(workspace),
             {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs, "now": now or utc_now()},
         )
-        more["log"] = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
+        more["log"] = read_text(log, errors="replace").splitlines() if log.is_file() else []
         evidence = _gather(ledger.entries, shelf, more)
         if isinstance(evidence, Check):
             return [evidence]
@@ -144,7 +144,7 @@ def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any])
         return Check("ledger chain", False, str(error))
     except PrivacyError as error:
         return Check("ledger chain", False, str(error))
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, RecursionError) as error:
         return Check("ledger chain", False, f"an entry cannot be read ({type(error).__name__})")
     known = frozenset((entry.seq, entry.hash) for entry in entries)
     return Evidence(entries=entries, state=state, history=history, shelf=shelf, known=known, **more)
@@ -200,7 +200,7 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
 def _record_in(folder: Path) -> dict[str, Any]:
     """The record of a bundle; one that was published unreadable says nothing."""
     try:
-        record = json.loads((folder / "record.json").read_text(encoding="utf-8"))
+        record = parse_json(read_text(folder / "record.json"))
     except (ValueError, OSError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -25,7 +25,7 @@ def check(name: str, find: Callable[[], list[str]], holds: str | Callable[[], st
         return Check(name, not found, words)
     except PrivacyError as error:
         return Check(name, False, str(error))
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OSError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OSError, ArithmeticError, RuntimeError) as error:
         return Check(name, False, f"cannot be read ({type(error).__name__})")
 
 

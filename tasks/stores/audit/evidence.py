@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,6 +14,7 @@ from tasks.stores.balances import History
 from tasks.stores.bundle import CHECKSUMS
 from tasks.stores.heads import bundle_folders
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState
+from tasks.stores.reading import parse_json, read_text
 from tasks.stores.signing import PublicKey
 from tasks.stores.workspace import Workspace
 
@@ -104,7 +104,10 @@ def read_export(path: Path) -> list[Entry]:
             where="--export",
             hint="`dprelease ledger export` writes one",
         )
-    return [Entry.from_json(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    entries = [Entry.from_json(parse_json(line)) for line in read_text(path).splitlines()]
+    if not all(isinstance(entry.seq, int) and isinstance(entry.body, str) for entry in entries):
+        raise TypeError("an entry's fields are of other types")
+    return entries
 
 
 def read_public_key(path: Path) -> PublicKey:
@@ -113,7 +116,7 @@ def read_public_key(path: Path) -> PublicKey:
     Raises: RefusedError.
     """
     try:
-        return PublicKey.from_text(path.read_text(encoding="ascii").strip())
+        return PublicKey.from_text(read_text(path).strip())
     except (OSError, ValueError):
         raise RefusedError(
             "there is no readable Ed25519 public key",

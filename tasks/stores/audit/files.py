@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,9 @@ from tasks.stores.audit.evidence import Evidence
 from tasks.stores.bundle import CHECKSUMS, faults, sha256_of
 from tasks.stores.deployment import REGISTRY, privacy_parameters, variant_name
 from tasks.stores.ledger_state import Entry, ReleaseState
+from tasks.stores.reading import open_regular, parse_json, read_text
 from tasks.stores.signing import PublicKey
+from tasks.stores.spec.loader import PlainLoader
 from tasks.stores.statement import STATEMENT, open_envelope, predicate_of
 
 
@@ -41,7 +42,7 @@ def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], se
 
 
 def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> list[str]:
-    envelope = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
+    envelope = parse_json(read_text(folder / STATEMENT))
     keys = {key_id: PublicKey.from_text(key.public) for key_id, key in evidence.state.keys.items()}
     try:
         statement, signer = open_envelope(envelope, keys)
@@ -63,7 +64,7 @@ def codebook_check(folder: Path, record: dict[str, Any]) -> Check:
 
 
 def _codebook_faults(folder: Path, record: dict[str, Any]) -> list[str]:
-    book = json.loads((folder / "codebook.json").read_text(encoding="utf-8"))
+    book = parse_json(read_text(folder / "codebook.json"))
     used = {column["name"]: column["role"] for column in record["utility"]["columns"]}  # a label may serve as a feature
     stated = {c["name"]: c | {"role": used.get(c["name"])} for c in record["specification"]["columns"]}
     found = require([c["name"] for c in book["columns"]] == list(stated), "its columns are not the specification's")
@@ -94,7 +95,7 @@ def registry_check(folder: Path, record: dict[str, Any]) -> Check:
 
 def _registry_faults(folder: Path, record: dict[str, Any]) -> list[str]:
     try:
-        entry = yaml.safe_load((folder / REGISTRY).read_text(encoding="utf-8"))
+        entry = yaml.load(read_text(folder / REGISTRY), PlainLoader)  # noqa: S506  a safe loader
     except yaml.YAMLError:
         return ["it is no YAML"]
     deployment = entry["deployment"]
@@ -122,9 +123,11 @@ def data_check(folder: Path, record: dict[str, Any]) -> Check:
 def _data_faults(folder: Path, record: dict[str, Any]) -> list[str]:
     import pyarrow.parquet as pq  # here, for an audit that finds nothing published needs no tables
 
-    table = pq.ParquetFile(folder / "data.parquet")
+    with open_regular(folder / "data.parquet") as file:
+        table = pq.ParquetFile(file)
+        rows, columns = table.metadata.num_rows, table.schema_arrow.names
     stated = [column["name"] for column in record["specification"]["columns"]]
     return [
-        *require(table.metadata.num_rows == record["rows"], "its number of rows is not the record's"),
-        *require(table.schema_arrow.names == stated, "its columns are not the record's"),
+        *require(rows == record["rows"], "its number of rows is not the record's"),
+        *require(columns == stated, "its columns are not the record's"),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +11,9 @@ from dpcore.registry import BY_NAME
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.ledger_state import ReleaseState
+from tasks.stores.lineage import is_whole, parsed
 from tasks.stores.promises import GUARANTEE, SPEND
+from tasks.stores.reading import parse_json, read_text
 
 FLOW = "release"
 STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check")
@@ -35,7 +36,7 @@ def lineage_check(evidence: Evidence, folder: Path, record: dict[str, Any], rele
 
 
 def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
-    events = [json.loads(line) for line in (folder / "lineage.ndjson").read_text(encoding="utf-8").splitlines()]
+    events = [parse_json(line) for line in read_text(folder / "lineage.ndjson").splitlines()]
     found = _spend_faults(evidence, events, release, balances=record["record_version"] > 1)
     if record["record_version"] == 1:
         return found
@@ -134,7 +135,7 @@ def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
     """What the bundle tells, the workspace's log tells as well."""
     if evidence.log is None:
         return []
-    missing = set((folder / "lineage.ndjson").read_text(encoding="utf-8").splitlines()) - set(evidence.log)
+    missing = set(read_text(folder / "lineage.ndjson").splitlines()) - set(evidence.log)
     return require(not missing, f"{len(missing)} of its events are not in the workspace's log")
 
 
@@ -146,7 +147,10 @@ def log_check(evidence: Evidence) -> Check:
 def _unknown_faults(evidence: Evidence) -> list[str]:
     known = evidence.state.releases.keys() | evidence.state.retired
     found = []
-    for event in _events(evidence):
+    for number, event in _numbered(evidence):
+        if not is_whole(event):
+            found.append(f"line {number} is no lineage event")
+            continue
         stage = str(event.get("job", {}).get("name", "")).rpartition(".")[2]
         strange = releases_of([event]) - known
         if strange and stage in TELLING and event.get("eventType") == "COMPLETE":
@@ -156,8 +160,9 @@ def _unknown_faults(evidence: Evidence) -> list[str]:
 
 def _log_words(evidence: Evidence) -> str:
     lines = evidence.log or []
-    torn = len(lines) - len(list(_events(evidence)))
-    ended = {r for e in _events(evidence) if _is_end(e) for r in releases_of([e])}
+    events = [event for _, event in _numbered(evidence)]
+    torn = len(lines) - len(events)
+    ended = {r for e in events if _is_end(e) for r in releases_of([e])}
     open_end = [r.release_id for r in evidence.state.releases.values() if r.published and r.release_id not in ended]
     words = f"{len(lines)} events, none of an unknown release"
     words += f"; {torn} torn by a crash" if torn else ""
@@ -169,11 +174,7 @@ def _is_end(event: dict[str, Any]) -> bool:
     return name.endswith(".publish") and event.get("eventType") == "COMPLETE"
 
 
-def _events(evidence: Evidence) -> Iterator[dict[str, Any]]:
-    for line in evidence.log or []:
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue  # torn by a crash
-        if isinstance(event, dict):
-            yield event
+def _numbered(evidence: Evidence) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events of the log with the numbers of their lines; without the lines that a crash tore."""
+    events = ((number, parsed(line)) for number, line in enumerate(evidence.log or [], 1))
+    return ((number, event) for number, event in events if event is not None)

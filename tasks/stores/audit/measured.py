@@ -12,8 +12,8 @@ from dpcore.measure import measurement_from_json
 from dpcore.registry import BY_NAME, Status, cost_of, event_from_json
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
-from tasks.stores.entry_content import canonical
-from tasks.stores.ledger_state import ReleaseState, cost_to_json
+from tasks.stores.ledger_state import ReleaseState, canonical, cost_to_json
+from tasks.stores.reading import parse_json, read_text
 
 
 def costs_check(release: ReleaseState) -> Check:
@@ -99,7 +99,7 @@ def model_check(folder: Path, release: ReleaseState) -> Check:
 
 
 def _model_faults(folder: Path, release: ReleaseState) -> list[str]:
-    shown = _shown(json.loads((folder / "model.json").read_text(encoding="utf-8")))
+    shown = _shown(parse_json(read_text(folder / "model.json")))
     wanted = {name: entry.facts["digest"] for name, entry in release.spends.items()}
     if "measurement" in shown:  # version 1 shows the moments alone
         shown, wanted = {"moments": shown["measurement"]}, {"moments": wanted["moments"]}
