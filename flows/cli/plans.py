@@ -90,7 +90,11 @@ def _draw(outlook: Outlook, path: Path) -> None:
     from tasks.pages.plan_plot import plan_png, plan_svg
 
     drawn = plan_svg(outlook).encode() if path.suffix.lower() == ".svg" else plan_png(outlook)
-    path.write_bytes(drawn)
+    try:
+        path.write_bytes(drawn)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
 
 
 # -- for people --------------------------------------------------------------------

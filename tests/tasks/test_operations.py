@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -163,6 +164,21 @@ def changed(archive: Path, change: Callable[[str, bytes], tuple[str, bytes] | No
             target.addfile(extra)
 
 
+def _rewritten(archive: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Write the archive anew with another manifest."""
+    changed(archive, lambda n, c: (n, json.dumps(change(json.loads(c))).encode() if n == MANIFEST else c))
+
+
+def _member(name: str, kind: bytes) -> tarfile.TarInfo:
+    member = tarfile.TarInfo(name)
+    member.type = kind
+    return member
+
+
+def _without(manifest: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in manifest.items() if name != key}
+
+
 def _link() -> tarfile.TarInfo:
     link = tarfile.TarInfo("keys/link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -179,6 +195,20 @@ BROKEN_ARCHIVES: dict[str, Callable[[Path], object]] = {
     "a-way-out": lambda a: changed(a, lambda n, c: ("../outside" if n == "release.yaml" else n, c)),
     "an-absolute-name": lambda a: changed(a, lambda n, c: ("/outside" if n == "release.yaml" else n, c)),
     "a-link": lambda a: changed(a, lambda n, c: (n, c), _link()),
+    "a-device": lambda a: changed(a, lambda n, c: (n, c), _member("keys/zero", tarfile.CHRTYPE)),
+    "a-pipe": lambda a: changed(a, lambda n, c: (n, c), _member("keys/pipe", tarfile.FIFOTYPE)),
+    "a-sparse-file": lambda a: changed(a, lambda n, c: (n, c), _member("keys/sparse", tarfile.GNUTYPE_SPARSE)),
+    "a-file-twice": lambda a: changed(a, lambda n, c: (n, c), _member("release.yaml", tarfile.REGTYPE)),
+    "a-name-spelt-otherwise": lambda a: changed(a, lambda n, c: (f"./{n}" if n == "release.yaml" else n, c)),
+    "a-file-of-no-workspace": lambda a: changed(a, lambda n, c: (n, c), _member("prefect/profiles.toml", b"0")),
+    "a-manifest-that-is-a-list": lambda a: _rewritten(a, lambda m: [m]),
+    "a-manifest-that-is-a-number": lambda a: _rewritten(a, lambda m: 7),
+    "a-manifest-nested-too-deeply": lambda a: changed(a, lambda n, c: (n, b"[" * 200_000 if n == MANIFEST else c)),
+    "a-manifest-without-files": lambda a: _rewritten(a, lambda m: _without(m, "files")),
+    "a-manifest-without-head": lambda a: _rewritten(a, lambda m: _without(m, "head")),
+    "a-manifest-without-moment": lambda a: _rewritten(a, lambda m: _without(m, "made_at")),
+    "a-manifest-of-another-moment": lambda a: _rewritten(a, lambda m: m | {"made_at": 5}),
+    "a-manifest-of-other-sizes": lambda a: _rewritten(a, lambda m: m | {"sizes": dict.fromkeys(m["sizes"], 1)}),
     "cut-short": lambda a: os.truncate(a, a.stat().st_size // 2),
     "no-archive": lambda a: a.write_bytes(b"nothing" * 999),
     "empty": lambda a: a.write_bytes(b""),
@@ -193,6 +223,41 @@ def test_a_broken_archive_restores_nothing(archive: Path, tmp_path: Path, case: 
         restore(archive, tmp_path / "restored", who="somebody")
     assert (caught.value.rule, caught.value.where) == ("backup-broken", "ARCHIVE")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_archive_without_sizes_is_restored_as_before(archive: Path, tmp_path: Path):
+    _rewritten(archive, lambda manifest: _without(manifest, "sizes"))
+    restore(archive, tmp_path / "restored", who="somebody")
+    assert faults(Workspace(tmp_path / "restored")) == {}
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}/stolen.db", "sqlite:///../stolen.db", "sqlite+pysqlite:///{}/stolen.db"])
+def test_an_archived_specification_cannot_place_the_ledger_outside(workspace: Workspace, tmp_path: Path, url: str):
+    archive, outside = tmp_path / "evil.tar", tmp_path / "outside"
+    outside.mkdir()
+    back_up(workspace, archive, now=datetime(2026, 3, 15, tzinfo=UTC))
+    line = f"ledger: {url.format(outside)}\n".encode()
+    with tarfile.open(archive) as source:
+        text = source.extractfile("release.yaml").read() + line  # type: ignore[union-attr]
+    changed(archive, lambda n, c: (n, text if n == "release.yaml" else c))
+    digest = hashlib.sha256(text).hexdigest()
+    _rewritten(archive, lambda m: _without(m, "sizes") | {"files": m["files"] | {"release.yaml": digest}})
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(WorkspaceError) as caught:
+        restore(archive, tmp_path / "restored", who="somebody")
+    assert caught.value.rule == "ledger-outside"
+    assert sorted(tmp_path.rglob("*")) == before
+    restore(archive, tmp_path / "restored", who="somebody", ledger_url="sqlite:///ledger.db")
+
+
+def test_an_archive_for_which_there_is_no_room_is_refused_before_it_is_written(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    full = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with pytest.raises(WorkspaceError) as caught:
+        restore(archive, tmp_path / "restored", who="somebody")
+    assert (caught.value.rule, (tmp_path / "restored").exists()) == ("workspace-unwritable", False)
 
 
 def test_a_backup_of_a_shared_ledger_fills_an_empty_database(server: Server, tmp_path: Path):
