@@ -62,7 +62,7 @@ class InterruptedReleaseError(PrivacyError):
     """A release that was interrupted from outside; what it spent stays spent."""
 
     def __init__(self) -> None:
-        super().__init__("interrupted; nothing was published by this run")
+        super().__init__("interrupted; `dprelease history` says how far the release came")
 
 
 class StageFailedError(PrivacyError):
