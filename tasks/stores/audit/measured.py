@@ -12,7 +12,8 @@ from dpcore.measure import measurement_from_json
 from dpcore.registry import BY_NAME, Status, cost_of, event_from_json
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
-from tasks.stores.ledger_state import ReleaseState, canonical, cost_to_json
+from tasks.stores.entry_content import canonical
+from tasks.stores.ledger_state import ReleaseState, cost_to_json
 from tasks.stores.reading import parse_json, read_text
 
 
