@@ -13,8 +13,9 @@ from dpcore.accounting import Cost
 from flows.connection import Server, known_server
 from flows.recorded import Runs, recorded_runs
 from tasks.stores.bundle import Staging, faults
+from tasks.stores.ledger_access import require_trusted
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState
-from tasks.stores.ledgers import has_ledger, readable_ledger
+from tasks.stores.ledgers import has_ledger, readable_ledger, trust_anchors
 from tasks.stores.reading import parse_json, read_text
 from tasks.stores.resuming import next_command
 from tasks.stores.workspace import Workspace
@@ -44,9 +45,11 @@ class Joined:
     def state(self) -> LedgerState:
         """What the entries say.
 
-        Raises: LedgerError if the chain or a signature is broken.
+        Raises: LedgerError if the chain or a signature is broken, or no trusted key leads to it.
         """
-        return LedgerState.replay(self.entries)
+        state = LedgerState.replay(self.entries)
+        require_trusted(state, trust_anchors(self.workspace))
+        return state
 
     @cached_property
     def _by_release(self) -> dict[str, list[Entry]]:
@@ -103,6 +106,7 @@ class Joined:
             "flow_run_id": (published.facts if published else facts)["flow_run_id"],
             "published_at": published.at if published else None,
             "approval": _approval(release.approval),
+            "approvals": [{"key": key_id, **_said(entry)} for key_id, entry in release.approvals.items()],
             "reason": self._reason(release),
         }
 
@@ -125,6 +129,7 @@ class Joined:
             "flow_run_id": facts["flow_run_id"],
             "published_at": None,
             "approval": None,
+            "approvals": [],
             "reason": facts["reason"],
         }
 
@@ -197,6 +202,8 @@ def _figures(cost: Cost) -> dict[str, float]:
 
 
 def _approval(approval: Entry | None) -> Row | None:
-    if approval is None:
-        return None
-    return {"who": approval.facts["who"], "at": approval.at, "reason": approval.facts["reason"]}
+    return None if approval is None else _said(approval)
+
+
+def _said(entry: Entry) -> Row:
+    return {"who": entry.facts["who"], "at": entry.at, "reason": entry.facts["reason"]}

@@ -88,7 +88,7 @@ def reserve_request(run: ReleaseRun) -> ReserveRequest:
         flow_run_id=run.flow_run_id,
         supersedes=run.supersedes,
         reason=run.reason,
-        approve=run.spec.approve,
+        approve=run.spec.as_public_json()["approve"],
     )
 
 

@@ -70,7 +70,7 @@ def publish_bundle(
 
 def needs_approval(run: ReleaseRun, grant: Grant) -> bool:
     """Whether a person must speak first: as it was reserved, or as the specification says by now."""
-    return grant.needs_approval or run.spec.approve == "required"
+    return grant.needs_approval or run.spec.approve != "none"
 
 
 def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:

@@ -17,6 +17,7 @@ from flows.cli import (
     budgets,
     checks,
     histories,
+    keys,
     landing,
     lineage,
     operations,
@@ -53,7 +54,7 @@ app.command("worker")(serving.worker)
 app.command("audit")(audits.audit)
 app.command("site")(site)
 app.add_typer(operations.ledger_app, name="ledger")
-app.add_typer(operations.keys_app, name="keys")
+app.add_typer(keys.keys_app, name="keys")
 app.command("backup")(operations.backup)
 app.command("restore")(operations.restore)
 app.command("mechanisms")(audits.mechanisms)

@@ -11,6 +11,7 @@ import typer
 from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json
 
 if TYPE_CHECKING:
+    from tasks.stores.decision import SignedDecision
     from tasks.stores.ledger_state import Entry
     from tasks.stores.workspace import Workspace
 
@@ -18,27 +19,78 @@ if TYPE_CHECKING:
 def approve(
     release_id: str = typer.Argument(metavar="RELEASE", help="A release that waits, as `history` lists them."),
     workspace: Path = WorkspaceOption,
-    reason: str = typer.Option(..., "--reason", help="Why; it is kept in the ledger."),
+    reason: str = typer.Option("", "--reason", help="Why; it is kept in the ledger."),
     who: str | None = typer.Option(None, "--who", help="Who decides.", show_default="the account's name"),
     refuse: bool = typer.Option(False, "--refuse", help="Do not publish it; what it cost stays spent."),
+    key: Path | None = typer.Option(
+        None, "--key", help="The approver's key: a PEM file, or an OpenSSH public key that an agent signs for."
+    ),
+    bundle: Path | None = typer.Option(
+        None, "--bundle", help="With --key and --out: the sealed bundle that was looked at; no workspace is needed."
+    ),
+    out: Path | None = typer.Option(None, "--out", help="Write the signed decision there, for --add."),
+    add: Path | None = typer.Option(None, "--add", help="Add the decision that an approver signed elsewhere."),
     as_json: bool = JsonFlag,
 ) -> None:
     """Publish a release that waits for approval, or refuse it."""
     from tasks.stores import approval
+    from tasks.stores.signing import read_signer
     from tasks.stores.workspace import Workspace
 
+    person = operator() if who is None else who
+    _require_sensible(key, bundle, out, add)
+    signer = read_signer(key) if key else None
+    if bundle and out and signer:
+        signed = approval.decide_apart(bundle, release_id, signer, refuse=refuse, who=person, reason=reason)
+        _write(signed, out, as_json=as_json)
+        return
     place = Workspace(workspace.resolve())
     place.require()
-    person = operator() if who is None else who
+    said: dict[str, Any] = {"who": person, "reason": reason, "signer": signer}
+    if add:
+        signed = approval.read_decision(add)
+        said = {"who": signed.content.who, "reason": signed.content.reason, "signed": signed}
+        refuse = signed.content.decision == "refuse"
     if refuse:
-        entry = approval.refuse(place, release_id, who=person, reason=reason)
+        entry = approval.refuse(place, release_id, **said)
         content = {"release_id": release_id, "status": "refused", **_said(entry)}
     else:
-        folder, record, entry = approval.approve(place, release_id, who=person, reason=reason)
-        content = {"release_id": release_id, "status": "published", "bundle": str(folder), **_cost(record)}
-        content |= _said(entry)
-        _tell_history(place, record["flow_run_id"], entry)
+        folder, record, entry = approval.approve(place, release_id, **said)
+        published = folder.is_dir()
+        content = {"release_id": release_id, "status": "published" if published else "awaiting-approval"}
+        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _said(entry)
+        if published:
+            _tell_history(place, record["flow_run_id"], entry)
     print_json(content) if as_json else _show(content)
+
+
+def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, add: Path | None) -> None:
+    """A decision is signed here, signed for elsewhere, or added."""
+    from dpcore.errors import RefusedError
+
+    if bool(bundle) != bool(out) or (out and not key) or (add and (key or out)):
+        raise RefusedError(
+            "these options do not go together",
+            rule="options-conflict",
+            where="approve",
+            hint="use --key alone, --key with --bundle and --out, or --add alone",
+        )
+
+
+def _write(signed: SignedDecision, out: Path, *, as_json: bool) -> None:
+    import json
+
+    from tasks.stores.operations import write_new
+
+    write_new(out, lambda draft: _write_text(draft, json.dumps(signed.as_json(), indent=2) + "\n"))
+    if as_json:
+        print_json({"out": str(out), "approver": signed.approver, "decision": signed.content.decision})
+    else:
+        console().print(f"signed by {signed.approver} in {out}; its operator adds it with --add", soft_wrap=True)
+
+
+def _write_text(draft: Path, text: str) -> None:
+    draft.write_text(text)
 
 
 def _cost(record: dict[str, Any]) -> dict[str, Any]:
@@ -49,7 +101,8 @@ def _cost(record: dict[str, Any]) -> dict[str, Any]:
 def _said(entry: Entry) -> dict[str, Any]:
     facts = entry.facts
     by = "refused_by" if entry.kind == "refuse" else "approved_by"
-    return {by: facts["who"], "reason": facts["reason"], "ledger_entry": entry.seq}
+    key = facts.get("approver", entry.key_id)
+    return {by: facts["who"], "reason": facts["reason"], "key": key, "ledger_entry": entry.seq}
 
 
 def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:

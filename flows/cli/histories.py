@@ -205,8 +205,8 @@ def _places(whole: dict[str, Any]) -> dict[str, str]:
     """Where else it is told of: other releases, a person, the bundle."""
     from rich.markup import escape
 
-    approval, bundle = whole["approval"], whole["bundle"]
-    said = f"by {approval['who']}, {_minute(approval['at'])} UTC: {approval['reason']}" if approval else None
+    bundle = whole["bundle"]
+    said = "; ".join(f"by {a['who']}, {_minute(a['at'])} UTC: {a['reason']}" for a in whole["approvals"])
     facts = {"supersedes": whole["supersedes"], "superseded by": whole["superseded_by"], "approved": said}
     facts["reason"] = whole["reason"]
     if bundle:

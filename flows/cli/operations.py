@@ -1,15 +1,15 @@
-"""`dprelease ledger`, `keys`, `backup` and `restore`: what an operator does besides releasing."""
+"""`dprelease ledger`, `backup` and `restore`: what an operator does besides releasing."""
 
 from __future__ import annotations
 
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json, table
+from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json
 
 if TYPE_CHECKING:
     from tasks.stores.spec import ReleaseSpec
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 OwnerUrl = typer.Option(None, "--owner-url", help="The address of the tables' owner, if `ledger` names another role.")
 
 ledger_app = typer.Typer(help="Export, reconcile or share the budget ledger.", no_args_is_help=True)
-keys_app = typer.Typer(help="The keys that sign the ledger.", no_args_is_help=True)
 
 
-def _open(folder: Path) -> tuple[Workspace, ReleaseSpec]:
+def open_place(folder: Path) -> tuple[Workspace, ReleaseSpec]:
+    """A workspace and its specification."""
     from tasks.stores.spec import load_spec
     from tasks.stores.workspace import Workspace
 
@@ -45,7 +45,7 @@ def export(
     from tasks.stores.ledgers import readable_ledger
     from tasks.stores.operations import export_lines, write_new
 
-    place, _ = _open(workspace)
+    place, _ = open_place(workspace)
     with closing(readable_ledger(place)) as ledger:
         entries, head = ledger.entries(), ledger.state().head
     text = "".join(export_lines(entries))
@@ -77,14 +77,23 @@ def reconcile(
         help="The epsilon that was or may have been spent and is not in the ledger; once for each population.",
     ),
     owner: str | None = OwnerUrl,
+    vouch: list[str] = typer.Option(
+        [],
+        "--vouch",
+        metavar="KEY_ID",
+        help="Vouch for a key that announced itself before keys were enrolled, and for what it wrote.",
+    ),
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
-    """Answer for what a restored or incomplete ledger does not know, so that releases may go on."""
+    """Answer for what a ledger does not know, or for keys that announced themselves; then releases may go on."""
     from dpcore.errors import RefusedError
     from tasks.stores import operations
 
-    if nothing_was_spent == bool(charge):
+    if vouch and not nothing_was_spent and not charge:
+        _vouch(workspace, vouch, reason, as_json=as_json)
+        return
+    if vouch or nothing_was_spent == bool(charge):
         raise RefusedError(
             "somebody must say what was spent after the last entry that is left",
             rule="charge-missing",
@@ -92,7 +101,7 @@ def reconcile(
             hint="add --nothing-was-spent, or --charge EPSILON with all that may have been spent; not both",
         )
     charges = _charges(charge) if charge else None
-    place, spec = _open(workspace)
+    place, spec = open_place(workspace)
     entry = operations.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
     facts = entry.facts
     if as_json:
@@ -101,6 +110,18 @@ def reconcile(
     else:
         said = "charging the lost releases" if facts["charges"] else "by your word that nothing was spent"
         console().print(f"reconciled in ledger entry {entry.seq}, {said}; releases may go on")
+
+
+def _vouch(workspace: Path, key_ids: list[str], reason: str, *, as_json: bool) -> None:
+    from tasks.stores.operations import vouch_for_keys
+
+    place, spec = open_place(workspace)
+    entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=operator())
+    if as_json:
+        print_json({"entry": entry.seq, "vouched": signed, "who": entry.facts["who"]})
+        return
+    words = ", ".join(f"{key_id} and the {count} entries it signed" for key_id, count in signed.items())
+    console().print(f"{entry.facts['who']} vouches for {words} (ledger entry {entry.seq}); releases may go on")
 
 
 def _charges(texts: list[str]) -> dict[str, Fraction]:
@@ -148,7 +169,7 @@ def roles(
     from tasks.stores.operations import give_roles
     from tasks.stores.signing import signing_key
 
-    place, spec = _open(workspace)
+    place, spec = open_place(workspace)
     place.create()
     give_roles(owner or ledger_address(place, spec), signing_key(place.keys), writer=writer, auditor=auditor)
     if as_json:
@@ -171,7 +192,7 @@ def grant(
     from tasks.stores.ledgers import ledger_address
     from tasks.stores.operations import grant_population
 
-    place, spec = _open(workspace)
+    place, spec = open_place(workspace)
     grant_population(owner or ledger_address(place, spec), population, role, as_owner=as_owner, revoke=revoke)
     if as_json:
         right = None if revoke else "owner" if as_owner else "writer"
@@ -188,7 +209,7 @@ def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, a
     from tasks.stores.ledgers import ledger_address
     from tasks.stores.signing import signing_key
 
-    place, spec = _open(workspace)
+    place, spec = open_place(workspace)
     done = operations.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
     if as_json:
         shown = {"first": done.first, "entries": done.entries, "roles": list(done.roles)}
@@ -197,59 +218,6 @@ def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, a
     roles = ", ".join(done.roles) or "an unknown role"
     console().print(f"{done.entries} entries from {done.first} on are set aside; {roles} appended them", markup=False)
     console().print("next: dprelease ledger reconcile, to say what was spent in them")
-
-
-# ---------------------------------------------------------------- keys
-
-
-@keys_app.command("show")
-def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
-    """Show the keys that the ledger knows, and the one that signs now."""
-    from tasks.stores.ledgers import ledger_state
-    from tasks.stores.signing import KEY_FILE, signing_key
-
-    place, _ = _open(workspace)
-    mine = (place.keys / KEY_FILE).is_file()  # an auditor's copy has none, and is not given one
-    present, known = signing_key(place.keys).public if mine else None, ledger_state(place).keys
-    keys: list[dict[str, Any]] = [
-        {"key_id": key_id, "active": key.active, "vouched_by": key.vouched_by, "public_key": _pem(key.public)}
-        for key_id, key in known.items()
-    ]
-    content: dict[str, Any] = {"keys": keys, "signing": None, "public_key": None}
-    if present is not None:
-        content |= {"signing": present.key_id, "public_key": present.pem}
-    if as_json:
-        print_json(content)
-        return
-    rows = table("keys of the ledger", "key", "", "announced by")
-    for key in keys:
-        rows.add_row(key["key_id"], "active" if key["active"] else "replaced", key["vouched_by"] or "itself")
-    out = console()
-    out.print(rows)
-    if present is not None:
-        out.print(f"this workspace signs with {present.key_id}")
-        out.print(present.pem, markup=False)
-
-
-def _pem(public: str) -> str:
-    from tasks.stores.signing import PublicKey
-
-    return PublicKey.from_text(public).pem
-
-
-@keys_app.command("rotate")
-def rotate(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
-    """Give the workspace a new signing key; the old one vouches for it in the ledger."""
-    from tasks.stores.operations import rotate_key
-
-    place, spec = _open(workspace)
-    place.create()
-    public, entry = rotate_key(place, spec)
-    replaced = entry.facts["replaces"]
-    if as_json:
-        print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})
-    else:
-        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays good for what it signed")
 
 
 # ---------------------------------------------------------------- backup and restore
@@ -264,7 +232,7 @@ def backup(
     from tasks.stores.archive import back_up
     from tasks.stores.ledger import utc_now
 
-    place, spec = _open(workspace)
+    place, spec = open_place(workspace)
     place.create()
     now = utc_now()
     target = (out or Path(f"{spec.name}-{now:%Y%m%dT%H%M%SZ}.tar")).absolute()

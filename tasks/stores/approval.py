@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError, RefusedError
-from tasks.stores.bundle import Staging
+from tasks.stores.bundle import CHECKSUMS, Staging, faults, sha256_of
+from tasks.stores.decision import Decision, SignedDecision
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger, utc_now
-from tasks.stores.ledger_state import Entry, ReleaseState
+from tasks.stores.ledger_access import require_approver
+from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, approvals_needed
 from tasks.stores.ledgers import writable_ledger
 from tasks.stores.lineage import LineageRun
 from tasks.stores.reading import parse_json, read_text
+from tasks.stores.signing import Signer, signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -39,12 +42,25 @@ class Waiting:
         record: dict[str, Any] = parse_json(read_text(self.staging.folder / "record.json"))
         return record
 
+    def decision(self, word: str, who: str, reason: str) -> Decision:
+        """A decision about this bundle, of now."""
+        return _decision(word, self.release.release_id, self.digest, who, reason)
 
-def approve(workspace: Workspace, release_id: str, *, who: str, reason: str) -> tuple[Path, dict[str, Any], Entry]:
-    """Publish a release that waits: the ledger has it first, then its bundle is revealed.
 
-    Returns its folder, its record and the approval. Said again of a published one, it finishes
-    what a crash may have left and changes nothing.
+def approve(
+    workspace: Workspace,
+    release_id: str,
+    *,
+    who: str,
+    reason: str,
+    signer: Signer | None = None,
+    signed: SignedDecision | None = None,
+) -> tuple[Path, dict[str, Any], Entry]:
+    """Approve a release that waits; with the last approval that it needs, the ledger publishes it, then it is revealed.
+
+    The workspace's key approves, or `signer`, or whoever `signed` a decision elsewhere. Returns its folder, which is
+    there once it is published, its record and the approval. Said again of a published one, it finishes what a crash
+    may have left and changes nothing.
     Raises: RefusedError.
     """
     _require_said(who, reason)
@@ -56,25 +72,115 @@ def approve(workspace: Workspace, release_id: str, *, who: str, reason: str) -> 
             return final, parse_json(read_text(final / "record.json")), release.approval
         waiting = _waiting(workspace, release)
         record = waiting.record
-        with _lineage(workspace, waiting.staging.folder, record).stage(
-            "publish", inputs=("synthetic-table", "report", "sealed-bundle"), outputs=("bundle",)
-        ):
-            approval = ledger.approve(release_id, bundle_digest=waiting.digest, who=who.strip(), reason=reason.strip())
-            waiting.staging.reveal()
+        decision = waiting.decision("approve", who, reason)
+        signed = _require_signed_for(decision, signed) if signed else _sign(signer, decision)
+        approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
+        with ExitStack() as stage:
+            if _is_last(ledger.state(), release, approver):
+                lineage = _lineage(workspace, waiting.staging.folder, record)
+                made_from = ("synthetic-table", "report", "sealed-bundle")
+                stage.enter_context(lineage.stage("publish", inputs=made_from, outputs=("bundle",)))
+            said = {"bundle_digest": waiting.digest, "who": decision.who, "reason": decision.reason}
+            approval = ledger.approve(release_id, **said, signed=signed)
+            if ledger.state().releases[release_id].published:
+                waiting.staging.reveal()
         return waiting.staging.final, record, approval
 
 
-def refuse(workspace: Workspace, release_id: str, *, who: str, reason: str) -> Entry:
+def refuse(
+    workspace: Workspace,
+    release_id: str,
+    *,
+    who: str,
+    reason: str,
+    signer: Signer | None = None,
+    signed: SignedDecision | None = None,
+) -> Entry:
     """Say no to a release that waits: its bundle is removed, what it cost stays spent.
 
     Raises: RefusedError.
     """
     _require_said(who, reason)
     with _deciding(workspace, release_id) as (_, ledger, release):
-        _require_waits(release)
-        entry = ledger.refuse_bundle(release_id, who=who.strip(), reason=reason.strip())
+        decision = _waiting(workspace, release, sealed=False).decision("refuse", who, reason)
+        signed = _require_signed_for(decision, signed) if signed else _sign(signer, decision)
+        approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
+        require_approver(ledger.state(), replace(release, approvals={}), approver)
+        entry = ledger.refuse_bundle(release_id, who=decision.who, reason=decision.reason, signed=signed)
         shutil.rmtree(Staging(workspace.bundle(release.facts["name"], release_id)).folder, ignore_errors=True)
         return entry
+
+
+def decide_apart(
+    folder: Path, release_id: str, signer: Signer, *, refuse: bool, who: str, reason: str
+) -> SignedDecision:
+    """Sign a decision about the sealed bundle in a folder, without ledger or workspace.
+
+    Raises: RefusedError if the folder is not the sealed bundle of that release.
+    """
+    _require_said(who, reason)
+    digest = sha256_of(folder / CHECKSUMS) if (folder / CHECKSUMS).is_file() else ""
+    broken = not digest or any(faults(folder, digest))
+    if broken or parse_json(read_text(folder / "record.json"))["release_id"] != release_id:
+        raise RefusedError(
+            f"the folder is not the sealed bundle of {release_id}",
+            rule="bundle-changed",
+            where="--bundle",
+            hint="get the folder that `dprelease run` printed, whole and unchanged",
+        )
+    return SignedDecision.by(signer, _decision("refuse" if refuse else "approve", release_id, digest, who, reason))
+
+
+def read_decision(path: Path) -> SignedDecision:
+    """The signed decision in a file.
+
+    Raises: RefusedError.
+    """
+    try:
+        signed = SignedDecision.from_json(parse_json(read_text(path)))
+        if signed.content.decision in ("approve", "refuse"):
+            return signed
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise RefusedError(
+        "there is no readable signed decision",
+        rule="decision-unreadable",
+        where="--add",
+        hint="`dprelease approve RELEASE --key FILE --bundle FOLDER --out FILE` writes one",
+    )
+
+
+def _decision(word: str, release_id: str, digest: str, who: str, reason: str) -> Decision:
+    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Decision(
+        decision=word, release_id=release_id, bundle_digest=digest, who=who.strip(), reason=reason.strip(), at=now
+    )
+
+
+def _sign(signer: Signer | None, decision: Decision) -> SignedDecision | None:
+    return SignedDecision.by(signer, decision) if signer else None
+
+
+def _require_signed_for(decision: Decision, signed: SignedDecision) -> SignedDecision:
+    """The decision that was signed elsewhere is this one: same word, release and bundle."""
+    if replace(signed.content, at="") != replace(decision, at=""):
+        raise LedgerError(
+            "the signed decision is about another release or another bundle than the one that waits",
+            rule="decision-differs",
+            where="--add",
+            hint="the approver has to look at the bundle that waits now, and sign anew",
+        )
+    return signed
+
+
+def _is_last(state: LedgerState, release: ReleaseState, approver: str) -> bool:
+    """Whether an approval is the last that a release needs.
+
+    Raises: LedgerError if that key may not approve it, or did.
+    """
+    require_approver(state, release, approver)
+    name = state.approver_name(release, approver)
+    return len(state.approvers(release) | {name}) >= approvals_needed(release)
 
 
 def finish_reveals(workspace: Workspace, ledger: Ledger) -> None:
@@ -107,12 +213,12 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
         yield spec, ledger, release
 
 
-def _waiting(workspace: Workspace, release: ReleaseState) -> Waiting:
+def _waiting(workspace: Workspace, release: ReleaseState, *, sealed: bool = True) -> Waiting:
     _require_waits(release)
     assert release.awaiting is not None  # noqa: S101  the status says so
     digest = str(release.awaiting.facts["bundle_digest"])
     staging = Staging(workspace.bundle(release.facts["name"], release.release_id))
-    if not staging.is_sealed_as(digest):
+    if sealed and not staging.is_sealed_as(digest):
         raise LedgerError(
             f"the bundle of {release.release_id} is not there as it was sealed",
             rule="bundle-changed",

@@ -25,7 +25,7 @@ from typing import IO, Any
 from dpcore.errors import LedgerError, WorkspaceError
 from tasks.stores.ledger import Ledger, Row
 from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.ledgers import ledger_address, writable_ledger
+from tasks.stores.ledgers import ledger_address, trust_anchors, writable_ledger
 from tasks.stores.operations import export_lines, imported_entries, write_new
 from tasks.stores.reading import open_regular, parse_json, read_text
 from tasks.stores.signing import signing_key
@@ -34,7 +34,7 @@ from tasks.stores.unpacking import LEDGER_FILE, MANIFEST, VERSION, Manifest, bro
 from tasks.stores.workspace import PRIVATE_FILE, SPEC_NAME, Workspace
 
 EVENTS, MEASUREMENTS, FINGERPRINTS = "ledger/events.ndjson", "ledger/measurements.ndjson", "ledger/fingerprints.ndjson"
-KEY_FILES = ("signing.key", "signing.pub", "fingerprint.key")
+KEY_FILES = ("signing.key", "signing.pub", "ledger.pub", "fingerprint.key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ def _restore_file(workspace: Workspace, address: Path, manifest: Manifest, mark:
     """Verify and mark the file, and put it where the specification wants it."""
     copy = workspace.root / LEDGER_FILE
     found = None if copy.is_file() else _take_archived(workspace)
-    with closing(Ledger.open(copy, signing_key(workspace.keys))) as ledger:
+    with closing(Ledger.open(copy, signing_key(workspace.keys), anchors=trust_anchors(workspace))) as ledger:
         if found is None:
             _require_archived(ledger.entries(), manifest)
             ledger.mark_restored(**mark)
@@ -260,7 +260,7 @@ def _restore_database(workspace: Workspace, address: str, manifest: Manifest, ma
     """Fill an empty database; one that has these entries already is the ledger itself, and is left alone."""
     found = _take_archived(workspace)
     _require_archived(found[0], manifest)
-    with closing(Ledger.open(address, signing_key(workspace.keys))) as ledger:
+    with closing(Ledger.open(address, signing_key(workspace.keys), anchors=trust_anchors(workspace))) as ledger:
         present = ledger.entries()
         if not present:
             ledger.adopt(*found, who=mark["who"], made_at=mark["made_at"])

@@ -58,7 +58,7 @@ def _refusal(error: DBAPIError, where: str) -> PrivacyError:
             "the ledger cannot be written: the database's disk is full",
             rule="ledger-full",
             where=where,
-            hint="make room on the database's disk and run again; nothing was lost",
+            hint="make room on the database's disk and run again; what was stored before is kept",
         )
     if any(words in said for words in ("readonly", "unable to open", "disk I/O", "is full")):
         return WorkspaceError(
@@ -81,7 +81,7 @@ def _refusal(error: DBAPIError, where: str) -> PrivacyError:
             f"the ledger's database cannot be reached ({kind})",
             rule="ledger-unreachable",
             where=where,
-            hint="check that the database runs and that this account may use it; nothing was spent",
+            hint="check that the database runs and that this account may use it, then run again; nothing is drawn twice",
         )
     return LedgerError(
         f"the ledger's database is not usable ({kind})",

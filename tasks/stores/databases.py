@@ -70,7 +70,7 @@ class SqliteDatabase:
 
     where = "ledger.db"
     may_be_empty = False
-    schema_version = 3
+    schema_version = 4
     """1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries."""
 
     def __init__(self, path: Path) -> None:

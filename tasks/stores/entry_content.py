@@ -161,6 +161,12 @@ def _is_lost_entry(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and _is_count(value[0]) and is_text(value[1])
 
 
+def _is_approval(value: object) -> bool:
+    """`none` or `required`, or who may approve and how many of them must."""
+    named = isinstance(value, dict) and value.keys() == {"by", "at_least"}
+    return is_text(value) or (named and _list_of(is_text)(value["by"]) and _is_count(value["at_least"]))  # type: ignore[index]
+
+
 def _matches(pattern: re.Pattern[str]) -> Check:
     return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
 
@@ -216,6 +222,7 @@ BODIES: Mapping[str, dict[str, Check]] = {
     "publish": _sealed,
     "void": {"reason": is_text},
     "restore": {"who": is_text, "backup_made_at": is_text},
+    "revoke": {"key_id": is_text, "reason": is_text, "who": is_text},
     "reconcile": {
         "reason": is_text,
         "who": is_text,
@@ -227,10 +234,15 @@ BODIES: Mapping[str, dict[str, Check]] = {
 }
 """The fields that every entry of a kind has."""
 
+_proof: dict[str, Check] = {"approver": is_text, "statement": is_text, "signature": is_text}
+
 LATER_FIELDS: Mapping[str, dict[str, Check]] = {
+    "key": {"roles": _list_of(is_text), "name": is_text},
     "cap": {"who": _text_or_none},
-    "reserve": {"approve": is_text},
+    "reserve": {"approve": _is_approval},
+    "approve": _proof,
+    "reconcile": {"vouches": _list_of(is_text)},
     "spend": {"build": _or_none(_is_mapping), "flow_run_id": _text_or_none},
-    "refuse": {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_number)},
+    "refuse": {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_number), **_proof},
 }
 """The fields that entries of earlier versions lack, or that only some entries of a kind have."""

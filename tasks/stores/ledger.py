@@ -23,6 +23,7 @@ from dpcore.measure import Measurement, measurement_from_json
 from dpcore.registry import Event, cost_of
 from tasks.stores.database_common import own_errors
 from tasks.stores.databases import Database, database_at
+from tasks.stores.decision import SignedDecision
 from tasks.stores.entry_content import (
     CLOCK_TOLERANCE,
     EARLIEST_TIME,
@@ -32,6 +33,8 @@ from tasks.stores.entry_content import (
     time_of,
     time_text,
 )
+from tasks.stores.ledger_access import require_approvers, require_enrolled, require_role, require_trusted
+from tasks.stores.ledger_keys import ROLES
 from tasks.stores.ledger_state import (
     GENESIS,
     MAY_FOLLOW_A_RESTORE,
@@ -42,7 +45,7 @@ from tasks.stores.ledger_state import (
     ReleaseState,
     cost_to_json,
 )
-from tasks.stores.signing import PublicKey, SigningKey
+from tasks.stores.signing import PublicKey, Signer
 
 CLOCK_BEHIND_HINT = (
     "set this machine's clock; if it is right, the last writer's was wrong: restore a backup from before that entry"
@@ -90,7 +93,7 @@ MIGRATIONS = {
         "ALTER TABLE events ADD COLUMN signature TEXT NOT NULL DEFAULT ''",
     ),
     3: (),  # the tables stay; programs of before do not know the entries
-    4: (),  # PostgreSQL alone: its rules are installed anew
+    4: (),  # keys have roles; on PostgreSQL the rules are installed anew
 }
 """What brings the tables of the version before to this one."""
 
@@ -109,7 +112,7 @@ class ReserveRequest:
     flow_run_id: str
     supersedes: str | None = None
     reason: str | None = None
-    approve: str = "none"
+    approve: str | dict[str, Any] = "none"
 
     def body(self, sequence: int) -> dict[str, Any]:
         """The reservation's content."""
@@ -141,16 +144,18 @@ class Reconciliation:
     charges: dict[str, Cost]
     lost: Sequence[tuple[int, str]] = ()
     retired: Sequence[str] = ()
+    vouches: Sequence[str] = ()
 
     def body(self) -> dict[str, Any]:
         """The reconciliation's content."""
         return {
             "reason": self.reason,
             "who": self.who,
-            "nothing_was_spent": not self.charges,
+            "nothing_was_spent": not self.charges and not self.vouches,
             "charges": {name: cost_to_json(cost) for name, cost in self.charges.items()},
             "lost": sorted(set(self.lost)),
             "retired": sorted(set(self.retired)),
+            "vouches": sorted(set(self.vouches)),
         }
 
 
@@ -185,23 +190,32 @@ class Ledger:
         self,
         database: Database,
         *,
-        signer: SigningKey | None = None,
+        signer: Signer | None = None,
+        anchors: Sequence[PublicKey] = (),
         clock: Callable[[], datetime] = utc_now,
         read_only: bool = False,
     ) -> None:
         self._database, self._signer, self._clock = database, signer, clock
+        self._anchors = (*anchors, signer.public) if signer else tuple(anchors)
         self._engine = database.engine(read_only=read_only)
         self._known = LedgerState()
         self._columns: list[sa.Column[Any]] = []
 
     @staticmethod
-    def open(address: Path | str, signer: SigningKey, *, clock: Callable[[], datetime] = utc_now) -> Ledger:
+    def open(
+        address: Path | str,
+        signer: Signer,
+        *,
+        anchors: Sequence[PublicKey] = (),
+        clock: Callable[[], datetime] = utc_now,
+    ) -> Ledger:
         """The ledger at a path or address, made on first use and brought to the present version.
 
+        The signer's own key is a trust anchor, as `anchors` are.
         Raises: WorkspaceError if it cannot be written, LedgerError if it is no ledger.
         """
         database = database_at(address)
-        ledger = Ledger(database, signer=signer, clock=clock)
+        ledger = Ledger(database, signer=signer, anchors=anchors, clock=clock)
         try:
             with own_errors(database.where):
                 ledger._prepare_tables()
@@ -212,7 +226,7 @@ class Ledger:
         return ledger
 
     @staticmethod
-    def open_to_read(address: Path | str) -> Ledger:
+    def open_to_read(address: Path | str, *, anchors: Sequence[PublicKey] = ()) -> Ledger:
         """The ledger at a path or address, for reading only; it must exist."""
         database = database_at(address)
         if not database.exists():
@@ -222,7 +236,7 @@ class Ledger:
                 where=database.where,
                 hint="the first `dprelease run` makes it",
             )
-        ledger = Ledger(database, read_only=True)
+        ledger = Ledger(database, anchors=anchors, read_only=True)
         version = 0
         broken = (LedgerError, WorkspaceError, ValueError)  # whoever reads it is told
         with suppress(*broken), own_errors(database.where), ledger._engine.connect() as connection:
@@ -278,10 +292,12 @@ class Ledger:
     def state(self) -> LedgerState:
         """The state after all entries, as a copy.
 
-        Raises: LedgerError if the chain or a signature is broken.
+        Raises: LedgerError if the chain or a signature is broken, or the trust anchors do not lead to it.
         """
         with own_errors(self._database.where), self._engine.connect() as connection:
-            return self._latest(connection).snapshot()
+            state = self._latest(connection).snapshot()
+        require_trusted(state, self._anchors)
+        return state
 
     def _latest(self, connection: sa.Connection) -> LedgerState:
         """The state after all entries; those since the last look are read and verified."""
@@ -309,12 +325,19 @@ class Ledger:
         raise fault if role is None else _attribute(fault, role)
 
     @contextmanager
-    def _writing(self) -> Iterator[Transaction]:
-        """One write transaction: it sees the latest head, and nobody else writes meanwhile."""
+    def _writing(self, *, vouching: bool = False) -> Iterator[Transaction]:
+        """One write transaction: it sees the latest head, and nobody else writes meanwhile.
+
+        Only a reconciliation that vouches for keys may follow entries that nobody vouched for.
+        """
         with own_errors(self._database.where), self._engine.connect() as connection:
             try:
                 self._database.lock_writer(connection)
-                yield self._transaction(connection, self._latest(connection))
+                transaction = self._transaction(connection, self._latest(connection))
+                transaction.require_enrolled()
+                if not vouching:
+                    require_trusted(transaction.state, self._anchors)
+                yield transaction
                 connection.commit()
             except BaseException:
                 self._known = LedgerState()  # it may hold what is being rolled back
@@ -344,10 +367,29 @@ class Ledger:
             restore = self._transaction(connection, state).append("restore", "", "", _restore_body(who, made_at))
             return SetAside(entries[sound].seq, len(entries) - sound, tuple(roles), restore)
 
-    def rotate_key(self, successor: PublicKey) -> Entry:
-        """Announce the key that follows this ledger's own; the old key signs the announcement."""
+    def rotate_key(self, successor: Signer, *, who: str) -> Entry:
+        """Enrol the key that follows this ledger's own, for the same roles, and revoke the old one.
+
+        The new key signs the revocation: it takes its place in this ledger and no other. Returns the enrolment.
+        """
         with self._writing() as transaction:
-            return transaction.announce_successor(successor)
+            own = transaction.announce_first()
+            old = transaction.state.keys[own]
+            entry = transaction.append("key", "", "", _key_body(successor.public, old.roles, old.name, replaces=own))
+            body = {"key_id": own, "reason": "rotated", "who": who}
+            following = Transaction(self._database, transaction.connection, transaction.state, successor, self._clock)
+            following.append("revoke", "", "", body)
+            return entry
+
+    def enrol_key(self, public: PublicKey, *, roles: Sequence[str], name: str) -> Entry:
+        """Let a key write what its roles allow; a key that is enrolled gets these roles in place of its own."""
+        with self._writing() as transaction:
+            return transaction.append("key", "", "", _key_body(public, roles, name))
+
+    def revoke_key(self, key_id: str, *, reason: str, who: str) -> Entry:
+        """Let a key write no more; what it signed before stays."""
+        with self._writing() as transaction:
+            return transaction.append("revoke", "", "", {"key_id": key_id, "reason": reason, "who": who})
 
     def mark_restored(self, *, who: str, made_at: str) -> Entry:
         """Say that what follows continues a backup: nothing is released until it is reconciled."""
@@ -355,9 +397,11 @@ class Ledger:
             return transaction.append("restore", "", "", _restore_body(who, made_at))
 
     def reconcile(self, answer: Reconciliation) -> Entry:
-        """Write down what entries that are gone may have cost; releases may go on."""
-        with self._writing() as transaction:
-            return transaction.append("reconcile", "", "", answer.body())
+        """Write down what entries that are gone may have cost, or who vouches for keys; releases may go on."""
+        with self._writing(vouching=bool(answer.vouches)) as transaction:
+            entry = transaction.append("reconcile", "", "", answer.body())
+            require_trusted(transaction.state, self._anchors)  # or more keys are to be vouched for
+            return entry
 
     def adopt(
         self,
@@ -436,6 +480,7 @@ class Ledger:
                 return _copy(taken)
             sequence = state.next_sequence(request.name, request.period)
             self._require_room(state, request)
+            require_approvers(state.keys, request.approve)
             release_id = release_id_of(request.name, request.period, sequence)
             transaction.append("reserve", request.population, release_id, request.body(sequence))
             return _copy(state.releases[release_id])
@@ -508,27 +553,30 @@ class Ledger:
         """Record that the sealed bundle with this digest waits for a person."""
         return self._close_release("await", release_id, {"bundle_digest": bundle_digest, "flow_run_id": flow_run_id})
 
-    def approve(self, release_id: str, *, bundle_digest: str, who: str, reason: str) -> Entry:
-        """Record who lets the bundle with this digest be published, and publish it, in one transaction.
+    def approve(
+        self, release_id: str, *, bundle_digest: str, who: str, reason: str, signed: SignedDecision | None = None
+    ) -> Entry:
+        """Record who lets the bundle with this digest be published; with the last one needed, publish it as well.
 
-        Returns the approval.
-        Raises: LedgerError if the release waits for nobody, or with another bundle.
+        Without a signed decision the ledger's own key approves. Returns the approval.
+        Raises: LedgerError if the release waits for nobody, with another bundle, or for somebody else.
         """
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
-            said = {"bundle_digest": bundle_digest, "who": who, "reason": reason}
+            said = {"bundle_digest": bundle_digest, "who": who, "reason": reason} | _proof(signed)
             approval = transaction.append("approve", release.population, release_id, said)
-            assert release.awaiting is not None  # noqa: S101  or it could not be approved
-            body = {"bundle_digest": bundle_digest, "flow_run_id": release.awaiting.facts["flow_run_id"]}
-            transaction.append("publish", release.population, release_id, body)
+            if transaction.state.is_approved(release):
+                assert release.awaiting is not None  # noqa: S101  or it could not be approved
+                body = {"bundle_digest": bundle_digest, "flow_run_id": release.awaiting.facts["flow_run_id"]}
+                transaction.append("publish", release.population, release_id, body)
             return approval
 
-    def refuse_bundle(self, release_id: str, *, who: str, reason: str) -> Entry:
+    def refuse_bundle(self, release_id: str, *, who: str, reason: str, signed: SignedDecision | None = None) -> Entry:
         """Record who did not let a bundle be published; what it cost stays spent."""
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
             body = {"rule": "approval-refused", "reason": reason, "who": who, "flow_run_id": None}
-            return transaction.append("refuse", release.population, release_id, body)
+            return transaction.append("refuse", release.population, release_id, body | _proof(signed))
 
     def refuse_request(self, request: ReserveRequest, release_id: str, *, rule: str, reason: str) -> None:
         """Record that a release was not reserved, and why; once, however often it is tried again."""
@@ -568,34 +616,32 @@ class Transaction:
         database: Database,
         connection: sa.Connection,
         state: LedgerState,
-        signer: SigningKey | None,
+        signer: Signer | None,
         clock: Callable[[], datetime],
     ) -> None:
-        self._database, self._connection, self.state = database, connection, state
+        self._database, self.connection, self.state = database, connection, state
         self._signer, self._clock = signer, clock
 
     def append(self, kind: str, population: str, release_id: str, body: dict[str, Any]) -> Entry:
         """Append a signed event; it must be one that the state allows."""
-        if self._signer is None:
-            raise LedgerError(
-                "this ledger was opened for reading",
-                rule="ledger-read-only",
-                where="ledger",
-                hint="open it with the workspace's key",
-            )
+        self.require_enrolled()
         if kind not in MAY_FOLLOW_A_RESTORE:
             _require_reconciled(self.state)
         _require_writable(body)
         self._require_clock(spoken=_is_spoken(kind, body))
-        if kind != "key":
-            self._announce_key(self._signer.public)
+        self.announce_first()
+        return self._sign_and_store(kind, population, release_id, body)
+
+    def _sign_and_store(self, kind: str, population: str, release_id: str, body: dict[str, Any]) -> Entry:
+        assert self._signer is not None  # noqa: S101  a writer has a key
         entry = Entry.after(
             self.state.head, at=self._time(), kind=kind, population=population, release_id=release_id, body=body
         )
-        key_id, signature = self._signer.public.key_id, self._signer.sign(entry.hash.encode())
-        signed = replace(entry, key_id=key_id, signature=signature)
+        key_id = self._signer.public.key_id
+        require_role(self.state, key_id, entry)
+        signed = replace(entry, key_id=key_id, signature=self._signer.sign(entry.hash.encode()))
         self.state.apply(signed)
-        self._database.insert(self._connection, EVENTS, signed.as_json())
+        self._database.insert(self.connection, EVENTS, signed.as_json())
         return signed
 
     def _time(self) -> str:
@@ -616,27 +662,29 @@ class Transaction:
         if self.state.head is not None and now > latest + LONGEST_SILENCE and not spoken:
             raise _clock_differs("ahead of the ledger's last entry", "clock-ahead", CLOCK_AHEAD_HINT)
 
-    def _announce_key(self, public: PublicKey) -> None:
-        """Make the writer's key known to the ledger, on its first use.
-
-        Raises: LedgerError for a key that was replaced.
-        """
-        known = self.state.keys.get(public.key_id)
-        if known is None:
-            self.append("key", "", "", _key_body(public, None))
-        elif not known.active:
+    def _public(self) -> PublicKey:
+        if self._signer is None:
             raise LedgerError(
-                f"the signing key {public.key_id} was replaced by a newer one",
-                rule="signing-key-replaced",
-                where="keys/signing.key",
-                hint="use the newer key; this folder may be an old copy of the workspace",
+                "this ledger was opened for reading",
+                rule="ledger-read-only",
+                where="ledger",
+                hint="open it with the workspace's key",
             )
+        return self._signer.public
 
-    def announce_successor(self, successor: PublicKey) -> Entry:
-        """Announce the key that takes the writer's place."""
-        assert self._signer is not None  # noqa: S101  only writers rotate
-        self._announce_key(self._signer.public)
-        return self.append("key", "", "", _key_body(successor, self._signer.public.key_id))
+    def require_enrolled(self) -> None:
+        """Refuse a writer whose key is not enrolled, or was revoked.
+
+        Raises: LedgerError.
+        """
+        require_enrolled(self.state.keys, self._public().key_id)
+
+    def announce_first(self) -> str:
+        """Make the writer's key the first of a ledger without keys; returns its fingerprint."""
+        public = self._public()
+        if not self.state.keys:
+            self._sign_and_store("key", "", "", _key_body(public, ROLES, ""))
+        return public.key_id
 
     def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
         """Take over all rows of another ledger; this one must be empty, and its tables this account's own."""
@@ -652,23 +700,23 @@ class Transaction:
         contents = {EVENTS: [entry.as_json() for entry in entries], MEASUREMENTS: measurements}
         for table, rows in (contents | {FINGERPRINTS: fingerprints}).items():
             if rows:
-                self._connection.execute(table.insert(), list(rows))
+                self.connection.execute(table.insert(), list(rows))
 
     def measurement(self, release: ReleaseState, name: str) -> Measurement:
         """A measurement that was drawn before."""
-        return _read_measurement(self._connection, release, name)
+        return _read_measurement(self.connection, release, name)
 
     def store(self, release_id: str, name: str, released: Measurement) -> None:
         """Store a measurement."""
         values = {"release_id": release_id, "name": name, "payload": canonical(released.as_json())}
-        self._database.insert(self._connection, MEASUREMENTS, values)
+        self._database.insert(self.connection, MEASUREMENTS, values)
 
     def keep_fingerprint(self, release_id: str, fingerprint: str) -> None:
         """Remember a fingerprint unless there is one."""
         query = sa.select(FINGERPRINTS).where(FINGERPRINTS.c.release_id == release_id)
-        if self._connection.execute(query).first() is None:
+        if self.connection.execute(query).first() is None:
             row = {"release_id": release_id, "fingerprint": fingerprint}
-            self._database.insert(self._connection, FINGERPRINTS, row)
+            self._database.insert(self.connection, FINGERPRINTS, row)
 
 
 def _taken_up(known: Sequence[ReleaseState], supersedes: str | None) -> ReleaseState | None:
@@ -786,8 +834,13 @@ def _restore_body(who: str, made_at: str) -> dict[str, Any]:
     return {"who": who, "backup_made_at": made_at}
 
 
-def _key_body(public: PublicKey, replaces: str | None) -> dict[str, Any]:
-    return {"key_id": public.key_id, "public_key": public.text, "replaces": replaces}
+def _key_body(public: PublicKey, roles: Sequence[str], name: str, *, replaces: str | None = None) -> dict[str, Any]:
+    known = {"key_id": public.key_id, "public_key": public.text, "replaces": replaces}
+    return known | {"roles": [role for role in ROLES if role in roles], "name": name}
+
+
+def _proof(signed: SignedDecision | None) -> dict[str, str]:
+    return signed.as_json() if signed else {}
 
 
 def _copy(release: ReleaseState) -> ReleaseState:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from dpcore.accounting import Cap, Cost, total
 from dpcore.errors import LedgerError
+from tasks.stores import ledger_keys
+from tasks.stores.decision import SignedDecision
 from tasks.stores.entry_content import BODIES, canonical, exact_number, fault_of_body, is_slug, is_time
+from tasks.stores.ledger_keys import ROLE_OF, Key, KeyRuleError
 from tasks.stores.signing import PublicKey
 
 GENESIS = "0" * 64
@@ -22,7 +27,7 @@ GENESIS = "0" * 64
 
 UNFINISHED = ("reserved", "measured", "failed", "check-failed", "awaiting-approval")
 """What another run of the same period takes up."""
-MAY_FOLLOW_A_RESTORE = ("key", "cap", "restore", "reconcile")
+MAY_FOLLOW_A_RESTORE = ("key", "revoke", "cap", "restore", "reconcile")
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
 
 
@@ -132,18 +137,12 @@ class ReleaseState:
     awaiting: Entry | None = None
     """The sealed bundle that waits, or waited, for approval."""
     approval: Entry | None = None
+    """The last approval."""
+    approvals: dict[str, Entry] = field(default_factory=dict)
+    """The approvals of the bundle that waits, by the key of the approver."""
     refusal: Entry | None = None
     """A person's no to the bundle that waited."""
     published: Entry | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A public key that signs entries, or did."""
-
-    public: str
-    active: bool = True
-    vouched_by: str | None = None
 
 
 @dataclass(slots=True)
@@ -154,6 +153,10 @@ class LedgerState:
     populations: dict[str, Population] = field(default_factory=dict)
     releases: dict[str, ReleaseState] = field(default_factory=dict)
     keys: dict[str, Key] = field(default_factory=dict)
+    signers: frozenset[str] = frozenset()
+    """The keys that have signed an entry."""
+    closed: bool = False
+    """Keys are enrolled with roles: none announces itself any more."""
     restored: Entry | None = None
     """The restore of a backup that nobody has reconciled yet."""
     lost: frozenset[tuple[int, str]] = frozenset()
@@ -195,7 +198,12 @@ class LedgerState:
         self._require_signed(entry)
         allowed = self.restored is None or entry.kind in MAY_FOLLOW_A_RESTORE
         _require(allowed, entry, "follows a restored backup that nobody has reconciled")
-        getattr(self, f"_apply_{entry.kind}")(entry)
+        with _key_rules(entry):
+            if self.keys and entry.kind != "key":
+                ledger_keys.require_role(self.keys, entry.key_id, self.role_of(entry))
+            getattr(self, f"_apply_{entry.kind}")(entry)
+        if entry.key_id and entry.key_id not in self.signers:
+            self.signers |= {entry.key_id}
         self.head = entry
 
     def _require_chained(self, entry: Entry) -> None:
@@ -218,34 +226,35 @@ class LedgerState:
 
     def _require_signed(self, entry: Entry) -> None:
         """Entries before the first key are unsigned; after it every entry is signed by an active one."""
-        if entry.kind == "key" and entry.facts["replaces"] is None:
-            public = entry.facts["public_key"]  # a key announces itself
+        announced = entry.facts if entry.kind == "key" else None
+        if announced and announced["key_id"] == entry.key_id and entry.key_id not in self.keys:
+            public = announced["public_key"]  # a key announces itself
         elif not self.keys:
             _require(not entry.key_id and not entry.signature, entry, "is signed by a key that nobody announced")
+            _require(announced is None, entry, "announces a key that did not sign it")
             return
         else:
             known = self.keys.get(entry.key_id)
             _require(known is not None and known.active, entry, "is not signed by an active key")
             public = self.keys[entry.key_id].public
-        _require(
-            PublicKey.from_text(public).verifies(entry.signature, entry.hash.encode()),
-            entry,
-            "has a signature that is not its key's",
-        )
+        valid = _parse_key(public).verifies(entry.signature, entry.hash.encode())
+        _require(valid, entry, "has a signature that is not its key's")
+
+    def role_of(self, entry: Entry) -> str:
+        """The role that an entry's key needs; whoever passes on an approver's own signature only releases."""
+        if entry.kind == "approve" or (entry.kind == "refuse" and entry.release_id in self.releases):
+            return "release" if "signature" in entry.facts else "approve"
+        return ROLE_OF.get(entry.kind, "release")
 
     def _apply_key(self, entry: Entry) -> None:
-        facts = entry.facts
-        key_id, replaces = facts["key_id"], facts["replaces"]
-        _require(key_id not in self.keys, entry, "announces a key a second time")
-        _require(key_id == PublicKey.from_text(facts["public_key"]).key_id, entry, "misnames the key it announces")
-        if replaces is None:
-            _require(entry.key_id == key_id, entry, "announces a key that did not sign it")
-        else:
-            known = self.keys.get(replaces)
-            _require(known is not None and known.active, entry, "replaces a key that is not active")
-            _require(entry.key_id == replaces, entry, "is not signed by the key that it replaces")
-            self.keys[replaces] = replace(self.keys[replaces], active=False)
-        self.keys[key_id] = Key(facts["public_key"], vouched_by=replaces)
+        facts, by_itself = entry.facts, entry.facts["key_id"] == entry.key_id
+        if not by_itself:
+            ledger_keys.require_role(self.keys, entry.key_id, "cap")
+        self.keys = ledger_keys.announce(self.keys, entry.key_id, facts, seq=entry.seq, closed=self.closed)
+        self.closed = self.closed or "roles" in facts
+
+    def _apply_revoke(self, entry: Entry) -> None:
+        self.keys, self.closed = ledger_keys.revoke(self.keys, entry.key_id, entry.facts), True
 
     def _apply_cap(self, entry: Entry) -> None:
         facts = entry.facts
@@ -300,12 +309,50 @@ class LedgerState:
         release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
         self._require_measured(release, entry)
         release.status, release.awaiting, release.approval = "awaiting-approval", entry, None
+        release.approvals = {}
 
     def _apply_approve(self, entry: Entry) -> None:
         release = self._release(entry, "awaiting-approval")
         _require(bool(entry.facts["who"] and entry.facts["reason"]), entry, "does not say who approved, or why")
         _require(_digest(entry) == _digest(release.awaiting), entry, "approves another bundle than the one that waits")
-        release.approval = entry
+        approver = self._approver(release, entry)
+        _require(not approver or approver not in release.approvals, entry, "approves a second time with one key")
+        release.approval, release.approvals = entry, release.approvals | {approver: entry}
+
+    def _approver(self, release: ReleaseState, entry: Entry) -> str:
+        """The key that decides about a bundle: the entry's, or the one whose signed decision it passes on."""
+        facts, approver = entry.facts, entry.key_id
+        if "signature" in facts:
+            signed = SignedDecision.from_json(facts)
+            approver, known = signed.approver, self.keys.get(signed.approver)
+            _require(known is not None and known.active, entry, "passes on a decision of a key that is not active")
+            ledger_keys.require_role(self.keys, approver, "approve")
+            public = _parse_key(self.keys[approver].public)
+            _require(signed.is_signed_by(public), entry, "passes on a decision that its approver did not sign")
+            said = (entry.kind, entry.release_id, _digest(release.awaiting), facts["who"], facts["reason"])
+            content = signed.content
+            decided = (content.decision, content.release_id, content.bundle_digest, content.who, content.reason)
+            _require(decided == said, entry, "passes on a decision about something else")
+        listed = self.approver_name(release, approver) is not None
+        _require(listed, entry, "is the decision of a key that the release does not name as approver")
+        return approver
+
+    def approver_name(self, release: ReleaseState, key_id: str) -> str | None:
+        """As whom a key decides about a release: two keys of one name are one approver; None if it may not."""
+        wanted = release.facts.get("approve", "none")
+        if isinstance(wanted, str):
+            return key_id
+        name = self.keys[key_id].name if key_id in self.keys else ""
+        return next((listed for listed in (name, key_id) if listed and listed in wanted["by"]), None)
+
+    def approvers(self, release: ReleaseState) -> set[str]:
+        """Who has approved the bundle that waits, without those whose key was revoked since."""
+        valid = (key_id for key_id in release.approvals if key_id not in self.keys or self.keys[key_id].active)
+        return {name for key_id in valid if (name := self.approver_name(release, key_id)) is not None}
+
+    def is_approved(self, release: ReleaseState) -> bool:
+        """Whether as many approvers as the release asks for have approved the bundle that waits."""
+        return len(self.approvers(release)) >= approvals_needed(release)
 
     def _apply_refuse(self, entry: Entry) -> None:
         """A person refuses the bundle that waits, or the budget refused to reserve."""
@@ -318,13 +365,15 @@ class LedgerState:
             return
         release = self._release(entry, "awaiting-approval")
         _require(bool(facts["who"]), entry, "does not say who refuses")
+        self._approver(release, entry)
         release.status, release.refusal = "refused", entry
 
     def _apply_publish(self, entry: Entry) -> None:
         release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
         self._require_measured(release, entry)
         free = release.facts.get("approve", "none") == "none" and release.awaiting is None
-        _require(free or release.approval is not None, entry, "publishes what nobody has approved")
+        _require(free or bool(release.approvals), entry, "publishes what nobody has approved")
+        _require(free or self.is_approved(release), entry, "publishes what too few have approved")
         same = release.approval is None or _digest(entry) == _digest(release.approval)
         _require(same, entry, "publishes another bundle than the approved one")
         self._supersede(release, entry)
@@ -372,6 +421,10 @@ class LedgerState:
             self._take(population, spent=cost, reserved=Cost())
         if charges:
             self._give_up_unfinished()
+        if facts.get("vouches"):
+            _require(not charges and not facts["lost"], entry, "vouches for keys and answers for lost entries at once")
+            self.keys, self.closed = ledger_keys.vouch(self.keys, entry.key_id, facts["vouches"]), True
+            return  # whether a restored backup lacks something is another question
         self.lost |= {(int(seq), str(digest)) for seq, digest in facts["lost"]}
         self.retired |= set(facts["retired"])
         self.restored = None
@@ -422,6 +475,12 @@ class LedgerState:
         return max(used + [int(number) for number in gone if number.isdecimal()], default=0) + 1
 
 
+def approvals_needed(release: ReleaseState) -> int:
+    """How many approvers a release asks for."""
+    wanted = release.facts.get("approve", "none")
+    return 1 if isinstance(wanted, str) else int(wanted["at_least"])
+
+
 def _digest(entry: Entry | None) -> str | None:
     """The digest of the bundle that an entry speaks of."""
     return str(entry.facts["bundle_digest"]) if entry else None
@@ -430,6 +489,21 @@ def _digest(entry: Entry | None) -> str | None:
 def _is_typed(entry: Entry) -> bool:
     texts = (getattr(entry, f.name) for f in fields(entry) if f.name != "seq")
     return type(entry.seq) is int and all(isinstance(text, str) for text in texts)
+
+
+@lru_cache(maxsize=256)
+def _parse_key(text: str) -> PublicKey:
+    """A key of the ledger, parsed once for all its entries."""
+    return PublicKey.from_text(text)
+
+
+@contextmanager
+def _key_rules(entry: Entry) -> Iterator[None]:
+    """Name the entry that does what its key may not."""
+    try:
+        yield
+    except KeyRuleError as fault:
+        _require(False, entry, str(fault))
 
 
 def _require(holds: bool, entry: Entry, what: str) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from dpcore.errors import SpecError
+from dpcore.errors import SpecError, WorkspaceError
 from tasks.stores.databases import database_at
 from tasks.stores.ledger import Ledger
+from tasks.stores.ledger_keys import Keys
 from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import PublicKey, settle_rotation, signing_key
+from tasks.stores.signing import ANCHOR_FILE, PUBLIC_FILE, PublicKey, settle_rotation, signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -29,7 +30,28 @@ def writable_ledger(workspace: Workspace, spec: ReleaseSpec, *, address: str | N
     """
     place = address or ledger_address(workspace, spec)
     settle_rotation(workspace.keys, lambda public: _announces(place, public))
-    return Ledger.open(place, signing_key(workspace.keys))
+    return Ledger.open(place, signing_key(workspace.keys), anchors=trust_anchors(workspace))
+
+
+def trust_anchors(workspace: Workspace) -> tuple[PublicKey, ...]:
+    """The keys that a workspace trusts: its own, and that of the owner of a ledger that it shares.
+
+    Raises: WorkspaceError if one of them cannot be read.
+    """
+    files = (workspace.keys / PUBLIC_FILE, workspace.keys / ANCHOR_FILE)
+    return tuple(_public_key(path) for path in files if path.is_file())
+
+
+def _public_key(path: Path) -> PublicKey:
+    try:
+        return PublicKey.from_text(path.read_text(encoding="ascii").strip())
+    except (OSError, ValueError):
+        raise WorkspaceError(
+            "a public key of the workspace cannot be read",
+            rule="public-key-unreadable",
+            where=f"keys/{path.name}",
+            hint="restore it from a backup: without it nobody can say whose ledger this is",
+        ) from None
 
 
 def _announces(address: Path | str, public: PublicKey) -> bool:
@@ -42,7 +64,21 @@ def readable_ledger(workspace: Workspace) -> Ledger:
 
     Raises: LedgerError if there is none.
     """
-    return Ledger.open_to_read(_address(workspace))
+    return Ledger.open_to_read(_address(workspace), anchors=trust_anchors(workspace))
+
+
+def known_keys(workspace: Workspace) -> Keys:
+    """The keys that the ledger names, whether or not they are to be trusted."""
+    if not has_ledger(workspace):
+        return {}
+    with closing(readable_ledger(workspace)) as ledger:
+        return LedgerState.replay(ledger.entries()).keys
+
+
+def own_public_key(workspace: Workspace) -> PublicKey | None:
+    """The key that the workspace signs with, if it has one."""
+    path = workspace.keys / PUBLIC_FILE
+    return _public_key(path) if path.is_file() else None
 
 
 def has_ledger(workspace: Workspace) -> bool:

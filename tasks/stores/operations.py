@@ -1,10 +1,11 @@
-"""What an operator does with a ledger: export it, answer for what is missing in it, change its key."""
+"""What an operator does with a ledger: export it, answer for what is missing in it, share it."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
@@ -15,12 +16,13 @@ from dpcore.errors import LedgerError, RefusedError, WorkspaceError
 from tasks.stores.databases import database_at
 from tasks.stores.heads import Witness, missing_witnesses
 from tasks.stores.ledger import Ledger, Reconciliation, SetAside
+from tasks.stores.ledger_keys import trust_fault
 from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.ledgers import writable_ledger
+from tasks.stores.ledgers import trust_anchors, writable_ledger
 from tasks.stores.postgres import PostgresDatabase
 from tasks.stores.reading import parse_json
 from tasks.stores.run import basis_of, cap_of
-from tasks.stores.signing import PublicKey, SigningKey, install_successor, rotation_lock, write_successor
+from tasks.stores.signing import Signer
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.workspace import Workspace
 
@@ -100,8 +102,7 @@ def reconcile(
     PostgreSQL only the tables' owner writes it: `owner_url` is that account's address.
     Raises: RefusedError.
     """
-    if not reason.strip():
-        raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say what happened")
+    _require_reason(reason)
     with (
         workspace.exclusive(spec.name),
         closing(writable_ledger(workspace, spec, address=owner_url)) as ledger,
@@ -200,32 +201,41 @@ def _rho_within(epsilon: float, delta: float) -> Fraction:
     return Fraction(high)
 
 
-# ---------------------------------------------------------------- keys
+def vouch_for_keys(
+    workspace: Workspace, spec: ReleaseSpec, key_ids: Sequence[str], *, reason: str, who: str
+) -> tuple[Entry, dict[str, int]]:
+    """Vouch, by a person's word, for keys that announced themselves before keys were enrolled.
 
-
-def rotate_key(workspace: Workspace, spec: ReleaseSpec) -> tuple[PublicKey, Entry]:
-    """Give the workspace a new signing key, which the old one announces in the ledger.
-
-    No run of the workspace is under way meanwhile: it would end in the middle with a key that
-    is no longer good. Entries of before stay verifiable: the ledger keeps every public key.
-    Raises: RefusedError; the old key stays then.
+    Returns the reconciliation and how many entries each key had signed.
+    Raises: RefusedError; also if keys that nobody vouches for are left.
     """
-    with (
-        workspace.exclusive(spec.name),
-        closing(writable_ledger(workspace, spec)) as ledger,
-        rotation_lock(workspace.keys),
-    ):
-        successor = SigningKey.fresh()
-        write_successor(workspace.keys, successor)
-        entry = ledger.rotate_key(successor.public)
-        install_successor(workspace.keys, successor.public)
-        return successor.public, entry
+    _require_reason(reason)
+    with workspace.exclusive(spec.name), closing(writable_ledger(workspace, spec)) as ledger:
+        entries = ledger.entries()
+        state = LedgerState.replay(entries)
+        unknown = [key_id for key_id in key_ids if key_id not in state.keys]
+        trusted = trust_fault(state.keys, state.signers, trust_anchors(workspace)) is None
+        if unknown or trusted:
+            raise LedgerError(
+                f"the ledger does not know key {unknown[0]}" if unknown else "every key of the ledger is vouched for",
+                rule="nothing-to-vouch-for",
+                where="--vouch",
+                hint="`dprelease keys show` lists the keys, and who enrolled them",
+            )
+        signed = Counter(entry.key_id for entry in entries)
+        answer = Reconciliation(reason=reason.strip(), who=who, charges={}, vouches=key_ids)
+        return ledger.reconcile(answer), {key_id: signed[key_id] for key_id in key_ids}
+
+
+def _require_reason(reason: str) -> None:
+    if not reason.strip():
+        raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say what happened")
 
 
 # ---------------------------------------------------------------- roles
 
 
-def give_roles(address: Path | str, signer: SigningKey, *, writer: str, auditor: str) -> None:
+def give_roles(address: Path | str, signer: Signer, *, writer: str, auditor: str) -> None:
     """Give a writer and an auditor their rights on a shared ledger, whose tables are made if they are not there.
 
     Tables of an older version are brought to this one.
@@ -246,7 +256,7 @@ def grant_population(
     _require_roles(address).grant(population, role, as_owner=as_owner, revoke=revoke)
 
 
-def set_aside(address: Path | str, signer: SigningKey, *, who: str) -> SetAside:
+def set_aside(address: Path | str, signer: Signer, *, who: str) -> SetAside:
     """Take what a role appended and nobody can read out of a shared ledger; see `Ledger.set_aside`.
 
     Raises: LedgerError for SQLite, if there is nothing to set aside, and if this account does not own the tables.

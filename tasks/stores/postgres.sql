@@ -124,6 +124,20 @@ BEGIN
         facts ->> 'public_key' ~ '^[A-Za-z0-9+/]{43}=$'
         AND left(encode(sha256(decode(facts ->> 'public_key', 'base64')), 'hex'), 32) = facts ->> 'key_id',
         'DP001', 'the entry announces a key that is none');
+    IF facts ->> 'key_id' <> entry.key_id THEN
+        PERFORM @schema@.ledger_require_an_owner();
+    END IF;
+END $$;
+
+-- Keys are enrolled and revoked by whoever owns a population, or the tables; a program with the role `cap` signs it.
+CREATE OR REPLACE FUNCTION @schema@.ledger_require_an_owner() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM @schema@.ledger_require(
+        @schema@.ledger_is_tables_owner() OR EXISTS (
+            SELECT FROM @schema@.ledger_rights r
+            WHERE r.is_owner AND @schema@.ledger_may_write(r.population, true)),
+        'DP003', 'only the owner of a population enrols and revokes keys');
 END $$;
 
 -- The first cap of a population makes the role its owner; later ones are its owner's.
@@ -236,11 +250,14 @@ BEGIN
         entry.hash = @schema@.ledger_hash(entry), 'DP001', 'the entry''s hash does not fit its content');
     facts := @schema@.ledger_facts(entry.body);
     PERFORM @schema@.ledger_require(
-        entry.kind = 'key' AND facts -> 'replaces' = 'null' OR EXISTS (
-            SELECT FROM @schema@.events e WHERE e.kind = 'key' AND e.body::jsonb ->> 'key_id' = entry.key_id),
-        'DP001', 'the entry is signed by a key that nobody announced');
+        CASE WHEN EXISTS (SELECT FROM @schema@.events e WHERE e.kind = 'key')
+            THEN EXISTS (
+                SELECT FROM @schema@.events e WHERE e.kind = 'key' AND e.body::jsonb ->> 'key_id' = entry.key_id)
+            ELSE entry.kind = 'key' AND facts ->> 'key_id' = entry.key_id END,
+        'DP001', 'the entry is signed by a key that nobody enrolled');
     CASE
         WHEN entry.kind = 'key' THEN PERFORM @schema@.ledger_check_key(entry, facts);
+        WHEN entry.kind = 'revoke' THEN PERFORM @schema@.ledger_require_an_owner();
         WHEN entry.kind = 'cap' THEN PERFORM @schema@.ledger_check_cap(entry, facts);
         WHEN entry.kind IN ('reserve', 'spend', 'await', 'approve', 'refuse', 'publish', 'fail', 'void') THEN
             PERFORM @schema@.ledger_check_release(entry, facts);

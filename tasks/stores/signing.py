@@ -1,8 +1,7 @@
 """Ed25519 signatures: the workspace's key signs every ledger entry and every bundle's statement.
 
-The public key goes into the ledger as an event; a rotated key's successor is announced
-by an entry that the old key signs. Whoever trusts one key of the chain can therefore
-verify all of it, before and after that key's own time.
+A `Signer` signs; behind it is a key file, encrypted or not, or an SSH agent. Which keys
+a ledger believes is decided in `tasks.stores.ledger_keys`.
 """
 
 from __future__ import annotations
@@ -13,19 +12,25 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from dpcore.errors import WorkspaceError
+from tasks.stores.passphrase import PASSPHRASE_VARIABLE, ask_passphrase
 from tasks.stores.reading import read_bytes
+from tasks.stores.ssh_agent import SSH_TYPE, sign_with_agent
 from tasks.stores.workspace import held
 
 KEY_FILE = "signing.key"
 NEXT_FILE = "signing.key.next"
 PUBLIC_FILE = "signing.pub"
+ANCHOR_FILE = "ledger.pub"
+"""The owner's key of a ledger that this workspace shares."""
 
 
 def key_id_of(public: bytes) -> str:
@@ -41,10 +46,15 @@ class PublicKey:
 
     @staticmethod
     def from_text(text: str) -> PublicKey:
-        """A key from PEM, or from the base64 form that the ledger uses.
+        """A key from PEM, from an OpenSSH line, or from the base64 form that the ledger uses.
 
         Raises: ValueError.
         """
+        if text.startswith(SSH_TYPE.decode()):
+            loaded_line = serialization.load_ssh_public_key(text.encode())
+            if not isinstance(loaded_line, Ed25519PublicKey):
+                raise ValueError("the key must be an Ed25519 public key")
+            return PublicKey(loaded_line.public_bytes_raw())
         if "BEGIN" in text:
             loaded = serialization.load_pem_public_key(text.encode())
             if not isinstance(loaded, Ed25519PublicKey):
@@ -70,6 +80,12 @@ class PublicKey:
         key = Ed25519PublicKey.from_public_bytes(self.raw)
         return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
 
+    @property
+    def ssh(self) -> str:
+        """The line that OpenSSH writes."""
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+
     def verifies(self, signature: str, message: bytes) -> bool:
         """Whether a base64 signature over the message is this key's."""
         try:
@@ -79,18 +95,37 @@ class PublicKey:
         return True
 
 
+class Signer(Protocol):
+    """Whatever signs: a key in a file, or one that an agent or a token keeps."""
+
+    @property
+    def public(self) -> PublicKey:
+        """The key that verifies its signatures."""
+
+    def sign(self, message: bytes) -> str:
+        """A signature in base64."""
+
+
 class SigningKey:
-    """A key that signs; it does not print and is not serialised."""
+    """A key in this process's memory; it does not print and is not serialised."""
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_passphrase")
 
-    def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key = key
+    def __init__(self, key: Ed25519PrivateKey, passphrase: bytes | None = None) -> None:
+        self._key, self._passphrase = key, passphrase
 
     @staticmethod
     def fresh() -> SigningKey:
         """A new key of operating-system entropy."""
         return SigningKey(Ed25519PrivateKey.generate())
+
+    def encrypted(self, passphrase: bytes) -> SigningKey:
+        """The same key, whose file is encrypted."""
+        return SigningKey(self._key, passphrase)
+
+    def successor(self) -> SigningKey:
+        """A new key whose file is encrypted as this one's is."""
+        return SigningKey(Ed25519PrivateKey.generate(), self._passphrase)
 
     @property
     def public(self) -> PublicKey:
@@ -101,17 +136,35 @@ class SigningKey:
         """A signature in base64."""
         return base64.b64encode(self._key.sign(message)).decode()
 
-    def pem(self) -> bytes:
+    def stored(self) -> bytes:
         """The secret key in PEM: for the key file alone."""
-        return self._key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        phrase = self._passphrase
+        cipher = serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption()
+        return self._key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, cipher)
 
     def __repr__(self) -> str:
         return "SigningKey(<secret>)"
 
 
-def signing_key(folder: Path) -> SigningKey:
+@dataclass(frozen=True, slots=True)
+class AgentKey:
+    """A key whose secret an SSH agent keeps, or a token behind it."""
+
+    public: PublicKey
+
+    def sign(self, message: bytes) -> str:
+        """A signature in base64.
+
+        Raises: WorkspaceError if the agent does not give one.
+        """
+        return base64.b64encode(sign_with_agent(self.public.raw, message)).decode()
+
+    def stored(self) -> bytes:
+        """What stands in the key file: the public key alone."""
+        return self.public.ssh.encode() + b"\n"
+
+
+def signing_key(folder: Path) -> Signer:
     """The workspace's signing key, made on first use with mode 0600.
 
     Raises: WorkspaceError if it cannot be read, or is open to others.
@@ -119,27 +172,49 @@ def signing_key(folder: Path) -> SigningKey:
     path = folder / KEY_FILE
     if not path.exists():
         write_key(folder, SigningKey.fresh())
-    return _read_key(path)
+    return read_signer(path)
 
 
-def _read_key(path: Path) -> SigningKey:
-    fault = _loose_mode(path)
-    key: Ed25519PrivateKey | None = None
-    if not fault:
-        try:
-            loaded = serialization.load_pem_private_key(read_bytes(path), password=None)
-            key = loaded if isinstance(loaded, Ed25519PrivateKey) else None
-        except (ValueError, TypeError, OSError):
-            key = None
-        fault = "" if key else "it is not a readable Ed25519 key in PEM"
+def read_signer(path: Path) -> Signer:
+    """The key of a file: a secret in PEM, encrypted or not, or an OpenSSH public key whose secret an agent keeps.
+
+    Raises: WorkspaceError.
+    """
+    fault, content = "", b""
+    try:
+        content = read_bytes(path)
+        if content.startswith(SSH_TYPE):
+            return AgentKey(PublicKey.from_text(content.decode().strip()))
+        fault = _loose_mode(path)
+    except (ValueError, OSError):
+        fault = "it cannot be read"
+    key = None if fault else _secret_key(content)
     if key is None:
         raise WorkspaceError(
-            f"the signing key cannot be used: {fault}",
+            f"the signing key cannot be used: {fault or 'it is not a readable Ed25519 key in PEM'}",
             rule="signing-key-unusable",
             where=f"keys/{path.name}",
-            hint="restore it from a backup with mode 0600; a new key cannot take the place of a lost one",
+            hint="restore it from a backup with mode 0600; if it is lost, a key with the role cap enrols another",
         )
-    return SigningKey(key)
+    return key
+
+
+@lru_cache(maxsize=8)
+def _secret_key(content: bytes) -> SigningKey | None:
+    """The key of a PEM text; kept, so that a passphrase is asked for once in a process."""
+    phrase = ask_passphrase("passphrase of the signing key: ") if b"BEGIN ENCRYPTED PRIVATE KEY" in content else None
+    try:
+        loaded = serialization.load_pem_private_key(content, password=phrase)
+    except (ValueError, TypeError):
+        loaded = None
+    if phrase is not None and loaded is None:
+        raise WorkspaceError(
+            "the passphrase does not open the signing key",
+            rule="passphrase-wrong",
+            where=PASSPHRASE_VARIABLE,
+            hint="give the passphrase that `dprelease keys encrypt` was given",
+        )
+    return SigningKey(loaded, phrase) if isinstance(loaded, Ed25519PrivateKey) else None
 
 
 def _loose_mode(path: Path) -> str:
@@ -148,14 +223,19 @@ def _loose_mode(path: Path) -> str:
 
 def write_key(folder: Path, key: SigningKey) -> None:
     """Put a key in its place, readable by its owner alone, and its public half beside it."""
-    _write_durably(folder / KEY_FILE, key.pem(), mode=0o600)
+    _write_durably(folder / KEY_FILE, key.stored(), mode=0o600)
     _write_durably(folder / PUBLIC_FILE, key.public.pem.encode(), mode=0o600)
+
+
+def write_anchor(folder: Path, public: PublicKey) -> None:
+    """Remember the owner's key of a shared ledger."""
+    _write_durably(folder / ANCHOR_FILE, public.pem.encode(), mode=0o600)
 
 
 # ---------------------------------------------------------------- rotation
 #
 # 1. The successor is brought to disk as signing.key.next.
-# 2. The ledger announces it, in an entry that the old key signs.
+# 2. The ledger enrols it in an entry that the old key signs; the new key signs the old one's revocation.
 # 3. The file takes the old one's place.
 # A crash after 1 leaves a key that nobody knows: it is removed. A crash after 2 leaves one that
 # the ledger knows: it is put in its place. `settle_rotation` does either, before a ledger is opened.
@@ -168,9 +248,9 @@ def rotation_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def write_successor(folder: Path, key: SigningKey) -> None:
+def write_successor(folder: Path, key: SigningKey | AgentKey) -> None:
     """Step 1: the next key on disk, beside the present one."""
-    _write_durably(folder / NEXT_FILE, key.pem(), mode=0o600)
+    _write_durably(folder / NEXT_FILE, key.stored(), mode=0o600)
 
 
 def install_successor(folder: Path, public: PublicKey) -> None:
@@ -190,7 +270,7 @@ def settle_rotation(folder: Path, is_announced: Callable[[PublicKey], bool]) -> 
     with rotation_lock(folder):
         if not (folder / NEXT_FILE).exists():
             return  # its own process finished meanwhile
-        public = _read_key(folder / NEXT_FILE).public
+        public = read_signer(folder / NEXT_FILE).public
         if is_announced(public):
             install_successor(folder, public)
         else:

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from dpcore.errors import RefusedError, WorkspaceError
 from tasks.stores.bundle import CHECKSUMS
-from tasks.stores.ledger_state import Entry, Key
+from tasks.stores.ledger_keys import Key
+from tasks.stores.ledger_state import Entry
 from tasks.stores.operations import export_lines
 from tasks.stores.signing import PublicKey
 from tasks.stores.survey import Bundle, Survey

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.stores.entry_content import canonical
-from tasks.stores.signing import PublicKey, SigningKey
+from tasks.stores.signing import PublicKey, Signer
 
 STATEMENT = "statement.intoto.json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -58,7 +58,7 @@ def pre_authentication(payload_type: str, payload: bytes) -> bytes:
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
-def sign_statement(statement: dict[str, Any], key: SigningKey) -> dict[str, Any]:
+def sign_statement(statement: dict[str, Any], key: Signer) -> dict[str, Any]:
     """The statement in its envelope."""
     payload = canonical(statement).encode()
     signature = {"keyid": key.public.key_id, "sig": key.sign(pre_authentication(PAYLOAD_TYPE, payload))}

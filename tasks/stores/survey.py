@@ -21,9 +21,11 @@ from tasks.stores.bundle import CHECKSUMS
 from tasks.stores.forecast import Forecast, forecast_of
 from tasks.stores.graph import Graph, lineage_graph
 from tasks.stores.heads import bundle_folders
+from tasks.stores.ledger_keys import trust_fault
 from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
+from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger, trust_anchors
 from tasks.stores.reading import parse_json, read_text
+from tasks.stores.signing import PublicKey
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -90,7 +92,7 @@ def survey_workspace(
     tell("auditing")
     checks = audit_workspace(workspace, runs=runs)
     entries = _entries(workspace)
-    verified, state, history = _replayed(entries)
+    verified, state, history = _replayed(entries, _anchors(workspace))
     bundles = {folder.name: _bundle(folder) for folder in bundle_folders(workspace)}
     spec = _spec(workspace)
     tell("reading lineage")
@@ -121,13 +123,25 @@ def _entries(workspace: Workspace) -> list[Entry]:
         return []
 
 
-def _replayed(entries: Sequence[Entry]) -> tuple[int, LedgerState, History]:
-    """The longest beginning of a ledger that holds, and what it says."""
+def _anchors(workspace: Workspace) -> tuple[PublicKey, ...]:
     try:
-        return len(entries), *replay(entries)
+        return trust_anchors(workspace)
+    except FAULTS:
+        return ()  # the audit tells
+
+
+def _replayed(entries: Sequence[Entry], anchors: Sequence[PublicKey]) -> tuple[int, LedgerState, History]:
+    """The longest beginning of a ledger that holds and is to be trusted, and what it says."""
+    try:
+        good, (state, history) = len(entries), replay(entries)
     except FAULTS:
         good = _good_entries(entries)
-    return good, *replay(entries[:good])
+        state, history = replay(entries[:good])
+    fault = trust_fault(state.keys, state.signers, anchors)
+    if fault is not None:
+        good = fault.seq - 1
+        state, history = replay(entries[:good])
+    return good, state, history
 
 
 def _good_entries(entries: Sequence[Entry]) -> int:

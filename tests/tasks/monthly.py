@@ -16,9 +16,9 @@ from builders import released, request
 import tasks.stores.run
 from dpcore.errors import BudgetExceededError
 from tasks.stores.approval import approve
+from tasks.stores.key_changes import rotate_key
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledgers import ledger_address
-from tasks.stores.operations import rotate_key
 from tasks.stores.run import ReleaseRun, basis_of, cap_of, prepare_run
 from tasks.stores.signing import signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
@@ -135,7 +135,7 @@ def eventful(workspace: Workspace) -> None:
         void = ledger.reserve(request("2027-01", name="small")).release_id
         ledger.void(void, reason="the run was gone and nothing was drawn")
     approve(workspace, "small-2026-09-1", who="Ada Auditor", reason="checked against the report")
-    rotate_key(workspace, load_spec(spec))
+    rotate_key(workspace, load_spec(spec), who="operator")
 
 
 def opened_now(workspace: Workspace) -> Ledger:

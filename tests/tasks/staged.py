@@ -11,10 +11,13 @@ import numpy as np
 from dpcore.copula_utility import measured_of
 from dpcore.fit import release_report
 from tasks.stores.bundle import Staging
+from tasks.stores.key_changes import enrol_key, trust_owner
 from tasks.stores.lineage import LineageRun
 from tasks.stores.promises import promised
 from tasks.stores.record import Outcome
 from tasks.stores.run import prepare_run
+from tasks.stores.signing import signing_key
+from tasks.stores.spec import load_spec
 from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
 
@@ -42,6 +45,12 @@ def invented_rows(seed: int = 7, count: int = 5000) -> str:
 def land_rows(root: Path, period: str) -> None:
     """A month's file."""
     (root / "landing" / f"small-{period}.csv").write_text(invented_rows())
+
+
+def share(owner: Workspace, newcomer: Workspace, *roles: str) -> None:
+    """The owner of a ledger enrols another workspace, which trusts them."""
+    enrol_key(owner, load_spec(owner.spec_path), signing_key(newcomer.keys).public, roles=roles, name="newcomer")
+    trust_owner(newcomer, signing_key(owner.keys).public)
 
 
 def release(workspace: Workspace, period: str) -> Path:

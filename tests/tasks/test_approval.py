@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from staged import SPEC, land_rows, release
 
-from dpcore.errors import BudgetExceededError, LedgerError, RefusedError
-from tasks.stores.approval import approve, finish_reveals, refuse
+from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, SpecError
+from flows.cli import main
+from flows.joins import Joined
+from tasks.stores.approval import approve, decide_apart, finish_reveals, refuse
 from tasks.stores.audit import audit_workspace
 from tasks.stores.bundle import Staging
+from tasks.stores.decision import SignedDecision
+from tasks.stores.key_changes import enrol_key, rotate_key
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledgers import ledger_state, writable_ledger
 from tasks.stores.lineage import events_of
-from tasks.stores.operations import rotate_key
+from tasks.stores.signing import SigningKey
 from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
 
@@ -160,7 +166,7 @@ def test_nothing_is_approved_on_a_ledger_that_was_rolled_back(waiting: Workspace
 
 
 def test_a_key_that_was_replaced_while_the_bundle_waited_does_not_spoil_the_audit(waiting: Workspace):
-    rotate_key(waiting, load_spec(waiting.spec_path))
+    rotate_key(waiting, load_spec(waiting.spec_path), who="operator")
     approve(waiting, ID, who="steward", reason="fine")
     assert faults(waiting) == []
 
@@ -228,3 +234,126 @@ def test_a_budget_that_does_not_allow_a_release_says_so_in_the_ledger_once(works
     release(workspace, "2026-03")
     assert ledger_state(workspace).releases["small-2026-03-1"].status == "published"
     assert faults(workspace) == []
+
+
+# ---------------------------------------------------------------- named approvers, who sign for themselves
+
+
+APPROVERS = {name: SigningKey.fresh() for name in ("ada", "grace")}
+
+
+@pytest.fixture(scope="module")
+def waiting_for_two_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("two")
+    workspace = Workspace(root)
+    workspace.create()
+    workspace.spec_path.write_text(SPEC + "approve: {by: [ada, grace], at_least: 2}\n")
+    for name, key in APPROVERS.items():
+        enrol_key(workspace, load_spec(workspace.spec_path), key.public, roles=["approve"], name=name)
+    land_rows(root, "2026-01")
+    release(workspace, "2026-01")
+    return root
+
+
+@pytest.fixture
+def for_two(waiting_for_two_once: Path, tmp_path: Path) -> Workspace:
+    return Workspace(Path(shutil.copytree(waiting_for_two_once, tmp_path / "workspace")))
+
+
+def elsewhere(workspace: Workspace, name: str, *, no: bool = False) -> SignedDecision:
+    """What an approver signs on a machine of their own, who was given the sealed bundle alone."""
+    sealed = Staging(workspace.bundle("small", ID)).folder
+    return decide_apart(sealed, ID, APPROVERS[name], refuse=no, who=name, reason="looked")
+
+
+def test_the_second_approver_publishes_and_each_signs_with_their_own_key(for_two: Workspace):
+    folder, _, _ = approve(for_two, ID, who="Ada", reason="fine", signer=APPROVERS["ada"])
+    assert not folder.exists()
+    assert ledger_state(for_two).releases[ID].status == "awaiting-approval"
+    folder, _, _ = approve(for_two, ID, who="grace", reason="looked", signed=elsewhere(for_two, "grace"))
+    assert folder.is_dir()
+    assert faults(for_two) == []
+    row = Joined.of(for_two).row(ID)
+    assert [(a["who"], a["key"]) for a in row["approvals"]] == [
+        ("Ada", APPROVERS["ada"].public.key_id),
+        ("grace", APPROVERS["grace"].public.key_id),
+    ]
+
+
+def test_one_approver_does_not_count_twice_and_the_workspace_not_at_all(for_two: Workspace):
+    approve(for_two, ID, who="Ada", reason="fine", signer=APPROVERS["ada"])
+    for signer, rule in (
+        (APPROVERS["ada"], "approved-before"),
+        (SigningKey.fresh(), "not-an-approver"),
+        (None, "not-an-approver"),
+    ):
+        with pytest.raises(LedgerError) as caught:
+            approve(for_two, ID, who="somebody", reason="fine", signer=signer)
+        assert caught.value.rule == rule
+    assert ledger_state(for_two).releases[ID].status == "awaiting-approval"
+
+
+def test_a_decision_about_another_bundle_is_not_added(for_two: Workspace):
+    signed = elsewhere(for_two, "ada")
+    for changed in (replace(signed.content, bundle_digest="0" * 64), replace(signed.content, release_id="small-x")):
+        stale = SignedDecision.by(APPROVERS["ada"], changed)
+        with pytest.raises(LedgerError) as caught:
+            approve(for_two, ID, who="ada", reason="looked", signed=stale)
+        assert caught.value.rule == "decision-differs"
+
+
+def test_an_approver_may_refuse_from_elsewhere(for_two: Workspace):
+    entry = refuse(for_two, ID, who="ada", reason="looked", signed=elsewhere(for_two, "ada", no=True))
+    assert entry.facts["approver"] == APPROVERS["ada"].public.key_id
+    assert ledger_state(for_two).releases[ID].status == "refused"
+    assert faults(for_two) == []
+
+
+def test_nobody_signs_for_a_bundle_that_was_touched(for_two: Workspace):
+    record = Staging(for_two.bundle("small", ID)).folder / "record.json"
+    record.chmod(0o644)
+    record.write_text(record.read_text() + " ")
+    with pytest.raises(RefusedError) as caught:
+        elsewhere(for_two, "ada")
+    assert caught.value.rule == "bundle-changed"
+
+
+def test_the_commands_sign_elsewhere_and_add(
+    for_two: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def run(*argv: str | Path) -> dict[str, object]:
+        monkeypatch.setattr("sys.argv", ["dprelease", "approve", ID, *map(str, argv), "--json"])
+        with suppress(SystemExit):
+            main()
+        answer: dict[str, object] = json.loads(capsys.readouterr().out)
+        return answer
+
+    for name, key in APPROVERS.items():
+        (tmp_path / name).write_bytes(key.stored())
+        (tmp_path / name).chmod(0o600)
+    sealed, place = Staging(for_two.bundle("small", ID)).folder, ("-w", for_two.root)
+    out = tmp_path / "ada.json"
+    assert run("--key", tmp_path / "ada", "--out", out)["rule"] == "options-conflict"
+    signed = run("--key", tmp_path / "ada", "--bundle", sealed, "--out", out, "--who", "ada", "--reason", "fine")
+    assert signed["approver"] == APPROVERS["ada"].public.key_id
+    assert run("--add", tmp_path / "ada", *place)["rule"] == "decision-unreadable"
+    assert run("--add", out, *place)["status"] == "awaiting-approval"
+    assert run("--add", out, *place)["rule"] == "approved-before"
+    assert run("--key", tmp_path / "grace", "--reason", "fine", *place)["status"] == "published"
+
+
+@pytest.mark.parametrize(
+    ("rule", "value"),
+    [
+        ("approvers-too-few", "{by: [ada], at_least: 2}"),
+        ("approver-twice", "{by: [ada, ada], at_least: 1}"),
+        ("unknown-key", "{by: [ada], most: 2}"),
+        ("missing-key", "{at_least: 2}"),
+        ("not-positive", "{by: [ada], at_least: 0}"),
+    ],
+)
+def test_a_specification_of_approvers_that_cannot_be_met_is_refused(tmp_path: Path, rule: str, value: str):
+    (tmp_path / "release.yaml").write_text(f"{SPEC}approve: {value}\n")
+    with pytest.raises(SpecError) as caught:
+        load_spec(tmp_path / "release.yaml")
+    assert (caught.value.rule, caught.value.where.startswith("approve")) == (rule, True)

@@ -22,7 +22,7 @@ from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
 from tasks.stores.lineage import append_line
-from tasks.stores.signing import SigningKey, signing_key
+from tasks.stores.signing import PUBLIC_FILE, SigningKey, signing_key
 from tasks.stores.workspace import Workspace
 
 FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
@@ -82,13 +82,22 @@ def test_one_release_can_be_audited_alone(workspace: Workspace):
     assert list(broken(audit_workspace(workspace, SECOND))) == [f"{SECOND}: bundle"]
 
 
-def test_the_audit_needs_no_raw_data_no_keys_and_writes_nothing(workspace: Workspace):
+def test_the_audit_needs_no_raw_data_no_secret_keys_and_writes_nothing(workspace: Workspace):
     shutil.rmtree(workspace.landing)
-    shutil.rmtree(workspace.keys)
     shutil.rmtree(workspace.vault)
+    for secret in workspace.keys.iterdir():
+        if secret.name != PUBLIC_FILE:
+            secret.unlink()
     before = {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*")}
     assert broken(audit_workspace(workspace)) == {}
     assert {path: path.stat().st_mtime_ns for path in workspace.root.rglob("*")} == before
+
+
+def test_without_a_public_key_there_is_no_trust_anchor(workspace: Workspace):
+    public = signing_key(workspace.keys).public
+    shutil.rmtree(workspace.keys)
+    assert list(broken(audit_workspace(workspace))) == ["keys"]
+    assert broken(audit_workspace(workspace, trusted=[public])) == {}
 
 
 def test_a_release_in_flight_is_no_fault(workspace: Workspace):

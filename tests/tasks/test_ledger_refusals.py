@@ -296,11 +296,11 @@ def test_a_fork_is_named_by_lineage_as_well(twins: tuple[Workspace, Workspace]):
 
 def test_a_copy_that_went_on_after_a_rotation_cannot_sign(workspace: Workspace, tmp_path: Path):
     """An old copy whose ledger is shared or brought up to date has a key that was replaced."""
-    from tasks.stores.operations import rotate_key
+    from tasks.stores.key_changes import rotate_key
     from tasks.stores.spec import load_spec
 
     old = signing_key(workspace.keys)
-    rotate_key(workspace, load_spec(workspace.spec_path))
+    rotate_key(workspace, load_spec(workspace.spec_path), who="operator")
     with closing(Ledger.open(workspace.ledger_path, old)) as ledger, pytest.raises(RefusedError) as caught:
         ledger.reserve(request("2026-09", name="small"))
     assert caught.value.rule == "signing-key-replaced"

@@ -23,13 +23,14 @@ from staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, compose
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
-from tasks.stores import operations, signing
+from tasks.stores import key_changes, operations, signing
 from tasks.stores.archive import MANIFEST, back_up, restore
 from tasks.stores.audit import audit_workspace
+from tasks.stores.key_changes import rotate_key
 from tasks.stores.ledger import Ledger, Reconciliation
 from tasks.stores.ledger_state import LedgerState, cost_to_json
 from tasks.stores.ledgers import writable_ledger
-from tasks.stores.operations import export_lines, imported_entries, reconcile, rotate_key, write_new
+from tasks.stores.operations import export_lines, imported_entries, reconcile, write_new
 from tasks.stores.signing import KEY_FILE, NEXT_FILE, PUBLIC_FILE, PublicKey, SigningKey, signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
@@ -504,7 +505,7 @@ def test_a_reconciliation_that_hides_something_is_no_entry(case: str):
 
 def test_a_rotated_key_signs_what_follows_and_the_old_one_stays_good(workspace: Workspace):
     old = signing_key(workspace.keys).public
-    public, entry = rotate_key(workspace, spec_of(workspace))
+    public, entry = rotate_key(workspace, spec_of(workspace), who="operator")
     assert (entry.key_id, entry.facts["replaces"], entry.facts["key_id"]) == (old.key_id, old.key_id, public.key_id)
     assert signing_key(workspace.keys).public == public != old
     assert PublicKey.from_text((workspace.keys / PUBLIC_FILE).read_text()) == public
@@ -520,7 +521,7 @@ def test_a_rotated_key_signs_what_follows_and_the_old_one_stays_good(workspace: 
 
 def test_the_old_key_signs_nothing_more(workspace: Workspace):
     old = signing_key(workspace.keys)
-    rotate_key(workspace, spec_of(workspace))
+    rotate_key(workspace, spec_of(workspace), who="operator")
     with closing(Ledger.open(workspace.ledger_path, old)) as ledger, pytest.raises(LedgerError) as caught:
         ledger.reserve(request("2026-03", name="small"))
     assert caught.value.rule == "signing-key-replaced"
@@ -528,8 +529,8 @@ def test_the_old_key_signs_nothing_more(workspace: Workspace):
 
 def test_the_first_key_of_a_ledger_can_be_rotated_before_its_first_use(place: Place):
     with opened(place) as ledger:
-        ledger.rotate_key(SigningKey.fresh().public)
-        assert [entry.kind for entry in ledger.entries()] == ["key", "key"]
+        ledger.rotate_key(SigningKey.fresh(), who="operator")
+        assert [entry.kind for entry in ledger.entries()] == ["key", "key", "revoke"]
 
 
 class CrashError(Exception):
@@ -538,9 +539,9 @@ class CrashError(Exception):
 
 STEPS: dict[str, tuple[Any, str, bool]] = {
     # where, and what of the rotation; whether the new key is the one in the end
-    "before-the-new-key-is-written": (operations, "write_successor", False),
+    "before-the-new-key-is-written": (key_changes, "write_successor", False),
     "before-it-is-announced": (Ledger, "rotate_key", False),
-    "before-it-takes-its-place": (operations, "install_successor", True),
+    "before-it-takes-its-place": (key_changes, "install_successor", True),
     "before-the-rename": (Path, "rename", True),
 }
 
@@ -552,7 +553,7 @@ def test_a_rotation_that_crashes_is_finished_or_undone_at_the_next_opening(
     owner, step, finished = STEPS[case]
     old = signing_key(workspace.keys).public
 
-    def crash(first: Any, *rest: Any) -> Any:
+    def crash(first: Any, *rest: Any, **_: Any) -> Any:
         if step == "rename" and first.name != NEXT_FILE:
             return os.rename(first, *rest)
         raise CrashError
@@ -560,7 +561,7 @@ def test_a_rotation_that_crashes_is_finished_or_undone_at_the_next_opening(
     with monkeypatch.context() as patch:
         patch.setattr(owner, step, crash)
         with pytest.raises(CrashError):
-            rotate_key(workspace, spec_of(workspace))
+            rotate_key(workspace, spec_of(workspace), who="operator")
     with ledger_of(workspace) as ledger:
         ledger.reserve(request("2026-03", name="small"))
         assert (ledger.entries()[-1].key_id != old.key_id) == finished

@@ -18,7 +18,7 @@ from flows.cli import main
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.operations import imported_entries
-from tasks.stores.signing import PublicKey, signing_key
+from tasks.stores.signing import PublicKey, SigningKey, signing_key
 from tasks.stores.workspace import Workspace
 
 
@@ -97,6 +97,33 @@ def test_keys_are_shown_and_rotated(run: Any, workspace: Workspace):
     }
     assert answer(run("audit", "-w", workspace.root, "--json"))["ok"]
     assert "PRIVATE" not in json.dumps(after)
+
+
+def test_keys_are_enrolled_trusted_revoked_and_encrypted(
+    run: Any, workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    place, public = ("-w", workspace.root, "--json"), SigningKey.fresh().public
+    (tmp_path / "other.pub").write_text(public.pem)
+    told = answer(run("keys", "enrol", "other.pub", "--role", "release", "--role", "approve", "--name", "ada", *place))
+    expected = {"key_id": public.key_id, "roles": ["release", "approve"], "name": "ada", "entry": 9}
+    assert told == expected
+    assert answer(run("keys", "enrol", public.text, "--role", "cap", *place))["entry"] == 10
+    assert answer(run("keys", "enrol", public.text, "--role", "king", *place), 2)["rule"] == "role-unknown"
+    assert answer(run("keys", "enrol", "nothing", "--role", "cap", *place), 2)["rule"] == "public-key-unreadable"
+    assert answer(run("keys", "revoke", public.key_id, "--reason", "left", *place)) == {
+        "key_id": public.key_id,
+        "entry": 11,
+    }
+    again = answer(run("keys", "enrol", public.text, "--role", "cap", *place), 2)
+    assert again["rule"] == "key-not-enrollable"
+    assert answer(run("keys", "trust", "other.pub", *place)) == {"key_id": public.key_id}
+    (tmp_path / "phrase").write_text("correct horse")
+    monkeypatch.setenv("DPRELEASE_KEY_PASSPHRASE_FILE", str(tmp_path / "phrase"))
+    assert answer(run("keys", "encrypt", *place))["encrypted"]
+    assert answer(run("keys", "rotate", *place))["entry"] == 12
+    assert answer(run("audit", *place))["ok"]
+    vouch = answer(run("ledger", "reconcile", "--vouch", public.key_id, "--reason", "x", *place), 2)
+    assert vouch["rule"] == "nothing-to-vouch-for"
 
 
 @pytest.mark.parametrize(

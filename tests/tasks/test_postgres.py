@@ -21,7 +21,7 @@ import pytest
 from builders import BASIS, POPULATION, Place, cap, hold_a_name, opened, released, request
 from postgres import Server
 from sqlalchemy.exc import DBAPIError
-from staged import NOW, SPEC, land_rows, release
+from staged import NOW, SPEC, land_rows, release, share
 
 from dpcore.errors import LedgerError
 from flows.release import finished_release
@@ -309,6 +309,7 @@ def test_a_workspace_answers_for_its_own_releases_of_a_shared_ledger_only(
 ):
     one, two = (workspace_at(tmp_path / name, server.url(database)) for name in ("one", "two"))
     land_rows(two.root, "2026-02")
+    share(one, two, "release")
     release(one, "2026-01")
     release(two, "2026-02")
     for mine, other in ((one, "small-2026-02-1"), (two, "small-2026-01-1")):
@@ -344,6 +345,7 @@ def release_once(workspace: Workspace, period: str, barrier: threading.Barrier) 
 
 def test_two_workspaces_that_share_a_ledger_release_a_period_once(server: Server, database: str, tmp_path: Path):
     places = [workspace_at(tmp_path / name, server.url(database)) for name in ("one", "two")]
+    share(*places, "release", "cap")
     barrier = threading.Barrier(2)
     with ThreadPoolExecutor(2) as pool:  # in threads, for the gate audits a build once a process
         ends = list(pool.map(lambda place: release_once(place, "2026-01", barrier), places))
@@ -357,6 +359,7 @@ def test_two_workspaces_that_share_a_ledger_release_a_period_once(server: Server
 @pytest.mark.slow
 def test_two_commands_on_two_machines_release_a_period_once(server: Server, database: str, tmp_path: Path):
     places = [workspace_at(tmp_path / name, server.url(database)) for name in ("one", "two")]
+    share(*places, "release", "cap")
     command = [sys.executable, "-c", "from flows.cli import main; main()", "run", "--json", "--period", "2026-01", "-w"]
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     runs = [

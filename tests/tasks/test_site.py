@@ -122,7 +122,7 @@ def test_the_drift_page_says_what_chance_is_weighed_with(
     ("page", "said"),
     [
         ("index.html", ["awaiting-approval", "check-failed", "superseded", "void", "cap, changed once", "16 more"]),
-        ("ledger.html", ["the board allows another year", "Ada Auditor", "checked against the report", "replaced"]),
+        ("ledger.html", ["the board allows another year", "Ada Auditor", "checked against the report", "revoked"]),
         ("releases/small-2026-08-1.html", ["Superseded by small-2026-08-2", "superseded"]),
         ("releases/small-2026-08-2.html", ["supersedes small-2026-08-1", "two wards were counted twice"]),
         ("releases/small-2026-09-1.html", ["Approved by Ada Auditor", "published", "synthetic rows 50"]),
@@ -222,8 +222,10 @@ def test_no_byte_of_the_site_tells_what_is_private(tmp_path: Path) -> None:
 
 
 def test_the_site_needs_no_raw_data_and_no_secret_keys(months_of_two: Workspace, tmp_path: Path) -> None:
-    for folder in (months_of_two.landing, months_of_two.vault, months_of_two.keys):
+    for folder in (months_of_two.landing, months_of_two.vault):
         shutil.rmtree(folder)
+    for secret in months_of_two.keys.glob("*.key"):
+        secret.unlink()
     assert written(months_of_two, tmp_path / "site").ok
 
 
@@ -329,6 +331,7 @@ def test_a_shared_ledger_names_what_others_published_and_verifies_its_own(
     spec = f"{monthly.staged.SPEC}ledger: '{server.url(database)}'\n"
     one = monthly.fresh(tmp_path / "one", spec)
     two = monthly.fresh(tmp_path / "two", spec.replace("name: small", "name: other").replace("people", "staff"))
+    monthly.staged.share(one, two, "release", "cap")
     monthly.release_months(one, ["2026-01"])
     monthly.release_months(two, ["2026-01"])
     assert written(one, tmp_path / "site").ok

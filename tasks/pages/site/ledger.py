@@ -102,8 +102,9 @@ def _nothing(_facts: Facts) -> str:
 
 
 def _key_words(facts: Facts) -> str:
-    how = f"replaces {short_hash(facts['replaces'])}" if facts["replaces"] else "announces itself"
-    return f"key {short_hash(facts['key_id'])} {how}"
+    how = f"replaces {short_hash(facts['replaces'])}" if facts["replaces"] else "is announced"
+    roles = f", may {', '.join(facts['roles'])}" if facts.get("roles") else ""
+    return f"key {short_hash(facts['key_id'])} {how}{roles}"
 
 
 def _cap_words(facts: Facts) -> str:
@@ -137,6 +138,7 @@ def _refuse_words(facts: Facts) -> str:
 
 WORDS: dict[str, Callable[[Facts], str]] = {
     "key": _key_words,
+    "revoke": lambda facts: f"key {short_hash(facts['key_id'])} signs no more; {_person_words(facts)}",
     "cap": _cap_words,
     "reserve": _reserve_words,
     "spend": _spend_words,

@@ -4,8 +4,8 @@ For the whole ledger:
 1. The chain holds: each hash, each signature by an active key, and each entry means something that
    those before allow (nothing reserved above the cap, drawn twice, or published unmeasured). Its times
    never go back, and do not lie in the future.
-2. Keys: every given public key is one of the chain's and seals it to its end; keys that announced
-   themselves are named.
+2. Keys: every entry is signed by a key that was enrolled for such entries, and all of them lead to
+   the trust anchor: the given public keys, or the workspace's own.
 3. Caps were never exceeded, at any time.
 
 For each release, or those asked for:
@@ -48,7 +48,7 @@ from tasks.stores.balances import replay
 from tasks.stores.heads import missing_entries
 from tasks.stores.ledger import utc_now
 from tasks.stores.ledger_state import Entry, ReleaseState
-from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger
+from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger, trust_anchors
 from tasks.stores.reading import parse_json, read_text
 from tasks.stores.signing import PUBLIC_FILE, PublicKey
 from tasks.stores.workspace import Workspace
@@ -86,6 +86,7 @@ def audit_workspace(
             workspace_shelf(workspace),
             {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs, "now": now or utc_now()},
         )
+        more["own"] = trust_anchors(workspace)
         more["log"] = read_text(log, errors="replace").splitlines() if log.is_file() else []
         evidence = _gather(ledger.entries, shelf, more)
         if isinstance(evidence, Check):
@@ -123,7 +124,7 @@ def _own_keys(workspace: Workspace, evidence: Evidence) -> frozenset[str] | None
     mine = set()
     while key_id is not None:
         mine.add(key_id)
-        key_id = evidence.state.keys[key_id].vouched_by if key_id in evidence.state.keys else None
+        key_id = evidence.state.keys[key_id].replaces if key_id in evidence.state.keys else None
     return frozenset(mine)
 
 

@@ -8,8 +8,8 @@ from dpcore.accounting import compose
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.entry_content import CLOCK_TOLERANCE, time_of, time_text
+from tasks.stores.ledger_keys import trust_fault
 from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import PublicKey
 
 
 def times_check(evidence: Evidence) -> Check:
@@ -25,17 +25,18 @@ def times_check(evidence: Evidence) -> Check:
 
 
 def keys_check(evidence: Evidence) -> Check:
-    """Every given key is one of the chain's, and one of them seals its end; keys that nobody vouches for are named."""
+    """Every given key is one of the chain's, and the keys of every entry lead to the trusted ones."""
     return check("keys", lambda: _key_faults(evidence), lambda: _key_words(evidence))
 
 
 def _key_faults(evidence: Evidence) -> list[str]:
     known, given = evidence.state.keys, evidence.trusted
     found = [f"the given key {key.key_id} never signed this ledger" for key in given if key.key_id not in known]
-    head = evidence.entries[-1] if evidence.entries else None
-    if given and not found and head is not None and head.key_id not in vouched_for(evidence.state, given):
-        last = max((e.seq for e in evidence.entries if e.key_id in vouched_for(evidence.state, given)), default=0)
-        found.append(f"entries {last + 1} to {head.seq} are sealed by no given key, but by {head.key_id}")
+    fault = trust_fault(known, evidence.state.signers, evidence.anchors)
+    if not found and fault is not None:
+        found.append(fault.what)
+    if not found and known and not evidence.anchors:
+        found.append("there is no key to trust: keys/signing.pub is missing and no --public-key is given")
     return found
 
 
@@ -44,28 +45,19 @@ def _key_words(evidence: Evidence) -> str:
     words = [f"{key_id} ({_origin(state, key_id)}, signed {signed[key_id]})" for key_id in state.keys]
     if signed[""]:
         words.append(f"{signed['']} entries are older than the first key and unsigned")
-    if not evidence.trusted:
-        return "; ".join(words) or "none yet"
-    trusted = vouched_for(state, evidence.trusted)
-    strangers = [key_id for key_id in state.keys if key_id not in trusted]
-    words += [f"NOT VOUCHED FOR by a given key: {key_id}, which announced itself" for key_id in strangers]
-    words.append(f"a given key seals entries 1 to {len(evidence.entries)}")
-    return "; ".join(words)
+    for entry in evidence.entries:
+        if entry.kind == "reconcile" and entry.facts.get("vouches"):
+            words.append(f"{entry.facts['who']} vouches for {', '.join(entry.facts['vouches'])} in entry {entry.seq}")
+    if evidence.trusted:
+        words.append(f"a given key seals entries 1 to {len(evidence.entries)}")
+    return "; ".join(words) or "none yet"
 
 
 def _origin(state: LedgerState, key_id: str) -> str:
     key = state.keys[key_id]
-    origin = f"announced by {key.vouched_by}" if key.vouched_by else "announced itself"
-    return origin if key.active else f"{origin}, replaced since"
-
-
-def vouched_for(state: LedgerState, given: tuple[PublicKey, ...]) -> set[str]:
-    """The given keys of a ledger, and those that one of them announced as its successor, and so on."""
-    trusted = {key.key_id for key in given} & set(state.keys)
-    for key_id, key in state.keys.items():  # in the order of their announcement
-        if key.vouched_by in trusted:
-            trusted.add(key_id)
-    return trusted
+    origin = f"enrolled by {key.vouched_by}" if key.vouched_by else "announced itself"
+    named = f"{key.name}, {origin}" if key.name else origin
+    return named if key.active else f"{named}, revoked since"
 
 
 def caps_check(evidence: Evidence) -> Check:

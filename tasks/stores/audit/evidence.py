@@ -80,12 +80,20 @@ class Evidence:
     log: list[str] | None = None
     """The lines of the workspace's lineage."""
     trusted: tuple[PublicKey, ...] = ()
+    """The keys that the auditor gives."""
+    own: tuple[PublicKey, ...] = ()
+    """The keys that the audited workspace trusts."""
     runs: Mapping[str, Mapping[str, Any]] | None = None
     """The orchestrator's flow runs by id: name, tags, state, start."""
     known: frozenset[tuple[int, str]] = field(default_factory=frozenset)
     """Number and hash of every entry."""
     own_keys: frozenset[str] | None = None
     """The keys of the workspace that is audited, where others share its ledger; None: everything is its own."""
+
+    @property
+    def anchors(self) -> tuple[PublicKey, ...]:
+        """The keys from which this audit trusts: the auditor's, or else the workspace's."""
+        return self.trusted or self.own
 
     def is_own(self, entry: Entry) -> bool:
         """Whether the audited workspace wrote an entry, and must have what it speaks of."""

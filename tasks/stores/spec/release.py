@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -12,6 +12,7 @@ from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.stores.spec.about import AboutSpec
+from tasks.stores.spec.approvers import ApprovalRule
 from tasks.stores.spec.checks import THRESHOLDS, ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
@@ -46,7 +47,7 @@ class ReleaseSpec(Section):
     rows: Annotated[AutoOrWhole, AfterValidator(_writable_rows)] = "auto"
     checks: ChecksSpec = Field(default_factory=ChecksSpec)
     schedule: ScheduleSpec = Field(default_factory=ScheduleSpec)
-    approve: Literal["none", "required"] = "none"
+    approve: ApprovalRule = "none"
     about: AboutSpec | None = None
     runner: RunnerSpec | None = None
     ledger: Annotated[str, AfterValidator(ledger_url)] | None = None

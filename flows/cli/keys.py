@@ -1,0 +1,157 @@
+"""`dprelease keys`: who may write the ledger, and with which key this workspace signs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from flows.cli.operations import open_place
+from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json, table
+
+keys_app = typer.Typer(help="The keys that sign the ledger.", no_args_is_help=True)
+
+
+@keys_app.command("show")
+def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
+    """Show the keys that the ledger knows, and the one that signs now."""
+    from tasks.stores.ledgers import known_keys, own_public_key
+
+    place, _ = open_place(workspace)
+    present = own_public_key(place)  # an auditor's copy has none, and is not given one
+    keys: list[dict[str, Any]] = [
+        {
+            "key_id": key_id,
+            "active": key.active,
+            "vouched": key.vouched,
+            "vouched_by": key.vouched_by,
+            "roles": list(key.roles),
+            "name": key.name,
+            "public_key": _pem(key.public),
+        }
+        for key_id, key in known_keys(place).items()
+    ]
+    content: dict[str, Any] = {"keys": keys, "signing": None, "public_key": None}
+    if present is not None:
+        content |= {"signing": present.key_id, "public_key": present.pem}
+    if as_json:
+        print_json(content)
+        return
+    rows = table("keys of the ledger", "key", "", "roles", "name", "enrolled by")
+    for key in keys:
+        status = "active" if key["active"] else "revoked"
+        by = key["vouched_by"] or ("itself" if key["vouched"] else "itself: NOT VOUCHED FOR")
+        rows.add_row(key["key_id"], status, ", ".join(key["roles"]), key["name"], by)
+    out = console()
+    out.print(rows)
+    if present is not None:
+        out.print(f"this workspace signs with {present.key_id}")
+        out.print(present.pem, markup=False)
+
+
+def _pem(public: str) -> str:
+    from tasks.stores.signing import PublicKey
+
+    return PublicKey.from_text(public).pem
+
+
+@keys_app.command("enrol")
+def enrol(
+    public: str = typer.Argument(metavar="PUBLIC", help="A file with an Ed25519 public key, or its text."),
+    role: list[str] = typer.Option(..., "--role", metavar="release|cap|approve", help="What it may sign; repeatable."),
+    name: str = typer.Option("", "--name", help="Whose it is; `approve: {by: [NAME]}` means this person."),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Let another key write to the ledger; this workspace's key, which needs the role cap, vouches for it."""
+    from dpcore.errors import RefusedError
+    from tasks.stores.key_changes import enrol_key, read_public
+    from tasks.stores.ledger_keys import ROLES
+
+    if not set(role) <= set(ROLES):
+        raise RefusedError(
+            "there is no such role", rule="role-unknown", where="--role", hint=f"use {', '.join(ROLES)}; repeat --role"
+        )
+    place, spec = open_place(workspace)
+    entry = enrol_key(place, spec, read_public(public), roles=role, name=name.strip())
+    facts = entry.facts
+    if as_json:
+        print_json({"key_id": facts["key_id"], "roles": facts["roles"], "name": facts["name"], "entry": entry.seq})
+        return
+    console().print(f"{facts['key_id']} may {', '.join(facts['roles'])} (ledger entry {entry.seq})", markup=False)
+    if facts["roles"] != ["approve"]:
+        console().print("send its holder keys/signing.pub: they run `dprelease keys trust` with it", markup=False)
+
+
+@keys_app.command("revoke")
+def revoke(
+    key_id: str = typer.Argument(metavar="KEY_ID", help="As `keys show` lists it."),
+    reason: str = typer.Option(..., "--reason", help="Why; it is kept in the ledger."),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Let a key write no more; what it signed before stays good."""
+    from tasks.stores.key_changes import revoke_key
+
+    place, spec = open_place(workspace)
+    entry = revoke_key(place, spec, key_id, reason=reason, who=operator())
+    if as_json:
+        print_json({"key_id": key_id, "entry": entry.seq})
+    else:
+        console().print(f"{key_id} signs no more (ledger entry {entry.seq})", markup=False)
+
+
+@keys_app.command("trust")
+def trust(
+    public: str = typer.Argument(metavar="PUBLIC", help="The public key of the ledger's owner, as they sent it."),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Trust the owner of a shared ledger that this workspace is new to."""
+    from tasks.stores.key_changes import read_public, trust_owner
+
+    place, _ = open_place(workspace)
+    place.create()
+    key = read_public(public)
+    trust_owner(place, key)
+    if as_json:
+        print_json({"key_id": key.key_id})
+    else:
+        console().print(f"this workspace believes a ledger that {key.key_id} began or signed", markup=False)
+
+
+@keys_app.command("rotate")
+def rotate(
+    agent: str | None = typer.Option(
+        None, "--agent", metavar="PUBLIC", help="The new key is this one, which an SSH agent keeps."
+    ),
+    workspace: Path = WorkspaceOption,
+    as_json: bool = JsonFlag,
+) -> None:
+    """Give the workspace a new signing key; the old one enrols it in the ledger, and is revoked."""
+    from tasks.stores.key_changes import read_public, rotate_key
+
+    place, spec = open_place(workspace)
+    place.create()
+    public, entry = rotate_key(place, spec, who=operator(), agent=read_public(agent) if agent else None)
+    replaced = entry.facts["replaces"]
+    if as_json:
+        print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})
+    else:
+        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays good for what it signed")
+
+
+@keys_app.command("encrypt")
+def encrypt(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
+    """Encrypt the key file; DPRELEASE_KEY_PASSPHRASE_FILE names a file with the passphrase, or it is asked for."""
+    from tasks.stores.key_changes import encrypt_key
+    from tasks.stores.passphrase import ask_passphrase
+
+    place, _ = open_place(workspace)
+    place.create()
+    public = encrypt_key(place, ask_passphrase("new passphrase: ", again="the same again: "))
+    if as_json:
+        print_json({"key_id": public.key_id, "encrypted": True})
+    else:
+        console().print(f"keys/signing.key of {public.key_id} is encrypted; whoever releases needs the passphrase")

@@ -1,0 +1,36 @@
+"""The passphrase of an encrypted key: from a file that the environment names, or asked on the terminal."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from pathlib import Path
+
+from dpcore.errors import WorkspaceError
+
+PASSPHRASE_VARIABLE = "DPRELEASE_KEY_PASSPHRASE_FILE"  # noqa: S105  a name
+"""Names a file: unlike an argument or a variable, others cannot list its content."""
+
+
+def ask_passphrase(prompt: str, *, again: str = "") -> bytes:
+    """The passphrase, without the line's end; a new one is asked for `again` on the terminal.
+
+    Raises: WorkspaceError if there is neither a file nor a terminal, or it is empty or not the same again.
+    """
+    file, phrase = os.environ.get(PASSPHRASE_VARIABLE), b""
+    try:
+        if file:
+            phrase = Path(file).read_bytes().rstrip(b"\r\n")
+        elif os.isatty(0):
+            phrase = getpass.getpass(prompt).encode()
+            phrase = phrase if not again or getpass.getpass(again).encode() == phrase else b""
+    except (OSError, EOFError):
+        phrase = b""
+    if not phrase:
+        raise WorkspaceError(
+            "the passphrase of the signing key is not at hand",
+            rule="passphrase-missing",
+            where=PASSPHRASE_VARIABLE,
+            hint=f"run it in a terminal, or let {PASSPHRASE_VARIABLE} name a file with the passphrase",
+        )
+    return phrase
