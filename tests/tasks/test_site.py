@@ -24,7 +24,7 @@ from test_audit_store import on_the_ledger, rewritten
 from test_old_workspaces import GOLDEN
 from test_report import HOSTILE, Page
 
-from dpcore.errors import WorkspaceError
+from dpcore.errors import LedgerError, WorkspaceError
 from tasks.pages.site import frame
 from tasks.stores import sites
 from tasks.stores.audit import audit_workspace
@@ -389,9 +389,11 @@ def test_a_missing_bundle_is_said_to_be_missing(months_of_two: Workspace, tmp_pa
 def test_text_from_the_ledger_is_escaped(tmp_path: Path) -> None:
     workspace = monthly.fresh(tmp_path / "w")
     with closing(Ledger.open(workspace.ledger_path, signing_key(workspace.keys))) as ledger:
-        ledger.raise_cap("people", cap(), BASIS, HOSTILE)
-        ledger.reserve(request("2026-01", name=f"../{HOSTILE}"))
-        ledger.refuse_request(request("2026-02", name=HOSTILE), f"/{HOSTILE}", rule=HOSTILE, reason=HOSTILE)
+        ledger.raise_cap("people", cap(), BASIS, HOSTILE, who=HOSTILE)
+        with pytest.raises(LedgerError, match="misspells the name"):
+            ledger.reserve(request("2026-01", name=f"../{HOSTILE}"))
+        ledger.reserve(request("2026-01", reason=HOSTILE))
+        ledger.refuse_request(request("2026-02"), "visits-2026-02-1", rule=HOSTILE, reason=HOSTILE)
     written(workspace, tmp_path / "site")
     for name, html in pages(tmp_path / "site"):
         assert "<script" not in html, name
