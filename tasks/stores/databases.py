@@ -71,7 +71,8 @@ class SqliteDatabase:
     where = "ledger.db"
     may_be_empty = False
     schema_version = 4
-    """1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries."""
+    """1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries.
+    4: keys are enrolled for roles, and revoked; approvers sign for themselves."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

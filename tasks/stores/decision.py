@@ -28,6 +28,14 @@ class Decision:
     reason: str
     at: str
 
+    @staticmethod
+    def from_text(text: str) -> Decision:
+        """The decision that a signed text states.
+
+        Raises: ValueError, TypeError if it states none.
+        """
+        return Decision(**json.loads(text))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedDecision:
@@ -62,7 +70,7 @@ class SignedDecision:
 
         Raises: ValueError, TypeError if the text is no decision.
         """
-        return Decision(**json.loads(self.statement))
+        return Decision.from_text(self.statement)
 
     def is_signed_by(self, public: PublicKey) -> bool:
         """Whether that key signed this text."""

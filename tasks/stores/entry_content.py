@@ -11,11 +11,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import LARGEST_FIGURE
+from tasks.stores.decision import Decision
 from tasks.stores.signing import PublicKey
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
@@ -87,7 +89,8 @@ def fault_of_body(kind: str, body: str) -> str | None:
     if not spelled:
         return "does not hold one JSON object in its one spelling"
     needed, known = BODIES[kind], BODIES[kind] | LATER_FIELDS.get(kind, {})
-    if not needed.keys() <= facts.keys() <= known.keys():
+    halves = [names for names in TOGETHER.get(kind, ()) if names & facts.keys() and not names <= facts.keys()]
+    if halves or not needed.keys() <= facts.keys() <= known.keys():
         return "lacks a field, or has one that is unknown"
     wrong = [name for name in known if name in facts and not known[name](facts[name])]
     return f"has an impossible value in its field {wrong[0]!r}" if wrong else None
@@ -159,6 +162,14 @@ def _is_measurement(value: object) -> bool:
 
 def _is_lost_entry(value: object) -> bool:
     return isinstance(value, list) and len(value) == 2 and _is_count(value[0]) and is_text(value[1])
+
+
+def _is_decision(value: object) -> bool:
+    """The text that an approver signs."""
+    try:
+        return isinstance(value, str) and all(map(is_text, asdict(Decision.from_text(value)).values()))
+    except (ValueError, TypeError, RecursionError):
+        return False
 
 
 def _is_approval(value: object) -> bool:
@@ -234,7 +245,7 @@ BODIES: Mapping[str, dict[str, Check]] = {
 }
 """The fields that every entry of a kind has."""
 
-_proof: dict[str, Check] = {"approver": is_text, "statement": is_text, "signature": is_text}
+_proof: dict[str, Check] = {"approver": is_text, "statement": _is_decision, "signature": is_text}
 
 LATER_FIELDS: Mapping[str, dict[str, Check]] = {
     "key": {"roles": _list_of(is_text), "name": is_text},
@@ -246,3 +257,10 @@ LATER_FIELDS: Mapping[str, dict[str, Check]] = {
     "refuse": {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_number), **_proof},
 }
 """The fields that entries of earlier versions lack, or that only some entries of a kind have."""
+
+TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
+    "key": (frozenset({"roles", "name"}),),
+    "approve": (frozenset(_proof),),
+    "refuse": (frozenset({"name", "period", "stated"}), frozenset(_proof)),
+}
+"""Later fields that an entry has all of, or none."""

@@ -45,7 +45,7 @@ class PostgresDatabase:
     where = "ledger"
     may_be_empty = True
     schema_version = 4
-    """1 to 3: as in SQLite. 4: writers append through functions, populations have owners."""
+    """As in SQLite; from 4 on writers append through functions, populations have owners."""
 
     def __init__(self, url: str) -> None:
         self._url = sa.make_url(url).set(drivername="postgresql+psycopg")

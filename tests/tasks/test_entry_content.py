@@ -21,7 +21,17 @@ from hypothesis import strategies as st
 from dpcore.accounting import Cost, compose
 from dpcore.errors import LedgerError
 from tasks.stores.audit import audit_export
-from tasks.stores.entry_content import BODIES, LATER_FIELDS, canonical, exact_number, is_time, time_of, time_text
+from tasks.stores.decision import Decision, SignedDecision
+from tasks.stores.entry_content import (
+    BODIES,
+    LATER_FIELDS,
+    TOGETHER,
+    canonical,
+    exact_number,
+    is_time,
+    time_of,
+    time_text,
+)
 from tasks.stores.ledger import Ledger, Reconciliation
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.operations import export_lines
@@ -44,9 +54,10 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
         moments[0] += timedelta(minutes=1)
         return moments[0]
 
-    path = tmp_path_factory.mktemp("honest") / "ledger.db"
+    path, approver = tmp_path_factory.mktemp("honest") / "ledger.db", SigningKey.fresh()
     with closing(Ledger.open(path, key, clock=clock)) as ledger:
         ledger.ensure_cap(POPULATION, cap(), BASIS, who="ada")
+        ledger.enrol_key(approver.public, roles=["approve"], name="ada")
         for month, approve in ((1, "none"), (2, "required"), (3, "required")):
             release_id = ledger.reserve(request(f"2026-0{month}", approve=approve)).release_id
             ledger.spend(release_id, "moments", released(), build={"code_digest": "c" * 64}, flow_run_id="run")
@@ -54,8 +65,10 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
         ledger.publish("visits-2026-01-1", bundle_digest="b" * 64, flow_run_id="run")
         for month in (2, 3):
             ledger.await_approval(f"visits-2026-0{month}-1", bundle_digest="b" * 64, flow_run_id="run")
-        ledger.approve("visits-2026-02-1", bundle_digest="b" * 64, who="ada", reason="looked")
-        ledger.refuse_bundle("visits-2026-03-1", who="ada", reason="odd")
+        yes, no = (decided(approver, word, month) for word, month in (("approve", 2), ("refuse", 3)))
+        ledger.approve("visits-2026-02-1", bundle_digest="b" * 64, who="ada", reason="looked", signed=yes)
+        ledger.refuse_bundle("visits-2026-03-1", who="ada", reason="looked", signed=no)
+        ledger.revoke_key(approver.public.key_id, reason="left", who="ada")
         ledger.refuse_request(request("2026-05"), "visits-2026-05-1", rule="budget-exceeded", reason="full")
         ledger.reserve(request("2026-04"))
         ledger.void("visits-2026-04-1", reason="gone")
@@ -65,6 +78,12 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
         lost = Reconciliation(reason="a fire", who="ada", charges=charges, lost=[(30, "9" * 64)], retired=["x-1"])
         ledger.reconcile(lost)
         return ledger.entries()
+
+
+def decided(approver: SigningKey, word: str, month: int) -> SignedDecision:
+    release_id, digest = f"visits-2026-0{month}-1", "b" * 64
+    decision = Decision(decision=word, release_id=release_id, bundle_digest=digest, who="ada", reason="looked", at=WHEN)
+    return SignedDecision.by(approver, decision)
 
 
 def resealed(key: SigningKey, entries: list[Entry], index: int, **changes: Any) -> list[Entry]:
@@ -138,8 +157,19 @@ LATER = [(kind, name) for kind in LATER_FIELDS for name in LATER_FIELDS[kind]]
 @pytest.mark.parametrize(("kind", "name"), LATER)
 def test_entries_of_earlier_versions_lack_later_fields(key: SigningKey, honest: list[Entry], kind: str, name: str):
     entry = next(e for e in honest if e.kind == kind and name in e.facts)
-    facts = {field: value for field, value in entry.facts.items() if field != name}
+    together = next((names for names in TOGETHER.get(kind, ()) if name in names), {name})
+    facts = {field: value for field, value in entry.facts.items() if field not in together}
     LedgerState.replay(resealed(key, honest, honest.index(entry), body=canonical(facts)))
+
+
+@pytest.mark.parametrize(("kind", "names"), [(kind, names) for kind in TOGETHER for names in TOGETHER[kind]])
+def test_fields_that_belong_together_are_not_torn_apart(
+    key: SigningKey, honest: list[Entry], kind: str, names: frozenset[str]
+):
+    for name in names:
+        index, entry = next((i, e) for i, e in enumerate(honest) if e.kind == kind and name in e.facts)
+        facts = {field: value for field, value in entry.facts.items() if field != name}
+        refusal(resealed(key, honest, index, body=canonical(facts)))
 
 
 FIGURES = ["1e99999999", "1e5", "0.5", "-1", "-0", "+1", "NaN", "inf", "1/0", "2/4", "01", "1_0", " 1", "", "1/1"]
@@ -274,7 +304,7 @@ def budgets(state: LedgerState) -> dict[str, Any]:
     return {name: (known.cap, known.spent, known.reserved) for name, known in state.populations.items()}
 
 
-@settings(max_examples=300, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_mutated_ledger_is_refused_or_means_something_that_can_be_told(
     key: SigningKey, honest: list[Entry], data: st.DataObject
@@ -319,7 +349,7 @@ def test_an_offline_audit_names_the_entry_whose_time_cannot_be(key: SigningKey, 
     assert audited(honest, key, tmp_path, now=now) == {}
     late = resealed(key, honest, 1, at="2026-06-01T00:00:00.000000Z")
     assert audited(late, key, tmp_path, now=now) == {
-        "ledger chain": "ledger entry 3 (reserve) states an earlier time than the one before"
+        "ledger chain": "ledger entry 3 (key) states an earlier time than the one before"
     }
     nonsense = resealed(key, honest, 1, at="not a time")
     assert "ledger entry 2 (cap) states no time" in audited(nonsense, key, tmp_path, now=now)["ledger chain"]

@@ -48,6 +48,8 @@ class Signed(Chain):
         return self
 
     def add(self, kind: str, release_id: str = "", body: dict[str, Any] | None = None, **changes: str) -> Signed:
+        if self.entries:
+            changes = {"at": max(self.entries[-1].at, changes.get("at", ""))} | changes
         super().add(kind, release_id, body, **changes)
         entry = self.entries.pop()
         key_id = self.signer.public.key_id

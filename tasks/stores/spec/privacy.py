@@ -124,8 +124,6 @@ class PrivacySpec(Section):
         if _probability(delta) > MOST_DELTA:
             hint = "at most 0.001: a release may fail outright with this probability; use 0 for a pure guarantee"
             refuse("delta-too-large", f"delta is {_decimal(delta)}", hint)
-        if 0 < delta < SMALLEST_DELTA:
-            refuse("delta-too-small", f"delta is {_decimal(delta)}", "use 0 for a pure guarantee, or at least 1e-100")
         return delta
 
     @model_validator(mode="after")
