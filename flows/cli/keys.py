@@ -66,7 +66,7 @@ def enrol(
 ) -> None:
     """Let another key write to the ledger; this workspace's key, which needs the role cap, vouches for it."""
     from dpcore.errors import RefusedError
-    from tasks.stores.key_changes import enrol_key, read_public
+    from tasks.stores.key_changes import enrol_key, given_public_key
     from tasks.stores.ledger_keys import ROLES
 
     if not set(role) <= set(ROLES):
@@ -74,7 +74,7 @@ def enrol(
             "there is no such role", rule="role-unknown", where="--role", hint=f"use {', '.join(ROLES)}; repeat --role"
         )
     place, spec = open_place(workspace)
-    entry = enrol_key(place, spec, read_public(public), roles=role, name=name.strip())
+    entry = enrol_key(place, spec, given_public_key(public), roles=role, name=name.strip())
     facts = entry.facts
     if as_json:
         print_json({"key_id": facts["key_id"], "roles": facts["roles"], "name": facts["name"], "entry": entry.seq})
@@ -109,11 +109,11 @@ def trust(
     as_json: bool = JsonFlag,
 ) -> None:
     """Trust the owner of a shared ledger that this workspace is new to."""
-    from tasks.stores.key_changes import read_public, trust_owner
+    from tasks.stores.key_changes import given_public_key, trust_owner
 
     place, _ = open_place(workspace)
     place.create()
-    key = read_public(public)
+    key = given_public_key(public)
     trust_owner(place, key)
     if as_json:
         print_json({"key_id": key.key_id})
@@ -130,11 +130,11 @@ def rotate(
     as_json: bool = JsonFlag,
 ) -> None:
     """Give the workspace a new signing key; the old one enrols it in the ledger, and is revoked."""
-    from tasks.stores.key_changes import read_public, rotate_key
+    from tasks.stores.key_changes import given_public_key, rotate_key
 
     place, spec = open_place(workspace)
     place.create()
-    public, entry = rotate_key(place, spec, who=operator(), agent=read_public(agent) if agent else None)
+    public, entry = rotate_key(place, spec, who=operator(), agent=given_public_key(agent) if agent else None)
     replaced = entry.facts["replaces"]
     if as_json:
         print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})

@@ -81,7 +81,7 @@ def _refusal(error: DBAPIError, where: str) -> PrivacyError:
             f"the ledger's database cannot be reached ({kind})",
             rule="ledger-unreachable",
             where=where,
-            hint="check that the database runs and that this account may use it, then run again; nothing is drawn twice",
+            hint="check that the database runs and this account may use it, then run again; nothing is drawn twice",
         )
     return LedgerError(
         f"the ledger's database is not usable ({kind})",

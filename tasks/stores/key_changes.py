@@ -14,6 +14,7 @@ from tasks.stores.signing import (
     PublicKey,
     SigningKey,
     install_successor,
+    read_public,
     rotation_lock,
     signing_key,
     write_anchor,
@@ -114,19 +115,15 @@ def trust_owner(workspace: Workspace, public: PublicKey) -> None:
     write_anchor(workspace.keys, public)
 
 
-def read_public(text: str) -> PublicKey:
+def given_public_key(text: str) -> PublicKey:
     """A public key from a file's name, or from its own text.
 
     Raises: RefusedError.
     """
-    try:
-        path = Path(text)
-        found = path.read_text(encoding="ascii") if len(text) < 4096 and path.is_file() else text
-        return PublicKey.from_text(found.strip())
-    except (OSError, ValueError):
-        raise RefusedError(
-            "there is no readable Ed25519 public key",
-            rule="public-key-unreadable",
-            where="PUBLIC",
-            hint="give a file such as keys/signing.pub or an OpenSSH id_ed25519.pub, or the key's text",
-        ) from None
+    hint = "give a file such as keys/signing.pub or an OpenSSH id_ed25519.pub, or the key's text"
+    return read_public(lambda: _text_of(text), where="PUBLIC", hint=hint)
+
+
+def _text_of(given: str) -> str:
+    path = Path(given)
+    return path.read_text(encoding="ascii") if path.is_file() else given

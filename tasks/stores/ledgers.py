@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from dpcore.errors import SpecError, WorkspaceError
+from dpcore.errors import SpecError
 from tasks.stores.databases import database_at
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_keys import Keys
 from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import ANCHOR_FILE, PUBLIC_FILE, PublicKey, settle_rotation, signing_key
+from tasks.stores.signing import ANCHOR_FILE, PUBLIC_FILE, PublicKey, read_public, settle_rotation, signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -43,15 +43,8 @@ def trust_anchors(workspace: Workspace) -> tuple[PublicKey, ...]:
 
 
 def _public_key(path: Path) -> PublicKey:
-    try:
-        return PublicKey.from_text(path.read_text(encoding="ascii").strip())
-    except (OSError, ValueError):
-        raise WorkspaceError(
-            "a public key of the workspace cannot be read",
-            rule="public-key-unreadable",
-            where=f"keys/{path.name}",
-            hint="restore it from a backup: without it nobody can say whose ledger this is",
-        ) from None
+    hint = "restore it from a backup: without it nobody can say whose ledger this is"
+    return read_public(lambda: path.read_text(encoding="ascii"), where=f"keys/{path.name}", hint=hint)
 
 
 def _announces(address: Path | str, public: PublicKey) -> bool:

@@ -95,6 +95,18 @@ class PublicKey:
         return True
 
 
+def read_public(read: Callable[[], str], *, where: str, hint: str) -> PublicKey:
+    """The public key in a text that is read from somewhere.
+
+    Raises: WorkspaceError, which says where.
+    """
+    try:
+        return PublicKey.from_text(read().strip())
+    except (OSError, ValueError):
+        fault = "there is no readable Ed25519 public key"
+        raise WorkspaceError(fault, rule="public-key-unreadable", where=where, hint=hint) from None
+
+
 class Signer(Protocol):
     """Whatever signs: a key in a file, or one that an agent or a token keeps."""
 

@@ -16,7 +16,7 @@ from staged import land_rows, release
 from dpcore.errors import WorkspaceError
 from tasks.stores import signing
 from tasks.stores.audit import audit_workspace
-from tasks.stores.key_changes import encrypt_key, read_public, rotate_key
+from tasks.stores.key_changes import encrypt_key, given_public_key, rotate_key
 from tasks.stores.passphrase import PASSPHRASE_VARIABLE
 from tasks.stores.signing import KEY_FILE, PublicKey, SigningKey, read_signer, signing_key
 from tasks.stores.spec import load_spec
@@ -87,7 +87,7 @@ def test_a_public_key_is_read_in_every_form_that_people_have(tmp_path: Path):
     public = SigningKey.fresh().public
     (tmp_path / "key.pub").write_text(f"{public.ssh} ada@example\n")
     for text in (public.pem, public.text, public.ssh, str(tmp_path / "key.pub")):
-        assert read_public(text) == public
+        assert given_public_key(text) == public
     assert PublicKey.from_text(public.ssh) == public
 
 
@@ -119,7 +119,9 @@ def agent_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_a_workspace_releases_with_a_key_that_an_agent_keeps(workspace: Workspace, agent_key: Path):
-    public, _ = rotate_key(workspace, load_spec(workspace.spec_path), who="operator", agent=read_public(str(agent_key)))
+    public, _ = rotate_key(
+        workspace, load_spec(workspace.spec_path), who="operator", agent=given_public_key(str(agent_key))
+    )
     assert (workspace.keys / KEY_FILE).read_text().startswith("ssh-ed25519 ")
     land_rows(workspace.root, "2026-03")
     release(workspace, "2026-03")
@@ -142,7 +144,7 @@ def test_a_workspace_whose_agent_is_gone_says_so_and_keeps_its_ledger(
     with monkeypatch.context() as patch:
         patch.delenv(SOCKET_VARIABLE)
         with pytest.raises(WorkspaceError, match="agent"):
-            rotate_key(workspace, spec, who="operator", agent=read_public(str(agent_key)))
+            rotate_key(workspace, spec, who="operator", agent=given_public_key(str(agent_key)))
     land_rows(workspace.root, "2026-03")
     release(workspace, "2026-03")
     assert faults(workspace) == [], "the rotation was undone"

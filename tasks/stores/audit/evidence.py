@@ -15,7 +15,7 @@ from tasks.stores.bundle import CHECKSUMS
 from tasks.stores.heads import bundle_folders
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState
 from tasks.stores.reading import parse_json, read_text
-from tasks.stores.signing import PublicKey
+from tasks.stores.signing import PublicKey, read_public
 from tasks.stores.workspace import Workspace
 
 
@@ -123,12 +123,5 @@ def read_public_key(path: Path) -> PublicKey:
 
     Raises: RefusedError.
     """
-    try:
-        return PublicKey.from_text(read_text(path).strip())
-    except (OSError, ValueError):
-        raise RefusedError(
-            "there is no readable Ed25519 public key",
-            rule="public-key-unreadable",
-            where="--public-key",
-            hint="give keys/signing.pub of the workspace, as its steward handed it to you",
-        ) from None
+    hint = "give keys/signing.pub of the workspace, as its steward handed it to you"
+    return read_public(lambda: read_text(path), where="--public-key", hint=hint)
