@@ -18,7 +18,7 @@ from dpcore.errors import BudgetExceededError
 from tasks.stores.approval import approve
 from tasks.stores.key_changes import rotate_key
 from tasks.stores.ledger import Ledger
-from tasks.stores.ledgers import ledger_address
+from tasks.stores.ledgers import ledger_address, trust_anchors
 from tasks.stores.run import ReleaseRun, basis_of, cap_of, prepare_run
 from tasks.stores.signing import signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
@@ -31,7 +31,8 @@ def clock_at(moment: datetime) -> Iterator[None]:
     ticks = (moment + timedelta(seconds=3 * i) for i in range(10_000))
 
     def opened(workspace: Workspace, spec: ReleaseSpec) -> Ledger:
-        return Ledger.open(ledger_address(workspace, spec), signing_key(workspace.keys), clock=lambda: next(ticks))
+        key, anchors = signing_key(workspace.keys), trust_anchors(workspace)
+        return Ledger.open(ledger_address(workspace, spec), key, anchors=anchors, clock=lambda: next(ticks))
 
     with mock.patch("tasks.stores.run.writable_ledger", opened):
         yield
