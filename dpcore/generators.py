@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -41,11 +42,15 @@ class ClassGaussians:
     projection: Projection
 
     def law(self, seed: str) -> GaussianLaw:
-        """The law of encoded points; nothing about it depends on the seed."""
+        """The law of encoded points; nothing about it depends on the seed.
+
+        Of all square roots of a covariance the symmetric one is taken: it is unique, while the signs of
+        eigenvectors differ between machines, and rows are to be drawn again on another one.
+        """
         roots, means = [], []
         for moments in self.moments.classes:
             values, vectors = np.linalg.eigh(moments.covariance)
-            roots.append(self.projection.lifting @ (vectors * np.sqrt(np.maximum(values, 0.0))))
+            roots.append(self.projection.lifting @ (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T))
             means.append(self.projection.lift(moments.mean[None, :])[0])
         return GaussianLaw(self.moments.weights, tuple(roots), tuple(means))
 
@@ -169,3 +174,14 @@ class SyntheticRows:
 def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """A generator's rows."""
     return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed), encoding.width)
+
+
+SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {1: synthetic_rows}
+"""Every sampler that ever published, by the number that `model.json` states.
+
+Measurements, seed and number determine the rows, so an audit can draw them again. A change of any
+constant or step that moves a cell, here or in a law or decoder, is a new number; the earlier one stays
+callable, and `tests/tasks/golden` holds a bundle of each.
+"""
+SAMPLER = max(SAMPLERS)
+"""The number of the sampler that new releases use."""

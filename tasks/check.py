@@ -7,9 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.copula_utility import measured_of
 from dpcore.errors import CheckFailedError
-from dpcore.fit import release_report
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.schema import RecordSchema
@@ -18,19 +16,16 @@ from expectations.released import DecidingCells, released_verdicts
 from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell
 from tasks.progress import RowsDone
+from tasks.stores.figures import metric_checks, table_check, utility_of
+from tasks.stores.ordered import one_blas_thread
 from tasks.stores.record import Outcome
 from tasks.stores.run import ReleaseRun
-from tasks.stores.spec import ChecksSpec
-
-FLOORS = ("signal_to_noise", "means_inside", "pairs_inside", "category_coverage", "spectrum_above_noise")
-CEILINGS = ("mean_gap", "category_gap", "correlation_gap")
-AT_LEAST = {"min_rows": "noisy_rows", **{name: name for name in FLOORS}}
-AT_MOST = {name: name for name in CEILINGS}
 
 BATCH_ROWS, READ_BYTES = 1 << 17, 1 << 20
 
 
 @private_task("check")
+@one_blas_thread
 def check_release(
     run: ReleaseRun, moments: NoisyMoments, projection: Projection, summary: TableSummary, table: Path
 ) -> Outcome:
@@ -38,7 +33,7 @@ def check_release(
 
     Raises: CheckFailedError naming what did not hold.
     """
-    utility = release_report(measured_of(run.encoding, moments, projection), summary)
+    utility = utility_of(run.encoding, moments, projection, summary)
     checks = [*metric_checks(utility["metrics"], run.spec.checks), *_table_checks(run, table, summary.rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
@@ -48,27 +43,12 @@ def check_release(
     return Outcome(summary.rows, moments, projection, utility, checks)
 
 
-def metric_checks(metrics: dict[str, float], thresholds: ChecksSpec) -> list[dict[str, Any]]:
-    """Each metric against its threshold; a metric without one is shown and always holds."""
-    checks = []
-    for key, metric in {**AT_LEAST, **AT_MOST}.items():
-        value, threshold = metrics[metric], getattr(thresholds, key)
-        holds = threshold is None or (value >= threshold if key in AT_LEAST else value <= threshold)
-        limit = None if threshold is None else float(threshold)
-        direction = "at-least" if key in AT_LEAST else "at-most"
-        checks.append({"name": key, "value": value, "threshold": limit, "direction": direction, "ok": bool(holds)})
-    return checks
-
-
 def _table_checks(run: ReleaseRun, table: Path, rows: int) -> list[dict[str, Any]]:
     """The released-data suite: columns, types, bounds, categories, nulls, number of rows."""
     by_rule: dict[str, bool] = {}
     for verdict in table_verdicts(table, run.plan.schema, rows):
         by_rule[verdict.rule] = by_rule.get(verdict.rule, True) and verdict.ok
-    return [
-        {"name": f"table: {rule}", "value": None, "threshold": None, "direction": "holds", "ok": ok}
-        for rule, ok in by_rule.items()
-    ]
+    return [table_check(rule, ok=ok) for rule, ok in by_rule.items()]
 
 
 def table_verdicts(table: Path, schema: RecordSchema, rows: int) -> tuple[Verdict, ...]:

@@ -10,10 +10,12 @@ from dpcore.projection import Projection, no_projection, private_components
 from dpcore.wishes import MEAN, MOMENTS
 from tasks.boundary import private_task
 from tasks.measure import measured, measured_marginals
+from tasks.stores.ordered import one_blas_thread
 from tasks.stores.run import Grant, ReleaseRun
 
 
 @private_task("estimate moments")
+@one_blas_thread
 def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> tuple[NoisyMoments, Projection]:
     """The release's noisy moments, and the projection they live in.
 

@@ -20,11 +20,13 @@ from dpcore.wishes import PROJECTION
 from tasks.boundary import private_task, tell
 from tasks.measure import measured
 from tasks.stores.landing import open_public
+from tasks.stores.ordered import one_blas_thread
 from tasks.stores.run import Grant, ReleaseRun
 from tasks.stores.tables import cells_of
 
 
 @private_task("project")
+@one_blas_thread
 def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
     """The projection that the plan asks for; measured and charged if it is private and bought apart."""
     projection = _projection(run, grant)

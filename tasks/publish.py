@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +12,7 @@ from dpcore.errors import LedgerError
 from dpcore.measure import Measurement
 from tasks.boundary import private_task, tell
 from tasks.pages.report import render_report
-from tasks.stores.bundle import Staging
+from tasks.stores.bundle import Staging, render_json
 from tasks.stores.codebook import build_codebook
 from tasks.stores.deployment import REGISTRY, deployment_text
 from tasks.stores.ledger import Ledger
@@ -49,14 +48,19 @@ def publish_bundle(
     _refuse_unknown(staging, grant)
     record = build_record(run, grant, outcome, ledger.state(), now)
     folder = staging.folder
-    _write_json(folder / RECORD, record)
-    _write_json(folder / CODEBOOK, build_codebook(run, record))
-    _write_json(folder / MODEL, build_model(run, outcome, measurements))
-    (folder / REPORT).write_text(render_report(record), encoding="utf-8")
-    (folder / REGISTRY).write_text(deployment_text(record), encoding="utf-8")
-    (folder / LINEAGE).write_text("".join(f"{line}\n" for line in lineage), encoding="utf-8")
+    documents = {
+        RECORD: render_json(record),
+        CODEBOOK: render_json(build_codebook(run.plan.schema, record)),
+        MODEL: render_json(build_model(run.encoding, outcome, measurements)),
+        REPORT: render_report(record),
+        REGISTRY: deployment_text(record),
+        LINEAGE: "".join(f"{line}\n" for line in lineage),
+    }
+    for name, text in documents.items():
+        (folder / name).write_text(text, encoding="utf-8")
     statement = build_statement(record, staging.digests())
-    _write_json(folder / STATEMENT, sign_statement(statement, signing_key(run.workspace.keys)))
+    signed = sign_statement(statement, signing_key(run.workspace.keys))
+    (folder / STATEMENT).write_text(render_json(signed), encoding="utf-8")
     digest = staging.seal()
     if needs_approval(run, grant):
         ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
@@ -98,8 +102,3 @@ def _measurements(ledger: Ledger, grant: Grant) -> dict[str, Measurement]:
     drawn = ledger.state().releases[grant.release_id].spends
     stored = {name: ledger.measurement(grant.release_id, name) for name in drawn}
     return {name: released for name, released in stored.items() if released is not None}
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    text = json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-    path.write_text(text, encoding="utf-8")

@@ -14,6 +14,8 @@ from typing import Any
 PACKAGES = ("dpcore", "expectations", "tasks", "flows")
 NUMERICS = ("numpy", "scipy", "opendp", "python-flint", "randomgen", "pyarrow")
 """Libraries that a measurement goes through."""
+SOFTWARE = ("dprelease", *NUMERICS, "scikit-learn", "prefect")
+SOURCES = (".py", ".j2", ".css", ".json", ".yaml")
 
 _OF_THE_WHEEL = re.compile(r"(?!\.\./)(?![^/]+\.dist-info/(?:INSTALLER|REQUESTED|uv_\w+\.json),).*,sha256=")
 """A line of RECORD that is also in the wheel's own."""
@@ -30,7 +32,7 @@ def digest_of(root: Path) -> str:
     lines = [f"python {platform.python_version()}"]
     lines += [f"{name} {importlib.metadata.version(name)}" for name in NUMERICS]
     for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
+        for path in sorted(path for path in (root / package).rglob("*") if path.suffix in SOURCES):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             lines.append(f"{path.relative_to(root).as_posix()} {digest}")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
@@ -44,9 +46,26 @@ def code_facts() -> dict[str, Any]:
         "version": importlib.metadata.version("dprelease"),
         "digest": code_digest(),
         "python": platform.python_version(),
+        "platform": platform_facts(),
         "dependencies": list(installed),
         "dependencies_digest": dependencies_digest(installed),
     }
+
+
+def software_versions() -> dict[str, str]:
+    """The versions of this program and of the libraries that a release goes through."""
+    return {name: importlib.metadata.version(name) for name in SOFTWARE}
+
+
+@functools.cache
+def platform_facts() -> str:
+    """What besides versions decides the last bits of a result: system, processor, C library, BLAS and its kernels."""
+    import scipy.linalg  # noqa: F401  loads its BLAS beside NumPy's
+    from threadpoolctl import threadpool_info
+
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    blas = {f"{each['internal_api']}-{each['version']}-{each.get('architecture')}" for each in libraries}
+    return " ".join([platform.system(), platform.machine(), "-".join(platform.libc_ver()), *sorted(blas)])
 
 
 def installed_distributions() -> tuple[str, ...]:

@@ -7,15 +7,35 @@ checksums: there is never half a bundle, nor one that the ledger does not know.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tasks.stores.reading import open_regular, read_text
 
 CHECKSUMS = "SHA256SUMS"
+FILES = frozenset(
+    {
+        "data.parquet",
+        "codebook.json",
+        "model.json",
+        "record.json",
+        "report.html",
+        "lineage.ndjson",
+        "registry.yaml",
+        "statement.intoto.json",
+    }
+)
+"""What a bundle may hold, beside its checksums; those of the first version held less."""
+
+
+def render_json(content: dict[str, Any]) -> str:
+    """A document of a bundle as its file holds it."""
+    return json.dumps(content, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def sha256_of(path: Path) -> str:
@@ -48,8 +68,7 @@ class Staging:
     def seal(self) -> str:
         """Write the checksums, bring everything to disk; returns the checksums' digest."""
         names = sorted(path.name for path in self.folder.iterdir() if path.name != CHECKSUMS)
-        lines = "".join(f"{sha256_of(self.folder / name)}  {name}\n" for name in names)
-        (self.folder / CHECKSUMS).write_text(lines)
+        (self.folder / CHECKSUMS).write_text(_checksums({name: sha256_of(self.folder / name) for name in names}))
         for name in [*names, CHECKSUMS]:
             path = self.folder / name
             path.chmod(0o444)
@@ -68,6 +87,10 @@ class Staging:
         return (self.folder / CHECKSUMS).is_file() and not list(faults(self.folder, digest))
 
 
+def _checksums(digests: dict[str, str]) -> str:
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+
+
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -82,15 +105,17 @@ def faults(folder: Path, digest: str) -> Iterator[str]:
     if not sums.is_file():
         yield f"{CHECKSUMS} is missing"
         return
+    text = read_text(sums, errors="replace")
+    expected = {name: value for value, _, name in (line.partition("  ") for line in text.splitlines() if line)}
     if sha256_of(sums) != digest:
         yield f"{CHECKSUMS} is not the one in the ledger"
-    lines = [line for line in read_text(sums, errors="replace").splitlines() if line]
-    expected = {name: value for value, _, name in (line.partition("  ") for line in lines)}
+    elif text != _checksums(expected):
+        yield f"{CHECKSUMS} holds more than checksums"
     present = {path.name for path in folder.iterdir()} - {CHECKSUMS}
     for name in sorted(expected.keys() | present):
         if name not in present:
             yield f"{name} is missing"
-        elif name not in expected:
+        elif name not in expected or name not in FILES:
             yield f"{name} does not belong to the bundle"
         elif sha256_of(folder / name) != expected[name]:
             yield f"{name} was changed"

@@ -13,9 +13,8 @@ from dpcore.copula_utility import measured_of
 from dpcore.encoding import Encoding
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
-from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn
+from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from dpcore.utility import readable_map
-from tasks.stores.run import ReleaseRun
 
 MOST_NAMED = 12
 """So many names or pairs are listed in one sentence; the record has the figures of all."""
@@ -24,13 +23,13 @@ COARSE = 0.1
 """A margin above this part of a column's range, or of 1 for shares, is called coarse."""
 
 
-def build_codebook(run: ReleaseRun, record: dict[str, Any]) -> dict[str, Any]:
+def build_codebook(schema: RecordSchema, record: dict[str, Any]) -> dict[str, Any]:
     """The columns of the released table, with the specification's words and the record's figures."""
     stated = {column["name"]: column for column in record["specification"]["columns"]}
     figures = {column["name"]: column for column in record["utility"]["columns"]}
     columns = [
         column_entry(column) | _unit(stated[column.name]) | {"measured": _measured(figures[column.name])}
-        for column in run.plan.schema.columns
+        for column in schema.columns
     ]
     return {
         "table": "data.parquet",

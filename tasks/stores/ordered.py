@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from threadpoolctl import threadpool_limits
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 
 AHEAD = 2
 """Finished pieces that may wait for a slow taker, beside those being worked on."""
+
+
+def one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate what an audit computes again: sums of products depend on how many threads share them."""
+
+    @functools.wraps(function)
+    def alone(*args: P.args, **kwargs: P.kwargs) -> T:
+        with threadpool_limits(1, user_api="blas"):
+            return function(*args, **kwargs)
+
+    return alone
 
 
 def cores() -> int:
@@ -21,8 +35,8 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def in_order(work: Callable[[int], T], pieces: int, *, threads: int | None = None) -> Iterator[T]:
-    """`work(0)`, `work(1)`, ... as `threads` threads (all cores, if not said) get them done.
+def in_order(work: Callable[[S], T], pieces: Iterable[S], *, threads: int | None = None) -> Iterator[T]:
+    """`work` of every piece, in the order of the pieces, as `threads` threads (all cores, if not said) get them done.
 
     Memory is bounded by a few pieces, whatever their number. Each thread multiplies matrices by itself,
     so that results do not depend on how many threads there are.
@@ -31,7 +45,7 @@ def in_order(work: Callable[[int], T], pieces: int, *, threads: int | None = Non
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
         waiting: deque[Future[T]] = deque()
         try:
-            for piece in range(pieces):
+            for piece in pieces:
                 waiting.append(pool.submit(work, piece))
                 if len(waiting) >= threads + AHEAD:
                     yield waiting.popleft().result()

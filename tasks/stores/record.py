@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+import functools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import compose
+from dpcore.encoding import Encoding
 from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
+from dpcore.generators import SAMPLER
 from dpcore.measure import Measurement
 from dpcore.mechanisms.base import UNIT
 from dpcore.moments import NoisyMoments
@@ -19,15 +22,25 @@ from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, cost_of, event_from_json
 from dpcore.utility import level_names
 from tasks.stores import wording
-from tasks.stores.build import code_facts
+from tasks.stores.build import code_facts, software_versions
 from tasks.stores.codebook import noise_limits
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
-from tasks.stores.run import Grant, ReleaseRun, cap_of
+from tasks.stores.run import Grant, PlannedRelease, ReleaseRun, cap_of
 
 RECORD_VERSION = 2
 """1: the balance before counted from the run's start; one measurement in the model; no `code`."""
 
-SOFTWARE = ("dprelease", "numpy", "scipy", "pyarrow", "opendp", "python-flint", "randomgen", "prefect")
+
+def record_faults(record: dict[str, Any]) -> list[str]:
+    """Where a record breaks its published schema, as paths into it."""
+    return sorted(error.json_path for error in _validator().iter_errors(record))
+
+
+@functools.cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(record_schema())
 
 
 def record_schema() -> dict[str, Any]:
@@ -50,6 +63,7 @@ class Outcome:
 def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerState, now: datetime) -> dict[str, Any]:
     """The release's record: released and public values only."""
     release = state.releases[grant.release_id]
+    planned = planned_facts(run, grant.seeds, outcome)
     return {
         "record_version": RECORD_VERSION,
         "release_id": grant.release_id,
@@ -62,23 +76,30 @@ def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerS
         "flow_run_id": run.flow_run_id,
         "privacy": _privacy(run, state, grant),
         "budget": _budget(run, release, state),
-        "model": _model(run, grant, outcome.projection),
+        **planned,
         "rows": outcome.rows,
         "noisy_count": outcome.moments.count,
+        "utility": outcome.utility,
+        "checks": outcome.checks,
+        "specification": run.spec.as_public_json(),
+        "spec_digest": run.spec.digest(),
+        "code": code_facts(),
+        "software": software_versions(),
+        "ledger": {"head": state.head.hash if state.head else None, "entries": state.head.seq if state.head else 0},
+    }
+
+
+def planned_facts(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict[str, Any]:
+    """The parts of a record that follow from its specification, its seeds and its other parts."""
+    return {
+        "model": _model(run, seeds, outcome.projection),
         "expected_rows": run.spec.expected_rows,
         "expected_error": run.plan.expected_error(),
         "numerics": _numerics(run),
-        "utility": outcome.utility,
-        "checks": outcome.checks,
         "limits": [
             *wording.limits(run),
             *noise_limits(run.encoding, outcome.moments, outcome.projection, outcome.utility),
         ],
-        "specification": run.spec.as_public_json(),
-        "spec_digest": run.spec.digest(),
-        "code": code_facts(),
-        "software": {name: importlib.metadata.version(name) for name in SOFTWARE},
-        "ledger": {"head": state.head.hash if state.head else None, "entries": state.head.seq if state.head else 0},
     }
 
 
@@ -132,26 +153,26 @@ def _budget(run: ReleaseRun, release: ReleaseState, state: LedgerState) -> dict[
     }
 
 
-def _model(run: ReleaseRun, grant: Grant, projection: Projection) -> dict[str, Any]:
+def _model(run: PlannedRelease, seeds: dict[str, str], projection: Projection) -> dict[str, Any]:
     label = run.plan.schema.label
     return {
         "projection": {
             "kind": projection.kind,
             "dimension": run.plan.dimension,
             "encoded_width": run.encoding.width,
-            "seed": grant.seeds["projection"],
+            "seed": seeds["projection"],
         },
         "generator": run.plan.generator,
         "mechanism": run.plan.event.mechanism,
         "allocation": run.plan.allocation,
         "count_weight": float(run.plan.event.layout.count_weight),
         "classes": level_names(label) if label else None,
-        "sampling_seed": grant.seeds["sampling"],
+        "sampling_seed": seeds["sampling"],
         "reasons": list(run.plan.reasons),
     }
 
 
-def _numerics(run: ReleaseRun) -> dict[str, Any]:
+def _numerics(run: PlannedRelease) -> dict[str, Any]:
     event = run.plan.event
     return {
         "grid_bits": GRID_BITS,
@@ -162,17 +183,27 @@ def _numerics(run: ReleaseRun) -> dict[str, Any]:
     }
 
 
-def build_model(run: ReleaseRun, outcome: Outcome, measurements: dict[str, Measurement]) -> dict[str, Any]:
-    """Everything needed to sample again: projection, noisy measurements, repaired moments."""
+def build_model(encoding: Encoding, outcome: Outcome, measurements: Mapping[str, Measurement]) -> dict[str, Any]:
+    """Everything needed to sample again: sampler, projection, noisy measurements, repaired moments."""
     classes = [
         {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
         for c in outcome.moments.classes
     ]
-    columns, frame = outcome.projection.columns, outcome.projection.frame
+    frame = outcome.projection.frame
     return {
-        "coordinates": run.encoding.coordinate_names(),
-        "projection": None if columns is None else {"bits": PROJECTION_BITS, "columns": columns.astype(int).tolist()},
+        "sampler": SAMPLER,
+        "coordinates": encoding.coordinate_names(),
+        "projection": _stored_projection(outcome.projection),
         "frame": None if frame is None else {"centre": frame.centre.tolist(), "radius": frame.radius},
         "measurements": {name: released.as_json() for name, released in measurements.items()},
         "classes": classes,
     }
+
+
+def _stored_projection(projection: Projection) -> dict[str, Any] | None:
+    """The projection's columns, and the point that stands in for what they leave out."""
+    columns, centre = projection.columns, projection.centre
+    if columns is None:
+        return None
+    point = None if centre is None else centre.tolist()
+    return {"bits": PROJECTION_BITS, "columns": columns.astype(int).tolist(), "centre": point}

@@ -28,14 +28,34 @@ if TYPE_CHECKING:
     from tasks.stores.readings import Readings
 
 
-@dataclass(frozen=True)  # no slots: ledger and readings are made once, on first use
-class ReleaseRun:
-    """One run: workspace, specification, plan, and where the landing data are."""
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelease:
+    """A specification, and what the planner decided where it leaves something open."""
 
-    workspace: Workspace
     spec: ReleaseSpec
     plan: Plan
     encoding: Encoding
+
+    @staticmethod
+    def of(spec: ReleaseSpec) -> PlannedRelease:
+        """Plan a release.
+
+        Raises: SpecError where the specification asks for what cannot be carried out.
+        """
+        plan = plan_release(spec)
+        return PlannedRelease(spec=spec, plan=plan, encoding=Encoding(plan.schema))
+
+    @property
+    def stated(self) -> dict[str, float]:
+        """The (epsilon, delta) that the release states; see `stated_guarantee`."""
+        return stated_guarantee(self.spec, self.plan)
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: ledger and readings are made once, on first use
+class ReleaseRun(PlannedRelease):
+    """One run: workspace, specification, plan, and where the landing data are."""
+
+    workspace: Workspace
     arrival: Arrival
     flow_run_id: str
     scratch: Path
@@ -48,11 +68,6 @@ class ReleaseRun:
     def period(self) -> str:
         """The data's month."""
         return self.arrival.period
-
-    @property
-    def stated(self) -> dict[str, float]:
-        """The (epsilon, delta) that the release states; see `stated_guarantee`."""
-        return stated_guarantee(self.spec, self.plan)
 
     def ledger(self) -> Ledger:
         """The workspace's ledger, opened on first use."""

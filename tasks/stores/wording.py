@@ -6,10 +6,10 @@ import math
 
 from dpcore.registry import BY_NAME
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
-from tasks.stores.run import ReleaseRun
+from tasks.stores.run import PlannedRelease
 
 
-def guarantee(run: ReleaseRun) -> list[str]:
+def guarantee(run: PlannedRelease) -> list[str]:
     """What is promised, to whom, against whom, over which releases, and what is not: sentence by sentence."""
     return [
         _whom(run.spec.unit),
@@ -36,7 +36,7 @@ def _whom(unit: PrivacyUnit) -> str:
     return f"Protected is every single person in the data with all of their rows, {kept}."
 
 
-def _promise(run: ReleaseRun) -> str:
+def _promise(run: PlannedRelease) -> str:
     epsilon, delta = run.stated["epsilon"], run.stated["delta"]
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
     slack = f", and by at most delta = {delta:g} beyond that" if delta else ""
@@ -55,7 +55,7 @@ def _percent(share: float) -> str:
     return f"{share:.1%}" if share < 0.999 else f"{math.floor(share * 1e6) / 1e4:.4f}%"
 
 
-def _precision(run: ReleaseRun) -> list[str]:
+def _precision(run: PlannedRelease) -> list[str]:
     delta_num = float(run.plan.cost.delta_num)
     if delta_num:
         return [f"The computer's finite precision adds at most {delta_num:.1g} to every probability."]
@@ -64,7 +64,7 @@ def _precision(run: ReleaseRun) -> list[str]:
     return []
 
 
-def _composition(run: ReleaseRun) -> str:
+def _composition(run: PlannedRelease) -> str:
     privacy = run.spec.privacy
     lifetime = f"epsilon {float(privacy.lifetime.epsilon):g}"
     if privacy.lifetime.delta:
@@ -103,13 +103,13 @@ def _participation(neighbours: Neighbours, unit: PrivacyUnit) -> str:
     return f"Both the values of {whom} and the fact of being in the data are protected (add-remove)."
 
 
-def _measured(run: ReleaseRun) -> str:
+def _measured(run: PlannedRelease) -> str:
     if run.plan.marginals_event is not None:
         return "histograms of columns and tables of pairs of their groups"
     return "means, shares, variances and pairwise linear relations"
 
 
-def limits(run: ReleaseRun) -> list[str]:
+def limits(run: PlannedRelease) -> list[str]:
     """What an analyst should not trust in this release."""
     lines = [
         "No row describes anybody: rows are drawn from a model that was fitted to noisy sums.",

@@ -109,7 +109,7 @@ CRASHES = {
     "allocate": "tasks.allocate.reserve_request",
     "project": "tasks.project._projection",
     "decode": "tasks.sample.decoder_of",
-    "check": "tasks.check.release_report",
+    "check": "tasks.check.utility_of",
     "publish": "tasks.publish.build_record",
 }
 """What fails, with a raw value in its words, in each stage besides the two around the draw."""

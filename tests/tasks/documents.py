@@ -5,25 +5,14 @@ from __future__ import annotations
 import json
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import yaml
 
-from tasks.stores.record import record_schema
+from tasks.stores.record import record_faults
 
 REGISTRY_SCHEMA = Path(__file__).parents[3] / "shared" / "schemas" / "deployments-schema.yaml"
 ABSENT = "the schema of the DP Deployments Registry is not beside the repository"
-
-
-@cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(record_schema())
-
-
-def record_faults(record: dict[str, Any]) -> list[str]:
-    """Where a record breaks its schema."""
-    return sorted(error.json_path for error in _validator().iter_errors(record))
 
 
 @cache

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.copula_utility import measured_of
-from dpcore.fit import release_report
 from tasks.stores.bundle import Staging
+from tasks.stores.figures import metric_checks, utility_of
 from tasks.stores.key_changes import enrol_key, trust_owner
 from tasks.stores.lineage import LineageRun
 from tasks.stores.promises import promised
@@ -56,7 +55,6 @@ def share(owner: Workspace, newcomer: Workspace, *roles: str) -> None:
 def release(workspace: Workspace, period: str) -> Path:
     """The stages of a release in their order, as the flow runs them; returns the bundle."""
     from tasks.allocate import allocate_budget, upcoming_release_id
-    from tasks.check import metric_checks
     from tasks.estimate import estimate_moments
     from tasks.project import choose_projection
     from tasks.publish import DATA, needs_approval, publish_bundle
@@ -98,7 +96,7 @@ def release(workspace: Workspace, period: str) -> Path:
                 staging.start()
                 summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
             with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
-                utility = release_report(measured_of(run.encoding, moments, projection), summary)
+                utility = utility_of(run.encoding, moments, projection, summary)
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
             if run.plan.check_events:

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from documents import ABSENT, REGISTRY_SCHEMA, record_faults, registry_faults
+from documents import ABSENT, REGISTRY_SCHEMA, registry_faults
 from staged import SPEC
 
 from dpcore.encoding import Encoding
 from tasks.stores import codebook
 from tasks.stores.build import code_digest, code_facts, installed_distributions
 from tasks.stores.deployment import NOT_STATED, build_deployment, deployment_text
+from tasks.stores.record import record_faults
 from tasks.stores.spec import parse_spec
 from tasks.stores.workspace import Workspace
 

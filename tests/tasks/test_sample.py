@@ -25,11 +25,11 @@ from dpcore.projection import no_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.utility import TableSummary
-from tasks import sample
 from tasks.check import table_verdicts
 from tasks.progress import FIRST_AFTER, THEN_EVERY, RowsDone
-from tasks.sample import write_rows
+from tasks.stores import synthesis
 from tasks.stores.ordered import AHEAD, in_order
+from tasks.stores.synthesis import write_rows
 from tasks.stores.tables import arrow_schema
 
 SCHEMA = RecordSchema(
@@ -103,7 +103,7 @@ def test_classes_come_in_random_order():
 
 
 def test_row_groups_are_whole_chunks_of_about_the_same_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(sample, "GROUP_BYTES", 2 * ROWS_AT_ONCE * 8 * len(SCHEMA.columns))
+    monkeypatch.setattr(synthesis, "GROUP_BYTES", 2 * ROWS_AT_ONCE * 8 * len(SCHEMA.columns))
     written(invented_rows(5 * ROWS_AT_ONCE + 1), tmp_path / "table")
     found = pq.read_metadata(tmp_path / "table")
     sizes = [found.row_group(index).num_rows for index in range(found.num_row_groups)]
@@ -178,7 +178,7 @@ def test_results_come_in_order_and_never_many_wait():
             most = max(most, begun - taken)
         return piece
 
-    for piece in in_order(work, 200, threads=3):
+    for piece in in_order(work, range(200), threads=3):
         assert piece == taken
         taken += 1
     assert taken == 200
@@ -195,7 +195,7 @@ def test_a_piece_that_fails_ends_the_rest():
         return piece
 
     with pytest.raises(ArithmeticError):
-        list(in_order(work, 1000, threads=2))
+        list(in_order(work, range(1000), threads=2))
     assert len(begun) < 20
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from decimal import Decimal
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
+from dpcore.wishes import COPULA
 from expectations.landing import ENCODED_NORM
 from tasks.stores.spec.about import AboutSpec
 from tasks.stores.spec.approvers import ApprovalRule
@@ -19,7 +21,7 @@ from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
 from tasks.stores.spec.operations import LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
 from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
-from tasks.stores.spec.values import PositiveWhole, Section, Slug, first_repeated
+from tasks.stores.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
 
 MOST_ROWS = 10**9
 """A longer table fits on few disks, and says no more about the data."""
@@ -90,9 +92,29 @@ class ReleaseSpec(Section):
         """
         return self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
 
+    @classmethod
+    def from_public_json(cls, public: dict[str, Any]) -> Self:
+        """The specification that a record describes; what `as_public_json` leaves out is not in it.
+
+        Raises: RefusedError, ValueError if it describes none.
+        """
+        return cls.model_validate(_as_written(public) | {"source": {"path": "elsewhere"}})
+
     def digest(self) -> str:
         """SHA-256 of all that shapes the measurement; can be recomputed from the public description."""
         return public_digest(self.as_public_json())
+
+
+def _as_written(value: Any) -> Any:
+    """A public description with exact numbers in place of their two spellings, as release.yaml has them."""
+    if isinstance(value, dict):
+        unsaid = {"projection"} if value.get("generator") == COPULA else set()  # it has none, whatever is dumped
+        keys = [key for key in value if not key.endswith("_exact") and key not in unsaid]
+        exact = {key: exact_text(str(value[f"{key}_exact"])) for key in keys if f"{key}_exact" in value}
+        return {key: exact[key] if key in exact else _as_written(value[key]) for key in keys}
+    if isinstance(value, list):
+        return [_as_written(item) for item in value]
+    return Decimal(repr(value)) if isinstance(value, float) else value
 
 
 def public_digest(public: dict[str, Any]) -> str:

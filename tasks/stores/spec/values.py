@@ -8,7 +8,7 @@ import sys
 import unicodedata
 import zoneinfo
 from collections.abc import Hashable, Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation, localcontext
 from fractions import Fraction
 from functools import cache
 from typing import Annotated, Any
@@ -81,6 +81,14 @@ def exact_decimal(value: object) -> Fraction:
     if number and abs(float(number)) < sys.float_info.min:
         refuse("number-range", "this number is too close to 0 for a float", "write 0, or a number of ordinary size")
     return Fraction(number)
+
+
+def exact_text(ratio: str) -> str:
+    """A ratio as a decimal number, if it has one, so that every key for exact numbers takes it."""
+    number = Fraction(ratio)
+    with localcontext(prec=2 * _MOST_DIGITS):
+        decimal = Decimal(number.numerator) / number.denominator
+    return str(decimal) if Fraction(decimal) == number else ratio
 
 
 def exact_fraction(value: object) -> Fraction:
