@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -45,3 +45,23 @@ def shown(first: str) -> Iterator[None]:
             yield
         finally:
             logger.removeHandler(handler)
+
+
+SOON_SECONDS, OFTEN_SECONDS = 2.0, 10.0
+"""Work without a word before a file that takes standard error is told something, and between one line and the next."""
+
+
+@contextmanager
+def watched(first: str) -> Iterator[Callable[[str], None]]:
+    """Say on standard error what is being done: on a terminal at once, elsewhere once it takes a while."""
+    out, due = stderr(), time.monotonic() + SOON_SECONDS
+    with out.status(first) as status:
+
+        def tell(what: str) -> None:
+            nonlocal due
+            status.update(what)
+            if not out.is_terminal and time.monotonic() >= due:
+                due = time.monotonic() + OFTEN_SECONDS
+                out.print(what, soft_wrap=True)
+
+        yield tell

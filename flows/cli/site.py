@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,14 +9,13 @@ import typer
 
 from dpcore.errors import RefusedError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, stderr
+from flows.cli.progress import watched
 
 if TYPE_CHECKING:
     from tasks.stores.survey import Survey
     from tasks.stores.workspace import Workspace
 
 FOLDER = "site"
-SOON_SECONDS = 2.0
-"""What takes longer says what it is doing."""
 
 
 def site(
@@ -75,25 +71,11 @@ def _write(place: Workspace, given: Path, prefect_url: str | None) -> tuple[Path
 
     require_place(place, given)
     target = given.resolve()
-    with _progress() as tell:
+    with watched("looking at the workspace") as tell:
         survey = survey_workspace(place, now=utc_now(), runs=recorded_runs(place), tell=tell)
         pages = render_site(survey, prefect_url=prefect_url, tell=tell)
         write_site(target, pages, survey)
     return target, survey, len(pages)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """Says on standard error what is being done, once it takes a while."""
-    start, out = time.monotonic(), stderr()
-    with out.status("looking at the workspace") as status:
-
-        def tell(what: str) -> None:
-            status.update(what)
-            if not out.is_terminal and time.monotonic() - start > SOON_SECONDS:
-                out.print(what)
-
-        yield tell
 
 
 def _warn(survey: Survey) -> None:

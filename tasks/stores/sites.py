@@ -195,8 +195,8 @@ def _write_evidence(folder: Path, survey: Survey) -> None:
     (folder / BUNDLES).mkdir(parents=True)
     for bundle in survey.bundles.values():
         _copy_bundle(bundle, folder / BUNDLES / bundle.folder.parent.name / bundle.folder.name)
-    checks = [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in survey.checks]
-    _write(folder / AUDIT, json.dumps({"ok": survey.ok, "checks": checks}, indent=2) + "\n")
+    checks, ok = [check.as_json() for check in survey.checks], all(check.ok for check in survey.checks)
+    _write(folder / AUDIT, json.dumps({"ok": ok, "checks": checks}, indent=2) + "\n")
     _write_export(folder / EXPORT, survey.entries)
     for key_id, key in sealing_keys(survey).items():
         _write(folder / KEYS / f"{key_id}.pub", PublicKey.from_text(key.public).pem)

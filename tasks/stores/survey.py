@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import PrivacyError, RefusedError, SpecError
-from tasks.stores.audit import Check, audit_workspace
+from tasks.stores.audit import Check, Redraw, audit_workspace, broken, not_shown
 from tasks.stores.balances import History, replay
 from tasks.stores.bundle import CHECKSUMS
 from tasks.stores.forecast import Forecast, forecast_of
@@ -68,13 +68,18 @@ class Survey:
 
     @property
     def ok(self) -> bool:
-        """Whether the audit holds."""
-        return all(check.ok for check in self.checks)
+        """Whether the audit found nothing broken."""
+        return not self.faults
 
     @property
     def faults(self) -> list[Check]:
         """What the audit found broken."""
-        return [check for check in self.checks if not check.ok]
+        return broken(self.checks)
+
+    @property
+    def open_ends(self) -> list[Check]:
+        """What could be shown neither to hold nor to be broken."""
+        return not_shown(self.checks)
 
 
 def survey_workspace(
@@ -90,7 +95,7 @@ def survey_workspace(
     """
     workspace.require()
     tell("auditing")
-    checks = audit_workspace(workspace, runs=runs)
+    checks = audit_workspace(workspace, runs=runs, redraw=Redraw(tell=tell))
     entries = _entries(workspace)
     verified, state, history = _replayed(entries, _anchors(workspace))
     bundles = {folder.name: _bundle(folder) for folder in bundle_folders(workspace)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,43 @@ def test_a_key_can_be_asked_for_in_a_workspace_too(run: Any, given: list[str], t
     code, out, _ = run("audit", "-w", str(tmp_path / "other"), "--public-key", key)
     assert code == 1
     assert "never signed this ledger" in out
+
+
+GOLDEN = Path(__file__).parents[1] / "tasks" / "golden"
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> str:
+    """A workspace of the first version, whose sampler is not known any more."""
+    with tarfile.open(GOLDEN / "version-1.tar.gz") as packed:
+        packed.extractall(tmp_path / "old", filter="data")
+    return str(tmp_path / "old")
+
+
+def test_what_is_not_shown_fails_the_audit_unless_it_is_allowed(run: Any, old: str):
+    code, out, _ = run("audit", "-w", old)
+    assert code == 1
+    assert out.splitlines()[-1].startswith("nothing is broken, not all is shown: ")
+    assert " OPEN   small-2026-01-1: rows: not shown: the program that drew it did not number its samplers yet" in out
+    code, out, _ = run("audit", "-w", old, "--allow-not-shown", "--json")
+    answer = json.loads(out)
+    assert (code, answer["ok"]) == (0, True)
+    assert {check["outcome"] for check in answer["checks"]} == {"holds", "not-shown"}
+    assert all(check["ok"] == (check["outcome"] == "holds") for check in answer["checks"])
+
+
+def test_what_is_broken_is_never_allowed(run: Any, old: str):
+    record = next(Path(old).glob("releases/*/*/record.json"))
+    record.chmod(0o644)
+    record.write_text(record.read_text() + " ")
+    code, out, _ = run("audit", "-w", old, "--allow-not-shown", "--json")
+    assert (code, json.loads(out)["ok"]) == (1, False)
+    assert [c["name"] for c in json.loads(out)["checks"] if c["outcome"] == "broken"] == ["small-2026-01-1: bundle"]
+
+
+def test_a_part_of_the_rows_can_be_asked_for(run: Any, old: str):
+    assert run("audit", "-w", old, "--sample", "10", "--allow-not-shown")[0] == 0
+    assert run("audit", "-w", old, "--sample", "0")[0] == 2
 
 
 def test_the_schema_of_records_is_printed(run: Any):

@@ -48,6 +48,10 @@ PARTS = (
     "lineage",
     "codebook",
     "data",
+    "rows",
+    "figures",
+    "plan",
+    "report",
 )
 
 
@@ -56,7 +60,7 @@ def bundle(workspace: Workspace, release_id: str = FIRST) -> Path:
 
 
 def broken(checks: list[Check]) -> dict[str, str]:
-    return {check.name: check.detail for check in checks if not check.ok}
+    return {check.name: check.detail for check in checks if check.outcome == "broken"}
 
 
 def rewritten(path: Path, content: bytes) -> None:

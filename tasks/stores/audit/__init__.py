@@ -1,4 +1,4 @@
-"""Offline verification: ledger, bundles, records and lineage against each other, without the raw data.
+"""Offline verification: ledger, bundles, records and lineage against each other, rows drawn again, without raw data.
 
 For the whole ledger:
 1. The chain holds: each hash, each signature by an active key, and each entry means something that
@@ -15,14 +15,19 @@ For each release, or those asked for:
 7. Its record says what the ledger says, ...
 8. ... and the balance that the ledger, replayed to the head it names, gives.
 9. Its statement is signed by the key that published, over these files and these facts.
-10. The measurements in its model are those that were spent.
-11. Its lineage tells every stage, and every spend with the balance around it.
-12. Registry entry, codebook and table agree with the record.
+10. Its registry entry states the record's guarantee.
+11. The measurements in its model are those that were spent, and the rest of it follows from them and from the seeds.
+12. Its lineage tells every stage, and every spend with the balance around it.
+13. Its codebook describes the columns of the specification.
+14. Its table holds the rows that model and seed draw, and nothing besides: they are drawn and written again.
+15. The record's figures are those of these rows; its plan and its report are made again.
 
 And between them:
-13. No bundle without a ledger entry; every entry that a bundle or the lineage names is in the ledger.
-14. The workspace's lineage tells of no release that the ledger does not know.
-15. Where the orchestrator's history is at hand: every run of the ledger is in it, and it has no other release.
+16. No bundle without a ledger entry; every entry that a bundle or the lineage names is in the ledger.
+17. The workspace's lineage tells of no release that the ledger does not know.
+18. Where the orchestrator's history is at hand: every run of the ledger is in it, and it has no other release.
+
+Each ends in one of three ways: it holds, it is broken, or it is not shown, with the reason.
 """
 
 from __future__ import annotations
@@ -37,11 +42,20 @@ from typing import Any
 
 from dpcore.errors import LedgerError, PrivacyError, RefusedError
 from tasks.stores.audit.chain import caps_check, keys_check, strays_check, times_check
-from tasks.stores.audit.checks import Check
-from tasks.stores.audit.evidence import Evidence, Shelf, given_shelf, read_export, read_public_key, workspace_shelf
-from tasks.stores.audit.files import bundle_check, codebook_check, data_check, registry_check, statement_check
+from tasks.stores.audit.checks import Check, broken, not_shown
+from tasks.stores.audit.evidence import (
+    EVERYTHING,
+    Evidence,
+    Redraw,
+    Shelf,
+    given_shelf,
+    read_export,
+    read_public_key,
+    workspace_shelf,
+)
+from tasks.stores.audit.files import bundle_check, statement_check
 from tasks.stores.audit.lineages import lineage_check, log_check
-from tasks.stores.audit.measured import costs_check, measurements_check, model_check
+from tasks.stores.audit.measured import costs_check, measurements_check
 from tasks.stores.audit.records import accounting_check, record_check
 from tasks.stores.audit.runs import runs_check
 from tasks.stores.balances import replay
@@ -53,7 +67,7 @@ from tasks.stores.reading import parse_json, read_text
 from tasks.stores.signing import PUBLIC_FILE, PublicKey
 from tasks.stores.workspace import Workspace
 
-__all__ = ["Check", "audit_export", "audit_workspace", "read_public_key"]
+__all__ = ["Check", "Redraw", "audit_export", "audit_workspace", "broken", "not_shown", "read_public_key"]
 
 FlowRuns = Mapping[str, Mapping[str, Any]]
 
@@ -66,6 +80,7 @@ def audit_workspace(
     trusted: Sequence[PublicKey] = (),
     runs: FlowRuns | None = None,
     now: datetime | None = None,
+    redraw: Redraw = EVERYTHING,
 ) -> list[Check]:
     """Verify a workspace, or one release of it, or those of a period or date and later.
 
@@ -86,7 +101,7 @@ def audit_workspace(
             workspace_shelf(workspace),
             {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs, "now": now or utc_now()},
         )
-        more["own"] = trust_anchors(workspace)
+        more |= {"own": trust_anchors(workspace), "redraw": redraw}
         more["log"] = read_text(log, errors="replace").splitlines() if log.is_file() else []
         evidence = _gather(ledger.entries, shelf, more)
         if isinstance(evidence, Check):
@@ -105,12 +120,13 @@ def audit_export(
     since: str | None = None,
     runs: FlowRuns | None = None,
     now: datetime | None = None,
+    redraw: Redraw = EVERYTHING,
 ) -> list[Check]:
     """Verify bundles against a ledger export and the public keys that an auditor trusts: nothing else is needed.
 
     Raises: RefusedError for a file, folder or release that is not there.
     """
-    more = {"trusted": tuple(trusted), "runs": runs, "now": now or utc_now()}
+    more = {"trusted": tuple(trusted), "runs": runs, "now": now or utc_now(), "redraw": redraw}
     evidence = _gather(lambda: read_export(export), given_shelf(bundles), more)
     return [evidence] if isinstance(evidence, Check) else _checks(evidence, release_id, since)
 
@@ -152,7 +168,7 @@ def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any])
 
 
 def _checks(evidence: Evidence, release_id: str | None, since: str | None) -> list[Check]:
-    """Steps 1 to 15; of what is not published, only what there is of it."""
+    """Steps 1 to 19; of what is not published, only what there is of it."""
     checks = [_chain_holds(evidence), times_check(evidence), keys_check(evidence), caps_check(evidence)]
     for release in _chosen(evidence, release_id, since):
         checks += _release_checks(evidence, release)
@@ -171,7 +187,7 @@ def _chain_holds(evidence: Evidence) -> Check:
 
 
 def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check]:
-    """Steps 4 to 12."""
+    """Steps 4 to 15."""
     yield costs_check(release)
     yield measurements_check(evidence, release)
     folder = evidence.shelf.place(release)
@@ -189,13 +205,27 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
     if not told.ok:
         return
     yield accounting_check(evidence, record, release)
-    if record["record_version"] > 1:  # the first version had neither
+    if record["record_version"] > 1:  # the first version had none
         yield statement_check(evidence, folder, record, release.awaiting or release.published)
-        yield registry_check(folder, record)
-    yield model_check(folder, release)
+    yield from _content_checks(evidence, folder, record, release)
+
+
+def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> Iterator[Check]:
+    """Steps 10 to 15."""
+    from tasks.stores.audit import documents, redrawn  # here: audits that find nothing published need no tables
+    from tasks.stores.audit.again import Again
+
+    again = Again(folder, record, release, evidence.redraw)
+    if record["record_version"] > 1:  # the first version had none
+        yield documents.registry_check(again)
+    yield redrawn.model_check(again)
     yield lineage_check(evidence, folder, record, release)
-    yield codebook_check(folder, record)
-    yield data_check(folder, record)
+    yield documents.codebook_check(again)
+    yield redrawn.data_check(again)
+    yield redrawn.rows_check(again)
+    yield redrawn.figures_check(again)
+    yield documents.plan_check(again)
+    yield documents.report_check(again)
 
 
 def _record_in(folder: Path) -> dict[str, Any]:

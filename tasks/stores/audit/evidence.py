@@ -65,6 +65,19 @@ def _looks_like_a_bundle(folder: Path) -> bool:
     return (folder / CHECKSUMS).exists() or (folder / "record.json").exists()
 
 
+@dataclass(frozen=True, slots=True)
+class Redraw:
+    """How much of each released table an auditor draws again, and who hears how far that is."""
+
+    rows: int | None = None
+    """At least so many rows of each table, at random; all without it."""
+    tell: Callable[[str], None] = lambda _: None
+
+
+EVERYTHING = Redraw()
+"""All rows, without a word about how far that is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """Everything that the steps of an audit compare."""
@@ -87,6 +100,7 @@ class Evidence:
     """The orchestrator's flow runs by id: name, tags, state, start."""
     known: frozenset[tuple[int, str]] = field(default_factory=frozenset)
     """Number and hash of every entry."""
+    redraw: Redraw = EVERYTHING
     own_keys: frozenset[str] | None = None
     """The keys of the workspace that is audited, where others share its ledger; None: everything is its own."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from dpcore.measure import measurement_from_json
@@ -14,7 +13,6 @@ from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.entry_content import canonical
 from tasks.stores.ledger_state import ReleaseState, cost_to_json
-from tasks.stores.reading import parse_json, read_text
 
 
 def costs_check(release: ReleaseState) -> Check:
@@ -93,14 +91,9 @@ def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
     return f"{kept}of unseeded noise, {builds} (entry {entries})"
 
 
-def model_check(folder: Path, release: ReleaseState) -> Check:
-    """The measurements in the bundle are those that were paid for."""
-    words = "holds exactly the measurements that were spent"
-    return check(f"{release.release_id}: model", lambda: _model_faults(folder, release), words)
-
-
-def _model_faults(folder: Path, release: ReleaseState) -> list[str]:
-    shown = _shown(parse_json(read_text(folder / "model.json")))
+def spent_faults(model: dict[str, Any], release: ReleaseState) -> list[str]:
+    """Where the measurements of a model are not those that were paid for."""
+    shown = _shown(model)
     wanted = {name: entry.facts["digest"] for name, entry in release.spends.items()}
     if "measurement" in shown:  # version 1 shows the moments alone
         shown, wanted = {"moments": shown["measurement"]}, {"moments": wanted["moments"]}

@@ -13,6 +13,7 @@ from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.build import dependencies_digest
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
+from tasks.stores.record import record_faults
 from tasks.stores.spec.release import public_digest
 
 KNOWN_VERSIONS = (1, 2)
@@ -30,6 +31,7 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
     head = (record["ledger"]["entries"], record["ledger"]["head"])
     return [
         *require(record["record_version"] in KNOWN_VERSIONS, "its version is unknown to this program"),
+        *require(record["record_version"] == 1 or not record_faults(record), "it breaks the schema of records"),
         *_identity_faults(record, release),
         *_guarantee_faults(record["privacy"], release),
         *_basis_faults(evidence, record["privacy"], release),

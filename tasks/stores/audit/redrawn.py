@@ -1,0 +1,111 @@
+"""Steps over what a bundle releases: model, rows and figures are made once more, and compared.
+
+Everything in a bundle but times, flow runs, lineage and the description of the program is a function of
+the specification, the measurements and the seeds, which the ledger fixed before there was a bundle.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tasks.stores.audit.again import Again
+from tasks.stores.audit.agreement import may_be_odd
+from tasks.stores.audit.checks import Check, NotShownError, check, require
+from tasks.stores.audit.measured import spent_faults
+from tasks.stores.audit.tables import due_figures
+from tasks.stores.bundle import render_json, sha256_of
+from tasks.stores.record import Outcome, build_model
+
+
+def model_check(again: Again) -> Check:
+    """The measurements are those that were paid for; all the rest follows from these and from the reserved seeds."""
+    words = "holds exactly the measurements that were spent"
+    return check(f"{again.record['release_id']}: model", lambda: _model_faults(again), words)
+
+
+def _model_faults(again: Again) -> list[str]:
+    found = spent_faults(again.model, again.release)
+    if found or not again.numbered:
+        return found
+    rebuilt = again.rebuilt
+    due = build_model(rebuilt.encoding, Outcome(0, rebuilt.moments, rebuilt.projection, {}, []), rebuilt.measurements)
+    same, kind = again.agrees(again.model, due | {"sampler": rebuilt.sampler}), rebuilt.projection.kind
+    if not same and not again.exact and kind == "private-pca":
+        raise NotShownError(f"its components differ by more than rounding under another {_names(again.others)}")
+    found += require(same, "its projection, frame or moments do not follow from its measurements and seeds")
+    found += require(again.text("model.json") == render_json(again.model), "it is not written as models are")
+    if not found and kind == "public-pca":
+        raise NotShownError("its projection comes from public data, which are not in the bundle")
+    return found
+
+
+def data_check(again: Again) -> Check:
+    """The file holds the record's rows and columns and nothing besides: written again they give the same bytes."""
+    return check(f"{again.record['release_id']}: data", lambda: _data_faults(again), lambda: _data_words(again))
+
+
+def _data_words(again: Again) -> str:
+    return f"{again.record['rows']} rows in the declared columns" + (", and nothing besides" if again.numbered else "")
+
+
+def _data_faults(again: Again) -> list[str]:
+    found = _shape_faults(again.folder, again.record)
+    if found or not again.numbered or again.table.digest == sha256_of(again.folder / "data.parquet"):
+        return found
+    if {"pyarrow", "platform"} & set(again.others):
+        raise NotShownError("only the pyarrow and platform that wrote the file can show that it holds nothing besides")
+    return ["it holds more than its rows: written again they give other bytes"]
+
+
+def _shape_faults(folder: Path, record: dict[str, Any]) -> list[str]:
+    table = pq.ParquetFile(folder / "data.parquet")
+    stated = [column["name"] for column in record["specification"]["columns"]]
+    return [
+        *require(table.metadata.num_rows == record["rows"], "its number of rows is not the record's"),
+        *require(table.schema_arrow.names == stated, "its columns are not the record's"),
+    ]
+
+
+def rows_check(again: Again) -> Check:
+    """The rows are those that the model draws with the reserved seed."""
+    return check(f"{again.record['release_id']}: rows", lambda: _row_faults(again), lambda: _row_words(again))
+
+
+def _row_faults(again: Again) -> list[str]:
+    found = again.table
+    return [
+        f"{odd} of {found.compared} cells of {name!r} are not those that its model draws"
+        for name, odd in found.odd.items()
+        if not may_be_odd(odd, found.compared, exact=again.exact)
+    ]
+
+
+def _row_words(again: Again) -> str:
+    found = again.table
+    part = f"all {found.rows}" if found.compared == found.rows else f"{found.compared} of {found.rows}, at random,"
+    how = "identical" if again.exact else f"within the tolerance for another {_names(again.others)}"
+    return f"{part} were drawn again from model and seed: {how}"
+
+
+def figures_check(again: Again) -> Check:
+    """The record's utility and checks are those of its rows, and nothing hides in how it is written."""
+    words = "utility and checks are those of rows and measurements"
+    find = partial(again.by_this_program, partial(_figure_faults, again))
+    return check(f"{again.record['release_id']}: figures", find, words)
+
+
+def _figure_faults(again: Again) -> list[str]:
+    due = due_figures(again.rebuilt, again.table, again.folder / "data.parquet", again.record["checks"])
+    found = require(again.text("record.json") == render_json(again.record), "the record is not written as records are")
+    for name, value in due.items():
+        same = again.agrees(again.record[name], value)
+        found += require(same, f"its {name.replace('_', ' ')} differs from what rows and measurements give")
+    return found
+
+
+def _names(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
