@@ -18,6 +18,7 @@ from tasks.stores.audit.checks import Check, NotShownError, check, require
 from tasks.stores.audit.measured import spent_faults
 from tasks.stores.audit.tables import due_figures
 from tasks.stores.bundle import render_json, sha256_of
+from tasks.stores.reading import open_regular
 from tasks.stores.record import Outcome, build_model
 
 
@@ -62,11 +63,13 @@ def _data_faults(again: Again) -> list[str]:
 
 
 def _shape_faults(folder: Path, record: dict[str, Any]) -> list[str]:
-    table = pq.ParquetFile(folder / "data.parquet")
+    with open_regular(folder / "data.parquet") as file:
+        table = pq.ParquetFile(file)
+        rows, columns = table.metadata.num_rows, table.schema_arrow.names
     stated = [column["name"] for column in record["specification"]["columns"]]
     return [
-        *require(table.metadata.num_rows == record["rows"], "its number of rows is not the record's"),
-        *require(table.schema_arrow.names == stated, "its columns are not the record's"),
+        *require(rows == record["rows"], "its number of rows is not the record's"),
+        *require(columns == stated, "its columns are not the record's"),
     ]
 
 
