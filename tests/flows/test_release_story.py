@@ -66,7 +66,7 @@ def test_refusals_spend_nothing(story: Story) -> None:
 def test_a_release_is_published_with_the_promised_json(story: Story, step: str) -> None:
     result = story.json(step)
     assert story.code(step) == 0
-    said = {"approved_by", "reason", "ledger_entry"} if step == "approve" else set()
+    said = {"approved_by", "reason", "key", "ledger_entry"} if step == "approve" else set()
     assert set(result) == {"release_id", "status", "bundle", "epsilon", "delta", "delta_num", "rows"} | said
     assert (result["status"], result["epsilon"], result["delta"]) == ("published", 1.0, 0.0)
 
