@@ -281,7 +281,7 @@ def _take_archived(workspace: Workspace) -> tuple[list[Entry], list[Row], list[R
             found = ledger.contents()
         file.unlink()
         return found
-    events, *others = ((workspace.root / name).read_text() for name in (EVENTS, MEASUREMENTS, FINGERPRINTS))
+    events, *others = (read_text(workspace.root / name) for name in (EVENTS, MEASUREMENTS, FINGERPRINTS))
     rows = [[parse_json(line) for line in text.splitlines()] for text in others]
     shutil.rmtree(folder)
     return imported_entries(iter(events.splitlines())), rows[0], rows[1]

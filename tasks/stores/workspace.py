@@ -113,7 +113,7 @@ class Workspace:
                 where="--workspace",
                 hint="make one with `dprelease init DIR`",
             )
-        if not self.spec_path.exists():
+        if not self.spec_path.exists() or self.spec_path.is_dir():
             raise WorkspaceError(
                 f"the folder has no {SPEC_NAME}",
                 rule="workspace-without-spec",

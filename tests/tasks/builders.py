@@ -26,7 +26,7 @@ from dpcore.registry import cost_of
 from dpcore.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import Entry, cost_to_json
-from tasks.stores.signing import signing_key
+from tasks.stores.signing import PublicKey, signing_key
 from tasks.stores.workspace import Workspace
 
 POPULATION = "people"
@@ -70,10 +70,11 @@ class Place:
 
     address: Path | str
     keys: Path
+    anchors: tuple[PublicKey, ...] = ()
 
     def open(self, **options: Any) -> Ledger:
         """The ledger for writing."""
-        return Ledger.open(self.address, signing_key(self.keys), **options)
+        return Ledger.open(self.address, signing_key(self.keys), anchors=self.anchors, **options)
 
     def read(self) -> Ledger:
         """The ledger for reading."""

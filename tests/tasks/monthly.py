@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,9 @@ def clock_at(moment: datetime) -> Iterator[None]:
         key, anchors = signing_key(workspace.keys), trust_anchors(workspace)
         return Ledger.open(ledger_address(workspace, spec), key, anchors=anchors, clock=lambda: next(ticks))
 
-    with mock.patch("tasks.stores.run.writable_ledger", opened):
+    with ExitStack() as patched:
+        for module in ("run", "approval", "key_changes"):
+            patched.enter_context(mock.patch(f"tasks.stores.{module}.writable_ledger", opened))
         yield
 
 
@@ -72,14 +74,14 @@ def fresh(root: Path, spec: str = staged.SPEC) -> Workspace:
     return workspace
 
 
-def release_again(workspace: Workspace, release_id: str, period: str, reason: str) -> None:
+def release_again(workspace: Workspace, release_id: str, period: str, reason: str, at: datetime) -> None:
     """Supersede a published release."""
     more = {"supersedes": release_id, "reason": reason}
 
     def prepared(place: Workspace, *, request: dict[str, Any], **options: Any) -> ReleaseRun:
         return prepare_run(place, request=request | more, **options)
 
-    with mock.patch("staged.prepare_run", prepared), clock_at(morning_after(period) + timedelta(days=9)):
+    with mock.patch("staged.prepare_run", prepared), clock_at(at):
         staged.release(workspace, period)
 
 
@@ -121,22 +123,24 @@ def eventful(workspace: Workspace) -> None:
     """After the year: a raised cap, a superseded month, approvals, failures, another key."""
     spec = workspace.spec_path
     spec.write_text(spec.read_text().replace("lifetime: {epsilon: 1.0}", "lifetime: {epsilon: 3.0}"))
-    with clock_at(datetime(2026, 10, 5, 10, tzinfo=UTC)), closing(opened_now(workspace)) as ledger:
+    with clock_at(datetime(2026, 11, 1, 10, tzinfo=UTC)), closing(opened_now(workspace)) as ledger:
         given = load_spec(spec)
         ledger.raise_cap(given.privacy.population, cap_of(given), basis_of(given), "the board allows another year")
-    release_again(workspace, "small-2026-08-1", "2026-08", "two wards were counted twice")
+    noon = datetime(2026, 11, 1, 12, tzinfo=UTC)
+    release_again(workspace, "small-2026-08-1", "2026-08", "two wards were counted twice", noon)
     spec.write_text(spec.read_text() + "approve: required\n")
-    with clock_at(datetime(2026, 10, 20, 8, tzinfo=UTC)):
+    with clock_at(datetime(2026, 11, 1, 14, tzinfo=UTC)):
         staged.release(workspace, "2026-09")
         staged.release(workspace, "2026-10")
-    with clock_at(datetime(2026, 10, 21, 8, tzinfo=UTC)), closing(opened_now(workspace)) as ledger:
+    with clock_at(datetime(2026, 11, 2, 8, tzinfo=UTC)), closing(opened_now(workspace)) as ledger:
         failed = ledger.reserve(request("2026-11", name="small")).release_id
         ledger.spend(failed, "moments", released(), build={"holds": True})
         ledger.fail(failed, status="check-failed", stage="check")
         void = ledger.reserve(request("2027-01", name="small")).release_id
         ledger.void(void, reason="the run was gone and nothing was drawn")
-    approve(workspace, "small-2026-09-1", who="Ada Auditor", reason="checked against the report")
-    rotate_key(workspace, load_spec(spec), who="operator")
+    with clock_at(datetime(2026, 11, 2, 9, tzinfo=UTC)):
+        approve(workspace, "small-2026-09-1", who="Ada Auditor", reason="checked against the report")
+        rotate_key(workspace, load_spec(spec), who="operator")
 
 
 def opened_now(workspace: Workspace) -> Ledger:

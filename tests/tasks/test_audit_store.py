@@ -499,7 +499,7 @@ def told(workspace: Workspace, name: str, state: str, release_id: str) -> None:
     """One more event in the workspace's log."""
     dataset = {"namespace": "dprelease://small", "name": f"{release_id}/bundle"}
     event = {"eventType": state, "job": {"name": f"small.{name}"}, "inputs": [], "outputs": [dataset]}
-    append_line(workspace.lineage_path, json.dumps(event | {"run": {"facets": {}}}))
+    append_line(workspace.lineage_path, json.dumps(event | {"run": {"runId": "made up", "facets": {}}}))
 
 
 def test_a_release_that_only_the_lineage_knows_is_named(workspace: Workspace):

@@ -61,10 +61,21 @@ def specification(columns: list[dict[str, Any]], checks: dict[str, Any], **chang
     return spec | changes
 
 
+class Plain(yaml.SafeDumper):
+    """Writes a value that stands in two places twice: a specification has no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def written(spec: dict[str, Any]) -> str:
+    return yaml.dump(spec, Dumper=Plain)
+
+
 def workspace_of(folder: Path, spec: dict[str, Any]) -> Workspace:
     workspace = Workspace(folder)
     workspace.create()
-    workspace.spec_path.write_text(yaml.safe_dump(spec))
+    workspace.spec_path.write_text(written(spec))
     pq.write_table(table(spec["columns"]), workspace.landing / "rows.parquet")
     return workspace
 
@@ -150,7 +161,7 @@ def test_a_check_that_fails_refuses_to_publish_and_stays_charged_and_is_never_dr
     before = spends(workspace)
     assert set(before) == {"moments", "accuracy"}
     assert not list((workspace.releases / "checked").glob("checked-2026-01-1"))
-    workspace.spec_path.write_text(yaml.safe_dump(with_threshold(0.5)))
+    workspace.spec_path.write_text(written(with_threshold(0.5)))
     record = record_of(release(workspace, "2026-01"))
     assert spends(workspace) == before
     assert {m["name"]: m["digest"] for m in record["privacy"]["measurements"]} == before
@@ -170,7 +181,7 @@ def test_what_a_bought_check_tested_cannot_be_changed_afterwards(tmp_path: Path,
     workspace = workspace_of(tmp_path, with_threshold(1.0))
     with pytest.raises(CheckFailedError):
         release(workspace, "2026-01")
-    workspace.spec_path.write_text(yaml.safe_dump(with_threshold(0.5) | change))
+    workspace.spec_path.write_text(written(with_threshold(0.5) | change))
     with pytest.raises(LedgerError, match="changed since"):
         release(workspace, "2026-01")
 
@@ -185,12 +196,12 @@ def test_a_table_that_fails_a_free_check_takes_nothing_for_a_bought_one(tmp_path
 
 def test_thresholds_do_not_change_the_digest_and_budgets_do() -> None:
     def digest(**check: Any) -> str:
-        return parse_spec(yaml.safe_dump(specification(LABELLED, {"accuracy": check}))).digest()
+        return parse_spec(written(specification(LABELLED, {"accuracy": check}))).digest()
 
     assert digest(budget=0.05) == digest(budget=0.05, at_least=0.9)
     assert digest(budget=0.05) != digest(budget=0.06)
-    plain = parse_spec(yaml.safe_dump(specification(LABELLED, {})))
-    assert plain.digest() == parse_spec(yaml.safe_dump(specification(LABELLED, {"min_rows": 5}, rows=9))).digest()
+    plain = parse_spec(written(specification(LABELLED, {})))
+    assert plain.digest() == parse_spec(written(specification(LABELLED, {"min_rows": 5}, rows=9))).digest()
 
 
 @pytest.mark.parametrize(
@@ -209,13 +220,13 @@ def test_thresholds_do_not_change_the_digest_and_budgets_do() -> None:
 )
 def test_checks_that_make_no_sense_are_refused_with_their_place(checks: dict[str, Any], rule: str, where: str) -> None:
     with pytest.raises(SpecError) as caught:
-        parse_spec(yaml.safe_dump(specification(LABELLED, checks)))
+        parse_spec(written(specification(LABELLED, checks)))
     assert (caught.value.rule, caught.value.where) == (rule, where)
 
 
 @pytest.mark.parametrize(("columns", "check"), [(TARGETED, "accuracy"), (LABELLED, "rmse")])
 def test_nothing_is_predicted_where_there_is_nothing_to_predict(columns: list[dict[str, Any]], check: str) -> None:
-    spec = parse_spec(yaml.safe_dump(specification(columns, {check: {"budget": 0.1}})))
+    spec = parse_spec(written(specification(columns, {check: {"budget": 0.1}})))
     with pytest.raises(SpecError) as caught:
         plan_release(spec)
     assert caught.value.where == f"checks.{check}"

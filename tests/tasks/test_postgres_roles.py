@@ -21,10 +21,11 @@ from sqlalchemy.exc import DBAPIError
 from dpcore.accounting import Cost
 from dpcore.errors import LedgerError
 from tasks.stores import postgres
+from tasks.stores.entry_content import canonical
 from tasks.stores.ledger import Ledger, Reconciliation
-from tasks.stores.ledger_state import Entry, LedgerState, canonical
+from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.operations import give_roles, grant_population, set_aside
-from tasks.stores.signing import SigningKey, signing_key
+from tasks.stores.signing import Signer, SigningKey, signing_key
 
 STRANGERS = "strangers"
 OLD_WRITERS_LOCK = 0x6470_7265_6C31
@@ -47,13 +48,16 @@ class Team:
 
     def place(self, name: str) -> Place:
         """A workspace's ledger and key; the owner has the server's own account."""
+        user = () if name == "owner" else (self.role(name),)
+        return Place(self.server.url(self.database, *user), self._keys(name), (self.key("clinic").public,))
+
+    def key(self, name: str) -> Signer:
+        return signing_key(self._keys(name))
+
+    def _keys(self, name: str) -> Path:
         keys = self.folder / name
         keys.mkdir(exist_ok=True)
-        user = () if name == "owner" else (self.role(name),)
-        return Place(self.server.url(self.database, *user), keys)
-
-    def key(self, name: str) -> SigningKey:
-        return signing_key(self.place(name).keys)
+        return keys
 
     def execute(self, *statements: str, user: str | None = None) -> list[Any]:
         account = {"user": self.role(user)} if user else {}
@@ -93,6 +97,8 @@ def team_on(server: Server, folder: Path) -> Iterator[Team]:
         give_roles(server.url(team.database), team.key("owner"), **names)
     with opened(team.place("clinic")) as ledger:
         ledger.ensure_cap(POPULATION, cap("100"), BASIS)
+        for name in ("stranger", "owner"):
+            ledger.enrol_key(team.key(name).public, roles=["release", "cap"], name=name)
         _release(ledger, "2026-01")
     with opened(team.place("stranger")) as ledger:
         ledger.ensure_cap(STRANGERS, cap(), BASIS)
@@ -178,8 +184,8 @@ def _cap_body(**changes: Any) -> dict[str, Any]:
     return {"epsilon": "1", "delta": "0", "delta_num": "0", "basis": BASIS, "reason": "more"} | changes
 
 
-RESERVE = {"name": "others", "period": "2026-01", "sequence": 1, "measurements": {"moments": measurement("0.1")}}
-CHARGE = {"who": "x", "reason": "x", "charges": {}, "lost": [], "retired": []}
+RESERVE = request("2026-01", name="others").body(1)
+CHARGE = {"who": "x", "reason": "x", "nothing_was_spent": True, "charges": {}, "lost": [], "retired": []}
 FORGERIES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "a-gap": ("cap", _cap_body(), {"seq": 1000}),
     "another-predecessor": ("cap", _cap_body(), {"previous": "1" * 64}),
@@ -535,7 +541,7 @@ def test_the_owner_sets_unreadable_entries_aside_and_releases_go_on(own: Team, c
     assert [(row[0], Entry.from_json(row[1])) for row in kept] == [(own.role("stranger"), e) for e in unreadable]
     entries = own.entries()
     assert entries[: len(sound)] == sound
-    assert [entry.kind for entry in entries[len(sound) :]] == ["key", "restore"]
+    assert [entry.kind for entry in entries[len(sound) :]] == ["restore"]
     with opened(own.place("clinic")) as ledger, pytest.raises(LedgerError) as caught:
         ledger.reserve(request("2026-02"))
     assert caught.value.rule == "ledger-unreconciled"

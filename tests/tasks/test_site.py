@@ -331,7 +331,8 @@ def test_a_shared_ledger_names_what_others_published_and_verifies_its_own(
     spec = f"{monthly.staged.SPEC}ledger: '{server.url(database)}'\n"
     one = monthly.fresh(tmp_path / "one", spec)
     two = monthly.fresh(tmp_path / "two", spec.replace("name: small", "name: other").replace("people", "staff"))
-    monthly.staged.share(one, two, "release", "cap")
+    with monthly.clock_at(datetime(2026, 1, 15, tzinfo=UTC)):
+        monthly.staged.share(one, two, "release", "cap")
     monthly.release_months(one, ["2026-01"])
     monthly.release_months(two, ["2026-01"])
     assert written(one, tmp_path / "site").ok

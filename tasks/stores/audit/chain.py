@@ -19,7 +19,7 @@ def times_check(evidence: Evidence) -> Check:
     first, last = evidence.entries[0], evidence.entries[-1]
     ahead = next((e for e in evidence.entries if time_of(e.at) > evidence.now + CLOCK_TOLERANCE), None)
     if ahead is None:
-        return Check("ledger times", True, f"from {first.at} to {last.at}, none before the one before it")
+        return Check("ledger times", True, f"from {first.at[:16]}Z to {last.at[:16]}Z, none before the one before it")
     words = f"entry {ahead.seq} is dated {ahead.at}, in the future of this machine's clock ({time_text(evidence.now)})"
     return Check("ledger times", False, f"{words}: one of the two clocks is wrong")
 
