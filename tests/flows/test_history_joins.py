@@ -15,7 +15,7 @@ import pytest
 from test_commands import call
 
 from flows import recorded
-from flows.connection import LOCK, SERVING, Server
+from flows.connection import LOCK, PASSWORD, SERVING, Server
 from flows.joins import Joined
 from flows.recorded import complete_runs, recorded_runs
 from tasks.stores.bundle import Staging
@@ -282,6 +282,7 @@ def test_a_server_is_asked_in_pages_and_the_file_besides(
 def test_the_server_of_this_workspace_is_found_and_may_be_gone(place: Workspace, orchestrator: Any) -> None:
     _, url = orchestrator
     write_history(place, "a")
+    (place.prefect_home / PASSWORD).write_text("operator:secret\n")
     (place.prefect_home / SERVING).write_text(json.dumps({"api_url": url}))
     assert set(recorded_runs(place) or {}) == {"a"}, "nobody serves: the file is a dead one's"
     with held(place.prefect_home / LOCK):

@@ -17,7 +17,7 @@ from events import LACKING, ROOT, EventApi, event_api, make_workspace, parquet, 
 from landings import GOOD, OTHER, PLANTED, SPEC
 
 from flows.announce import AGAIN_SECONDS, announce_due, event_of, is_due
-from flows.connection import LOCK, SERVING, Server, ServerUnreachableError
+from flows.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError
 from tasks.stores.arrivals import Arrivals
 from tasks.stores.spec import parse_spec
 from tasks.stores.versions import FileVersion
@@ -128,6 +128,7 @@ def test_a_server_that_starts_later_is_found(workspace: Workspace, api: EventApi
     (workspace.landing / "small-2026-10.csv").write_text(GOOD)
     with watching(workspace) as watcher:
         wait_for(lambda: "landed" in watcher.said, "the landing")
+        (workspace.prefect_home / PASSWORD).write_text("operator:secret\n")
         (workspace.prefect_home / SERVING).write_text(json.dumps({"api_url": api.url}))
         with held(workspace.prefect_home / LOCK):  # as a living `serve` does
             wait_for(lambda: api.taken, "the event")
