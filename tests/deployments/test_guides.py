@@ -34,7 +34,7 @@ each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path
 
 
 def test_there_is_a_guide_for_everybody():
-    assert {path.stem for path in GUIDES.glob("*.md")} == {"steward", "analyst", "auditor", "operator"}
+    assert {path.stem for path in GUIDES.glob("*.md")} == {"steward", "analyst", "auditor", "operator", "formats"}
 
 
 @each_document
