@@ -5,7 +5,8 @@ write to the server may have planted. This one is started in its place, by `serv
 
 1. It looks the run and its deployment up on the server.
 2. It compares them with what these workspaces register; whatever differs is refused, and the run's state says why.
-3. It runs the installed program's own flow with the parameters that it compared.
+3. It runs the installed program's own flow with the parameters that it compared, and loads no stored result: a state
+   on the server could name anybody's file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from prefect.states import Failed
 
 from deployments.registered import FLOWS, changes, deployments_of
 from dpcore.errors import RefusedError
+from flows.isolation import forbid_stored_results
 from flows.served import SERVED
 from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
@@ -61,6 +63,7 @@ def _refusal(what: str) -> RefusedError:
 
 def main() -> None:
     """Check the run that the environment names, and execute it."""
+    forbid_stored_results()
     os.environ[SERVED] = os.pathsep.join(sys.argv[1:])  # the flow itself looks at its parameters once more
     with get_client(sync_client=True) as client:
         run = client.read_flow_run(UUID(os.environ["PREFECT__FLOW_RUN_ID"]))

@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
+from dpcore.errors import RefusedError
 from tasks.stores.workspace import Workspace
 
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
@@ -45,3 +47,24 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def forbid_stored_results() -> None:
+    """Let Prefect read no result from storage in this process: none of our flows keeps one there.
+
+    Prefect unpickles the result of a finished run from the file that the run's state names, and whoever can write
+    to the server can write a state that names a file of theirs.
+    """
+    from prefect.results import ResultStore
+
+    for read in ("_from_metadata", "_read", "_aread"):  # all ways from a state to a file
+        setattr(ResultStore, read, _refuse_stored_result)
+
+
+def _refuse_stored_result(*_args: Any) -> NoReturn:
+    raise RefusedError(
+        "the state of a run names a stored result, and our flows store none",
+        rule="stored-result",
+        where="the orchestration server",
+        hint="find out who wrote to the server",
+    )

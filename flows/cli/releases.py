@@ -78,6 +78,7 @@ def _request(given: str | None, period: str | None, supersedes: str | None, reas
 
 
 def _run_flow(place: Workspace, scratch: Path, request: dict[str, Any]) -> ReleaseResult:
+    from flows.isolation import forbid_stored_results
     from flows.server import kept_from_collection, preload_validation, quiet_libraries, start_embedded_server
 
     with kept_from_collection():
@@ -86,6 +87,7 @@ def _run_flow(place: Workspace, scratch: Path, request: dict[str, Any]) -> Relea
         from flows.release import ReleaseRequest, release
 
         quiet_libraries()
+        forbid_stored_results()
         if server is not None:
             server.use()
     source = request.pop("input")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,11 +15,18 @@ from threading import Thread
 from typing import Any
 from uuid import uuid4
 
+import prefect
 import pytest
 from planted import plant
-from prefect.client.schemas.objects import FlowRun
-from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.client.schemas.responses import (
+    DeploymentResponse,
+    OrchestrationResult,
+    SetStateStatus,
+    StateRejectDetails,
+)
 from prefect.deployments.runner import RunnerDeployment
+from prefect.results import ResultRecord, ResultRecordMetadata
 from serving import DPRELEASE, environment, make_workspace
 
 from deployments.registered import FLOWS, changes, deployments_of
@@ -126,16 +134,17 @@ def test_a_flow_refuses_a_workspace_that_its_process_was_not_started_for(
 
 
 @contextmanager
-def a_server(status: int) -> Iterator[Server]:
-    """One that answers every request with that status."""
+def a_server(status: int, pages: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """One that answers with the given pages, and every other request with that status."""
 
     class Answers(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            self.send_response(status)
+            page = (pages or {}).get(self.path)
+            self.send_response(200 if page else status)
             self.end_headers()
-            self.wfile.write(b"0")
+            self.wfile.write((page or "0").encode())
 
-        do_GET = do_POST  # noqa: N815
+        do_GET = do_PATCH = do_POST  # noqa: N815
 
         def log_message(self, *_args: object) -> None:
             """Nothing on the terminal."""
@@ -144,6 +153,51 @@ def a_server(status: int) -> Iterator[Server]:
         Thread(target=http.serve_forever, daemon=True).start()
         yield Server(f"http://127.0.0.1:{http.server_port}/api", "operator:secret")
         http.shutdown()
+
+
+class Planted:
+    """Whoever unpickles it makes a folder."""
+
+    def __init__(self, mark: Path) -> None:
+        self._mark = mark
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._mark),)
+
+
+def finished_with(ending: StateType, result: Path, mark: Path) -> State[Any]:
+    """The state of a run that is over, with a stored result that executes code."""
+    record = ResultRecord(result=Planted(mark), metadata=ResultRecordMetadata(storage_key=str(result)))
+    result.write_bytes(record.serialize())
+    return State(type=ending, data=record.metadata)
+
+
+@pytest.mark.parametrize("ending", [StateType.COMPLETED, StateType.FAILED])
+def test_the_engine_loads_no_result_that_a_state_on_the_server_names(
+    workspace: Workspace, registered: dict[str, RunnerDeployment], tmp_path: Path, ending: StateType
+):
+    deployment, mark = stored(registered["monthly"]), tmp_path / "executed"
+    run = run_of(registered["monthly"])
+    run.deployment_id, run.state = deployment.id, finished_with(ending, tmp_path / "result", mark)
+    rejected = OrchestrationResult(state=run.state, status=SetStateStatus.REJECT, details=StateRejectDetails())
+    pages = {
+        "/api/admin/version": f'"{prefect.__version__}"',
+        f"/api/flow_runs/{run.id}": run.model_dump_json(),
+        f"/api/flow_runs/{run.id}/set_state": rejected.model_dump_json(),
+        f"/api/deployments/{deployment.id}": deployment.model_dump_json(),
+        f"/api/flows/{run.flow_id}": f'{{"id": "{run.flow_id}", "name": "monthly"}}',
+    }
+    with a_server(404, pages) as server:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "deployments.engine", str(workspace.root)],
+            env=environment(tmp_path, **server.settings(), PREFECT__FLOW_RUN_ID=str(run.id)),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert not mark.exists()
+    assert "exited with" in done.stderr or "Finished in state" in done.stderr, done.stderr
 
 
 def test_a_server_that_answers_without_a_password_is_refused_unless_it_is_accepted_by_its_address():
