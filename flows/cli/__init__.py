@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import os
 import sys
 from contextlib import suppress
 from typing import Any
@@ -84,9 +85,18 @@ def _forget_cycles() -> None:
         gc.freeze()
 
 
+def _keep_others_from_writing() -> None:
+    """Make no file or folder that another account can write to, in no process of ours, whatever the umask was.
+
+    Whoever can write the specification names the cluster that raw rows are sent to.
+    """
+    os.umask(os.umask(0) | 0o022)
+
+
 def main() -> None:
     """Run a command; every error on purpose becomes an exit code and a sentence."""
     atexit.register(_forget_cycles)
+    _keep_others_from_writing()
     as_json = "--json" in sys.argv[1:]
     try:
         app(standalone_mode=False)

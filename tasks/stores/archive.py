@@ -157,8 +157,9 @@ def restore(archive: Path, root: Path, *, who: str, ledger_url: str | None = Non
     beside = root.parent / f".{root.name}.{secrets.token_hex(4)}"
     try:
         beside.mkdir(mode=0o700, parents=True)
-        manifest = unpack(archive, beside)
         workspace = Workspace(beside)
+        workspace.make_folders()  # before there are files for them: keys are private from the start
+        manifest = unpack(archive, beside)
         workspace.create()
         if ledger_url is not None:
             _point_to(workspace, ledger_url)

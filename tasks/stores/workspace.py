@@ -18,6 +18,7 @@ from tasks.stores.reading import read_text
 
 SPEC_NAME = "release.yaml"
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+WRITABLE_BY_OTHERS = 0o022
 ALIVE, NOTE = ".alive", "note.json"
 SCRATCH, COMPARISONS = "run-", "comparisons"
 
@@ -80,20 +81,30 @@ class Workspace:
     def create(self) -> None:
         """Make the folders and the fingerprint key.
 
-        Raises: WorkspaceError if the folder cannot be written.
+        Raises: WorkspaceError if the folder cannot be written, or if a private one may hold files of somebody else.
         """
         fault = ""
         try:
-            for folder in (self.root, self.landing / "quarantine", self.releases):
-                folder.mkdir(parents=True, exist_ok=True)
-            for folder in (self.landing, self.vault, self.keys, self.prefect_home):
-                folder.mkdir(exist_ok=True)
-                folder.chmod(PRIVATE_FOLDER)
+            self.make_folders()
             self._create_key("fingerprint.key")
         except OSError as error:
             fault = error.strerror or "unknown fault"
         if fault:
             raise _unwritable(fault)
+
+    def make_folders(self) -> None:
+        """Make the folders, the private ones for their owner alone.
+
+        Raises: OSError; WorkspaceError if a private folder may hold files of somebody else.
+        """
+        for folder in (self.root, self.releases):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.landing, self.vault, self.keys, self.prefect_home):
+            folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+            if folder != self.landing:  # where others may bring files: none of them is executed or believed
+                _require_own(folder)
+            folder.chmod(PRIVATE_FOLDER)
+        (self.landing / "quarantine").mkdir(exist_ok=True)
 
     def _create_key(self, name: str) -> None:
         path = self.keys / name
@@ -260,6 +271,23 @@ def _is_alive(folder: Path) -> bool:
     except OSError:
         return False  # its owner is removing it, or somebody else took the lock away
     return False
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a folder, or a link to one, that another account made or can write to: what is in it may be theirs.
+
+    Prefect's home configures its logging, for example, and can name any function there.
+    Raises: WorkspaceError.
+    """
+    link, found = folder.lstat(), folder.stat()
+    if {link.st_uid, found.st_uid} != {os.geteuid()} or found.st_mode & WRITABLE_BY_OTHERS:
+        raise WorkspaceError(
+            "a private folder of the workspace belongs to another account, or others can write to it",
+            rule="folder-not-private",
+            where=f"{folder.name}/",
+            hint="see what is in it; then make it yours with chown and chmod 700, and let nobody else write "
+            "to the workspace",
+        )
 
 
 def _try_writing(folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ def test_init_makes_a_workspace_that_can_be_planned_without_data(run: Any, tmp_p
     code, out, _ = run("plan", "-w", str(tmp_path / "w"))
     assert code == 0
     assert "wishart-difference-trace" in out
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002])
+def test_nobody_else_can_write_to_a_new_workspace_whatever_the_umask_is(run: Any, tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        run("init", str(tmp_path / "w"))
+    finally:
+        os.umask(before)
+    made = [tmp_path / "w", *(tmp_path / "w").rglob("*")]
+    assert [path.name for path in made if path.stat().st_mode & 0o022] == []
 
 
 def test_a_fresh_workspace_has_an_empty_history_a_full_budget_and_a_green_audit(run: Any, tmp_path: Path) -> None:

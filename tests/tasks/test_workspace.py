@@ -118,6 +118,29 @@ def test_a_folder_without_write_permission_is_refused(place: Workspace, name: st
         (place.root / name).chmod(0o700)
 
 
+@pytest.mark.parametrize("name", ["vault", "keys", "prefect"])
+@pytest.mark.parametrize("loose", [0o777, 0o770, 0o702])
+def test_a_private_folder_that_others_can_write_to_is_refused(place: Workspace, name: str, loose: int):
+    (place.root / name).chmod(loose)
+    with pytest.raises(WorkspaceError) as caught:
+        place.require_writable()
+    assert (caught.value.rule, caught.value.where) == ("folder-not-private", f"{name}/")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another account")
+@pytest.mark.parametrize("name", ["vault", "keys", "prefect"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_private_folder_that_another_account_put_there_is_refused(place: Workspace, name: str, linked: bool):
+    folder = place.root / name
+    if linked:  # to a folder of ours that they can fill
+        folder.rename(place.root / "elsewhere")
+        folder.symlink_to("elsewhere")
+    os.chown(folder, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(WorkspaceError) as caught:
+        place.require_writable()
+    assert (caught.value.rule, caught.value.where) == ("folder-not-private", f"{name}/")
+
+
 # ---------------------------------------------------------------- scratch and notes
 
 
