@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -30,6 +30,20 @@ TIE_BREAK = 4e-6
 """Range of what is added to coordinates: levels of a column without measured variance are then drawn by share."""
 
 
+def eigenvector_root(covariance: Floats) -> Floats:
+    """A square root of a covariance, up to the signs of its eigenvectors, which differ between machines."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
+
+
+def symmetric_root(covariance: Floats) -> Floats:
+    """The symmetric square root of a covariance: it is unique, so rows can be drawn again on another machine."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    return root
+
+
 @dataclass(frozen=True, slots=True)
 class ClassGaussians:
     """One Gaussian a class, with the class's noisy share, mean and covariance.
@@ -40,19 +54,13 @@ class ClassGaussians:
 
     moments: NoisyMoments
     projection: Projection
+    root: Callable[[Floats], Floats] = symmetric_root
 
     def law(self, seed: str) -> GaussianLaw:
-        """The law of encoded points; nothing about it depends on the seed.
-
-        Of all square roots of a covariance the symmetric one is taken: it is unique, while the signs of
-        eigenvectors differ between machines, and rows are to be drawn again on another one.
-        """
-        roots, means = [], []
-        for moments in self.moments.classes:
-            values, vectors = np.linalg.eigh(moments.covariance)
-            roots.append(self.projection.lifting @ (vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T))
-            means.append(self.projection.lift(moments.mean[None, :])[0])
-        return GaussianLaw(self.moments.weights, tuple(roots), tuple(means))
+        """The law of encoded points; nothing about it depends on the seed."""
+        roots = tuple(self.projection.lifting @ self.root(moments.covariance) for moments in self.moments.classes)
+        means = tuple(self.projection.lift(moments.mean[None, :])[0] for moments in self.moments.classes)
+        return GaussianLaw(self.moments.weights, roots, means)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +184,20 @@ def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: st
     return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed), encoding.width)
 
 
-SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {1: synthetic_rows}
-"""Every sampler that ever published, by the number that `model.json` states.
+def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """A generator's rows as the last program drew them that did not number its sampler."""
+    if isinstance(generator, ClassGaussians):
+        generator = replace(generator, root=eigenvector_root)
+    return synthetic_rows(encoding, generator, rows, seed)
+
+
+UNNUMBERED = 0
+"""The sampler of models that state no number."""
+SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {
+    UNNUMBERED: _rows_by_eigenvectors,
+    1: synthetic_rows,
+}
+"""Every sampler that published since the last program without numbers, by the number that `model.json` states.
 
 Measurements, seed and number determine the rows, so an audit can draw them again. A change of any
 constant or step that moves a cell, here or in a law or decoder, is a new number; the earlier one stays

@@ -261,6 +261,6 @@ LATER_FIELDS: Mapping[str, dict[str, Check]] = {
 TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
     "key": (frozenset({"roles", "name"}),),
     "approve": (frozenset(_proof),),
-    "refuse": (frozenset(_proof),),
+    "refuse": (frozenset({"name", "period", "stated"}), frozenset(_proof)),
 }
 """Later fields that an entry has all of, or none."""

@@ -14,7 +14,7 @@ import numpy as np
 from dpcore.copula import Copula
 from dpcore.encoding import Encoding
 from dpcore.frame import Frame, bought_frame
-from dpcore.generators import SAMPLERS, SyntheticRows, generator_of
+from dpcore.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
 from dpcore.measure import Measurement, Released, ReleasedVector, measurement_from_json
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection, no_projection, private_components, ron_projection
@@ -62,7 +62,7 @@ def rebuild(record: dict[str, Any], model: dict[str, Any], seeds: dict[str, str]
     encoding = Encoding(measured_schema(record))
     measurements = {name: measurement_from_json(body) for name, body in model["measurements"].items()}
     moments, projection = _moments(_Parts(record, model, spec, encoding, measurements, seeds))
-    return Rebuilt(spec, encoding, measurements, moments, projection, seeds, int(model["sampler"]))
+    return Rebuilt(spec, encoding, measurements, moments, projection, seeds, int(model.get("sampler", UNNUMBERED)))
 
 
 def measured_schema(record: dict[str, Any]) -> RecordSchema:

@@ -78,7 +78,7 @@ GOLDEN = Path(__file__).parents[1] / "tasks" / "golden"
 
 @pytest.fixture
 def old(tmp_path: Path) -> str:
-    """A workspace of the first version, whose sampler is not known any more."""
+    """A workspace of the first version, whose sampler is not kept."""
     with tarfile.open(GOLDEN / "version-1.tar.gz") as packed:
         packed.extractall(tmp_path / "old", filter="data")
     return str(tmp_path / "old")
@@ -88,7 +88,7 @@ def test_what_is_not_shown_fails_the_audit_unless_it_is_allowed(run: Any, old: s
     code, out, _ = run("audit", "-w", old)
     assert code == 1
     assert out.splitlines()[-1].startswith("nothing is broken, not all is shown: ")
-    assert " OPEN   small-2026-01-1: rows: not shown: the program that drew it did not number its samplers yet" in out
+    assert " OPEN   small-2026-01-1: rows: not shown: its model names no sampler, and the last program" in out
     code, out, _ = run("audit", "-w", old, "--allow-not-shown", "--json")
     answer = json.loads(out)
     assert (code, answer["ok"]) == (0, True)

@@ -64,6 +64,11 @@ def request(period: str = "2026-01", epsilon: str = "0.1", **changes: Any) -> Re
     return ReserveRequest(**(facts | changes))
 
 
+def unreserved(name: str, period: str) -> dict[str, Any]:
+    """What a refusal says of the release that was not reserved."""
+    return {"name": name, "period": period, "stated": {"epsilon": 0.1, "delta": 0.0}}
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a ledger is, and the folder of the key that signs it."""

@@ -82,14 +82,23 @@ def invented(family: str) -> str:
 
 
 def make_sampler(workspace: Workspace) -> None:
-    """Release once with each kind of law, and keep ledger, bundles, lineage and specification."""
+    """Release once with each kind of law, and keep ledger, bundles, lineage, specification and public key."""
     for family in FAMILIES:
         workspace.spec_path.write_text(yaml.safe_dump(specification(family)))
         (workspace.landing / "rows.csv").write_text(invented(family))
         release(workspace, "2026-01")
     shutil.rmtree(workspace.landing)
     workspace.landing.mkdir()
-    pack(archive(SAMPLER), workspace.root, "release.yaml", "ledger.db", "lineage.ndjson", "releases", "landing")
+    pack(
+        archive(SAMPLER),
+        workspace.root,
+        "release.yaml",
+        "ledger.db",
+        "lineage.ndjson",
+        "releases",
+        "landing",
+        "keys/signing.pub",
+    )
 
 
 EVIDENCE = FOLDER / "evidence-4.tar.gz"

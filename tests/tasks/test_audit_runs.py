@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Chain
+from builders import Chain, unreserved
 
 from tasks.stores.audit.evidence import Evidence, Shelf
 from tasks.stores.audit.runs import runs_check
@@ -43,7 +43,7 @@ def restored() -> Chain:
 
 
 def refused() -> Chain:
-    return Chain().cap().add("refuse", "a", REFUSAL | {"name": "visits", "period": "2026-01"})
+    return Chain().cap().add("refuse", "a", REFUSAL | unreserved("visits", "2026-01"))
 
 
 CASES: dict[str, tuple[Chain, dict[str, dict[str, Any]], str]] = {

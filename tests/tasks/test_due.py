@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from builders import Chain
+from builders import Chain, unreserved
 
 from tasks.stores.due import Due, due_periods, schedule_began
 from tasks.stores.ledger_state import LedgerState
@@ -73,15 +73,15 @@ def test_what_waits_for_a_person_or_was_refused_by_one_is_not_owed(tmp_path: Pat
 
 def test_what_the_budget_refused_is_told_and_left_to_a_person(tmp_path: Path):
     body = {"rule": "budget-exceeded", "reason": "full", "who": None, "flow_run_id": "r"}
-    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | {"name": "visits", "period": "2026-01"})
-    chain.add("refuse", "other-2026-02-1", body | {"name": "other", "period": "2026-02"})
+    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | unreserved("visits", "2026-01"))
+    chain.add("refuse", "other-2026-02-1", body | unreserved("other", "2026-02"))
     found = due(spec_with(tmp_path), datetime(2026, 3, 2, tzinfo=UTC), chain)
     assert found == Due(("2026-02",), ("2026-01",))
 
 
 def test_a_refused_month_that_a_person_began_again_is_owed_until_it_is_done(tmp_path: Path):
     body = {"rule": "budget-exceeded", "reason": "full", "who": None, "flow_run_id": "r"}
-    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | {"name": "visits", "period": "2026-01"})
+    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | unreserved("visits", "2026-01"))
     released(chain, "visits-2026-01-1", "2026-01")
     assert due(spec_with(tmp_path), datetime(2026, 2, 2, tzinfo=UTC), chain) == Due(("2026-01",))
 
@@ -101,7 +101,7 @@ def test_a_run_that_the_schedule_started_owes_its_month_whatever_our_clock_says(
 
 def test_a_month_that_was_begun_again_after_a_refusal_and_given_back_is_owed(tmp_path: Path):
     body = {"rule": "budget-exceeded", "reason": "full", "who": None, "flow_run_id": "r"}
-    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | {"name": "visits", "period": "2026-01"})
+    chain = Chain().cap().add("refuse", "visits-2026-01-1", body | unreserved("visits", "2026-01"))
     chain.reserve("visits-2026-01-1", {"moments": "0.1"}, period="2026-01").void("visits-2026-01-1")
     assert due(spec_with(tmp_path), datetime(2026, 2, 2, tzinfo=UTC), chain) == Due(("2026-01",))
 

@@ -20,7 +20,7 @@ from staged import SPEC, invented_rows, land_rows, release
 from test_audit_store import FIRST, broken, rewritten
 from test_offline_audit import Given, hand_over, republish
 
-from dpcore.generators import ROWS_AT_ONCE
+from dpcore.generators import ROWS_AT_ONCE, SAMPLERS, UNNUMBERED
 from dpcore.schema import RecordSchema
 from tasks.pages.report import render_report
 from tasks.stores.audit import Redraw, audit_workspace, not_shown
@@ -342,3 +342,20 @@ def test_words_of_another_program_show_nothing_but_its_rows_are_drawn_all_the_sa
     found = outcomes(given)
     assert {name for name, outcome in found.items() if outcome == "not-shown"} == {"plan", "report"}
     assert "broken" not in found.values()
+
+
+def test_a_model_without_a_number_is_read_as_strictly_as_one_with_it(
+    given: Given, key: SigningKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever drops the number draws with the sampler that had none, and hides nothing beside the rows."""
+    monkeypatch.setitem(SAMPLERS, UNNUMBERED, SAMPLERS[1])
+    unnumbered = json.loads((given.bundle() / "model.json").read_text())
+    del unnumbered["sampler"]
+    unnumbered["projection"].pop("centre")
+    rewritten(given.bundle() / "model.json", render_json(unnumbered).encode())
+    republish(given, key)
+    assert set(outcomes(given).values()) == {"holds"}
+    edit("model.json", lambda model: model.update(more=HIDDEN))(given)
+    hide_before_the_footer(Forger(given.bundle()))
+    republish(given, key)
+    assert (outcomes(given)["model"], outcomes(given)["data"]) == ("not-shown", "not-shown")

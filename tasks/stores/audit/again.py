@@ -12,7 +12,7 @@ from typing import Any
 from dpcore.errors import PrivacyError
 from dpcore.generators import SAMPLERS
 from tasks.stores.audit.agreement import other_versions, same_figures
-from tasks.stores.audit.checks import NotShownError
+from tasks.stores.audit.checks import BrokenError, NotShownError
 from tasks.stores.audit.evidence import Redraw
 from tasks.stores.audit.tables import TablePass, read_table
 from tasks.stores.build import code_facts
@@ -69,9 +69,7 @@ class Again:
 
         Raises: NotShownError for a sampler that this program does not have.
         """
-        if not self.numbered:
-            raise NotShownError("the program that drew it did not number its samplers yet")
-        if self.model["sampler"] not in SAMPLERS:
+        if self.numbered and self.model["sampler"] not in SAMPLERS:
             raise NotShownError("it was drawn by a sampler that this program does not have; audit it with a newer one")
         return rebuild(self.record, self.model, self.release.facts["seeds"])
 
@@ -93,6 +91,24 @@ class Again:
     def agrees(self, stated: Any, due: Any) -> bool:
         """Whether a part of a document is what is due."""
         return same_figures(stated, json.loads(json.dumps(due)), exact=self.exact)
+
+    def by_its_sampler(self, find: Callable[[], list[str]]) -> list[str]:
+        """The faults of what follows from a sampler's number; a model without one may be older than all samplers.
+
+        Raises: NotShownError.
+        """
+        try:
+            found = find()
+        except (BrokenError, *UNREADABLE):
+            if self.numbered:
+                raise
+            found = ["it cannot be made again"]
+        if found and not self.numbered:
+            raise NotShownError(
+                "its model names no sampler, and the last program that named none did not draw it; "
+                f"older samplers are not kept; {'; '.join(found)}"
+            )
+        return found
 
     def by_this_program(self, find: Callable[[], list[str]]) -> list[str]:
         """The faults of what a program makes in its own way; what another version made otherwise shows nothing.

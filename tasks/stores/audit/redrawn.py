@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from dpcore.generators import UNNUMBERED
 from tasks.stores.audit.again import Again
 from tasks.stores.audit.agreement import may_be_odd
 from tasks.stores.audit.checks import Check, NotShownError, check, require
@@ -19,6 +20,7 @@ from tasks.stores.audit.measured import spent_faults
 from tasks.stores.audit.tables import due_figures
 from tasks.stores.bundle import render_json, sha256_of
 from tasks.stores.reading import open_regular
+from tasks.stores.rebuild import Rebuilt
 from tasks.stores.record import Outcome, build_model
 
 
@@ -29,19 +31,29 @@ def model_check(again: Again) -> Check:
 
 
 def _model_faults(again: Again) -> list[str]:
-    found = spent_faults(again.model, again.release)
-    if found or not again.numbered:
-        return found
+    return spent_faults(again.model, again.release) or again.by_its_sampler(lambda: _derived_faults(again))
+
+
+def _derived_faults(again: Again) -> list[str]:
     rebuilt = again.rebuilt
-    due = build_model(rebuilt.encoding, Outcome(0, rebuilt.moments, rebuilt.projection, {}, []), rebuilt.measurements)
-    same, kind = again.agrees(again.model, due | {"sampler": rebuilt.sampler}), rebuilt.projection.kind
+    same, kind = again.agrees(again.model, _due_model(rebuilt)), rebuilt.projection.kind
     if not same and not again.exact and kind == "private-pca":
         raise NotShownError(f"its components differ by more than rounding under another {_names(again.others)}")
-    found += require(same, "its projection, frame or moments do not follow from its measurements and seeds")
+    found = require(same, "its projection, frame or moments do not follow from its measurements and seeds")
     found += require(again.text("model.json") == render_json(again.model), "it is not written as models are")
     if not found and kind == "public-pca":
         raise NotShownError("its projection comes from public data, which are not in the bundle")
     return found
+
+
+def _due_model(rebuilt: Rebuilt) -> dict[str, Any]:
+    """The model file's content; without a number it stated no centre of its projection either."""
+    outcome = Outcome(0, rebuilt.moments, rebuilt.projection, {}, [])
+    due = build_model(rebuilt.encoding, outcome, rebuilt.measurements) | {"sampler": rebuilt.sampler}
+    if rebuilt.sampler == UNNUMBERED:
+        del due["sampler"]
+        (due["projection"] or {}).pop("centre", None)
+    return due
 
 
 def data_check(again: Again) -> Check:
@@ -50,13 +62,16 @@ def data_check(again: Again) -> Check:
 
 
 def _data_words(again: Again) -> str:
-    return f"{again.record['rows']} rows in the declared columns" + (", and nothing besides" if again.numbered else "")
+    return f"{again.record['rows']} rows in the declared columns, and nothing besides"
 
 
 def _data_faults(again: Again) -> list[str]:
-    found = _shape_faults(again.folder, again.record)
-    if found or not again.numbered or again.table.digest == sha256_of(again.folder / "data.parquet"):
-        return found
+    return _shape_faults(again.folder, again.record) or again.by_its_sampler(lambda: _hidden_faults(again))
+
+
+def _hidden_faults(again: Again) -> list[str]:
+    if again.table.digest == sha256_of(again.folder / "data.parquet"):
+        return []
     if {"pyarrow", "platform"} & set(again.others):
         raise NotShownError("only the pyarrow and platform that wrote the file can show that it holds nothing besides")
     return ["it holds more than its rows: written again they give other bytes"]
@@ -75,7 +90,11 @@ def _shape_faults(folder: Path, record: dict[str, Any]) -> list[str]:
 
 def rows_check(again: Again) -> Check:
     """The rows are those that the model draws with the reserved seed."""
-    return check(f"{again.record['release_id']}: rows", lambda: _row_faults(again), lambda: _row_words(again))
+    return check(
+        f"{again.record['release_id']}: rows",
+        partial(again.by_its_sampler, partial(_row_faults, again)),
+        partial(_row_words, again),
+    )
 
 
 def _row_faults(again: Again) -> list[str]:
