@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from independent_verifier import BrokenError, canonical, sha256, verify
 
+from tasks.stores.audit import audit_export, broken, read_public_key
 from tasks.stores.ledger import Ledger
 from tasks.stores.operations import export_lines
 
@@ -248,3 +249,5 @@ def test_it_rejects(evidence: Evidence, case: str):
     change(evidence)
     with pytest.raises(BrokenError, match=words):
         evidence.verify()
+    given = evidence.folder / "changed.ndjson", evidence.bundles, [read_public_key(evidence.key)]
+    assert broken(audit_export(*given)), "the product finds it too"
