@@ -70,7 +70,6 @@ REQUIRES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no-folder": (lambda root: None, "workspace-missing"),
     "a-file": (lambda root: root.touch(), "workspace-missing"),
     "no-spec": (lambda root: root.mkdir(), "workspace-without-spec"),
-    "spec-is-a-folder": (lambda root: (root / "release.yaml").mkdir(parents=True), "workspace-without-spec"),
 }
 
 
