@@ -37,10 +37,12 @@ _drawing = threading.Lock()  # matplotlib's settings are shared by all threads
 @contextmanager
 def figure_of(width: float, height: float, *, key: str) -> Iterator[Any]:
     """An empty figure, its size in points; `key` makes the identifiers in its SVG its own."""
-    from matplotlib import rc_context
+    from matplotlib import rc_context, rcdefaults, rcParams
     from matplotlib.figure import Figure
 
-    with _drawing, _uncollected(), warnings.catch_warnings(), rc_context(_settings(key)):
+    with _drawing, _uncollected(), warnings.catch_warnings(), rc_context():
+        rcdefaults()  # a `matplotlibrc` in the current folder, anybody's perhaps, changes no page
+        rcParams.update(_settings(key))
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the page's own fonts draw it
         yield Figure(figsize=(width / 72, height / 72))
 

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from matplotlib import rc_context, rcParams
 from test_report import HOSTILE, Page, clinic_record, hostile
 
 from dpcore.fit import EDGES, Gaps
+from tasks.pages.canvas import figure_of
 from tasks.pages.report import render_report
 
 if TYPE_CHECKING:
@@ -122,3 +124,10 @@ def test_the_page_shuts_nobody_out_and_fits_a_telephone(
         assert visit.overflow() == 0
         assert visit.axe() == []
         assert visit.outside == []
+
+
+def test_a_page_does_not_depend_on_the_settings_of_the_current_folder():
+    with figure_of(300, 200, key="k") as figure:
+        expected = figure.get_dpi(), rcParams["text.usetex"]
+    with rc_context({"text.usetex": True, "figure.dpi": 10}), figure_of(300, 200, key="k") as figure:
+        assert (figure.get_dpi(), rcParams["text.usetex"]) == expected
