@@ -115,27 +115,23 @@ class LineageRun:
         clock: Callable[[], datetime],
         period: str | None = None,
         flow_run_id: str | None = None,
+        run_id: str | None = None,
     ) -> None:
         self._log, self._name, self._release_id, self._clock = workspace_log, name, release_id, clock
         self._schema, self._period, self._flow_run_id = schema, period, flow_run_id
-        self._run_id = _fresh_id()
+        self._run_id = run_id or _fresh_id()
         self.lines: list[str] = []
 
     @contextmanager
     def flow(self) -> Iterator[Stage]:
         """The whole release as a run of its own."""
-        with self._running(FLOW, self._run_id, self._run_facets()) as stage:
+        with self._running(FLOW, self._run_id, self.facets_of(FLOW)) as stage:
             yield stage
 
     @contextmanager
     def stage(self, name: str, *, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Iterator[Stage]:
         """One stage: START now, COMPLETE or FAIL at its end."""
-        parent = parent_run.ParentRunFacet(
-            run=parent_run.Run(runId=self._run_id),
-            job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.{FLOW}"),
-        )
-        facets = self._run_facets() | {"parent": parent}
-        with self._running(name, _fresh_id(), facets, list(inputs), list(outputs)) as stage:
+        with self._running(name, _fresh_id(), self.facets_of(name), list(inputs), list(outputs)) as stage:
             yield stage
 
     @property
@@ -165,9 +161,15 @@ class LineageRun:
         self._emit(RunState.COMPLETE, job, run_id, stage)
 
     def _emit(self, state: RunState, job: str, run_id: str, stage: Stage) -> None:
+        line = self.line(state, self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z"), job, run_id, stage)
+        self.lines.append(line)
+        append_line(self._log, line, durable=state is not RunState.START)
+
+    def line(self, state: RunState, at: str, job: str, run_id: str, stage: Stage) -> str:
+        """The event of a stage as the log holds it."""
         event = RunEvent(
             eventType=state,
-            eventTime=self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z"),
+            eventTime=at,
             run=Run(runId=run_id, facets=dict(stage.facets)),
             job=Job(namespace=self.namespace, name=f"{self._name}.{job}", facets=_job_facets(job)),
             inputs=[InputDataset(self.namespace, self._dataset(name)) for name in stage.inputs],
@@ -176,21 +178,26 @@ class LineageRun:
             ],
             producer=PRODUCER,
         )
-        line = json.dumps(json.loads(Serde.to_json(event)), sort_keys=True)
-        self.lines.append(line)
-        append_line(self._log, line, durable=state is not RunState.START)
+        return json.dumps(json.loads(Serde.to_json(event)), sort_keys=True)
 
     def _dataset(self, name: str) -> str:
         return f"{self._release_id}/{name}"
 
-    def _run_facets(self) -> dict[str, RunFacet]:
-        """What is true of every run of the release: which one it is, of which period, made by what."""
+    def facets_of(self, job: str) -> dict[str, RunFacet]:
+        """What every event of a job tells: which release it is, of which period, made by what, and in which flow."""
         version = importlib.metadata.version("dprelease")
         facets: dict[str, RunFacet] = {
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(version=version, name="dprelease"),
             "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
         }
-        return facets | ({"nominalTime": _month(self._period)} if self._period else {})
+        facets |= {"nominalTime": _month(self._period)} if self._period else {}
+        return facets if job == FLOW else facets | {"parent": self._parent()}
+
+    def _parent(self) -> RunFacet:
+        return parent_run.ParentRunFacet(
+            run=parent_run.Run(runId=self._run_id),
+            job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.{FLOW}"),
+        )
 
     def _labels(self) -> dict[str, str]:
         labels = {"name": self._name, "release": self._release_id}

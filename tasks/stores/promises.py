@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from openlineage.client.facet_v2 import RunFacet
+
 from dpcore.errors import LedgerError
 from dpcore.registry import BY_NAME
 from tasks.stores.balances import History, replay
 from tasks.stores.ledger_state import Entry
 from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, Stage
-from tasks.stores.run import ReleaseRun
+from tasks.stores.run import PlannedRelease, ReleaseRun
 
 SPEND, GUARANTEE = "dp_spend", "dp_guarantee"
 
@@ -47,13 +49,19 @@ def promise(
     spent = state.releases[release_id].spends.get(measurement)
     if spent is None:
         return
-    facets = {GUARANTEE: _guarantee(run, measurement), SPEND: _spend(history, spent)}
     for stage in stages:
         ending = f"_{measurement}" if SPEND in stage.facets else ""
-        stage.facets |= {f"{name}{ending}": facet for name, facet in facets.items()}
+        stage.facets |= promise_facets(run, history, measurement, spent, ending)
 
 
-def _guarantee(run: ReleaseRun, measurement: str) -> DpGuaranteeFacet:
+def promise_facets(
+    run: PlannedRelease, history: History, measurement: str, spent: Entry, ending: str
+) -> dict[str, RunFacet]:
+    """What an event tells of a measurement, under names with this ending."""
+    return {f"{GUARANTEE}{ending}": _guarantee(run, measurement), f"{SPEND}{ending}": _spend(history, spent)}
+
+
+def _guarantee(run: PlannedRelease, measurement: str) -> DpGuaranteeFacet:
     entry = BY_NAME[run.plan.events[measurement].mechanism]
     return DpGuaranteeFacet(
         unit=str(run.spec.unit),

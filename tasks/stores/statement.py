@@ -60,13 +60,14 @@ def pre_authentication(payload_type: str, payload: bytes) -> bytes:
 
 def sign_statement(statement: dict[str, Any], key: Signer) -> dict[str, Any]:
     """The statement in its envelope."""
-    payload = canonical(statement).encode()
-    signature = {"keyid": key.public.key_id, "sig": key.sign(pre_authentication(PAYLOAD_TYPE, payload))}
-    return {
-        "payload": base64.b64encode(payload).decode(),
-        "payloadType": PAYLOAD_TYPE,
-        "signatures": [signature],
-    }
+    message = pre_authentication(PAYLOAD_TYPE, canonical(statement).encode())
+    return envelope_of(statement, {"keyid": key.public.key_id, "sig": key.sign(message)})
+
+
+def envelope_of(statement: dict[str, Any], signature: dict[str, str]) -> dict[str, Any]:
+    """The one envelope of a statement and its signature."""
+    payload = base64.b64encode(canonical(statement).encode()).decode()
+    return {"payload": payload, "payloadType": PAYLOAD_TYPE, "signatures": [signature]}
 
 
 def open_envelope(envelope: dict[str, Any], keys: Mapping[str, PublicKey]) -> tuple[dict[str, Any], str]:

@@ -242,7 +242,7 @@ def republish(given: Given, key: Signer, *, sign: Signer | None = None, restate:
         record = json.loads((folder / "record.json").read_text())
         digests = {p.name: sha256_of(p) for p in folder.iterdir() if p.name not in (STATEMENT, CHECKSUMS)}
         envelope = sign_statement(build_statement(record, digests), sign or key)
-        rewritten(folder / STATEMENT, json.dumps(envelope).encode())
+        rewritten(folder / STATEMENT, render_json(envelope).encode())
     names = sorted(p.name for p in folder.iterdir() if p.name != CHECKSUMS)
     rewritten(folder / CHECKSUMS, "".join(f"{sha256_of(folder / n)}  {n}\n" for n in names).encode())
     digest, entries = sha256_of(folder / CHECKSUMS), given.entries()
@@ -478,7 +478,7 @@ def test_a_statement_that_says_something_else_is_named(published: Path, given: G
     key, path = signing_key(published / "keys"), given.bundle() / STATEMENT
     statement = json.loads(base64.b64decode(json.loads(path.read_text())["payload"]))
     change(statement)
-    rewritten(path, json.dumps(sign_statement(statement, key)).encode())
+    rewritten(path, render_json(sign_statement(statement, key)).encode())
     republish(given, key, restate=False)
     faults = broken(given.audit(FIRST))
     assert list(faults) == [f"{FIRST}: statement"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sqlite3
@@ -25,10 +26,12 @@ from dpcore.schema import RecordSchema
 from tasks.pages.report import render_report
 from tasks.stores.audit import Redraw, audit_workspace, not_shown
 from tasks.stores.audit.agreement import RELATIVE_DISTANCE
+from tasks.stores.build import dependencies_digest
 from tasks.stores.bundle import render_json
 from tasks.stores.deployment import deployment_text
 from tasks.stores.signing import SigningKey, signing_key
 from tasks.stores.spec import parse_spec
+from tasks.stores.statement import PAYLOAD_TYPE, STATEMENT, pre_authentication
 from tasks.stores.synthesis import write_chunks
 from tasks.stores.workspace import Workspace
 
@@ -225,6 +228,26 @@ def restate(change: Callable[[Any], object]) -> Callable[[Given], None]:
     return restated
 
 
+def retell(change: Callable[[Any], object], *, job: str = "validate") -> Callable[[Given], None]:
+    """Change the events of one stage."""
+
+    def retold(given: Given) -> None:
+        path = given.bundle() / "lineage.ndjson"
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        for event in events:
+            if event["job"]["name"].endswith(f".{job}"):
+                change(event)
+        rewritten(path, "".join(f"{json.dumps(event, sort_keys=True)}\n" for event in events).encode())
+
+    return retold
+
+
+def spread(given: Given) -> None:
+    """Spaces in the lines of the lineage."""
+    path = given.bundle() / "lineage.ndjson"
+    rewritten(path, path.read_text().replace(": ", ":  ").encode())
+
+
 HIDDEN = "Ada Lovelace, 36"
 HIDING_PLACES: dict[str, tuple[Callable[[Given], None], str]] = {
     "a key of the model": (edit("model.json", lambda m: m.update(more=HIDDEN)), "model"),
@@ -246,6 +269,25 @@ HIDING_PLACES: dict[str, tuple[Callable[[Given], None], str]] = {
     "the codebook": (edit("codebook.json", lambda b: b["columns"][0].update(note=HIDDEN)), "codebook"),
     "the registry entry": (append("registry.yaml", f"# {HIDDEN}\n"), "registry"),
     "the report": (append("report.html", f"<!-- {HIDDEN} -->"), "report"),
+    "a version besides": (restate(lambda r: r["software"].update(ada="36")), "record"),
+    "a facet": (retell(lambda e: e["run"]["facets"].update(note={"text": HIDDEN})), "lineage"),
+    "a key of a facet": (retell(lambda e: e["run"]["facets"]["tags"].update(note=HIDDEN)), "lineage"),
+    "a facet of a spend": (
+        retell(lambda e: e["run"]["facets"].get("dp_spend", {}).update(note=HIDDEN), job="estimate"),
+        "lineage",
+    ),
+    "a tag": (
+        retell(lambda e: e["run"]["facets"]["tags"]["tags"].append({"key": "n", "value": HIDDEN, "source": "x"})),
+        "lineage",
+    ),
+    "a job's words": (
+        retell(lambda e: e["job"]["facets"]["documentation"].update(description=HIDDEN)),
+        "lineage",
+    ),
+    "a dataset": (retell(lambda e: e["inputs"].append(e["inputs"][0] | {"name": f"{FIRST}/{HIDDEN}"})), "lineage"),
+    "a run id": (retell(lambda e: e["run"].update(runId=HIDDEN)), "lineage"),
+    "seconds of an event": (retell(lambda e: e.update(eventTime="2026-01-01T00:00:36Z")), "lineage"),
+    "spaces of the lineage": (spread, "lineage"),
     "no model": (lambda g: rewritten(g.bundle() / "model.json", b"{"), "model"),
     "another model": (lambda g: rewritten(g.bundle() / "model.json", b"[]"), "model"),
     "no table": (lambda g: rewritten(g.bundle() / "data.parquet", b"PAR1"), "data"),
@@ -261,12 +303,46 @@ def test_nothing_hides_beside_the_table(given: Given, key: SigningKey, case: str
     assert f"{FIRST}: {part}" in broken(given.audit(FIRST))
 
 
+STATEMENT_PLACES: dict[str, Callable[[str], str]] = {
+    "spaces": lambda text: text.replace(": ", ":  "),
+    "a key twice": lambda text: text.replace("{", '{"payload": "QWRhIExvdmVsYWNl",', 1),
+    "lines at the end": lambda text: text + "\n\n",
+}
+
+
+@pytest.mark.parametrize("case", STATEMENT_PLACES)
+def test_nothing_hides_in_how_a_statement_is_written(given: Given, key: SigningKey, case: str) -> None:
+    path = given.bundle() / STATEMENT
+    rewritten(path, STATEMENT_PLACES[case](path.read_text()).encode())
+    republish(given, key, restate=False)
+    assert list(broken(given.audit(FIRST))) == [f"{FIRST}: statement"]
+
+
+def test_nothing_hides_in_what_a_statement_signs(given: Given, key: SigningKey) -> None:
+    path = given.bundle() / STATEMENT
+    payload = b" " + base64.b64decode(json.loads(path.read_text())["payload"])
+    signature = {"keyid": key.public.key_id, "sig": key.sign(pre_authentication(PAYLOAD_TYPE, payload))}
+    spaced = {"payload": base64.b64encode(payload).decode(), "payloadType": PAYLOAD_TYPE, "signatures": [signature]}
+    rewritten(path, render_json(spaced).encode())
+    republish(given, key, restate=False)
+    assert list(broken(given.audit(FIRST))) == [f"{FIRST}: statement"]
+
+
 # ---------------------------------------------------------------- other libraries, another program
 
 
-def elsewhere(given: Given) -> None:
-    """The record of a machine with another numpy."""
-    restate(lambda record: record["software"].update(numpy="1.0"))(given)
+def elsewhere(given: Given, library: str = "numpy") -> None:
+    """The record of a machine with another version of a library."""
+
+    def claim(record: dict[str, Any]) -> None:
+        code, known = record["code"], record["software"][library]
+        code["dependencies"] = [
+            f"{library}==1.0" if line.startswith(f"{library}=={known}") else line for line in code["dependencies"]
+        ]
+        code["dependencies_digest"] = dependencies_digest(code["dependencies"])
+        record["software"][library] = "1.0"
+
+    restate(claim)(given)
 
 
 def moved(table: pa.Table, part_of_range: float) -> pa.Table:
@@ -308,6 +384,16 @@ def test_a_few_cells_on_a_border_may_fall_to_the_other_side(given: Given, key: S
     forger.write(table)
     republish(given, key)
     assert f"{FIRST}: rows" not in broken(given.audit()), "30 of 40,000"
+    assert outcomes(given)["data"] == "not-shown", "or they are raw, and another numpy is claimed to let them pass"
+
+
+def test_whoever_claims_another_library_does_not_get_last_digits_for_free(given: Given, key: SigningKey) -> None:
+    elsewhere(given, "scipy")
+    forger = Forger(given.bundle())
+    forger.write(with_cell(forger.table(), "age", 7, next_to(forger.table()["age"][7].as_py())))
+    republish(given, key)
+    found = outcomes(given)
+    assert (found["rows"], found["data"]) == ("holds", "not-shown")
 
 
 def outcomes(given: Given) -> dict[str, str]:
@@ -315,7 +401,7 @@ def outcomes(given: Given) -> dict[str, str]:
 
 
 def test_only_the_library_that_wrote_a_file_shows_that_nothing_is_besides(given: Given, key: SigningKey) -> None:
-    restate(lambda record: record["software"].update(pyarrow="1.0"))(given)
+    elsewhere(given, "pyarrow")
     hide_before_the_footer(Forger(given.bundle()))
     republish(given, key)
     assert outcomes(given)["data"] == "not-shown"

@@ -17,7 +17,7 @@ For each release, or those asked for:
 9. Its statement is signed by the key that published, over these files and these facts.
 10. Its registry entry states the record's guarantee.
 11. The measurements in its model are those that were spent, and the rest of it follows from them and from the seeds.
-12. Its lineage tells every stage, and every spend with the balance around it.
+12. Its lineage tells every stage, and every spend with the balance around it, and nothing else.
 13. Its codebook describes the columns of the specification.
 14. Its table holds the rows that model and seed draw, and nothing besides: they are drawn and written again.
 15. The record's figures are those of these rows; its plan and its report are made again.
@@ -37,6 +37,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -212,14 +213,15 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
 
 def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> Iterator[Check]:
     """Steps 10 to 15."""
-    from tasks.stores.audit import documents, redrawn  # here: audits that find nothing published need no tables
+    from tasks.stores.audit import documents, events, redrawn  # here: audits that find nothing published need no tables
     from tasks.stores.audit.again import Again
 
     again = Again(folder, record, release, evidence.redraw)
     if record["record_version"] > 1:  # the first version had none
         yield documents.registry_check(again)
     yield redrawn.model_check(again)
-    yield lineage_check(evidence, folder, record, release)
+    remake = partial(again.by_this_program, partial(events.event_faults, evidence, again))
+    yield lineage_check(evidence, folder, record, release, remake)
     yield documents.codebook_check(again)
     yield redrawn.data_check(again)
     yield redrawn.rows_check(again)

@@ -7,11 +7,11 @@ from typing import Any
 
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
-from tasks.stores.bundle import CHECKSUMS, faults, sha256_of
+from tasks.stores.bundle import CHECKSUMS, faults, render_json, sha256_of
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.reading import parse_json, read_text
 from tasks.stores.signing import PublicKey
-from tasks.stores.statement import STATEMENT, open_envelope, predicate_of
+from tasks.stores.statement import STATEMENT, build_statement, envelope_of, open_envelope, predicate_of
 
 
 def bundle_check(folder: Path, release: ReleaseState) -> Check:
@@ -37,7 +37,8 @@ def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], se
 
 
 def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> list[str]:
-    envelope = parse_json(read_text(folder / STATEMENT))
+    text = read_text(folder / STATEMENT)
+    envelope = parse_json(text)
     keys = {key_id: PublicKey.from_text(key.public) for key_id, key in evidence.state.keys.items()}
     try:
         statement, signer = open_envelope(envelope, keys)
@@ -49,16 +50,11 @@ def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], 
         *require(signer == sealed.key_id, "another key signed it than published the release"),
         *require(named == present, "its subjects are not the bundle's files"),
         *require(statement["predicate"] == predicate_of(record), "it states something else than the record"),
-        *require(_is_bare(envelope, statement), "it holds more than a statement"),
+        *require(_is_bare(text, envelope, build_statement(record, present)), "it holds more than a statement"),
     ]
 
 
-def _is_bare(envelope: dict[str, Any], statement: dict[str, Any]) -> bool:
-    """Whether an envelope holds a statement and one signature alone, and the statement its parts alone."""
-    return (
-        envelope.keys() == {"payload", "payloadType", "signatures"}
-        and [signature.keys() for signature in envelope["signatures"]] == [{"keyid", "sig"}]
-        and statement.keys() == {"_type", "subject", "predicateType", "predicate"}
-        and all(subject.keys() == {"name", "digest"} for subject in statement["subject"])
-        and all(subject["digest"].keys() == {"sha256"} for subject in statement["subject"])
-    )
+def _is_bare(text: str, envelope: dict[str, Any], due: dict[str, Any]) -> bool:
+    """Whether a file holds this statement and one signature alone, written as statements are."""
+    (signature,) = envelope["signatures"]
+    return text == render_json(envelope_of(due, {key: signature[key] for key in ("keyid", "sig")}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,16 @@ TELLING = ("estimate", SCORE, "publish")
 """Stages that cannot have ended for a release which the ledger does not know."""
 
 
-def lineage_check(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> Check:
-    """The bundle's lineage tells every stage of one run and exactly the spends of the ledger."""
+def lineage_check(
+    evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState, remake: Callable[[], list[str]]
+) -> Check:
+    """The bundle's lineage tells every stage of one run and exactly the spends of the ledger.
+
+    `remake` finds what it tells besides, by making the events again.
+    """
     return check(
         f"{release.release_id}: lineage",
-        lambda: _lineage_faults(evidence, folder, record, release),
+        lambda: _lineage_faults(evidence, folder, record, release) or remake(),
         f"tells all {len(_stages(release))} stages and the spends",
     )
 

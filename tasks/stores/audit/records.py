@@ -112,12 +112,17 @@ def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
 
 
 def _software_faults(record: dict[str, Any]) -> list[str]:
-    """The digest that the statement and the registry entry repeat is that of the list."""
+    """The versions are those of the list, and the digest that statement and registry entry repeat is the list's."""
     if record["record_version"] == 1:  # it named the main libraries only
         return []
     code = record["code"]
     same = code["dependencies_digest"] == dependencies_digest(code["dependencies"])
-    return require(same, "the digest of what was installed is not that of its list")
+    installed = {line.partition(" ")[0] for line in code["dependencies"]}
+    named = {f"{name}=={version}" for name, version in record["software"].items()}
+    return [
+        *require(same, "the digest of what was installed is not that of its list"),
+        *require(named <= installed, "its versions are not those of what was installed"),
+    ]
 
 
 def _same_noise(measurement: dict[str, Any], event: dict[str, Any]) -> bool:

@@ -44,6 +44,8 @@ class TablePass:
     """Rows that were drawn again."""
     odd: Counter[str] = field(default_factory=Counter)
     """Cells, by column, that are not those drawn again."""
+    identical: bool = True
+    """Whether the rows that were drawn again are the same to the last bit."""
     digest: str = ""
     """SHA-256 of the file that the same rows give when they are written again."""
 
@@ -58,20 +60,25 @@ def read_table(
     rows, schema, found = rebuilt.rows(), rebuilt.schema, TablePass(TableSummary(rebuilt.encoding))
     chosen = _chosen(rows, sample)
 
-    def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, dict[str, int] | None]:
+    def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, tuple[dict[str, int], bool] | None]:
         index, batch = piece
         counted, table = found.summary.empty(), pa.Table.from_batches([batch])
         counted.add(cells_of(batch, schema))
         if index not in chosen:
             return table, counted, None
-        return table, counted, odd_cells(table_of(rows.chunk(index), schema), table, schema, exact=exact)
+        drawn = table_of(rows.chunk(index), schema)
+        changed = odd_cells(drawn, table, schema, exact=True)
+        odd = changed if exact else odd_cells(drawn, table, schema, exact=False)
+        return table, counted, (odd, not any(changed.values()))
 
     def examined(file: pq.ParquetFile) -> Iterator[pa.Table]:
-        for table, counted, odd in in_order(examine, _chunks(file, rows)):
+        for table, counted, compared in in_order(examine, _chunks(file, rows)):
             found.summary.merge(counted)
             found.rows += len(table)
-            if odd is not None:
+            if compared is not None:
+                odd, identical = compared
                 found.odd.update(odd)
+                found.identical &= identical
                 found.compared += len(table)
             progress(found.rows, rows.rows)
             yield table
