@@ -9,7 +9,6 @@ import socket
 import sqlite3
 import subprocess
 import sys
-import time
 import uuid
 from base64 import b64encode
 from collections.abc import Iterator
@@ -20,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serving import environment, until
+from serving import ask_again, environment, until
 
 from deployments.auditor_door import USER, new_password
-from flows.connection import Server, ServerUnreachableError
+from flows.connection import Server
 from flows.server import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.workspace import Workspace
 
@@ -120,16 +119,6 @@ def auditor_door(workspace: Workspace, server: Server) -> Iterator[tuple[int, st
         command = [sys.executable, "-P", "-m", "deployments.auditor_door", str(workspace.root), str(listener.fileno())]
         with running(command, variables, log, listener):
             yield port, path.read_text().strip()
-
-
-def ask_again(server: Server, *request: Any) -> Any:
-    """Ask a server whose database may be locked for a moment, by what it writes itself."""
-    for _ in range(9):
-        try:
-            return server.ask(*request)
-        except ServerUnreachableError:
-            time.sleep(1)
-    return server.ask(*request)
 
 
 def make_history(server: Server) -> dict[str, str]:

@@ -61,6 +61,16 @@ def until(found: Callable[[], T], *, seconds: float, what: str | Callable[[], st
     raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 
 
+def ask_again(server: Server, *request: Any) -> Any:
+    """Ask a server whose database may be locked for a moment, by what it writes itself."""
+    for _ in range(9):
+        try:
+            return server.ask(*request)
+        except ServerUnreachableError:
+            time.sleep(1)
+    return server.ask(*request)
+
+
 @dataclass
 class Served:
     """A running `dprelease serve`."""

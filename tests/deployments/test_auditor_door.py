@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from doorway import AUTH, METHODS, SECRET, Doorway, ask_again, auditor_door, basic, doorway
-from serving import make_workspace, serving, until
+from doorway import AUTH, METHODS, SECRET, Doorway, auditor_door, basic, doorway
+from serving import ask_again, make_workspace, serving, until
 
 from deployments.auditor_door import BODY_BYTES, PASSWORD_FILE, USER, new_password
 from deployments.auditor_routes import ROUTES, WITHHELD

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 import yaml
 from planted import plant
 from postgres import complete_binaries, running_server
-from serving import DPRELEASE, SPEC, environment, last_month, make_workspace, released, until
+from serving import DPRELEASE, SPEC, ask_again, environment, last_month, make_workspace, released, until
 from staged import invented_rows
 
 from flows.connection import Server
@@ -188,7 +189,7 @@ def test_a_landed_file_is_released_by_the_pool_s_worker(team: Team):
 
 def refuse_what_is_planted(team: Team, said: Callable[[], str]) -> None:
     """Steps and variables that a member of the team stored on the server are not run by the worker."""
-    mark, ask = team.home / "planted", team.server.ask
+    mark, ask = team.home / "planted", partial(ask_again, team.server)
     stored = next(d for d in ask("POST", "/deployments/filter", {}) if d["entrypoint"] == "flows.nightly.nightly_audit")
     steps = [{"prefect.deployments.steps.run_shell_script": {"script": f"touch {mark}"}}]
     ask("PATCH", f"/deployments/{stored['id']}", {"pull_steps": steps})

@@ -18,7 +18,18 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 from planted import plant
-from serving import DPRELEASE, Served, environment, last_month, make_workspace, released, serving, state, until
+from serving import (
+    DPRELEASE,
+    Served,
+    ask_again,
+    environment,
+    last_month,
+    make_workspace,
+    released,
+    serving,
+    state,
+    until,
+)
 from staged import invented_rows
 
 from flows.connection import ServerUnreachableError
@@ -171,7 +182,7 @@ def ended(served: Served, run_id: str) -> dict[str, Any]:
     final = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
     state: dict[str, Any] = until(
         lambda: next(
-            (s for s in [served.server.ask("GET", f"/flow_runs/{run_id}")["state"]] if s["type"] in final), None
+            (s for s in [ask_again(served.server, "GET", f"/flow_runs/{run_id}")["state"]] if s["type"] in final), None
         ),
         seconds=120,
         what=lambda: f"the end of a run\n{served.said()}",
@@ -193,19 +204,19 @@ def test_what_is_planted_into_a_stored_deployment_is_refused(served: Served, pla
     mark = served.home / "planted"
     audit = next(
         d
-        for d in served.server.ask("POST", "/deployments/filter", {})
+        for d in ask_again(served.server, "POST", "/deployments/filter", {})
         if d["entrypoint"] == "flows.nightly.nightly_audit"
     )
     change = json.loads(json.dumps(planted).replace("MARK", str(mark)))
-    served.server.ask("PATCH", f"/deployments/{audit['id']}", change)
+    ask_again(served.server, "PATCH", f"/deployments/{audit['id']}", change)
     try:
-        taken = served.server.ask("GET", f"/deployments/{audit['id']}")
+        taken = ask_again(served.server, "GET", f"/deployments/{audit['id']}")
         assert taken[setting] == change[setting], "the server took what was planted"
-        run = served.server.ask("POST", f"/deployments/{audit['id']}/create_flow_run", {})
+        run = ask_again(served.server, "POST", f"/deployments/{audit['id']}/create_flow_run", {})
         state = ended(served, run["id"])
     finally:
         before = {name: audit[name] for name in change}
-        served.server.ask("PATCH", f"/deployments/{audit['id']}", before)
+        ask_again(served.server, "PATCH", f"/deployments/{audit['id']}", before)
     assert (state["type"], state["name"]) == ("FAILED", "Refused")
     assert setting in state["message"]
     assert f"not the registered one: {setting}" in served.said()
