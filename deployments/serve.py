@@ -282,7 +282,7 @@ def _say_where(
     else:
         _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C ends it)")
         if password:
-            _say(f"log in there with the password in {password}")
+            _say(f"log in at {server.ui_url}/login with the password in {password}")
         if auditor:
             login = f"user {auditor['user']}, password in {auditor['password_file']}"
             _say(f"for auditors, read only: {auditor['url']}/runs ({login})")

@@ -303,6 +303,7 @@ def log_in(visit: Visit, served: Served) -> None:
     visit.picture(served.home / "login.png")
     field.fill(served.server.auth)
     field.press("Enter")
+    visit.page.wait_for_url(lambda address: "login" not in address, timeout=60_000)
 
 
 def test_the_server_s_pages_show_the_run_with_its_artifacts(served: Served, browser: Browser):
@@ -314,8 +315,9 @@ def test_the_server_s_pages_show_the_run_with_its_artifacts(served: Served, brow
     kept = {a["key"] for a in served.server.ask("POST", "/artifacts/filter", asked) if a["key"]}
     assert {"small-release-card", "small-allocation"} <= kept
     here = (served.server.ui_url, "data:", "blob:")
-    with browser.visit(served.server.run_url(run["id"]), allowed=here, width=1400) as visit:
+    with browser.visit(f"{served.server.ui_url}/login", allowed=here, width=1400) as visit:
         log_in(visit, served)
+        visit.page.goto(served.server.run_url(run["id"]))
         visit.page.get_by_text(release_id).first.wait_for(timeout=60_000)
         visit.page.get_by_role("tab", name="Artifacts").or_(visit.page.get_by_text("Artifacts")).last.click()
         for key in kept:  # a server that is slow for a moment goes without some of them
