@@ -67,12 +67,12 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        response = await self._answer(Request(scope, receive))
+        response = await self._reply(Request(scope, receive))
         for name, value in OWN_HEADERS.items():
             response.headers[name] = value
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
+    async def _reply(self, request: Request) -> Response:
         host = request.headers.get("host", "")
         origin = f"http://{host}"
         if host not in self._hosts or request.headers.get("origin", origin) != origin:

@@ -21,7 +21,7 @@ from dpcore.errors import (
     WorkspaceError,
 )
 from flows.announce import AGAIN_SECONDS, LONGEST_SECONDS, is_due
-from flows.connection import LOCK, SERVING, known_server
+from flows.connection import LOCK, PASSWORD, SERVING, known_server
 from flows.landing import needs_a_person
 from tasks.stores.versions import FileVersion
 
@@ -74,13 +74,14 @@ def test_an_event_is_repeated_with_gaps_that_grow_to_a_limit(announcements: int,
 def test_a_file_that_a_killed_serve_left_names_no_server(tmp_path: Path):
     workspace = make_workspace(tmp_path)
     (workspace.prefect_home / SERVING).write_text(json.dumps({"api_url": "http://127.0.0.1:4310/api"}))
+    (workspace.prefect_home / PASSWORD).write_text("operator:secret\n")
     assert known_server(workspace, {}) is None
     with (workspace.prefect_home / LOCK).open("w") as lock:
         assert known_server(workspace, {}) is None
         fcntl.flock(lock, fcntl.LOCK_EX)
         served = known_server(workspace, {})
     assert served is not None
-    assert served.api_url == "http://127.0.0.1:4310/api"
+    assert (served.api_url, served.auth) == ("http://127.0.0.1:4310/api", "operator:secret")
 
 
 def test_a_configured_server_needs_no_file(tmp_path: Path):
