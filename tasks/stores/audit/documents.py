@@ -102,7 +102,7 @@ def plan_check(again: Again) -> Check:
     return check(
         f"{again.record['release_id']}: plan",
         lambda: again.by_this_program(lambda: _plan_faults(again)),
-        "choices, expected error, limits and promise follow from the specification",
+        "choices, forecast, limits and promise follow from the specification",
     )
 
 
