@@ -6,6 +6,7 @@ read counts as missing; of a category that is not declared the text is kept, for
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -86,15 +87,24 @@ def _whole_text(value: Any) -> str:
 
 
 def _identifier(value: Any) -> str:
-    """A person's identifier: equal values of the database must not become two persons, nor different ones one."""
+    """A person's identifier: equal values of the database must not become two persons, nor different ones one.
+
+    What is not a number is no identifier, like a null.
+    """
     if isinstance(value, bytes | bytearray | memoryview):
         try:
             return bytes(value).decode()
         except UnicodeDecodeError:
             return bytes(value).hex()
+    if _is_nan(value):
+        return ""
     if isinstance(value, Decimal) and value.is_finite() and not _is_whole_decimal(value):
         return format(value.normalize(), "f")
     return _whole_text(value)
+
+
+def _is_nan(value: Any) -> bool:
+    return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and math.isnan(value)
 
 
 def _is_whole_decimal(value: Any) -> bool:

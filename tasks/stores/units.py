@@ -1,8 +1,8 @@
 """How much each row of a person counts, whatever the order and the size of the data (GUARANTEE.md, S4).
 
-The unit is the value of the identifying column, compared as stripped text; rows without
-one count together as a single person. Two sorts that spill do the work: by person, which
-brings each person's rows together in the data's order, and back by position.
+The unit is the value of the identifying column, compared as stripped text; rows whose cell is
+null, blank or not a number have none and count together as a single person. Two sorts that spill do
+the work: by person, which brings each person's rows together in the data's order, and back by position.
 """
 
 from __future__ import annotations
@@ -178,10 +178,15 @@ def person_rows(
 
 
 def identifiers(cells: pa.Array) -> pa.Array:
-    """Cells of the identifying column as stripped text: one person has one spelling, bytes that are no text too."""
+    """Cells of the identifying column as stripped text: one person has one spelling, bytes that are no text too.
+
+    A row without an identifier has the empty text, whether its cell is null, NaN or blank.
+    """
     plain = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
+    if pa.types.is_floating(plain.type):
+        plain = pc.if_else(pc.is_nan(plain), None, plain)
     raw = plain if _is_binary(plain.type) else pc.cast(plain, pa.large_string())
-    raw = pc.cast(raw, pa.large_binary())
+    raw = pc.fill_null(pc.cast(raw, pa.large_binary()), b"")
     try:
         return pc.utf8_trim_whitespace(pc.cast(raw, pa.large_string()))  # the cast checks every byte
     except pa.ArrowInvalid:
@@ -200,9 +205,9 @@ class _Trace:
     def add(self, names: pa.Array) -> None:
         """Take in the next rows' identifiers."""
         self.rows += len(names)
-        lengths = pc.fill_null(pc.binary_length(names), -1).to_numpy(zero_copy_only=False)
+        lengths = pc.binary_length(names).to_numpy(zero_copy_only=False)
         self._lengths.update(np.ascontiguousarray(lengths, dtype=np.int64).data)
-        listed = pa.ListArray.from_arrays(pa.array([0, len(names)], pa.int32()), pc.fill_null(names, ""))
+        listed = pa.ListArray.from_arrays(pa.array([0, len(names)], pa.int32()), names)
         self._letters.update(pc.binary_join(listed, pa.scalar("", pa.large_string()))[0].as_buffer())
 
     def digest(self) -> bytes:
@@ -236,10 +241,8 @@ def _runs(by_person: Iterator[pa.RecordBatch]) -> Iterator[tuple[Wholes, Wholes]
 
 
 def _differs_from_the_one_before(names: pa.Array) -> NDArray[np.bool_]:
-    """Whether each name is another than the one before; the first of all is. Two nulls are the same."""
-    nulls = pc.is_null(names)
-    unequal = pc.fill_null(pc.not_equal(names[1:], names[:-1]), False)
-    differs = pc.or_(unequal, pc.xor(nulls[1:], nulls[:-1]))
+    """Whether each name is another than the one before; the first of all is."""
+    differs = pc.not_equal(names[1:], names[:-1])
     return np.concatenate([[True], differs.to_numpy(zero_copy_only=False)])
 
 

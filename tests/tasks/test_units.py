@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,10 @@ from hypothesis import strategies as st
 
 from dpcore.errors import LandingError, WorkspaceError
 from dpcore.schema import PrivacyUnit, RowRule
+from tasks.stores.landing import Landing
+from tasks.stores.query_cells import column_of
+from tasks.stores.readings import Readings
+from tasks.stores.spec import parse_spec
 from tasks.stores.units import PersonRows, identifiers, person_rows
 
 ROOT = Path(__file__).parents[2]
@@ -39,11 +44,11 @@ def counts(unit: PrivacyUnit, scratch: Path, *fragments: Any) -> list[Any]:
     return [value for index in range(len(arrays)) for value in persons.of(index).tolist()]
 
 
-def plain_spelling(cell: Any) -> str | None:
-    """What an identifier is, one cell at a time: the oracle."""
+def plain_spelling(cell: Any) -> str:
+    """What an identifier is, one cell at a time: the oracle. None is what the empty text is."""
     if isinstance(cell, bytes):
         return cell.decode(errors="replace").strip()
-    return None if cell is None else str(cell).strip()
+    return "" if cell is None else str(cell).strip()
 
 
 def plain_counts(unit: PrivacyUnit, cells: list[Any]) -> list[Any]:
@@ -52,7 +57,7 @@ def plain_counts(unit: PrivacyUnit, cells: list[Any]) -> list[Any]:
     if unit.row_rule is RowRule.WEIGHT:
         total = Counter(names)
         return [total[name] for name in names]
-    seen: Counter[str | None] = Counter()
+    seen: Counter[str] = Counter()
     admitted = []
     for name in names:
         seen[name] += 1
@@ -98,10 +103,76 @@ def test_which_rows_of_a_person_count_does_not_depend_on_others(tmp_path: Path):
     assert counts(at_most(2), tmp_path, ["a"] * len(mine)) == [True, True, False, False]
 
 
-def test_rows_without_an_id_are_one_person_and_not_the_empty_one(tmp_path: Path):
+BLANK = ["", " ", "  \t", "\r\n", "\x1c", "\x85", "\u00a0", "\u2003\u3000", None]
+"""Cells that identify nobody; \\u200b is not among them, as it is no white space to anybody."""
+
+
+def test_rows_without_an_id_are_one_person_null_or_blank(tmp_path: Path):
     fragments = pa.array(["a", None, None, ""]), pa.array([None, "a", " "])
-    assert counts(WEIGHT, tmp_path, *fragments) == [2, 3, 3, 2, 3, 2, 2]
-    assert counts(at_most(1), tmp_path, *fragments) == [True, True, False, True, False, False, False]
+    assert counts(WEIGHT, tmp_path, *fragments) == [2, 5, 5, 5, 5, 2, 5]
+    assert counts(at_most(1), tmp_path, *fragments) == [True, True, False, False, False, False, False]
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_blank_cells_of_every_type_are_one_person(tmp_path: Path, rows: int):
+    texts = pa.array(BLANK)
+    columns = [
+        texts,
+        texts.cast(pa.large_string()),
+        texts.cast(pa.string_view()),
+        texts.cast(pa.binary()),
+        texts.dictionary_encode(),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, None]), pa.array([None, ""])),
+        pa.array([None, None], pa.int64()),
+        pa.array([None, float("nan"), -float("nan")]),
+        pa.nulls(2),
+    ]
+    blank = sum(map(len, columns))
+    assert counts(WEIGHT, tmp_path, *columns, ["a"]) == [blank] * blank + [1]
+    assert counts(at_most(rows), tmp_path, *columns, ["a"]) == [True] * rows + [False] * (blank - rows) + [True]
+
+
+PERSONS = """
+name: persons
+source: {path: "landing/*"}
+privacy:
+  population: people
+  unit: {person: id, rows: RULE}
+  neighbours: replace-one
+  epsilon: 1
+  delta: 0
+  lifetime: {epsilon: 12, delta: 0, delta_num: 1.0e-9}
+expected_rows: 5000
+columns:
+  - {name: age, kind: numeric, bounds: [0, 120]}
+"""
+
+
+def landed_ids(folder: Path, form: str) -> Path:
+    """A file with one row for each blank identifier and two of somebody else, as its form holds them."""
+    path = folder / f"ids.{form}"
+    if form == "csv":
+        quoted = [f'{n},"{name or ""}"' for n, name in enumerate([*BLANK, "a", " a "]) if name != "\r\n"]
+        path.write_text("\n".join(["age,id", *quoted, "41,", ""]), encoding="utf-8")
+    else:
+        ids = [*BLANK, None, "a", " a "]
+        if form == "query.parquet":
+            schema = parse_spec(PERSONS.replace("RULE", "weight")).schema
+            ids = column_of([*BLANK, float("nan"), Decimal("sNaN"), b" ", "a", " a "], "id", schema)
+        pq.write_table(pa.table({"age": pa.array(range(len(ids)), pa.float64()), "id": ids}), path)
+    return path
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "query.parquet"])
+@pytest.mark.parametrize(("rule", "most"), [("weight", 1), ("at-most 2", 2)])
+def test_rows_without_an_id_weigh_no_more_than_one_person(tmp_path: Path, form: str, rule: str, most: int):
+    """A person's records z / sqrt(k) have a total trace of at most (1 + s^2) `most`: their shares add up to no more."""
+    spec = parse_spec(PERSONS.replace("RULE", rule))
+    landing = Landing((landed_ids(tmp_path, form),), spec, "source.path")
+    readings = Readings(landing, spec.unit, key=lambda: b"k" * 32, scratch=tmp_path)
+    chunks = list(readings.chunks(spec.schema))
+    weights = [np.ones(len(cells["age"])) if shares is None else shares for cells, shares in chunks]
+    assert sum(float(np.sum(weight)) for weight in weights) == pytest.approx(2 * most), "the nameless, and a"
 
 
 def test_data_without_any_id_are_one_person(tmp_path: Path):
@@ -221,7 +292,7 @@ CHANGED = {
     "another-order": ["b", "a", "a"],
     "fewer-rows": ["a", "b"],
     "more-rows": ["a", "b", "a", "a"],
-    "null-for-empty": ["a", "b", None],
+    "null-for-an-id": ["a", "b", None],
     "other-borders": ["ab", "", "a"],
 }
 
