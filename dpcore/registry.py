@@ -293,9 +293,10 @@ ENTRIES: tuple[Entry, ...] = (
         name="exponential-pca",
         kind="projection",
         paper="Chaudhuri, Sarwate and Sinha's PPCA: the exponential mechanism, a matrix Bingham distribution",
-        guarantee="pure epsilon for the exact law",
+        guarantee="approximate: epsilon for the exact law only; for the sampler that runs neither that epsilon nor a "
+        "delta is proved",
         neighbours=BOTH,
-        numerics="double precision without a certified bound",
+        numerics="double precision without a certified bound; delta_num = 0 is no promise",
         status=Status.APPROXIMATE,
         reason="GUARANTEE.md, M8; the sampler is exact in real arithmetic for one direction, all but one, or all, "
         "and a Gibbs sampler not proved to have mixed between them; either in double precision",

@@ -191,9 +191,11 @@ def _facts(whole: dict[str, Any]) -> dict[str, str]:
 
 
 def _record_facts(record: dict[str, Any]) -> dict[str, str]:
+    from tasks.pages.wording import finite_precision
+
     privacy = record["privacy"]
     return {
-        "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} (finite precision {privacy['delta_num']:.1g})",
+        "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} ({finite_precision(privacy)})",
         "unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
         "mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
         "rows": str(record["rows"]),

@@ -12,7 +12,7 @@ from typing import Any
 from dpcore.accounting import Cost, compose
 from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, Event, cost_of
-from tasks.pages.wording import ABSENT, number
+from tasks.pages.wording import ABSENT, finite_precision, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
 from tasks.stores.resuming import resume_command
 from tasks.stores.run import ReleaseRun
@@ -159,7 +159,7 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
         "Release": record["release_id"],
         "Status": status,
         "Period": record["period"],
-        "Epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} (finite precision {privacy['delta_num']:.1g})",
+        "Epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} ({finite_precision(privacy)})",
         "Budget": _budget_words(record["budget"]),
         "Unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
         "Mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -131,3 +131,9 @@ def plain_label(text: Any, most: int = 20) -> str:
     """A label that fits beside a plot: one line, printable, cut where too long."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def finite_precision(privacy: Mapping[str, Any]) -> str:
+    """What finite precision adds to the delta of a record's promise; of an approximate measurement nobody knows."""
+    proved = all(m["status"] == "proved" for m in privacy["measurements"])
+    return f"finite precision {privacy['delta_num']:.1g}" if proved else "approximate: neither of them is proved"

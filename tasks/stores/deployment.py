@@ -13,6 +13,8 @@ import yaml
 
 REGISTRY = "registry.yaml"
 NOT_STATED = "Not stated by the steward."
+NO_DELTA = "not proved"
+"""In the place of a number: nothing bounds how far a release is from its promise."""
 COMPLETE_BY_ABOUT = ("curator", "use", "region", "access", "why")
 """What an entry of the third tier needs besides what the record knows."""
 
@@ -46,17 +48,25 @@ def tier_of(about: dict[str, Any]) -> int:
     return 3 if all(about.get(key) for key in COMPLETE_BY_ABOUT) else 2
 
 
+def unproved(record: dict[str, Any]) -> list[str]:
+    """The mechanisms of a release whose guarantee is not proved for the sampler that ran."""
+    return [m["mechanism"] for m in record["privacy"]["measurements"] if m["status"] != "proved"]
+
+
 def variant_name(record: dict[str, Any]) -> str:
-    """Pure only if nothing at all is added to epsilon, not by finite precision either."""
+    """Pure only if nothing at all is added to epsilon, not by finite precision either, and all of that is proved."""
     privacy = record["privacy"]
+    if unproved(record):
+        return "Custom"
     return "Approximate DP" if privacy["delta"] or privacy["delta_num"] else "Pure DP"
 
 
-def privacy_parameters(record: dict[str, Any]) -> dict[str, float]:
-    """Epsilon, delta with what finite precision adds, and rho where Gaussian noise was drawn."""
+def privacy_parameters(record: dict[str, Any]) -> dict[str, float | str]:
+    """Epsilon, delta with what finite precision adds if that is bounded, and rho where Gaussian noise was drawn."""
     privacy = record["privacy"]
     rho = sum(m["rho"] or 0.0 for m in privacy["measurements"])
-    figures = {"epsilon": privacy["epsilon"], "delta": privacy["delta"] + privacy["delta_num"]}
+    delta = NO_DELTA if unproved(record) else privacy["delta"] + privacy["delta_num"]
+    figures = {"epsilon": privacy["epsilon"], "delta": delta}
     return figures | ({"rho": rho} if rho else {})
 
 
@@ -114,12 +124,15 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
 def _parameter_details(record: dict[str, Any]) -> str:
     privacy = record["privacy"]
     parts = [f"{m['name']}: {_cost(m)} by {m['mechanism']} ({m['status']})" for m in privacy["measurements"]]
-    doubtful = [m["mechanism"] for m in privacy["measurements"] if m["status"] != "proved"]
-    doubt = f" The guarantee of {', '.join(doubtful)} is proved for exact arithmetic only." if doubtful else ""
-    return (
-        f"This release alone. Of delta, {privacy['delta']:g} is the mechanisms' and {privacy['delta_num']:g} bounds "
-        f"what finite precision adds. Measurements: {'; '.join(parts)}.{doubt}"
+    doubtful = unproved(record)
+    delta = (
+        f"The guarantee of {', '.join(doubtful)} is approximate: it is proved for exact arithmetic and an exact "
+        "sampler, and for what was drawn neither epsilon nor a delta is proved."
+        if doubtful
+        else f"Of delta, {privacy['delta']:g} is the mechanisms' and {privacy['delta_num']:g} bounds what finite "
+        "precision adds."
     )
+    return f"This release alone. {delta} Measurements: {'; '.join(parts)}."
 
 
 def _cost(measurement: dict[str, Any]) -> str:

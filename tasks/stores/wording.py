@@ -56,10 +56,12 @@ def _percent(share: float) -> str:
 
 
 def _precision(run: PlannedRelease) -> list[str]:
+    if run.plan.approximate:  # nothing bounds what finite precision adds, as `_doubt` says
+        return []
     delta_num = float(run.plan.cost.delta_num)
     if delta_num:
         return [f"The computer's finite precision adds at most {delta_num:.1g} to every probability."]
-    if not run.stated["delta"] and not run.plan.approximate:
+    if not run.stated["delta"]:
         return ["The promise is pure: nothing is added to that factor (delta = 0), not by rounding either."]
     return []
 
@@ -89,7 +91,8 @@ def _not_protected(unit: PrivacyUnit) -> str:
 def _doubt(mechanism: str) -> str:
     return (
         f"One measurement, by {mechanism}, is approximate: the promise is proved for exact arithmetic and an exact "
-        f"sampler, and how far the computer stays from them is not bounded ({BY_NAME[mechanism].reason})."
+        f"sampler, and how far the computer stays from them is not bounded ({BY_NAME[mechanism].reason}). For what "
+        "was drawn neither the epsilon nor a delta of this release is proved."
     )
 
 

@@ -90,3 +90,11 @@ def test_what_is_not_refuted_names_the_section_that_proves_it(entry) -> None:
 @pytest.mark.parametrize("name", REFUTED)
 def test_what_is_refuted_is_refuted_in_writing(name: str) -> None:
     assert f"`{name}`" in PROOFS
+
+
+def test_what_is_not_proved_for_its_sampler_is_not_called_pure():
+    for entry in ENTRIES:
+        if entry.status is Status.APPROXIMATE:
+            assert "pure" not in entry.guarantee
+            assert "neither" in entry.guarantee
+            assert "delta" in entry.guarantee

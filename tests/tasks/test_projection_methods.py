@@ -75,8 +75,13 @@ def test_a_release_with_named_components_is_published_audited_and_says_what_it_i
         (bundle / "report.html").read_text(),
     ):
         assert ("approximate" in text) == doubtful
+    entry = yaml.safe_load((bundle / "registry.yaml").read_text())["deployment"]
+    assert (entry["dp_variant"]["variant_name"] == "Custom") == doubtful
+    promised = " ".join(record["privacy"]["guarantee"])
     if doubtful:
-        assert "pure: nothing is added" not in " ".join(record["privacy"]["guarantee"])
+        assert "pure: nothing is added" not in promised
+        assert "finite precision adds at most" not in promised
+        assert "neither the epsilon nor a delta of this release is proved" in promised
     guessed = any("means are only guessed" in limit for limit in record["limits"])
     assert guessed == (name != "laplace")
     means = [c["measured"]["mean"] for c in record["utility"]["columns"] if c["name"] == "b"]

@@ -8,7 +8,8 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,7 +18,10 @@ from documents import ABSENT, REGISTRY_SCHEMA, registry_faults
 from staged import SPEC
 
 from dpcore.encoding import Encoding
+from tasks.pages.cards import release_card
 from tasks.stores import codebook
+from tasks.stores.audit.again import Again
+from tasks.stores.audit.documents import _variant_faults
 from tasks.stores.build import code_digest, code_facts, installed_distributions
 from tasks.stores.deployment import NOT_STATED, build_deployment, deployment_text
 from tasks.stores.record import record_faults
@@ -199,6 +203,33 @@ def test_the_entry_in_the_bundle_is_that_of_its_record(bundle: Path, record: dic
     assert entry["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
     assert entry["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.1, "delta": 0.0}
     assert record["code"]["digest"] in entry["deployment"]["implementation"]["mechanisms"]
+
+
+@pytest.mark.parametrize("delta_num", [0.0, 1e-100])
+def test_an_approximate_release_has_neither_a_pure_variant_nor_a_delta(record: dict[str, Any], delta_num: float):
+    record["privacy"]["delta_num"] = delta_num
+    record["privacy"]["measurements"][0]["status"] = "approximate"
+    entry = build_deployment(record)["deployment"]
+    assert entry["dp_variant"]["variant_name"] == "Custom"
+    assert entry["privacy_loss"]["privacy_parameters"]["delta"] == "not proved"
+    details = entry["privacy_loss"]["privacy_parameters_details"]
+    assert "neither epsilon nor a delta is proved" in details
+    assert "bounds what finite precision adds" not in details
+    assert "neither of them is proved" in release_card(record, status="published", entries=[], folder="bundle")
+    if REGISTRY_SCHEMA.is_file():
+        assert registry_faults(yaml.safe_dump(build_deployment(record))) == []
+
+
+@pytest.mark.parametrize("same_program", [True, False])
+def test_older_programs_may_have_called_an_approximate_release_pure(record: dict[str, Any], same_program: bool):
+    """Their bundles stay whole; one of this program, or one with another epsilon, is broken."""
+    record["privacy"]["measurements"][0]["status"] = "approximate"
+    again = cast(Again, SimpleNamespace(record=record, same_program=same_program))
+    formerly = {"epsilon": record["privacy"]["epsilon"], "delta": 0.0}
+    assert (_variant_faults(again, "Pure DP", formerly) == []) is not same_program
+    assert _variant_faults(again, "Pure DP", formerly | {"epsilon": 0.01}) != []
+    record["privacy"]["measurements"][0]["status"] = "proved"
+    assert _variant_faults(again, "Custom", formerly) == ["it names another variant"]
 
 
 @pytest.mark.parametrize(("delta", "delta_num"), [(1e-6, 0.0), (0.0, 1e-100), (1e-6, 1e-12)])
