@@ -7,11 +7,13 @@ it can be refused, and so that an auditor can see why.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, cast
 
-from dpcore.accounting import Cost
+from dpcore.accounting import Cost, Statement, compose, total
 from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism, PartMechanism
 from dpcore.mechanisms.bingham import EXPONENTIAL_PCA
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
@@ -21,6 +23,7 @@ from dpcore.mechanisms.laplace import LAPLACE
 from dpcore.mechanisms.power import POWER
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE, WISHART_DIFFERENCE_TRACE
+from dpcore.queries import RowsQuery
 from dpcore.schema import Neighbours
 from dpcore.vectors import (
     HISTOGRAM_GAUSSIAN,
@@ -396,3 +399,31 @@ def cost_of(event: Event) -> Cost:
         return Cost.of(vector.cost(event), vector.delta_num(event))
     mechanism = mechanism_of(event.mechanism)
     return Cost.of(mechanism.cost(event), mechanism.delta_num(event))
+
+
+SATURATED_AGAIN = 1 << 150
+"""What N3 has for 1 + e^epsilon, once more: under the other relation epsilon is at most twice as large."""
+
+
+def cost_under(event: Event, neighbours: Neighbours) -> Cost | None:
+    """What an event costs under a relation, its own or the other one; None where nothing is promised under that.
+
+    Computed from the parameters with which the noise was drawn, whatever relation they were chosen for.
+    Guarantee: GUARANTEE.md, R. Raises: as `cost_of`, for an event that no mechanism leaves behind.
+    """
+    own = cost_of(event)
+    if neighbours is event.neighbours:
+        return own
+    delta_num = SATURATED_AGAIN * own.delta_num
+    if not isinstance(event, VectorEvent):
+        return Cost.of(mechanism_of(event.mechanism).cost(event, neighbours), delta_num)
+    if isinstance(event.query, RowsQuery):  # it shows how many rows there are
+        return None
+    return Cost.of(vector_mechanism(event.mechanism).cost(event, neighbours), delta_num)
+
+
+def statement_under(events: Iterable[Event], neighbours: Neighbours, *, delta: Fraction) -> Statement | None:
+    """What the measurements of a release promise together under a relation; None if one of them promises nothing."""
+    costs = [cost_under(event, neighbours) for event in events]
+    known = [cost for cost in costs if cost is not None]
+    return compose(total(known), delta=delta) if len(known) == len(costs) else None

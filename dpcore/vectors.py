@@ -84,8 +84,8 @@ class VectorMechanism(Protocol):
         Raises: ValueError for another kind of query or budget.
         """
 
-    def cost(self, event: VectorEvent) -> Budget:
-        """What an event costs, recomputed from its parameters alone."""
+    def cost(self, event: VectorEvent, neighbours: Neighbours | None = None) -> Budget:
+        """What an event costs under its own relation or under another, from its parameters alone (GUARANTEE.md, R)."""
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
         """The noisy answer in whole numbers of its grid."""
@@ -113,9 +113,9 @@ class VectorLaplace:
         scale = integer_scale(self.name, self._sensitivity(query, neighbours) / epsilon)
         return VectorEvent(mechanism=self.name, neighbours=neighbours, query=query, noise=scale)
 
-    def cost(self, event: VectorEvent) -> Budget:
+    def cost(self, event: VectorEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = sensitivity / scale, recomputed from the event alone."""
-        return Epsilon(self._sensitivity(event.query, event.neighbours) / event.noise)
+        return Epsilon(self._sensitivity(event.query, neighbours or event.neighbours) / event.noise)
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
         """The noisy answer in whole numbers of its grid."""
@@ -154,9 +154,9 @@ class VectorGaussian:
         scale = root_above(self._squared_sensitivity(query, neighbours) / (2 * rho))
         return VectorEvent(mechanism=self.name, neighbours=neighbours, query=query, noise=scale)
 
-    def cost(self, event: VectorEvent) -> Budget:
+    def cost(self, event: VectorEvent, neighbours: Neighbours | None = None) -> Budget:
         """rho = sensitivity² / (2 scale²)."""
-        return Rho(self._squared_sensitivity(event.query, event.neighbours) / (2 * event.noise**2))
+        return Rho(self._squared_sensitivity(event.query, neighbours or event.neighbours) / (2 * event.noise**2))
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
         """The noisy answer in whole numbers of its grid."""

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 LIMIT_SECONDS = 400
 TESTS = (
     "sensitivity",
+    "relations",
     "vectors",
     "histograms",
     "scores",
@@ -55,6 +56,7 @@ NEAREST = {
     "vectors": ("vectors", "histograms"),
     "queries": ("vectors", "histograms", "scores"),
     "noise": ("noise", "knorm"),
+    "registry": ("relations",),
 }
 """Where a mutated module is looked at first; by default in the tests of its own name."""
 
@@ -116,11 +118,11 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(s, "if blocks == 1 else 2 * one_record)", "if blocks else 2 * one_record)")
     sums = "dpcore/mechanisms/sums.py"
     yield from scaled(sums, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
-    yield from scaled(sums, "_sensitivity(event.layout, event.neighbours) / event.noise", "event.noise")
+    yield from scaled(sums, "_sensitivity(event.layout, neighbours or event.neighbours) / event.noise", "event.noise")
     yield from scaled(sums, "float_above(event.noise), size", "event.noise")
     yield Mutant(sums, "rows=layout.rows_per_unit", "rows=1")
-    yield from scaled(a, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
-    yield from scaled(a, "_sensitivity(event.layout, event.neighbours) / event.noise", "event.noise")
+    yield from scaled(a, "sensitivity / epsilon", "epsilon")
+    yield from scaled(a, "event.neighbours, weight) / event.noise", "event.noise")
     yield from scaled(a, "float_above(event.noise / best_l1_weight(event.neighbours))", "event.noise")
     yield from scaled(a, "float_above(event.noise), blocks * p", "event.noise")
     yield from scaled_float(n, "arb(2 * known + 1, 1) * unit", "unit")
@@ -181,6 +183,29 @@ def mutants() -> Iterator[Mutant]:
     yield from scaled_float("dpcore/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))")
     yield from directions()
     yield from vectors()
+    yield from relations()
+
+
+def relations() -> Iterator[Mutant]:
+    """Those of what noise costs under the relation that it was not drawn for."""
+    folder, r = "dpcore/mechanisms", "dpcore/registry.py"
+    yield Mutant(f"{folder}/wishart.py", "event.neighbours if self.trace_factor else neighbours or", "neighbours or")
+    yield Mutant(f"{folder}/knorm.py", "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = False")
+    yield Mutant(f"{folder}/knorm.py", "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = True")
+    weight = "weight = best_l1_weight(event.neighbours)"
+    yield Mutant(f"{folder}/laplace.py", weight, weight.replace("event", "neighbours or event"))
+    for name in ("wishart", "gaussian", "laplace", "sums", "eigenvalues", "power", "bingham"):
+        yield Mutant(f"{folder}/{name}.py", "neighbours or event.neighbours", "event.neighbours")
+    yield Mutant(f"{folder}/knorm.py", "else neighbours or event.neighbours", "else event.neighbours")
+    for query in ("_sensitivity", "_squared_sensitivity"):
+        line = f"self.{query}(event.query, neighbours or event.neighbours)"
+        yield Mutant("dpcore/vectors.py", line, line.replace("neighbours or ", ""))
+    yield Mutant(
+        r, "    own = cost_of(event)\n    if neighbours is event", "    own = Cost()\n    if neighbours is event"
+    )
+    yield Mutant(r, "SATURATED_AGAIN = 1 << 150", "SATURATED_AGAIN = 1")
+    yield Mutant(r, "    if isinstance(event.query, RowsQuery):", "    if False:")
+    yield Mutant(r, "if len(known) == len(costs) else None", "if known else None")
 
 
 def directions() -> Iterator[Mutant]:
@@ -221,7 +246,7 @@ def vectors() -> Iterator[Mutant]:
     yield from scaled(s, "gain + q * (q + 3)", "q * (q + 3)")
     yield from scaled(s, "root_above(Fraction(4 * dimension))", "root_above(Fraction(4 * dimension))")
     yield from scaled(v, "self._sensitivity(query, neighbours) / epsilon", "epsilon")
-    yield from scaled(v, "self._sensitivity(event.query, event.neighbours) / event.noise", "event.noise")
+    yield from scaled(v, "self._sensitivity(event.query, neighbours or event.neighbours) / event.noise", "event.noise")
     yield from scaled(v, "float_above(event.noise), len(answer)", "event.noise")
     yield from scaled(q, "return bound * UNIT", "bound")
     yield from scaled(q, "return rows_l1(dimension=self.dimension) * GRID", "rows_l1(dimension=self.dimension)")
@@ -247,9 +272,7 @@ def histograms() -> Iterator[Mutant]:
     yield Mutant(q, "rows=self.rows_per_unit) * GRID**2", "rows=1) * GRID**2")
     yield Mutant(q, "rows=self.rows_per_unit) * GRID\n", "rows=1) * GRID\n")
     yield from scaled(v, "self._squared_sensitivity(query, neighbours) / (2 * rho)", "2 * rho")
-    yield from scaled(
-        v, "self._squared_sensitivity(event.query, event.neighbours) / (2 * event.noise**2)", "2 * event.noise**2"
-    )
+    yield from scaled(v, "neighbours or event.neighbours) / (2 * event.noise**2)", "2 * event.noise**2")
     yield from scaled(v, "rounded(answer, [event.noise**2] * len(answer))", "event.noise**2")
     yield from scaled_float(v, "return float(event.noise)", "float(event.noise)")
     yield from scaled_float(v, "return math.sqrt(2) * float(event.noise)", "math.sqrt(2)")

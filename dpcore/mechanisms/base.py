@@ -106,8 +106,8 @@ class Mechanism(Protocol):
     def gives(self) -> Gives:
         """What it releases."""
 
-    def cost(self, event: GramEvent) -> Budget:
-        """What an event costs, recomputed from its parameters alone."""
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
+        """What an event costs under its own relation or under another, from its parameters alone (GUARANTEE.md, R)."""
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """Released whole numbers: noisy upper triangles in steps of `event.step`, or what `gives` says."""

@@ -63,10 +63,10 @@ class BinghamMechanism:
             components=components,
         )
 
-    def cost(self, event: GramEvent) -> Budget:
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = c times the range of the score's change."""
         require_frame(self.name, event.layout, event.components)
-        return Epsilon(event.noise * score_range(event.layout, event.neighbours))
+        return Epsilon(event.noise * score_range(event.layout, neighbours or event.neighbours))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """The frame on the grid of projections, one list a direction."""

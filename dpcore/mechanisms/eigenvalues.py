@@ -48,9 +48,10 @@ class EigenvalueMechanism:
             mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1, components=components
         )
 
-    def cost(self, event: GramEvent) -> Budget:
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = sensitivity / scale."""
-        return Epsilon(self._sensitivity(event.layout, event.neighbours, event.components) / event.noise)
+        relation = neighbours or event.neighbours
+        return Epsilon(self._sensitivity(event.layout, relation, event.components) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """The largest eigenvalues on the integer grid, largest first before the noise."""

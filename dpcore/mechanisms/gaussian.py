@@ -31,9 +31,9 @@ class GaussianMechanism:
         scale = root_above(_squared_sensitivity(layout, neighbours) / (2 * rho))
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
 
-    def cost(self, event: GramEvent) -> Budget:
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """rho = sensitivity² / (2 scale²)."""
-        return Rho(_squared_sensitivity(event.layout, event.neighbours) / (2 * event.noise**2))
+        return Rho(_squared_sensitivity(event.layout, neighbours or event.neighbours) / (2 * event.noise**2))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
         """Noisy triangles on the integer grid, rounded without error."""

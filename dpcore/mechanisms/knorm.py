@@ -51,9 +51,11 @@ class NuclearMechanism:
         step = _step(layout, neighbours, rate)
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=rate, step=step)
 
-    def cost(self, event: GramEvent) -> Budget:
-        """Epsilon = c times the sensitivity."""
-        return Epsilon(event.noise * self._sensitivity(event.layout, event.neighbours))
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
+        """Epsilon = c times the sensitivity; noise with the trace factor costs the same under either relation."""
+        tied = event.neighbours is Neighbours.REPLACE_ONE
+        relation = event.neighbours if tied else neighbours or event.neighbours
+        return Epsilon(event.noise * self._sensitivity(event.layout, relation))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
         """Noisy triangles in whole steps, rounded without error."""

@@ -38,12 +38,14 @@ class LaplaceMechanism:
     def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up."""
         epsilon = require_budget(self.name, budget, Epsilon)
-        scale = integer_scale(self.name, _sensitivity(layout, neighbours) / epsilon)
+        sensitivity = _sensitivity(layout, neighbours, best_l1_weight(neighbours))
+        scale = integer_scale(self.name, sensitivity / epsilon)
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
 
-    def cost(self, event: GramEvent) -> Budget:
-        """Epsilon = weighted sensitivity / scale."""
-        return Epsilon(_sensitivity(event.layout, event.neighbours) / event.noise)
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
+        """Epsilon = weighted sensitivity / scale; the weights are those with which the noise was drawn."""
+        weight = best_l1_weight(event.neighbours)
+        return Epsilon(_sensitivity(event.layout, neighbours or event.neighbours, weight) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
         """Noisy triangles on the integer grid."""
@@ -70,13 +72,13 @@ class LaplaceMechanism:
         return saturation_delta(event)
 
 
-def _sensitivity(layout: Layout, neighbours: Neighbours) -> Fraction:
+def _sensitivity(layout: Layout, neighbours: Neighbours, weight: Fraction) -> Fraction:
     bound = gram_weighted_l1(
         neighbours,
         squared_norm=layout.squared_norm,
         dimension=layout.dimension,
         blocks=layout.blocks,
-        weight=best_l1_weight(neighbours),
+        weight=weight,
     )
     return bound * UNIT
 

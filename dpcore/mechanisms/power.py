@@ -67,10 +67,10 @@ class PowerMechanism:
             iterations=ITERATIONS,
         )
 
-    def cost(self, event: GramEvent) -> Budget:
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """rho = iterations sensitivity² / (2 scale²)."""
         require_frame(self.name, event.layout, event.components)
-        squared = product_sensitivity(event.layout, event.neighbours, event.components) ** 2
+        squared = product_sensitivity(event.layout, neighbours or event.neighbours, event.components) ** 2
         return Rho(event.iterations * squared / (2 * event.noise**2))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:

@@ -30,9 +30,9 @@ class LaplaceSums:
         scale = integer_scale(self.name, _sensitivity(layout, neighbours) / epsilon)
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
 
-    def cost(self, event: GramEvent) -> Budget:
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = sensitivity / scale."""
-        return Epsilon(_sensitivity(event.layout, event.neighbours) / event.noise)
+        return Epsilon(_sensitivity(event.layout, neighbours or event.neighbours) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """Noisy first rows on the integer grid."""

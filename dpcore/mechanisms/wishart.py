@@ -44,9 +44,10 @@ class WishartMechanism:
             mechanism=self.name, neighbours=neighbours, layout=layout, noise=rate, step=_step(layout, rate)
         )
 
-    def cost(self, event: GramEvent) -> Budget:
-        """Epsilon = c times the sensitivity."""
-        return Epsilon(event.noise * self._sensitivity(event.neighbours, event.layout))
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
+        """Epsilon = c times the sensitivity; with the trace factor it is the same under either relation."""
+        relation = event.neighbours if self.trace_factor else neighbours or event.neighbours
+        return Epsilon(event.noise * self._sensitivity(relation, event.layout))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
         """Noisy triangles in whole steps, rounded without error."""
