@@ -192,11 +192,13 @@ def _facts(whole: dict[str, Any]) -> dict[str, str]:
 
 def _record_facts(record: dict[str, Any]) -> dict[str, str]:
     from tasks.pages.wording import finite_precision
+    from tasks.stores.relations import in_words
 
     privacy = record["privacy"]
     return {
         "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} ({finite_precision(privacy)})",
         "unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
+        **in_words(privacy),
         "mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
         "rows": str(record["rows"]),
         "created": record["created_at"],

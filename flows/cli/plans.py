@@ -53,6 +53,7 @@ def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[
     """One release, and the balance after it."""
     from dpcore.accounting import compose
     from tasks.stores.outlook import left
+    from tasks.stores.relations import relation_figures
     from tasks.stores.run import stated_guarantee
 
     now = balance(spec, planned, state)
@@ -60,9 +61,10 @@ def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[
     known = state.populations.get(population)
     delta = known.cap.delta if known else spec.privacy.lifetime.delta
     after = compose(state.committed(population) + planned.cost, delta=delta)
-    lifetime = now["lifetime"]
+    lifetime, stated = now["lifetime"], stated_guarantee(spec, planned)
     return {
-        **stated_guarantee(spec, planned),
+        **stated,
+        **relation_figures(planned.events.values(), spec.neighbours, stated),
         **planned.as_json(),
         "remaining_after": {name: left(lifetime[name], getattr(after, name)) for name in lifetime},
         "releases_left": now["releases_left"],
@@ -111,9 +113,12 @@ def _show(outlook: Outlook, content: dict[str, Any]) -> None:
 
 
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
+    from tasks.stores.relations import in_words
+
     error = content["expected_error"]
     rows = {
         "epsilon, delta": f"{content['epsilon']:g}, {content['delta']:g} a release",
+        **in_words(content),
         "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {content['dimension']}",
         "mechanism": content["mechanism"],
         "generator": content["generator"],

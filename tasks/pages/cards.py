@@ -14,6 +14,7 @@ from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, Event, cost_of
 from tasks.pages.wording import ABSENT, finite_precision, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
+from tasks.stores.relations import in_words
 from tasks.stores.resuming import resume_command
 from tasks.stores.run import ReleaseRun
 
@@ -162,6 +163,7 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
         "Epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} ({finite_precision(privacy)})",
         "Budget": _budget_words(record["budget"]),
         "Unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
+        **{words.capitalize(): figures for words, figures in in_words(privacy).items()},
         "Mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
         "Projection": f"{model['projection']['kind']}, dimension {model['projection']['dimension']}",
         "Generator": model["generator"],

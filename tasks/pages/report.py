@@ -53,7 +53,14 @@ def pages() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for filter_ in (wording.number, wording.share, wording.moment, wording.short_hash, wording.spaced):
+    for filter_ in (
+        wording.number,
+        wording.share,
+        wording.moment,
+        wording.short_hash,
+        wording.spaced,
+        wording.relation,
+    ):
         templates.filters[filter_.__name__] = filter_
     return templates
 

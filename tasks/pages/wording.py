@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tasks.stores.relations import at_most
+
 ABSENT = "—"
 DAYS_PER_UNIT = {"date": 1.0, "timestamp": 1 / 86_400e6}
 """Columns counted since 1970-01-01 UTC, and how many days one of their units is."""
@@ -33,6 +35,11 @@ def number(value: Any, digits: int = 4) -> str:
     if isinstance(value, int) or size >= 10 ** (digits - 1):
         return _minus(f"{value:,.0f}")
     return _minus(f"{value:.{digits}g}")
+
+
+def relation(figures: Mapping[str, float] | None) -> str:
+    """The epsilon of a relation, rounded up; a word where nothing is promised under it."""
+    return "not protected" if figures is None else at_most(figures["epsilon"], 4)
 
 
 def _power_of_ten(value: float) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from tasks.stores.relations import PARTICIPATION, VALUES, at_most
+
 REGISTRY = "registry.yaml"
 NOT_STATED = "Not stated by the steward."
 NO_DELTA = "not proved"
@@ -96,15 +98,35 @@ def _variant(record: dict[str, Any]) -> dict[str, str]:
 
 
 def _unprotected(record: dict[str, Any]) -> str:
-    count = (
-        "The number of rows (or persons) is treated as known, though it is never shown without noise. "
-        if record["privacy"]["neighbours"] == "replace-one"
-        else ""
-    )
     return (
-        f"No statistic is released without noise. {count}Public by specification: columns, bounds, categories, "
+        f"No statistic is released without noise. {_count(record['privacy'])}Public by specification: columns, "
+        "bounds, categories, "
         "the expected number of rows, all settings, and that a file with the declared structure was there."
     )
+
+
+def _count(privacy: dict[str, Any]) -> str:
+    """What is said of the number of rows or persons: nothing where a record states what hides it."""
+    if privacy.get(PARTICIPATION) is not None or privacy["neighbours"] == "add-remove":
+        return ""
+    if PARTICIPATION in privacy:
+        return "The number of rows (or persons) is shown. "
+    return "The number of rows (or persons) is treated as known, though it is never shown without noise. "
+
+
+def _relations(privacy: dict[str, Any]) -> str:
+    """Both relations in words, of a record that states both."""
+    if PARTICIPATION not in privacy:
+        return ""
+    stated = {"Replacing the values of one unit": privacy[VALUES], "Adding or removing one": privacy[PARTICIPATION]}
+    parts = [f"{change}: {_figures(figures)}." for change, figures in stated.items()]
+    return f" {' '.join(parts)}"
+
+
+def _figures(figures: dict[str, float] | None) -> str:
+    if figures is None:
+        return "no guarantee"
+    return f"epsilon {at_most(figures['epsilon'])}, delta {at_most(figures['delta'] + figures['delta_num'])}"
 
 
 def _loss(record: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +137,7 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
     return {
         "privacy_unit": unit,
         "privacy_unit_details": f"Two tables are adjacent if one comes from the other by {moved} one {whom} "
-        f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).",
+        f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).{_relations(privacy)}",
         "privacy_parameters": privacy_parameters(record),
         "privacy_parameters_details": _parameter_details(record),
     }

@@ -25,6 +25,7 @@ from tasks.stores import wording
 from tasks.stores.build import code_facts, software_versions
 from tasks.stores.codebook import noise_limits
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
+from tasks.stores.relations import relation_figures
 from tasks.stores.run import Grant, PlannedRelease, ReleaseRun, cap_of
 
 RECORD_VERSION = 2
@@ -106,12 +107,14 @@ def planned_facts(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) 
 def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any]:
     spends = state.releases[grant.release_id].spends
     measurements = [_measurement(name, entry) for name, entry in spends.items()]
+    events = [event_from_json(entry.facts["event"]) for entry in spends.values()]
     return {
         "population": run.spec.privacy.population,
         "unit": str(run.spec.unit),
         "neighbours": run.spec.neighbours.value,
         **run.stated,
         "delta_num": float(state.releases[grant.release_id].spent.delta_num),
+        **relation_figures(events, run.spec.neighbours, run.stated),
         "guarantee": wording.guarantee(run),
         "measurements": measurements,
     }

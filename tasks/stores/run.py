@@ -20,6 +20,7 @@ from tasks.stores.entry_content import is_text
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.ledgers import writable_ledger
+from tasks.stores.relations import Figures, relation_figures
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
 
@@ -49,6 +50,11 @@ class PlannedRelease:
     def stated(self) -> dict[str, float]:
         """The (epsilon, delta) that the release states; see `stated_guarantee`."""
         return stated_guarantee(self.spec, self.plan)
+
+    @property
+    def relations(self) -> dict[str, Figures | None]:
+        """What the release promises for the values of a unit, and for its being in the data at all."""
+        return relation_figures(self.plan.events.values(), self.spec.neighbours, self.stated)
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: ledger and readings are made once, on first use

@@ -6,6 +6,7 @@ import math
 
 from dpcore.registry import BY_NAME
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
+from tasks.stores.relations import PARTICIPATION, VALUES, Figures, at_most
 from tasks.stores.run import PlannedRelease
 
 
@@ -19,7 +20,7 @@ def guarantee(run: PlannedRelease) -> list[str]:
         "The promise holds against everybody, whatever else they know, whatever they compute from the release, and "
         "for all time. What they may learn are facts about the population as a whole, such as that two things go "
         "together; such a fact may be applied to anyone, in the data or not, and that is no breach of it.",
-        _participation(run.spec.neighbours, run.spec.unit),
+        _participation(run),
         _composition(run),
         _not_protected(run.spec.unit),
     ]
@@ -96,14 +97,27 @@ def _doubt(mechanism: str) -> str:
     )
 
 
-def _participation(neighbours: Neighbours, unit: PrivacyUnit) -> str:
-    whom = "a person" if unit.person else "a row"
-    if neighbours is Neighbours.REPLACE_ONE:
-        return (
-            f"The values of {whom} are protected, not the fact that {whom} is in the data: "
-            "the number of participants is treated as known (replace-one)."
-        )
-    return f"Both the values of {whom} and the fact of being in the data are protected (add-remove)."
+def _participation(run: PlannedRelease) -> str:
+    """What holds under the other relation than the declared one, with figures of its own."""
+    whom = "person" if run.spec.unit.person else "row"
+    contained, is_there = f"what a {whom} of the data contained", f"whether a {whom} is in the data at all"
+    if run.spec.neighbours is Neighbours.ADD_REMOVE:
+        declared, other, figures = f"{is_there} (add-remove)", contained, run.relations[VALUES]
+        otherwise = "had it been anything else"
+    else:
+        declared, other, figures = f"{contained} (replace-one)", is_there, run.relations[PARTICIPATION]
+        otherwise = "had it not been there"
+    if figures is None:
+        return f"The promise is about {declared}. Not protected is {other}: the release shows how many there are."
+    return f"The promise is about {declared}. Protected as well is {other}: {otherwise}, {_changes(figures)}."
+
+
+def _changes(figures: Figures) -> str:
+    """By how much probabilities change; every figure is rounded up."""
+    slack = f", and by at most delta = {at_most(figures['delta'])} beyond that" if figures["delta"] else ""
+    epsilon = at_most(figures["epsilon"])
+    factor = at_most(math.nextafter(math.exp(float(epsilon)), math.inf), 3)
+    return f"every probability would change by a factor of at most e^{epsilon} (at most {factor}){slack}"
 
 
 def _measured(run: PlannedRelease) -> str:

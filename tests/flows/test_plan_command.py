@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -29,7 +31,7 @@ TWELVE = [f"2026-{month:02}" for month in range(7, 13)] + [f"2027-{month:02}" fo
 """The month of the last firing, which has no release yet, and those to come."""
 CONTRACT = {
     "epsilon", "delta", "allocation", "dimension", "mechanism", "generator", "reasons", "expected_error",
-    "remaining_after", "releases_left",
+    "remaining_after", "releases_left", "values", "participation",
 }  # fmt: skip
 ADDED = {"year", "cap_reached", "alternatives", "fits_the_year", "columns"}
 
@@ -122,6 +124,20 @@ def test_the_contract_is_kept_and_the_year_is_added(steward: Steward) -> None:
     assert all(step["allowed"] for step in plan["year"])
     assert plan["cap_reached"] is None
     assert (plan["lasts_until"], plan["months"]) == ("2027-06", plan["releases_left"])
+
+
+def test_a_plan_says_what_a_release_promises_under_either_relation(steward: Steward) -> None:
+    """The clinic's Gaussian plan: half of rho for a row that comes or goes, by the exact curve at the same delta."""
+    steward.edit(GAUSSIAN)
+    plan, shown = steward.plan(), steward.shown()
+    assert plan["values"]["epsilon"] == plan["epsilon"]
+    planned = plan_release(steward.spec)
+    mu, epsilon = math.sqrt(float(planned.cost.rho)), plan["participation"]["epsilon"]  # rho / 2 is mu^2 / 2
+    tails = [math.erfc((epsilon / mu + side * mu / 2) / math.sqrt(2)) / 2 for side in (-1, 1)]
+    assert tails[0] - math.exp(epsilon) * tails[1] == pytest.approx(plan["delta"], rel=1e-5)
+    said = dict(re.findall(r"(values|being in the data) +epsilon (\S+), delta 1e-06", shown))
+    assert float(said["values"]) == plan["epsilon"]
+    assert epsilon <= float(said["being in the data"]) <= epsilon * (1 + 1e-5)
 
 
 QUARTERLY, YEARLY, DAILY = ({"0 6 1 * *": cron} for cron in ("0 6 5 1,4,7,10 *", "0 6 5 1 *", "0 6 * * *"))

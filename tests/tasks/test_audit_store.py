@@ -436,6 +436,18 @@ RECORD_LIES: dict[str, tuple[Callable[[dict[str, dict[str, object]]], object], s
         lambda r: r["privacy"]["measurements"][0]["noise"]["covariance"].update(diagonal=1e-9),
         "the noise that it states of 'moments' is another",
     ),
+    "half-for-participation": (
+        lambda r: r["privacy"]["participation"].update(epsilon=0.05),
+        "its figures under a relation are not its measurements'",
+    ),
+    "nothing-for-participation": (
+        lambda r: r["privacy"].update(participation=None),
+        "its figures under a relation are not its measurements'",
+    ),
+    "less-for-values": (
+        lambda r: r["privacy"]["values"].update(epsilon=0.09),
+        "its figures under a relation are not its measurements'",
+    ),
     "another-ledger": (lambda r: r["ledger"].update(head="0" * 64), "the ledger head that it names"),
     "no-privacy": (lambda r: r.pop("privacy"), "cannot be read"),
 }

@@ -122,6 +122,8 @@ def _plan_faults(again: Again) -> list[str]:
     outcome = Outcome(record["rows"], rebuilt.moments, rebuilt.projection, record["utility"], [])
     due = planned_facts(planned, rebuilt.seeds, outcome) | {"specification": rebuilt.spec.as_public_json()}
     found = require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is in other words")
+    both = {name: record["privacy"].get(name) for name in planned.relations}
+    found += require(again.agrees(both, planned.relations), "its figures under a relation are not its plan's")
     for name, value in due.items():
         same = again.agrees(record[name], value)
         found += require(same, f"its {name.replace('_', ' ')} differs from what its specification leads to")

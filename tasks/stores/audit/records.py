@@ -9,11 +9,13 @@ from typing import Any
 from dpcore.accounting import Cap, Cost, compose, times, total
 from dpcore.noiselaws import noise_facts
 from dpcore.registry import BY_NAME, event_from_json
+from dpcore.schema import Neighbours
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.build import dependencies_digest
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
 from tasks.stores.record import record_faults
+from tasks.stores.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.stores.spec.release import public_digest
 
 KNOWN_VERSIONS = (1, 2)
@@ -68,7 +70,23 @@ def _guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[st
     composed = compose(release.spent, delta=Fraction(str(stated["delta"])))
     enough = float(composed.epsilon) <= privacy["epsilon"] * (1 + 1e-12)
     exact = float(composed.delta_num) == privacy["delta_num"]
-    return found + require(enough and exact, "its epsilon or delta_num is not what its measurements cost")
+    found += require(enough and exact, "its epsilon or delta_num is not what its measurements cost")
+    return found + require(_same_relations(privacy, release), "its figures under a relation are not its measurements'")
+
+
+def _same_relations(privacy: dict[str, Any], release: ReleaseState) -> bool:
+    """Whether what a record says of values and of participation, if it does, follows from its measurements."""
+    if VALUES not in privacy and PARTICIPATION not in privacy:  # of a version that left it to the reader
+        return True
+    events = [event_from_json(entry.facts["event"]) for entry in release.spends.values()]
+    due = relation_figures(events, Neighbours(privacy["neighbours"]), release.facts["stated"])
+    return all(_alike_figures(privacy.get(name), figures) for name, figures in due.items())
+
+
+def _alike_figures(stated: dict[str, float] | None, due: dict[str, float] | None) -> bool:
+    if stated is None or due is None:
+        return stated is due
+    return stated.keys() == due.keys() and all(_alike(stated[name], figure) for name, figure in due.items())
 
 
 def _basis_faults(evidence: Evidence, privacy: dict[str, Any], release: ReleaseState) -> list[str]:
