@@ -97,7 +97,7 @@ def _registry_faults(again: Again) -> list[str]:
 
 
 def _variant_faults(again: Again, variant: str, parameters: dict[str, Any]) -> list[str]:
-    """Variant and parameters are the record's; older programs stated the delta of an approximate release's exact law."""
+    """Variant and parameters are the record's; older programs stated a delta for approximate releases too."""
     due, excused = privacy_parameters(again.record), bool(unproved(again.record)) and not again.same_program
     names = due.keys() - ({"delta"} if excused else set())
     same = parameters.keys() == due.keys() and all(parameters[name] == due[name] for name in names)
