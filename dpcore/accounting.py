@@ -1,8 +1,10 @@
 """Costs of what was measured, and the statement they compose to.
 
 What happened (an event) is kept apart from what it cost: `Cost` is what an event's
-mechanism says it costs, pure or of Gaussian noise; `compose` turns all costs of a
-population into one statement. Everything pure is an exact fraction. Fails closed:
+mechanism says it costs, pure or of Gaussian noise. Two functions turn costs into a
+statement: `release_statement` for the costs of one release, which its specification fixes
+beforehand, and `population_balance` for all costs of a population, of which later ones may
+be chosen by what earlier ones showed. Everything pure is an exact fraction. Fails closed:
 a cost that cannot be stated is infinite.
 """
 
@@ -69,6 +71,11 @@ class Cost:
             self.delta_num + other.delta_num,
         )
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has both pure parts and parts of Gaussian noise."""
+        return bool(self.rho and (self.epsilon or self.rho_of_pure))
+
 
 def total(costs: Iterable[Cost]) -> Cost:
     """The sum of costs under sequential composition."""
@@ -88,12 +95,13 @@ class Statement:
         return {"epsilon": float(self.epsilon), "delta": float(self.delta), "delta_num": float(self.delta_num)}
 
 
-def compose(cost: Cost, *, delta: Fraction) -> Statement:
-    """The smaller valid statement of a cost at a given delta.
+def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
+    """The smaller valid statement at a given delta of costs fixed beforehand, as a specification fixes them.
 
     Either the pure costs are added to what Gaussian noise of the whole rho gives, or
     everything is counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
     Without Gaussian costs, delta is only claimed where it buys a smaller epsilon.
+    For mixed costs that somebody chooses one after the other this is no bound: see `population_balance`.
     """
     apart: Fraction | float = cost.epsilon
     if cost.rho:
@@ -101,12 +109,30 @@ def compose(cost: Cost, *, delta: Fraction) -> Statement:
         apart = gaussian
         if cost.epsilon:
             apart = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # a statement never flatters
-    merged = INFINITE
-    if cost.rho_of_pure:
-        merged = epsilon_of_rho(float_above(cost.rho + cost.rho_of_pure), delta=float(delta))
+    merged = _as_zcdp(cost, delta) if cost.rho_of_pure else INFINITE
     if merged < apart:
         return Statement(merged, delta, cost.delta_num)
     return Statement(apart, delta if cost.rho else Fraction(0), cost.delta_num)
+
+
+def population_balance(cost: Cost, *, delta: Fraction) -> Statement:
+    """What a population has lost at a given delta, also where earlier releases decided what later ones cost.
+
+    Pure costs alone: the smaller of their sum and of what they give as zCDP. Gaussian noise alone: the exact
+    curve of the whole rho. Both: everything as zCDP, converted once, because a sum of the two conversions
+    is no bound for somebody who spends the rest purely once the noise of small Gaussian releases happened to be large.
+    Guarantee: GUARANTEE.md, "The statement".
+    """
+    if not cost.is_mixed:
+        return release_statement(cost, delta=delta)
+    return Statement(_as_zcdp(cost, delta), delta, cost.delta_num)
+
+
+def _as_zcdp(cost: Cost, delta: Fraction) -> float:
+    """The epsilon of everything counted as zCDP; infinite where a pure cost lacks its rho."""
+    if cost.epsilon and not cost.rho_of_pure:
+        return INFINITE
+    return epsilon_of_rho(float_above(cost.rho + cost.rho_of_pure), delta=float(delta))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +144,16 @@ class Cap:
     delta_num: Fraction
 
     def admits(self, cost: Cost) -> bool:
-        """Whether the composed statement of a cost stays under the cap."""
+        """Whether all that a population has spent stays under the cap, however its costs were chosen (a filter)."""
         if cost.delta_num > self.delta_num:
             return False
         pure = not cost.rho and cost.epsilon <= self.epsilon  # then nothing needs converting, which is slow
-        return pure or compose(cost, delta=self.delta).epsilon <= self.epsilon
+        return pure or population_balance(cost, delta=self.delta).epsilon <= self.epsilon
+
+    def admits_if_fixed(self, cost: Cost) -> bool:
+        """Whether it stays under the cap if every cost was fixed beforehand: earlier versions' rule, no filter."""
+        fixed = release_statement(cost, delta=self.delta).epsilon <= self.epsilon
+        return self.admits(cost) or (cost.delta_num <= self.delta_num and fixed)
 
     def further(self, spent: Cost, each: Cost, *, limit: int = 100_000) -> int:
         """The largest number of further identical releases that stay under the cap."""

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from dpcore.accounting import compose, total
+from dpcore.accounting import release_statement, total
 from dpcore.encoding import Encoding
 from dpcore.levels import ClassRules, LevelRule
 from dpcore.mechanisms.base import GramEvent
@@ -202,7 +202,7 @@ def stated_privacy(
     cost = total(cost_of(event) for event in events.values())
     names = dict.fromkeys(event.mechanism for event in events.values())
     return {
-        **compose(cost, delta=delta).as_json(),
+        **release_statement(cost, delta=delta).as_json(),
         "neighbours": neighbours,
         "unit": "row",
         "measurements": {name: event.as_json() for name, event in events.items()},

@@ -1,6 +1,6 @@
 """What is to come, from public constants: how long a cap lasts, and how much noise each column's figures will carry.
 
-Costs compose through the accountant: the cost of a year is not twelve times a month's
+Costs population_balance through the accountant: the cost of a year is not twelve times a month's
 where noise is Gaussian. The noise of a column is that of the planned measurements,
 brought back through the encoding to the column's own unit.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.accounting import Cap, Cost, Statement, compose
+from dpcore.accounting import Cap, Cost, Statement, population_balance
 from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
 from dpcore.plans import Plan, count_and_sum_noise
@@ -49,7 +49,7 @@ def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str
         after = committed if counted else committed + each
         allowed = counted or cap.admits(after)
         committed = after if allowed else committed
-        steps.append(Step(period, counted, allowed, compose(committed, delta=cap.delta)))
+        steps.append(Step(period, counted, allowed, population_balance(committed, delta=cap.delta)))
     return steps
 
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, cast
 
-from dpcore.accounting import Cost, Statement, compose, total
+from dpcore.accounting import Cost, Statement, release_statement, total
 from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism, PartMechanism
 from dpcore.mechanisms.bingham import EXPONENTIAL_PCA
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
@@ -426,4 +426,4 @@ def statement_under(events: Iterable[Event], neighbours: Neighbours, *, delta: F
     """What the measurements of a release promise together under a relation; None if one of them promises nothing."""
     costs = [cost_under(event, neighbours) for event in events]
     known = [cost for cost in costs if cost is not None]
-    return compose(total(known), delta=delta) if len(known) == len(costs) else None
+    return release_statement(total(known), delta=delta) if len(known) == len(costs) else None

@@ -84,21 +84,17 @@ def figures(facts: Facts, names: tuple[str, ...]) -> Cost:
     """Exact numbers: not negative, in lowest terms, at most 10^12."""
     require(all(EXACT.fullmatch(facts[name]) for name in names), "figures", "are not exact numbers")
     numbers = {name: Fraction(facts[name]) for name in names}
-    require(
-        all(str(n) == facts[name] and n <= 10**12 for name, n in numbers.items()), "figures", "are not exact numbers"
-    )
+    require(all(str(n) == facts[k] and n <= 10**12 for k, n in numbers.items()), "figures", "are not exact numbers")
     return numbers
 
 
-def admits(cap: Cost, cost: Cost) -> bool:
-    """Whether a total stays under a cap; a thousandth of delta allows for the grid of orders and for rounding."""
-    if cost["delta_num"] > cap["delta_num"]:
-        return False
-    if not cost["rho"] and cost["epsilon"] <= cap["epsilon"]:
-        return True
+def admits(cap: Cost, cost: Cost, *, fixed: bool = False) -> bool:
+    """Whether a total, or one `fixed` beforehand, fits a cap; 1/1000 of delta allows for the grid and for rounding."""
+    if cost["delta_num"] > cap["delta_num"] or (not cost["rho"] and cost["epsilon"] <= cap["epsilon"]):
+        return cost["delta_num"] <= cap["delta_num"]
     rho, epsilon, delta = float(cost["rho"]), float(cap["epsilon"]), float(cap["delta"]) * 1.001
     left, mu, found = float(cap["epsilon"] - cost["epsilon"]), math.sqrt(2 * rho), 1.0
-    if rho and left > 0:  # Gaussian noise of the whole rho, pure costs added
+    if rho and left > 0 and (fixed or not cost["epsilon"]):  # Gaussian noise of the whole rho, pure costs added
         first, second = (math.erfc((left / mu + side * mu / 2) / math.sqrt(2)) / 2 for side in (-1, 1))
         found = first - (math.exp(left) * second if second else 0.0)
     rho += float(cost["rho_of_pure"])  # or everything counted as zCDP; every order gives a valid delta
@@ -116,6 +112,7 @@ class Ledger:
         self.signers: set[str] = set()
         self.caps: dict[str, Facts] = {}
         self.releases: dict[str, Facts] = {}
+        self.beyond: list[str] = []
 
     def apply(self, entry: Facts) -> None:
         """Check one entry and take it into account."""
@@ -203,7 +200,9 @@ class Ledger:
         require(all(c["rho_of_pure"] == c["epsilon"] ** 2 / 2 for c in costs), where, "misstates a pure cost as zCDP")
         self.caps[population]["taken"] += costs
         total = {n: sum((cost[n] for cost in self.caps[population]["taken"]), Fraction(0)) for n in COSTS}
-        require(admits(self.caps[population]["cap"], total), where, "exceeds the cap")
+        cap = self.caps[population]["cap"]
+        require(admits(cap, total, fixed=True), where, "exceeds the cap")
+        self.beyond += [] if admits(cap, total) else [where]  # an earlier version admitted it: to be reported
         fresh = {"facts": facts, "population": population, "costs": costs, "status": "reserved", "spends": {}}
         self.releases[name] = fresh | {"sealed": None, "sealer": None, "approvals": {}, "bundle": None}
 
@@ -335,6 +334,7 @@ def verify(export: Path, bundles: Path, public_key: Path | None) -> int:
             check_bundle(folders[name], release, ledger)
     except (ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
         raise BrokenError(f"unreadable: {error!r}") from error
+    sys.stderr.writelines(f"{where} exceeds the cap as mixed costs are counted today\n" for where in ledger.beyond)
     return len(published)
 
 

@@ -11,6 +11,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import closing
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from independent_verifier import BrokenError, canonical, sha256, verify
 
+from dpcore.accounting import Cap, Cost
 from tasks.stores.audit import audit_export, broken, read_public_key
 from tasks.stores.ledger import Ledger
 from tasks.stores.operations import export_lines
@@ -95,6 +97,17 @@ def evidence(tmp_path: Path) -> Evidence:
 
 
 # ---------------------------------------------------------------- what holds
+
+
+@pytest.mark.parametrize("rho", ["0", "1/100", "1/20", "1/5"])
+@pytest.mark.parametrize("epsilon", ["0", "1/10", "1/2", "3/2"])
+def test_it_admits_what_the_product_admits(epsilon: str, rho: str):
+    cost = Cost(Fraction(epsilon), Fraction(rho), Fraction(epsilon) ** 2 / 2)
+    figures = {name: getattr(cost, name) for name in independent_verifier.COSTS}
+    for cap in (Cap(Fraction(limit, 7), Fraction(1, 10**6), Fraction(0)) for limit in range(1, 40)):
+        limits = {name: getattr(cap, name) for name in independent_verifier.CAP}
+        assert independent_verifier.admits(limits, figures) == cap.admits(cost)
+        assert independent_verifier.admits(limits, figures, fixed=True) == cap.admits_if_fixed(cost)
 
 
 def test_it_imports_nothing_of_the_product_and_has_at_most_300_lines_that_are_not_blank():

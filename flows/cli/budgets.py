@@ -33,7 +33,7 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
 
 def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]:
     """The population's balance as `budget --json` shows it."""
-    from dpcore.accounting import compose
+    from dpcore.accounting import population_balance
     from tasks.stores.outlook import left
     from tasks.stores.run import cap_of
 
@@ -41,13 +41,13 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
     known = state.populations.get(population)
     cap = known.cap if known else cap_of(spec)
     spent, committed = state.spent(population), state.committed(population)
-    used = compose(committed, delta=cap.delta)
+    used = population_balance(committed, delta=cap.delta)
     figures = {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")}
     return {
         "population": population,
         "lifetime": figures,
-        "spent": compose(spent, delta=cap.delta).as_json(),
-        "reserved": compose(state.reserved(population), delta=cap.delta).as_json(),
+        "spent": population_balance(spent, delta=cap.delta).as_json(),
+        "reserved": population_balance(state.reserved(population), delta=cap.delta).as_json(),
         "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
         "releases_left": cap.further(committed, plan.cost),
         "cap_set": _cap_set(known.cap_entry) if known else None,

@@ -51,7 +51,7 @@ def plan(
 
 def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
     """One release, and the balance after it."""
-    from dpcore.accounting import compose
+    from dpcore.accounting import population_balance
     from tasks.stores.outlook import left
     from tasks.stores.relations import relation_figures
     from tasks.stores.run import stated_guarantee
@@ -60,7 +60,7 @@ def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[
     population = spec.privacy.population
     known = state.populations.get(population)
     delta = known.cap.delta if known else spec.privacy.lifetime.delta
-    after = compose(state.committed(population) + planned.cost, delta=delta)
+    after = population_balance(state.committed(population) + planned.cost, delta=delta)
     lifetime, stated = now["lifetime"], stated_guarantee(spec, planned)
     return {
         **stated,
@@ -105,6 +105,8 @@ def _draw(outlook: Outlook, path: Path) -> None:
 def _show(outlook: Outlook, content: dict[str, Any]) -> None:
     out = console()
     _show_release(out, outlook.spec.name, content)
+    for warning in content["warnings"]:
+        out.print(f"! {warning}", style="yellow", markup=False)
     _show_year(out, outlook, content)
     _show_alternatives(out, outlook)
     _show_columns(out, outlook, content["columns"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpcore.accounting import Cost, compose
+from dpcore.accounting import Cost, population_balance
 from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, Event, cost_of
 from tasks.pages.wording import ABSENT, finite_precision, number
@@ -62,8 +62,8 @@ def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
     own = release.spent + release.reserved
     figures = {
         "lifetime cap": {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")},
-        "spent or reserved before": compose(less(committed, own), delta=cap.delta).as_json(),
-        "with this release": compose(committed, delta=cap.delta).as_json(),
+        "spent or reserved before": population_balance(less(committed, own), delta=cap.delta).as_json(),
+        "with this release": population_balance(committed, delta=cap.delta).as_json(),
     }
     return [{"": name, **row} for name, row in figures.items()]
 

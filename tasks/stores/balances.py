@@ -5,10 +5,19 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from operator import itemgetter
+from typing import Protocol
 
-from dpcore.accounting import Statement, compose
+from dpcore.accounting import Cost, Statement, population_balance
 from tasks.stores.ledger_state import Entry, LedgerState, Population
+
+
+class Composes(Protocol):
+    """A function that turns costs into a statement."""
+
+    def __call__(self, cost: Cost, *, delta: Fraction) -> Statement:
+        """The statement of a cost at a delta."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,7 @@ class History:
             raise KeyError(population)
         return steps[place - 1][1]
 
-    def balance(self, population: str, seq: int) -> Statement:
+    def balance(self, population: str, seq: int, compose: Composes = population_balance) -> Statement:
         """What was spent of a population's budget after an entry, composed under the cap of that time."""
         known = self.at(population, seq)
         return compose(known.spent, delta=known.cap.delta)

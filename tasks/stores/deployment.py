@@ -186,7 +186,8 @@ def _accounting(record: dict[str, Any]) -> dict[str, str]:
         "are drawn from it, decoded to the original columns, clamped to their bounds, and checked against the noisy "
         "moments.",
         "composition": "Sequential, over all measurements of a release and all releases of the population: pure "
-        "costs add exactly, Gaussian costs add as rho and are converted once; the smaller valid statement counts. "
+        "costs add exactly, Gaussian costs add as rho and are converted once; over a population that spends "
+        "both, everything is counted as zCDP. "
         "No parallel composition is claimed between periods.",
     }
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from itertools import chain, pairwise
 from statistics import median
 
-from dpcore.accounting import Cap, Cost, Statement, compose, times
+from dpcore.accounting import Cap, Cost, Statement, population_balance, release_statement, times
 from tasks.stores.calendar import firings, month_before, periods_due
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.run import cap_of, plan_release
@@ -73,7 +73,7 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     return Forecast(
         population=population,
         name=spec.name,
-        each=compose(plan.cost, delta=cap.delta),
+        each=release_statement(plan.cost, delta=cap.delta),
         left=left,
         rhythm=rhythm,
         steps=tuple(_steps(cap, committed, plan.cost, dates[:left])),
@@ -83,7 +83,7 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
 
 def _steps(cap: Cap, committed: Cost, each: Cost, dates: Sequence[datetime]) -> Iterator[tuple[datetime, float]]:
     for count, date in enumerate(dates, start=1):
-        yield date, float(compose(committed + times(each, count), delta=cap.delta).epsilon)
+        yield date, float(population_balance(committed + times(each, count), delta=cap.delta).epsilon)
 
 
 def _rhythm(

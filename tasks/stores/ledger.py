@@ -17,7 +17,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpcore.accounting import Cap, Cost, compose
+from dpcore.accounting import Cap, Cost, population_balance
 from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Measurement, measurement_from_json
 from dpcore.registry import Event, cost_of
@@ -53,6 +53,11 @@ CLOCK_BEHIND_HINT = (
 CLOCK_AHEAD_HINT = (
     "set this machine's clock; if nothing was written for years indeed, "
     'say so with `dprelease budget raise --reason "..."`'
+)
+
+MIXED_HINT = (
+    "pure costs and Gaussian noise together are counted as zCDP, which takes more of a cap: "
+    "with mechanisms of the kind that the population has used so far, more fits"
 )
 
 WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
@@ -491,13 +496,15 @@ class Ledger:
         wanted = sum((cost_of(event) for event in request.events.values()), Cost())
         if cap.admits(state.committed(request.population) + wanted):
             return
-        used = compose(state.committed(request.population), delta=cap.delta)
+        used = population_balance(state.committed(request.population), delta=cap.delta)
+        mixed = (state.committed(request.population) + wanted).is_mixed
         raise BudgetExceededError(
             f"the lifetime budget of {request.population!r} does not allow this release: "
             f"epsilon {float(used.epsilon):g} of {float(cap.epsilon):g} is spent or reserved",
             rule="budget-exceeded",
             where="privacy.lifetime",
-            hint="ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`",
+            hint="ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`"
+            + (f"; {MIXED_HINT}" if mixed else ""),
         )
 
     def spend(

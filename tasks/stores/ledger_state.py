@@ -272,7 +272,10 @@ class LedgerState:
         _require(entry.release_id not in self.releases, entry, "reserves a release a second time")
         reserved = total(cost_from_json(m["cost"]) for m in facts["measurements"].values())
         cap = self.populations[entry.population].cap
-        _require(cap.admits(self.committed(entry.population) + reserved), entry, "exceeds the population's cap")
+        # Earlier versions admitted mixed costs by a rule that is no filter. Their ledgers stay readable: the
+        # audit says where they exceed today's rule, by which alone the ledger takes new reservations.
+        fits = cap.admits_if_fixed(self.committed(entry.population) + reserved)
+        _require(fits, entry, "exceeds the population's cap")
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id, entry.population, facts, entry.seq, reserved=reserved
         )

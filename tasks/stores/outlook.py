@@ -18,10 +18,11 @@ from itertools import chain, islice
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from dpcore.accounting import Cap, Cost, times
+from dpcore.accounting import Cap, Cost, population_balance, times
 from dpcore.errors import SpecError
 from dpcore.forecast import ColumnNoise, Step, alternative_epsilons, burn_down, column_noise, largest_fitting
 from dpcore.plans import Plan
+from dpcore.registry import cost_of
 from dpcore.schema import Kind
 from tasks.stores.calendar import periods_due
 from tasks.stores.forecast import MONTHLY, overdue_period
@@ -136,10 +137,32 @@ class Outlook:
 
         return largest_fitting(fits, at_most=self._largest) if count else None
 
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the cap shorter than it need be: pure costs and Gaussian noise over one population."""
+        after = self.committed + self.plan.cost
+        if not after.is_mixed:
+            return []
+        counted = float(population_balance(after, delta=self.cap.delta).epsilon)
+        takes = f"as zCDP: epsilon {counted:.4g} of {float(self.cap.epsilon):g} is taken after this release"
+        if self.plan.cost.is_mixed:
+            kinds = {name: "Gaussian" if cost_of(event).rho else "pure" for name, event in self.plan.events.items()}
+            return [
+                f"This specification mixes noise ({', '.join(f'{name} {kind}' for name, kind in kinds.items())}), and "
+                f"its population's cap counts the two kinds together {takes}. Mechanisms of one kind take less: choose "
+                "`model.mechanism` and `model.projection.mechanism` alike."
+            ]
+        return [
+            f"This release's {'Gaussian noise' if self.plan.cost.rho else 'pure cost'} joins a population that has "
+            f"spent the other kind, and its cap counts the two kinds together {takes}. "
+            "A release of the same kind takes less."
+        ]
+
     def as_json(self) -> dict[str, Any]:
         """What `plan` says about the future."""
         fits = self.fits_the_year
         return {
+            "warnings": self.warnings,
             "year": [self._step_json(step) for step in self.year],
             "cap_reached": self.cap_reached,
             "lasts_until": self.present.lasts_until,

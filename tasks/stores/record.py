@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import compose
+from dpcore.accounting import population_balance
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
 from dpcore.generators import SAMPLER
@@ -150,8 +150,8 @@ def _budget(run: ReleaseRun, release: ReleaseState, state: LedgerState) -> dict[
             "delta": float(cap.delta),
             "delta_num": float(cap.delta_num),
         },
-        "before": compose(less(spent, release.spent), delta=cap.delta).as_json(),
-        "after": compose(spent, delta=cap.delta).as_json(),
+        "before": population_balance(less(spent, release.spent), delta=cap.delta).as_json(),
+        "after": population_balance(spent, delta=cap.delta).as_json(),
         "releases_left": cap.further(state.committed(population), run.plan.cost),
     }
 

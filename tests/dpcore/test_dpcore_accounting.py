@@ -19,12 +19,12 @@ from dpcore.accounting import (
     Cost,
     Epsilon,
     Rho,
-    compose,
     delta_of_rho,
     epsilon_of_rho,
     float_above,
     gaussian_delta,
     gaussian_epsilon,
+    release_statement,
     rho_of_epsilon,
     times,
     total,
@@ -155,7 +155,7 @@ def test_a_cost_that_cannot_be_stated_is_infinite(rho: float, delta: float) -> N
 
 
 def test_zcdp_costs_without_delta_fail_closed() -> None:
-    assert compose(Cost.of(Rho(Fraction(1, 10))), delta=Fraction(0)).epsilon == INFINITE
+    assert release_statement(Cost.of(Rho(Fraction(1, 10))), delta=Fraction(0)).epsilon == INFINITE
     assert not Cap(Fraction(10**9), Fraction(0), Fraction(1)).admits(Cost.of(Rho(Fraction(1, 10**9))))
     with pytest.raises(ValueError, match="delta > 0"):
         rho_of_epsilon(1.0, delta=0.0)
@@ -207,7 +207,7 @@ def test_the_number_of_further_releases_is_that_of_trying_one_after_another(
 @given(parts=st.lists(costs, min_size=1, max_size=6), delta=st.sampled_from([Fraction(1, 10**6), Fraction(1, 100)]))
 def test_a_mixture_composes_to_the_smaller_of_the_two_valid_statements(parts: list[Cost], delta: Fraction) -> None:
     cost = total(parts)
-    statement = compose(cost, delta=delta)
+    statement = release_statement(cost, delta=delta)
     pure = float(sum(part.epsilon for part in parts))
     rho = float(sum(part.rho for part in parts))
     as_rho = rho + float(sum(part.epsilon**2 / 2 for part in parts))
@@ -223,12 +223,12 @@ def test_a_mixture_composes_to_the_smaller_of_the_two_valid_statements(parts: li
 def test_a_mixed_statement_is_never_below_its_pure_part(epsilon: Fraction, rho: int) -> None:
     """Rounding a sum of a fraction and a float to nearest would flatter in half of the cases."""
     cost = Cost.of(Epsilon(epsilon)) + Cost.of(Rho(Fraction(1, rho)))
-    assert Fraction(compose(cost, delta=Fraction(1, 100)).epsilon) >= epsilon
+    assert Fraction(release_statement(cost, delta=Fraction(1, 100)).epsilon) >= epsilon
 
 
 def test_many_small_pure_costs_are_cheaper_as_zcdp_and_few_are_not() -> None:
     each = Cost.of(Epsilon(Fraction("0.1")))
-    few, many = (compose(times(each, n), delta=Fraction(1, 10**6)) for n in (12, 1200))
+    few, many = (release_statement(times(each, n), delta=Fraction(1, 10**6)) for n in (12, 1200))
     assert (few.epsilon, few.delta) == (Fraction("1.2"), 0)
     assert float(many.epsilon) < 120 / 5
     as_zcdp = 1200 * 0.1**2 / 2
@@ -241,7 +241,7 @@ def test_the_finite_precision_delta_is_capped_by_itself() -> None:
     each = Cost.of(Epsilon(Fraction(1, 10)), Fraction(1, 10**10))
     cap = Cap(Fraction(10**6), Fraction(0), Fraction(3, 10**10))
     assert cap.further(Cost(), each) == 3
-    assert compose(each, delta=Fraction(0)).as_json() == {"epsilon": 0.1, "delta": 0.0, "delta_num": 1e-10}
+    assert release_statement(each, delta=Fraction(0)).as_json() == {"epsilon": 0.1, "delta": 0.0, "delta_num": 1e-10}
 
 
 @given(st.fractions(min_value=Fraction(1, 10**300), max_value=Fraction(10**300)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import compose
+from dpcore.accounting import release_statement
 from dpcore.checked import CLUSTERS, BudgetedCheck, make_checked_plan
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
@@ -58,11 +58,30 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
+AUTOMATIC: dict[str, dict[str, Any]] = {
+    "columns as they are": {},
+    "private components": {"projection": "private-pca"},
+    "a frame": {"projection": "ron", "radius": "auto"},
+    "histograms": {"generator": "copula"},
+}
+
+
+@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6), Fraction(1, 100)])
+@pytest.mark.parametrize("way", AUTOMATIC)
+def test_mechanisms_that_are_chosen_automatically_are_of_one_kind(way: str, delta: Fraction) -> None:
+    """Pure and Gaussian costs together take more of a population's cap; only named mechanisms may mix them."""
+    plan = make_checked_plan(wishes(LABEL, delta=delta, **AUTOMATIC[way]), [ACCURACY, SILHOUETTE])
+    kinds = {bool(cost_of(event).rho) for event in plan.events.values()}
+    assert len(kinds) == 1
+    assert not plan.cost.is_mixed
+    assert make_checked_plan(wishes(LABEL, **WAYS["mixed"]), [ACCURACY]).cost.is_mixed
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_release_and_checks_together_cost_the_epsilon_that_is_stated(way: str) -> None:
     asked = wishes(LABEL, **WAYS[way])
     plan = make_checked_plan(asked, [ACCURACY, SILHOUETTE])
-    stated = float(compose(plan.cost, delta=asked.delta).epsilon)
+    stated = float(release_statement(plan.cost, delta=asked.delta).epsilon)
     assert 0.995 < stated <= 1 + 1e-12
     assert list(plan.events)[-2:] == ["accuracy", "silhouette"], "they come last"
 

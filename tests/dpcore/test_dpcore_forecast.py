@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samplers_dpcore import SIGMAS
 
-from dpcore.accounting import Cap, Cost, Epsilon, Rho, compose, rho_of_epsilon, times
+from dpcore.accounting import Cap, Cost, Epsilon, Rho, population_balance, rho_of_epsilon, times
 from dpcore.encoding import Encoding, level_corners
 from dpcore.forecast import (
     ColumnNoise,
@@ -63,7 +63,7 @@ def test_the_year_stops_where_the_cap_allows_no_further_release(each: Cost, spen
     assert 0 < count < 12
     assert allowed == [True] * count + [False] * (12 - count)
     assert [step.spent for step in steps[:count]] == [
-        compose(spent + times(each, number), delta=limit.delta) for number in range(1, count + 1)
+        population_balance(spent + times(each, number), delta=limit.delta) for number in range(1, count + 1)
     ]
     assert {step.spent for step in steps[count:]} == {steps[count - 1].spent}, "a refused release spends nothing"
 

@@ -13,7 +13,7 @@ import pytest
 from strategies_dpcore import schema_with
 
 from dpcore import planning
-from dpcore.accounting import Budget, Epsilon, Rho, compose
+from dpcore.accounting import Budget, Epsilon, Rho, release_statement
 from dpcore.allocation import PRESETS, apart_error, best_share
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
@@ -131,7 +131,7 @@ def test_wishes_that_cannot_be_carried_out_are_refused(changes: dict[str, object
 def test_a_plan_spends_the_promised_epsilon_and_not_more(mechanism: str, neighbours: Neighbours) -> None:
     delta = Fraction(1, 10**6)
     decided = plan(mechanism=mechanism, neighbours=neighbours, delta=delta, allocation={"moments": Fraction(1)})
-    statement = compose(decided.cost, delta=delta)
+    statement = release_statement(decided.cost, delta=delta)
     assert float(statement.epsilon) <= 1
     assert float(statement.epsilon) > 0.999
     assert decided.event.neighbours is neighbours
@@ -241,7 +241,7 @@ def test_private_components_and_moments_together_stay_within_the_budget(
 ) -> None:
     allocation = None if share is None else {"moments": 1 - share, **({"projection": share} if share else {})}
     decided = plan(projection="private-pca", dimension=2, delta=delta, allocation=allocation)
-    stated = compose(decided.cost, delta=delta)
+    stated = release_statement(decided.cost, delta=delta)
     assert stated.epsilon <= WISHES.epsilon
     assert float(stated.epsilon) == pytest.approx(1.0, rel=1e-6)
     assert decided.reuses_gram == (decided.projection_event is None)
@@ -280,7 +280,7 @@ def test_the_splits_of_the_papers_are_presets_whose_parts_add_up_to_the_budget(n
     assert set(decided.events) == set(PRESETS[name])
     for part, event in decided.events.items():
         assert cost_of(event).epsilon == pytest.approx(float(PRESETS[name][part]), rel=1e-9)
-    assert compose(decided.cost, delta=Fraction(0)).epsilon <= WISHES.epsilon
+    assert release_statement(decided.cost, delta=Fraction(0)).epsilon <= WISHES.epsilon
 
 
 def test_the_papers_splits_are_those_that_they_print() -> None:
@@ -348,7 +348,7 @@ def test_a_copula_spends_the_promised_epsilon_on_histograms_and_their_groups(
     assert sum(decided.shares.values()) == 1
     if allocation:
         assert decided.shares == allocation
-    spent = compose(decided.cost, delta=delta)
+    spent = release_statement(decided.cost, delta=delta)
     assert float(WISHES.epsilon) * 0.999 < float(spent.epsilon) <= float(WISHES.epsilon)
     costs = [cost_of(event) for event in decided.events.values()]
     kind = "rho" if costs[0].rho else "epsilon"

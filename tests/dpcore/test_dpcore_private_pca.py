@@ -20,7 +20,7 @@ from sklearn.base import clone
 from strategies_dpcore import schema_with
 
 from dpcore import PcaGauss
-from dpcore.accounting import Budget, Epsilon, Rho, compose
+from dpcore.accounting import Budget, Epsilon, Rho, release_statement
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
@@ -470,7 +470,7 @@ def test_every_combination_stays_within_the_epsilon_asked_for(
             epsilon=epsilon,
             allocation={"projection": share, "moments": 1 - share},
         )
-        stated = compose(decided.cost, delta=WISHES.delta)
+        stated = release_statement(decided.cost, delta=WISHES.delta)
         assert stated.epsilon <= epsilon
         kinds = {isinstance(mechanism_of(e.mechanism).cost(e), Rho) for e in decided.events.values()}
         assert float(stated.epsilon) > float(epsilon) * (0.999 if len(kinds) == 1 else 0.5)

@@ -15,7 +15,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression, Ridge
 from strategies_dpcore import as_cells, hostile_cell
 
-from dpcore.accounting import Epsilon, Rho, compose, gaussian_epsilon
+from dpcore.accounting import Epsilon, Rho, gaussian_epsilon, release_statement
 from dpcore.auditing import audit
 from dpcore.encoding import Encoding
 from dpcore.measure import ReleasedVector, measure_vector
@@ -250,7 +250,7 @@ def test_an_event_costs_its_budget_and_is_read_back_from_its_own_words(name: str
 def test_the_audit_finds_no_more_than_is_claimed_and_catches_half_the_sensitivity(name: str) -> None:
     """Scores from -1 to 1, with noise for scores from 0 to 1, would be the silhouette as it is mostly defined."""
     event, delta = vector_mechanism(name).calibrate(QUERIES[SILHOUETTE], R1, MECHANISMS[name]), 0.0
-    claimed = float(compose(cost_of(event), delta=Fraction(0)).epsilon)
+    claimed = float(release_statement(cost_of(event), delta=Fraction(0)).epsilon)
     if name == "score-gaussian":
         delta = 1e-2
         claimed = gaussian_epsilon(0.5, delta=delta)

@@ -10,7 +10,7 @@ import pytest
 from samplers_dpcore import generator
 
 from dpcore import MomentMixture, PcaGauss, RonGauss
-from dpcore.accounting import compose
+from dpcore.accounting import release_statement
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
@@ -95,7 +95,7 @@ def test_a_bought_frame_is_paid_out_of_the_same_budget(
     p = plan(radius="auto", delta=delta, projection=projection, dimension=dimension, neighbours=neighbours)
     assert list(p.events)[:3] == ["radius", "centre", "spread"]
     assert sum(p.allocation.values()) == pytest.approx(1)
-    spent = compose(p.cost, delta=delta)
+    spent = release_statement(p.cost, delta=delta)
     assert 0.999 < float(spent.epsilon) <= 1
     assert spent.delta <= delta
     assert any("radius" in reason for reason in p.reasons)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpcore.accounting import compose, times
+from dpcore.accounting import epsilon_of_rho, population_balance, times
 from flows.cli import main, plans
 from tasks.stores import ledger as ledger_module
 from tasks.stores.ledger import Ledger, ReserveRequest
@@ -193,11 +193,40 @@ def test_the_cap_is_reached_where_the_accountant_says(steward: Steward, edits: d
     assert not all(admitted)
     assert plan["cap_reached"] == TWELVE[admitted.index(False)]
     last = plan["year"][admitted.index(False) - 1]
-    expected = compose(times(cost, plan["releases_left"]), delta=cap.delta)
+    expected = population_balance(times(cost, plan["releases_left"]), delta=cap.delta)
     assert (last["epsilon_spent"], last["delta_spent"]) == (float(expected.epsilon), float(expected.delta))
     shown = steward.shown()
     assert f"is reached: {plan['cap_reached']}" in shown
     assert shown.count("refused") == admitted.count(False) + 1
+
+
+MIXING = GAUSSIAN | {
+    "mechanism: auto": "mechanism: wishart-difference-trace",
+    "{kind: ron, dimension: auto}": "{kind: private-pca, dimension: auto, mechanism: gaussian}",
+}
+
+
+@pytest.mark.parametrize(("edits", "mixes"), [(GAUSSIAN, False), (MIXING, True)])
+def test_a_specification_that_mixes_kinds_of_noise_is_warned_of(
+    steward: Steward, edits: dict[str, str], mixes: bool
+) -> None:
+    steward.edit(edits)
+    plan = steward.plan()
+    assert bool(plan["warnings"]) == mixes
+    assert ("! This specification mixes noise" in " ".join(steward.shown().split())) == mixes
+    cost = plan_release(steward.spec).cost
+    assert bool(cost.epsilon and cost.rho) == mixes
+    if mixes:
+        taken = epsilon_of_rho(float(cost.rho + cost.epsilon**2 / 2), delta=1e-5)
+        assert f"epsilon {taken:.4g} of 2.5 is taken" in plan["warnings"][0]
+
+
+def test_a_release_of_the_other_kind_than_the_populations_is_warned_of(steward: Steward) -> None:
+    steward.edit({"lifetime: {epsilon: 12.0, delta: 0": "lifetime: {epsilon: 12.0, delta: 1.0e-5"})
+    steward.reserve("2026-07")
+    assert steward.plan()["warnings"] == []
+    steward.edit({"  delta: 0\n": "  delta: 1.0e-6\n", "mechanism: auto": "mechanism: gaussian"})
+    assert "joins a population" in steward.plan()["warnings"][0]
 
 
 def test_what_is_in_the_ledger_is_not_counted_again_and_reservations_count(steward: Steward) -> None:

@@ -18,7 +18,7 @@ from builders import BASIS, POPULATION, cap, opened, released, request
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.accounting import Cost, compose
+from dpcore.accounting import Cost, population_balance
 from dpcore.errors import LedgerError
 from tasks.stores.audit import audit_export
 from tasks.stores.decision import Decision, SignedDecision
@@ -267,7 +267,7 @@ def test_an_exact_number_is_read_as_itself(number: Fraction):
 @pytest.mark.parametrize("delta", ["0", "1/" + "9" * 900, "1/1000", "1"])
 def test_every_cost_that_is_read_can_be_composed_and_shown(figure: str, delta: str):
     number = exact_number(figure)
-    statement = compose(Cost(number, number, number**2 / 2, number), delta=exact_number(delta))
+    statement = population_balance(Cost(number, number, number**2 / 2, number), delta=exact_number(delta))
     assert json.dumps(str(statement.as_json()))
 
 
@@ -324,7 +324,7 @@ def test_a_mutated_ledger_is_refused_or_means_something_that_can_be_told(
     for population in found.populations.values():
         assert min(*vars_of(population.spent), *vars_of(population.reserved)) >= 0
         assert population.cap.epsilon >= 0
-        compose(population.spent, delta=population.cap.delta).as_json()
+        population_balance(population.spent, delta=population.cap.delta).as_json()
     if honest[index].kind not in ("cap", "reconcile", "reserve"):
         assert budgets(found) == budgets(LedgerState.replay(honest))
 

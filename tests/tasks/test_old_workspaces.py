@@ -16,10 +16,14 @@ import pytest
 from goldens import FAMILIES, archive
 from staged import land_rows, release
 
+from dpcore.errors import BudgetExceededError
 from dpcore.generators import SAMPLERS, UNNUMBERED
 from tasks.stores.audit import audit_workspace, broken, not_shown
 from tasks.stores.ledger import Ledger
+from tasks.stores.ledgers import writable_ledger
 from tasks.stores.reading import parse_json
+from tasks.stores.run import basis_of, cap_of
+from tasks.stores.spec import load_spec
 from tasks.stores.workspace import Workspace
 
 GOLDEN = Path(__file__).parent / "golden" / "version-1.tar.gz"
@@ -41,8 +45,16 @@ def test_releases_of_version_1_pass_the_audit_untouched(old: Workspace) -> None:
     checks = audit_workspace(old)
     assert broken(checks) == []
     assert {check.name.partition(": ")[2] for check in not_shown(checks)} >= {"rows"}, "its sampler is not kept"
+    assert "entry" in next(check.detail for check in not_shown(checks) if check.name == "caps"), "it mixed kinds"
     assert "drawn before builds were audited" in " ".join(check.detail for check in checks)
     assert old.ledger_path.read_bytes() == before
+
+
+def raise_the_cap(old: Workspace) -> None:
+    old.spec_path.write_text(old.spec_path.read_text().replace("lifetime: {epsilon: 1.5", "lifetime: {epsilon: 4"))
+    spec = load_spec(old.spec_path)
+    with closing(writable_ledger(old, spec)) as ledger:
+        ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), "mixed costs count for more", who="ada")
 
 
 def test_a_ledger_of_version_1_goes_on_signed_and_keeps_what_was_spent(old: Workspace) -> None:
@@ -50,11 +62,14 @@ def test_a_ledger_of_version_1_goes_on_signed_and_keeps_what_was_spent(old: Work
     land_rows(old.root, "2026-03")
     with closing(Ledger.open_to_read(old.ledger_path)) as ledger:
         known = ledger.entries()
+    with pytest.raises(BudgetExceededError):  # its mixed costs count for more today
+        release(old, "2026-03")
+    raise_the_cap(old)
     release(old, "2026-03")
     with closing(Ledger.open_to_read(old.ledger_path)) as ledger:
         entries = ledger.entries()
     assert entries[: len(known)] == known
-    assert [entry.kind for entry in entries[len(known) :]] == ["key", "reserve", "spend", "publish"]
+    assert [entry.kind for entry in entries[len(known) :]] == ["key", "refuse", "cap", "reserve", "spend", "publish"]
     checks = audit_workspace(old)
     assert broken(checks) == []
     assert [check.outcome for check in checks if check.name == "small-2026-03-1: rows"] == ["holds"]

@@ -21,7 +21,7 @@ from builders import BASIS, POPULATION, Chain, Place, cap, opened, released, req
 from postgres import Server
 from staged import SPEC, land_rows, release
 
-from dpcore.accounting import Cap, Cost, compose
+from dpcore.accounting import Cap, Cost, release_statement
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
 from tasks.stores import key_changes, operations, signing
 from tasks.stores.archive import MANIFEST, back_up, restore
@@ -473,7 +473,7 @@ def test_a_charge_under_a_delta_covers_noise_of_either_kind(epsilon: str):
     delta = Fraction(1, 10**6)
     charged = operations._charge(Cap(Fraction(99), delta, Fraction(0)), Fraction(epsilon))
     assert charged.epsilon == Fraction(epsilon)
-    gaussian = compose(Cost(rho=charged.rho), delta=delta)
+    gaussian = release_statement(Cost(rho=charged.rho), delta=delta)
     assert float(gaussian.epsilon) >= float(Fraction(epsilon)) * (1 - 1e-12)
     assert operations._charge(Cap(Fraction(9), Fraction(0), Fraction(0)), Fraction(epsilon)).rho == 0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Cost, compose
+from dpcore.accounting import Cost, population_balance
 from tasks.pages.site.burn import NARROW, WIDE, Burn, burn_svg
 from tasks.pages.site.frame import Site
 from tasks.pages.site.rows import rows_of, strips, summary
@@ -101,7 +101,7 @@ def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterato
         if last == (known.spent, known.cap.delta):
             continue
         last = known.spent, known.cap.delta
-        epsilon = float(compose(known.spent, delta=known.cap.delta).epsilon)
+        epsilon = float(population_balance(known.spent, delta=known.cap.delta).epsilon)
         if math.isfinite(epsilon):  # a cost that cannot be stated is infinite: the figures say so
             yield moment_of(entries[seq - 1]), epsilon
 
@@ -114,7 +114,9 @@ def _caps(entries: list[Entry], population: str) -> Iterator[tuple[Any, float]]:
 
 def _kinds(known: Population) -> Iterator[dict[str, Any]]:
     """Lifetime, spent, reserved and left, of each kind of budget that has a cap or was used."""
-    spent, both = (compose(cost, delta=known.cap.delta) for cost in (known.spent, known.spent + known.reserved))
+    spent, both = (
+        population_balance(cost, delta=known.cap.delta) for cost in (known.spent, known.spent + known.reserved)
+    )
     for kind, label in KINDS.items():
         cap, used, taken = (float(getattr(source, kind)) for source in (known.cap, spent, both))
         if kind == "epsilon" or used > 0 or (cap > 0 and kind == "delta"):

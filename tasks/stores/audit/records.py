@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Cap, Cost, compose, times, total
+from dpcore.accounting import Cap, Cost, population_balance, release_statement, times, total
 from dpcore.noiselaws import noise_facts
 from dpcore.registry import BY_NAME, event_from_json
 from dpcore.schema import Neighbours
-from tasks.stores.audit.checks import Check, check, require
+from tasks.stores.audit.checks import Check, NotShownError, check, require
 from tasks.stores.audit.evidence import Evidence
+from tasks.stores.balances import Composes
 from tasks.stores.build import dependencies_digest
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
 from tasks.stores.record import record_faults
@@ -67,7 +69,7 @@ def _guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[st
     found = []
     for name in ("epsilon", "delta"):
         found += require(privacy[name] == stated[name], f"its {name} is not the ledger's")
-    composed = compose(release.spent, delta=Fraction(str(stated["delta"])))
+    composed = release_statement(release.spent, delta=Fraction(str(stated["delta"])))
     enough = float(composed.epsilon) <= privacy["epsilon"] * (1 + 1e-12)
     exact = float(composed.delta_num) == privacy["delta_num"]
     found += require(enough and exact, "its epsilon or delta_num is not what its measurements cost")
@@ -174,6 +176,25 @@ def accounting_check(evidence: Evidence, record: dict[str, Any], release: Releas
 
 
 def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    """Earlier versions stated mixed costs as if all were fixed beforehand; what agrees with that is not broken.
+
+    Raises: NotShownError.
+    """
+    found = _balance_faults(evidence, record, release, population_balance, Cap.admits)
+    if found and not _balance_faults(evidence, record, release, release_statement, Cap.admits_if_fixed):
+        raise NotShownError(
+            "an earlier version stated it as if all costs had been fixed beforehand; for pure costs and Gaussian noise "
+            f"together, chosen one after the other, more is counted today: {'; '.join(found)}"
+        )
+    return found
+
+
+Admits = Callable[[Cap, Cost], bool]
+
+
+def _balance_faults(
+    evidence: Evidence, record: dict[str, Any], release: ReleaseState, compose: Composes, admits: Admits
+) -> list[str]:
     budget, known = record["budget"], evidence.history.at(release.population, int(record["ledger"]["entries"]))
     spent = total(cost_from_json(entry.facts["cost"]) for entry in release.spends.values())
     balances = {"after": known.spent}
@@ -186,7 +207,7 @@ def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: Rele
         same = budget[when] == due or (record["record_version"] == 1 and _was_stricter(budget[when], due))
         found += require(same, f"its balance {when} is not the ledger's")
     strict = record["record_version"] > 1
-    left = _is_releases_left(budget["releases_left"], known, release, and_no_more=strict)
+    left = _is_releases_left(budget["releases_left"], known, release, admits, and_no_more=strict)
     return found + require(left, "its number of releases left is not the ledger's")
 
 
@@ -195,14 +216,12 @@ def _was_stricter(stated: dict[str, float], due: dict[str, float]) -> bool:
     return stated["epsilon"] >= due["epsilon"] and {**stated, "epsilon": 0} == {**due, "epsilon": 0}
 
 
-def _is_releases_left(count: int, known: Population, release: ReleaseState, *, and_no_more: bool) -> bool:
+def _is_releases_left(
+    count: int, known: Population, release: ReleaseState, admits: Admits, *, and_no_more: bool
+) -> bool:
     """Whether so many further releases fit, and not one more: two looks instead of a search."""
     each = total(cost_from_json(body["cost"]) for body in release.facts["measurements"].values())
     committed = known.spent + known.reserved
-    enough = count == 0 or _fits(known.cap, committed, each, count)
-    more = and_no_more and count < MOST_FURTHER and _fits(known.cap, committed, each, count + 1)
+    enough = count == 0 or admits(known.cap, committed + times(each, count))
+    more = and_no_more and count < MOST_FURTHER and admits(known.cap, committed + times(each, count + 1))
     return 0 <= count <= MOST_FURTHER and enough and not more
-
-
-def _fits(cap: Cap, committed: Cost, each: Cost, count: int) -> bool:
-    return cap.admits(committed + times(each, count))
