@@ -63,6 +63,7 @@ def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[
     after = population_balance(state.committed(population) + planned.cost, delta=delta)
     lifetime, stated = now["lifetime"], stated_guarantee(spec, planned)
     return {
+        "unit": spec.protects,
         **stated,
         **relation_figures(planned.events.values(), spec.neighbours, stated),
         **planned.as_json(),
@@ -103,10 +104,14 @@ def _draw(outlook: Outlook, path: Path) -> None:
 
 
 def _show(outlook: Outlook, content: dict[str, Any]) -> None:
+    from tasks.stores.query_words import query_words
+
     out = console()
     _show_release(out, outlook.spec.name, content)
     for warning in content["warnings"]:
         out.print(f"! {warning}", style="yellow", markup=False)
+    for words in query_words(outlook.spec):
+        out.print(words, markup=False)
     _show_year(out, outlook, content)
     _show_alternatives(out, outlook)
     _show_columns(out, outlook, content["columns"])

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tasks.stores.relations import PARTICIPATION, VALUES, at_most
+from tasks.stores.spec.release import OF_ANSWER
 
 REGISTRY = "registry.yaml"
 NOT_STATED = "Not stated by the steward."
@@ -133,6 +134,7 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
     privacy = record["privacy"]
     unit = "Person, with all of their rows" if privacy["unit"].startswith("person") else "Row"
     whom = "person's rows" if privacy["unit"].startswith("person") else "row"
+    unit, whom = (f"{words}{OF_ANSWER if privacy['unit'].endswith(OF_ANSWER) else ''}" for words in (unit, whom))
     moved = "replacing" if privacy["neighbours"] == "replace-one" else "adding or removing"
     return {
         "privacy_unit": unit,

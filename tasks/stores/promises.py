@@ -64,7 +64,7 @@ def promise_facets(
 def _guarantee(run: PlannedRelease, measurement: str) -> DpGuaranteeFacet:
     entry = BY_NAME[run.plan.events[measurement].mechanism]
     return DpGuaranteeFacet(
-        unit=str(run.spec.unit),
+        unit=run.spec.protects,
         neighbours=run.spec.neighbours.value,
         epsilon=run.stated["epsilon"],
         delta=run.stated["delta"],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from dpcore.errors import LandingError, RefusedError
-from dpcore.schema import RecordSchema
+from dpcore.schema import RecordSchema, RowRule
 from tasks.stores.query_cells import column_of, column_types
-from tasks.stores.sorting import vault_full
+from tasks.stores.sorting import BATCH_ROWS, in_order, vault_full
 from tasks.stores.spec import QuerySpec, ReleaseSpec
+from tasks.stores.spec.rowwise import DIALECTS
 
 WHERE = "source.query"
 CONNECT_SECONDS = 10
@@ -44,6 +45,7 @@ def spooled(spec: ReleaseSpec, target: Path, *, period: str | None, root: Path, 
         raise ValueError("the source has no query")
     parameters = _parameters(query, period)
     address = _address(query, environment)
+    _require_dialect(query, address)
     connection, refusal = _connected(address, root)
     if connection is not None:
         refusal = _asked(connection, spec, query.sql, parameters, target)
@@ -67,6 +69,8 @@ def _asked(
     try:
         with connection:  # nothing is ever committed
             _spool(connection, spec, sql, parameters, target)
+        if spec.unit.row_rule is RowRule.AT_MOST:
+            _put_in_own_order(target, column_types(spec))
     except RefusedError as refusal:
         return refusal.with_traceback(None)
     except Exception as error:  # noqa: BLE001
@@ -100,6 +104,20 @@ def _address(query: QuerySpec, environment: Mapping[str, str]) -> str:
         hint = "set it to the database's URL where the release runs, for a service in its unit or container"
         raise _refused(f"the environment variable {query.variable} is not set", "query-variable", hint, f"{WHERE}.url")
     return environment[query.variable]
+
+
+def _require_dialect(query: QuerySpec, address: str) -> None:
+    """Refuse to take a statement's word for row by row at a database that may read it in another way.
+
+    Raises: LandingError.
+    """
+    known = True
+    with suppress(sa.exc.ArgumentError, ValueError):  # whoever connects is told
+        known = sa.make_url(address).get_backend_name() in DIALECTS
+    if query.rows == "table" and not known:
+        hint = "declare `source.query.rows: answer` if it is the rows of the answer that are to be protected"
+        message = "only statements for PostgreSQL and SQLite can be read: what this answer's rows depend on is unknown"
+        raise _refused(message, "query-dialect", hint, f"{WHERE}.url")
 
 
 def _engine(address: str, root: Path) -> sa.Engine:
@@ -160,10 +178,37 @@ def _spool(connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: M
     streamed = {"stream_results": True, "yield_per": rows}
     result = connection.execute(statement, dict(parameters), execution_options=streamed)
     places = _places(list(result.keys()), spec)
-    partitions = result.partitions(rows)
+    _write(_batches(result.partitions(rows), places, spec.schema, types), target, types)
+
+
+def _write(batches: Iterator[pa.RecordBatch], target: Path, types: pa.Schema) -> None:
     with _private_writer(target, types) as writer:
-        for group in _grouped(_batches(partitions, places, spec.schema, types)):
+        for group in _grouped(batches):
             writer.write_table(group, row_group_size=len(group))
+
+
+def _put_in_own_order(target: Path, types: pa.Schema) -> None:
+    """Order a file's rows by their own values: which of a person's rows come first depends on those rows alone.
+
+    A database answers in an order that may depend on all rows, and an ORDER BY leaves ties to it. A digest
+    decides first, so that no small or large values are preferred; rows that agree in every value count alike.
+    """
+    kinds = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in types.types]
+    plain = pa.schema([(f"c{place}", kind) for place, kind in enumerate(kinds)])  # the engine ignores a name's case
+    order = f"md5(CAST(row({', '.join(plain.names)}) AS VARCHAR)), {', '.join(plain.names)}"
+    arrived = target.rename(target.with_name(f"{target.name}.arrived"))
+    try:
+        with pq.ParquetFile(arrived) as file:
+            rows = (_as(batch, plain) for batch in file.iter_batches(batch_size=BATCH_ROWS))
+            ordered = in_order(rows, plain, order, scratch=target.parent)
+            _write((_as(batch, types) for batch in ordered), target, types)
+    finally:
+        arrived.unlink()
+
+
+def _as(batch: pa.RecordBatch, types: pa.Schema) -> pa.RecordBatch:
+    """The same columns under other names and types."""
+    return pa.record_batch([c.cast(kind) for c, kind in zip(batch.columns, types.types, strict=True)], schema=types)
 
 
 def _batches(

@@ -110,7 +110,7 @@ def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any
     events = [event_from_json(entry.facts["event"]) for entry in spends.values()]
     return {
         "population": run.spec.privacy.population,
-        "unit": str(run.spec.unit),
+        "unit": run.spec.protects,
         "neighbours": run.spec.neighbours.value,
         **run.stated,
         "delta_num": float(state.releases[grant.release_id].spent.delta_num),

@@ -173,7 +173,7 @@ def cap_of(spec: ReleaseSpec) -> Cap:
 
 def basis_of(spec: ReleaseSpec) -> dict[str, str]:
     """What the population's budget is counted for: costs under different bases do not add."""
-    return {"neighbours": spec.neighbours.value, "unit": str(spec.unit)}
+    return {"neighbours": spec.neighbours.value, "unit": spec.protects}
 
 
 def prepare_run(

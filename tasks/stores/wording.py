@@ -6,6 +6,7 @@ import math
 
 from dpcore.registry import BY_NAME
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
+from tasks.stores.query_words import query_words
 from tasks.stores.relations import PARTICIPATION, VALUES, Figures, at_most
 from tasks.stores.run import PlannedRelease
 
@@ -14,6 +15,7 @@ def guarantee(run: PlannedRelease) -> list[str]:
     """What is promised, to whom, against whom, over which releases, and what is not: sentence by sentence."""
     return [
         _whom(run.spec.unit),
+        *query_words(run.spec),
         _promise(run),
         *_precision(run),
         *(_doubt(name) for name in run.plan.approximate),

@@ -140,6 +140,31 @@ def test_a_plan_says_what_a_release_promises_under_either_relation(steward: Stew
     assert epsilon <= float(said["being in the data"]) <= epsilon * (1 + 1e-5)
 
 
+def asking(sql: str, rows: str) -> dict[str, str]:
+    """The edits of the clinic's specification that take its data from a query."""
+    given = "path: landing/*.parquet\n", 'period: "visits-(?P<period>\\\\d{4}-\\\\d{2})"\n'
+    return {given[0]: f'query: {{url: "env:CLINIC_DB", rows: {rows}, sql: "{sql}"}}\n', given[1]: ""} | NO_LANDING
+
+
+NO_LANDING = {"on_landing: true": "on_landing: false"}
+COUNTED = "SELECT ward, count(*) FROM visits GROUP BY ward"
+
+
+def test_a_plan_says_whose_rows_a_query_protects(steward: Steward) -> None:
+    steward.edit(asking(COUNTED, "answer"))
+    assert steward.plan()["unit"] == "row of the query's answer"
+    _, out, _ = steward.call("plan", "-w", str(steward.folder))
+    assert "influences several rows of the answer is not protected as one" in " ".join(out.split())
+
+
+def test_a_query_that_is_not_row_by_row_has_no_plan(steward: Steward) -> None:
+    steward.edit(asking(COUNTED, "table"))
+    code, out, _ = steward.call("plan", "-w", str(steward.folder), "--json")
+    refused = json.loads(out)
+    assert (code, refused["rule"], refused["where"]) == (2, "query-rows", "source.query.sql")
+    assert f"(line 1, column {COUNTED.index('GROUP') + 1} of" in refused["error"]
+
+
 QUARTERLY, YEARLY, DAILY = ({"0 6 1 * *": cron} for cron in ("0 6 5 1,4,7,10 *", "0 6 5 1 *", "0 6 * * *"))
 NO_CRON = {'cron: "0 6 1 * *", ': ""}
 SCHEDULES: dict[str, tuple[dict[str, str], str | None, int, list[str]]] = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +26,7 @@ from tasks.stores.queries import months_days, spooled
 from tasks.stores.query_cells import column_of, column_types
 from tasks.stores.spec import ReleaseSpec, parse_spec
 from tasks.stores.structure import require_sound
+from tasks.stores.units import person_rows
 
 ROOT = Path(__file__).parents[2]
 PLANTED = "planted-7781"
@@ -32,6 +36,7 @@ source:
   drop: [note]
   query:
     url: {url}
+    rows: {rows}
     sql: |
       {sql}
 privacy: {{population: people, unit: {{person: patient}}, epsilon: 1, lifetime: {{epsilon: 12}}}}
@@ -58,8 +63,8 @@ TYPES = {
 }
 
 
-def specified(url: str = "sqlite:///clinic.db", sql: str = ALL) -> ReleaseSpec:
-    return parse_spec(SPEC.format(url=url, sql=sql))
+def specified(url: str = "sqlite:///clinic.db", sql: str = ALL, rows: str = "table") -> ReleaseSpec:
+    return parse_spec(SPEC.format(url=url, sql=sql, rows=rows))
 
 
 def clinic(folder: Path, *rows: tuple[Any, ...]) -> Path:
@@ -191,6 +196,49 @@ def test_a_text_that_is_none_does_not_stop_the_others(tmp_path: Path):
     assert run(specified(sql=broken), tmp_path)["sex"].to_pylist() == ["\ufffdm"]
 
 
+# ---------------------------------------------------------------- which of a person's rows count
+
+MOST_TWO = SPEC.replace("{{person: patient}}", "{{person: patient, rows: at-most 2}}")
+OWN = [ordinary(7, f"2026-11-0{day} 10:00:00") for day in range(1, 7)]
+OTHERS = [*(ordinary(patient) for patient in (8, 9, 8)), *(row for row in ODD_ROWS.values() if row[0] != 7)]
+
+
+def kept_of(folder: Path, *rows: tuple[Any, ...], sql: str = ALL) -> list[dict[str, Any]]:
+    """The rows of person 7 that count, as a release counts them."""
+    folder.mkdir()
+    clinic(folder, *rows)
+    spec = parse_spec(MOST_TWO.format(url="sqlite:///clinic.db", sql=sql, rows="table"))
+    answer = run(spec, folder)
+    assert dict(zip(answer.schema.names, answer.schema.types, strict=True)) == TYPES
+    counted = person_rows([[answer["patient"].combine_chunks()]], spec.unit, folder).of(0)
+    kept = answer.filter(pa.array(counted)).to_pylist()
+    assert len(answer) == len(rows)
+    assert not list(folder.glob("*.arrived"))
+    return sorted((row for row in kept if row["patient"] == "7"), key=str)
+
+
+def test_which_rows_of_a_person_count_depends_on_that_persons_rows_alone(tmp_path: Path):
+    alone = kept_of(tmp_path / "alone", *OWN)
+    assert len(alone) == 2
+    dice = random.Random(5)  # noqa: S311  an order, no secret
+    for case in range(6):
+        rows = dice.sample(OWN + OTHERS[: 2 * case], len(OWN) + len(OTHERS[: 2 * case]))
+        ordered = f"{ALL} ORDER BY seen {'DESC' if case % 2 else 'ASC'}" if case < 4 else ALL
+        assert kept_of(tmp_path / f"{case}", *rows, sql=ordered) == alone
+
+
+def test_the_rows_that_count_are_neither_the_smallest_nor_the_largest(tmp_path: Path):
+    """Over many persons the kept rows are spread over all ranks as a choice at random would spread them."""
+    clinic(tmp_path, *(ordinary(p, f"2026-11-{day:02d} 10:00:00") for p in range(400) for day in range(1, 11)))
+    spec = parse_spec(MOST_TWO.format(url="sqlite:///clinic.db", sql=ALL, rows="table"))
+    answer = run(spec, tmp_path)
+    counted = person_rows([answer["patient"].chunks], spec.unit, tmp_path).of(0)
+    days = np.array([seen.day for seen in answer.filter(pa.array(counted))["seen"].to_pylist()])
+    assert len(days) == 800
+    # two of ten days, without replacement: the mean of 400 means has variance (99/12)/2 * 8/9 / 400
+    assert abs(days.mean() - 5.5) < 6 * math.sqrt(99 / 12 / 2 * 8 / 9 / 400)
+
+
 # ---------------------------------------------------------------- the month of a release
 
 
@@ -222,10 +270,11 @@ def test_the_period_chooses_the_rows(tmp_path: Path, condition: str):
 
 REFUSED = {
     "no-such-table": ({"sql": f'SELECT * FROM "{PLANTED}"'}, "query-failed", "source.query.sql"),
-    "no-sql": ({"sql": f"SELECT '{PLANTED}' FROM FROM"}, "query-failed", "source.query.sql"),
-    "two-statements": ({"sql": f"{ALL}; DELETE FROM visits"}, "query-failed", "source.query.sql"),
+    "no-sql": ({"sql": f"SELECT '{PLANTED}' FROM FROM", "rows": "answer"}, "query-failed", "source.query.sql"),
+    "two-statements": ({"sql": f"{ALL}; DELETE FROM visits", "rows": "answer"}, "query-failed", "source.query.sql"),
     "a-file-that-is-not-there": ({"url": f"sqlite:///{PLANTED}.db"}, "database-unreachable", "source.query.url"),
-    "no-driver": ({"url": f"firebird://{PLANTED}/x"}, "database-driver", "source.query.url"),
+    "another-dialect": ({"url": f"mysql://{PLANTED}/x"}, "query-dialect", "source.query.url"),
+    "no-driver": ({"url": f"firebird://{PLANTED}/x", "rows": "answer"}, "database-driver", "source.query.url"),
     "no-server": (
         {"url": f"postgresql://{PLANTED}@127.0.0.1:1/{PLANTED}"},
         "database-unreachable",
@@ -260,7 +309,7 @@ def test_asking_makes_no_database_and_changes_none(tmp_path: Path):
     path = clinic(tmp_path, ordinary())
     before = path.read_bytes()
     run(specified(), tmp_path)
-    refusal(specified(sql="WITH x AS (SELECT 1) DELETE FROM visits"), tmp_path)
+    refusal(specified(sql="WITH x AS (SELECT 1) DELETE FROM visits", rows="answer"), tmp_path)
     refusal(specified(url="sqlite:///other.db"), tmp_path)
     assert path.read_bytes() == before
     assert not (tmp_path / "other.db").exists()
@@ -315,7 +364,7 @@ def test_times_without_a_zone_are_in_the_columns_and_parameters_are_dates(tmp_pa
 def test_a_query_that_writes_or_may_not_read_is_refused(tmp_path: Path, hospital: str, server: Server, database: str):
     making = "CREATE FUNCTION forget() RETURNS int LANGUAGE sql AS 'DELETE FROM visits; SELECT 1'"
     server.execute(making, database=database)
-    spec = specified(url="env:DB", sql=f"SELECT *, forget() AS note2, '{PLANTED}' FROM visits")
+    spec = specified(url="env:DB", sql=f"SELECT *, forget() AS note2, '{PLANTED}' FROM visits", rows="answer")
     assert refusal(spec, tmp_path, DB=hospital).rule == "query-writes"
     server.execute("CREATE ROLE stranger LOGIN", database=database)
     try:
@@ -329,9 +378,9 @@ def test_rows_are_streamed_and_the_connection_is_gone_afterwards(
     tmp_path: Path, hospital: str, server: Server, database: str
 ):
     many = "SELECT patient, weight, visits, born, seen, smoker, sex, ward FROM visits, generate_series(1, 30000)"
-    assert len(run(specified(url="env:DB", sql=many), tmp_path, DB=hospital)) == 90_000
+    assert len(run(specified(url="env:DB", sql=many, rows="answer"), tmp_path, DB=hospital)) == 90_000
     failing = many.replace("weight,", "1 / (30000 - generate_series) AS weight,")
-    assert refusal(specified(url="env:DB", sql=failing), tmp_path, DB=hospital).rule == "query-failed"
+    assert refusal(specified(url="env:DB", sql=failing, rows="answer"), tmp_path, DB=hospital).rule == "query-failed"
     sessions = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}'"
     assert server.execute(sessions)[0][0] == 0
 
@@ -355,7 +404,7 @@ print(-ask(140_000) + ask(700_000))
 """
 NARROW = """
 name: visits
-source: {query: {url: 'sqlite:///clinic.db', sql: 'SELECT 1'}}
+source: {query: {url: 'sqlite:///clinic.db', sql: 'SELECT 1', rows: answer}}
 privacy: {population: people, unit: {person: patient}, epsilon: 1, lifetime: {epsilon: 12}}
 expected_rows: 100
 columns:
@@ -390,7 +439,7 @@ def test_an_sqlite_database_is_named_by_its_path_and_cannot_be_written(tmp_path:
     for url, rule in ((f"sqlite:///file:{path}?uri=true", "query-url"), (f"sqlite:///{path}", "query-failed")):
         spec = parse_spec(
             "name: t\n"
-            f"source: {{query: {{url: '{url}', sql: '{writes}'}}}}\n"
+            f"source: {{query: {{url: '{url}', sql: '{writes}', rows: answer}}}}\n"
             "privacy: {population: p, epsilon: 1, lifetime: {epsilon: 2}}\nexpected_rows: 10\n"
             "columns: [{name: age, kind: numeric, bounds: [0, 1]}, {name: ill, kind: boolean}]\n"
         )

@@ -7,6 +7,9 @@ import json
 import operator
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import closing
+from hashlib import sha256
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +18,17 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from staged import NOW, release
 
 from dpcore.errors import LandingError, SpecError
 from tasks.stores.arrivals import Arrivals
+from tasks.stores.audit import audit_workspace
 from tasks.stores.landing import Landing, find_landing
+from tasks.stores.ledger import Ledger
 from tasks.stores.passes import Chunk
 from tasks.stores.run import ReleaseRun, prepare_run
-from tasks.stores.spec import parse_spec
+from tasks.stores.spec import load_spec, parse_spec
 from tasks.stores.workspace import Workspace
 
 ROWS = 4000
@@ -327,6 +333,39 @@ def test_a_release_of_a_query_is_published_and_names_no_database(database: Path,
     told = "".join(path.read_text() for path in bundle.glob("*.json")) + place.lineage_path.read_text()
     assert database.name not in told
     assert "visits" not in told
+    record = json.loads((bundle / "record.json").read_text())
+    sql = load_spec(place.spec_path).source.query.sql
+    assert record["specification"]["query"] == {"rows": "table", "sql_sha256": sha256(sql.encode()).hexdigest()}
+    assert any("made from one row of one table or view" in words for words in record["privacy"]["guarantee"])
+    assert [check for check in audit_workspace(place) if check.outcome == "broken"] == []
+
+
+AVERAGED = "select avg(age) as age, ill from visits where seen < :period_end group by ill, round(age)"
+
+
+@pytest.mark.parametrize("unit", ["row", "{person: who}"])
+def test_a_release_about_rows_of_an_answer_says_so_everywhere(database: Path, tmp_path: Path, unit: str) -> None:
+    sql = AVERAGED.replace("ill from", "ill, round(age) as who from") if unit != "row" else AVERAGED
+    source = f"source: {{query: {{url: 'sqlite:///{database}', rows: answer, sql: '{sql}'}}}}"
+    place = workspace_of(tmp_path / "w", source)
+    place.spec_path.write_text(place.spec_path.read_text().replace("epsilon: 0.1,", f"epsilon: 1, unit: {unit},"))
+    bundle = release(place, "2026-01")
+    record = json.loads((bundle / "record.json").read_text())
+    words = "row of the query's answer" if unit == "row" else "person by who (rows: weight) of the query's answer"
+    promise = "a person or a table's row that influences several rows of the answer is not protected as one"
+    assert record["privacy"]["unit"] == words
+    assert any(promise in sentence for sentence in record["privacy"]["guarantee"])
+    grouped = any("what that person changes in the rows of others" in said for said in record["privacy"]["guarantee"])
+    assert grouped == (unit != "row")
+    report = unescape((bundle / "report.html").read_text())
+    assert promise in report
+    assert words in report
+    entry = yaml.safe_load((bundle / "registry.yaml").read_text())["deployment"]["privacy_loss"]
+    assert entry["privacy_unit"].endswith("of the query's answer")
+    assert f"unit: {words}" in entry["privacy_unit_details"]
+    with closing(Ledger.open_to_read(place.ledger_path)) as ledger:
+        assert ledger.state().populations["people"].basis["unit"] == words
+    assert [check for check in audit_workspace(place) if check.outcome == "broken"] == []
 
 
 def test_the_months_of_a_query_are_told_apart(database: Path) -> None:

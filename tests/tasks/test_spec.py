@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 from fractions import Fraction
@@ -893,10 +894,10 @@ def test_a_database_may_be_named_without_a_password(url: str):
 @pytest.mark.parametrize(
     ("sql", "parameters"),
     [
-        ("SELECT 1", set()),
+        ("SELECT age FROM visits", set()),
         ("-- months\\n(select a::date FROM t WHERE m = :period AND x <> '12:30')", {"period"}),
         (
-            "/* all */ WITH x AS (SELECT 1) SELECT :period_start, :period_end, '\\\\:here'",
+            "/* all */ SELECT :period_start AS a, :period_end AS b, '\\\\:here' AS c FROM t",
             {"period_start", "period_end"},
         ),
     ],
@@ -945,12 +946,17 @@ def test_nothing_lands_where_the_data_come_from_a_query():
     assert parse_spec(f'{QUERY}schedule: {{cron: "0 6 1 * *"}}\n').schedule.cron
 
 
-def test_a_query_is_neither_shown_nor_public_and_does_not_shape_the_measurement():
+def test_a_query_is_neither_shown_nor_public_and_its_digest_is():
     spec = parse_spec(QUERY)
     assert "CLINIC" not in repr(spec)
     assert "visits" not in f"{spec!r} {spec.as_public_json()}"
-    other = edited("SELECT * FROM visits", "SELECT age FROM visits", QUERY)
-    assert spec.digest() == parse_spec(other).digest()
+    digest = hashlib.sha256(b"SELECT * FROM visits").hexdigest()
+    assert spec.as_public_json()["query"] == {"rows": "table", "sql_sha256": digest}
+    for text in ("SELECT age FROM visits", "SELECT * FROM  visits", 'SELECT * FROM visits", rows: "answer'):
+        assert spec.digest() != parse_spec(edited("SELECT * FROM visits", text, QUERY)).digest()
+    assert spec.digest() == parse_spec(edited("env:CLINIC_DB_URL", "sqlite:///clinic.db", QUERY)).digest()
+    back = ReleaseSpec.from_public_json(spec.as_public_json())
+    assert (back.query, back.digest(), back.source.query) == (spec.query, spec.digest(), None)
     assert pickle.loads(pickle.dumps(spec)) == spec  # noqa: S301
     assert len({spec, parse_spec(QUERY)}) == 1
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Annotated, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, field_validator, model_validator
 
 from tasks.stores.spec.cron import valid_cron
 from tasks.stores.spec.refusals import refuse, shown
+from tasks.stores.spec.rowwise import PARAMETER, require_rowwise
 from tasks.stores.spec.values import FilledText, Section, TimezoneName, first_repeated
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
@@ -22,7 +24,6 @@ _SECRET_OPTION = re.compile(
 )
 """An option that holds a secret itself; passfile and sslkey name files that do."""
 _SELECT = re.compile(r"(\s|\(|--[^\n]*\n|/\*.*?\*/)*(select|with)\b", re.IGNORECASE | re.DOTALL)
-_PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)(?!:)")  # as SQLAlchemy reads it
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _ENDPOINT = re.compile(r"https?://[!-~]+")
 
@@ -88,11 +89,23 @@ def _select(sql: str) -> str:
         refuse(
             "query-select", "the statement does not begin with SELECT or WITH", "write one statement that only reads"
         )
-    for name in _PARAMETER.findall(sql):
+    for name in PARAMETER.findall(sql):
         if name not in PARAMETERS:
             hint = f"use :{', :'.join(PARAMETERS)}; write a colon that begins no parameter as \\:"
             refuse("query-parameter", f"there is no parameter :{shown(name)[1:-1]}", hint)
     return sql
+
+
+RowsOf = Literal["table", "answer"]
+"""Of what the guarantee's rows are: of the table or view that the query reads row by row, or of its answer alone."""
+
+
+class QueryFacts(Section):
+    """What a record says of a query: whose rows its guarantee is about, and which statement gave them."""
+
+    rows: RowsOf
+    sql_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    """Over the statement as release.yaml has it, white space included."""
 
 
 class QuerySpec(Section):
@@ -100,6 +113,13 @@ class QuerySpec(Section):
 
     url: Annotated[str, AfterValidator(_database_url)] = Field(repr=False)
     sql: Annotated[FilledText, AfterValidator(_select)] = Field(repr=False)
+    rows: RowsOf = "table"
+
+    @model_validator(mode="after")
+    def _rows_are_the_tables(self) -> Self:
+        if self.rows == "table":
+            require_rowwise(self.sql)
+        return self
 
     @property
     def variable(self) -> str | None:
@@ -110,7 +130,12 @@ class QuerySpec(Section):
     @property
     def parameters(self) -> frozenset[str]:
         """Which of `PARAMETERS` the statement uses."""
-        return frozenset(_PARAMETER.findall(self.sql))
+        return frozenset(PARAMETER.findall(self.sql))
+
+    @property
+    def facts(self) -> QueryFacts:
+        """What is public of the query."""
+        return QueryFacts(rows=self.rows, sql_sha256=hashlib.sha256(self.sql.encode()).hexdigest())
 
 
 def _without_credentials(path: str) -> str:

@@ -7,7 +7,7 @@ import json
 from decimal import Decimal
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
@@ -18,10 +18,13 @@ from tasks.stores.spec.approvers import ApprovalRule
 from tasks.stores.spec.checks import THRESHOLDS, ChecksSpec
 from tasks.stores.spec.columns import ColumnSpec
 from tasks.stores.spec.modelling import AutoOrWhole, ModelSpec
-from tasks.stores.spec.operations import LineageSpec, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
+from tasks.stores.spec.operations import LineageSpec, QueryFacts, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
 from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
+
+OF_ANSWER = " of the query's answer"
+"""Ends the words for a unit that is not known outside the answer of a query."""
 
 MOST_ROWS = 10**9
 """A longer table fits on few disks, and says no more about the data."""
@@ -56,6 +59,8 @@ class ReleaseSpec(Section):
     """None is the SQLite file of the workspace."""
     lineage: LineageSpec | None = None
     """None is the workspace's log alone."""
+    _recorded_query: QueryFacts | None = PrivateAttr(default=None)
+    """What a record says of the query, where the specification comes from one."""
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
@@ -84,13 +89,25 @@ class ReleaseSpec(Section):
         """Which two tables the guarantee makes hard to tell apart."""
         return self.privacy.neighbours
 
+    @property
+    def query(self) -> QueryFacts | None:
+        """What is public of the query that gives the data, if one does."""
+        return self.source.query.facts if self.source.query else self._recorded_query
+
+    @property
+    def protects(self) -> str:
+        """Whom the guarantee protects, in words: costs for different ones do not add."""
+        of_answer = self.query is not None and self.query.rows == "answer"
+        return f"{self.unit}{OF_ANSWER if of_answer else ''}"
+
     def as_public_json(self) -> dict[str, Any]:
-        """What the record says about the specification: no paths, addresses or passwords.
+        """What the record says about the specification: no paths, addresses, statements or passwords.
 
         An exact number appears as a float under its key and as a ratio under
         `<key>_exact`; values that are not set are left out.
         """
-        return self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
+        public = self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
+        return public | ({"query": self.query.model_dump(mode="json")} if self.query else {})
 
     @classmethod
     def from_public_json(cls, public: dict[str, Any]) -> Self:
@@ -98,7 +115,11 @@ class ReleaseSpec(Section):
 
         Raises: RefusedError, ValueError if it describes none.
         """
-        return cls.model_validate(_as_written(public) | {"source": {"path": "elsewhere"}})
+        written = _as_written(public)
+        query = QueryFacts.model_validate(written.pop("query")) if "query" in written else None
+        spec = cls.model_validate(written | {"source": {"path": "elsewhere"}})
+        spec._recorded_query = query
+        return spec
 
     def digest(self) -> str:
         """SHA-256 of all that shapes the measurement; can be recomputed from the public description."""
