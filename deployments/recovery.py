@@ -68,13 +68,13 @@ async def catch_up(client: PrefectClient, deployment: UUID, workspace: Workspace
 
 
 async def resume_arrivals(client: PrefectClient, deployment: UUID, workspace: Workspace) -> int:
-    """Start runs for files that were announced and never dealt with: a server that dies forgets its events."""
+    """Start runs for months that were announced and never dealt with: a server that dies forgets its events."""
     scheduled = FlowRunFilter(
         deployment_id=FlowRunFilterDeploymentId(any_=[deployment]), state=_in([StateType.SCHEDULED])
     )
     waiting = {run.parameters.get("arrival") for run in await _all(client, scheduled)}
-    lost = [version for version in Arrivals(workspace).pending() if version.announced_at]
-    left = [version.token for version in lost if version.token not in waiting]
+    lost = [arrival.token for arrival in Arrivals(workspace).pending() if arrival.announced_at]
+    left = [token for token in lost if token not in waiting]
     for token in left:
         parameters = {"workspace": str(workspace.root), "arrival": token}
         await client.create_flow_run_from_deployment(deployment, parameters=parameters, tags=["resumed"])

@@ -28,7 +28,7 @@ FLOWS: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (monthly, landin
 ARRIVAL = re.compile(r"[0-9a-f]{1,64}")
 DESCRIPTIONS = {
     "monthly": "Releases every month that the schedule owes, in order; missed ones are caught up.",
-    "landing": "Releases the month of a file that landed; the schedule may fire for the same month, it happens once.",
+    "landing": "Releases a month for which data landed; the schedule may fire for the same month, it happens once.",
     "nightly-audit": "Verifies ledger, bundles, records and lineage; a fault fails the run.",
 }
 

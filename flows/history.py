@@ -37,16 +37,14 @@ def tags_of(run: ReleaseRun, release_id: str, entries: Sequence[Entry]) -> list[
 
 @contextmanager
 def named_early(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
-    """Name a run that ends before it is known what it would release."""
+    """Name a run for its month before it looks at anything; one that is refused so early says so in its name."""
+    label = _early_label(workspace, period)
+    _name(flow_run_id, label)
     try:
         yield
     except RefusedError as error:
-        label = _early_label(workspace, period)
         keep_verdict(workspace, label, error)
         _name(flow_run_id, label + REFUSED)
-        raise
-    except Exception:
-        _name(flow_run_id, _early_label(workspace, period))
         raise
 
 

@@ -1,4 +1,4 @@
-"""The triggered release: a file has landed, and the month that it is of is released, once."""
+"""The triggered release: something has landed for a month, which is released, once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.stores.arrivals import Arrivals
 from tasks.stores.due import is_decided
 from tasks.stores.ledgers import ledger_state
 from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.versions import FileVersion
+from tasks.stores.versions import Announcement
 from tasks.stores.workspace import Workspace
 
 PASSING = ("landing-unsettled", "landing-changed")
@@ -23,7 +23,7 @@ DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-dif
 
 @flow(name="landing", retries=0, persist_result=False, log_prints=False)
 def landing(workspace: str, arrival: str) -> None:
-    """Release the month of a file that landed; `arrival` stands for it and says nothing about it."""
+    """Release a month for which something landed; `arrival` stands for it and says nothing about the files."""
     with served(workspace) as place:
         release_arrival(place, arrival)
 
@@ -42,21 +42,22 @@ def release_arrival(place: Workspace, token: str) -> None:
         return
     spec = load_spec(place.spec_path)
     periods = [arrival.period] if arrival.period else []
-    label_run(f"{spec.name} landed: {arrival.period or 'a file'}", [spec.name, *periods])
+    label_run(f"{spec.name} landed: {arrival.period or 'data'}", [spec.name, *periods])
+    settle(place, spec, arrival.period)
+    seen = arrivals.latest(arrival.period)  # what lands from here on is announced by itself
     try:
-        settle(place, spec, arrival.period)
         release(ReleaseRequest(workspace=str(place.root), period=arrival.period))
     except PrivacyError as error:
         if needs_a_person(error):
-            arrivals.mark_handled(token)
+            arrivals.mark_handled(arrival.period, seen)
         if not _is_behind(place, spec, arrival, error):
             raise
-        tell(f"{arrival.period} was decided before, and its file is not there any more; nothing is left to do")
-    arrivals.mark_handled(token)
+        tell(f"{arrival.period} was decided before; nothing is left to do")
+    arrivals.mark_handled(arrival.period, seen)
 
 
-def _is_behind(place: Workspace, spec: ReleaseSpec, arrival: FileVersion, error: PrivacyError) -> bool:
-    """Whether a month was decided in another way and its file is gone: no fault, the arrival only came late."""
+def _is_behind(place: Workspace, spec: ReleaseSpec, arrival: Announcement, error: PrivacyError) -> bool:
+    """Whether a month was decided in another way and its data are gone: no fault, the arrival only came late."""
     gone = isinstance(error, LandingError) and error.rule == "landing-missing"
     return gone and arrival.period is not None and is_decided(spec, ledger_state(place), arrival.period)
 

@@ -1,12 +1,13 @@
-"""The landing watcher: `python -m flows.watcher WORKSPACE` takes up what lands and announces it.
+"""The landing watcher: `python -m flows.watcher WORKSPACE` takes up what lands and announces its months.
 
 On start, on every change, and from time to time in between it
 1. reads the specification; a broken one is told once and tried again;
 2. looks at the landing data, records complete files and puts bad ones apart;
-3. announces what is pending, if the server answers; if not, it tries again a little later.
+3. announces the months for which something landed and nothing more comes, if the server answers; if
+   not, it tries again a little later.
 
-Everything it knows is in the registry, so it may be killed and started again at any time. What it
-says on standard error is public: no file is named.
+Everything it must know is in the registry, so it may be killed and started again at any time. What it
+says on standard error is for the operator, who alone is told which rule a file broke; no file is named.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from tasks.stores.arrivals import Scan
     from tasks.stores.spec import ReleaseSpec
+    from tasks.stores.versions import Announcement
     from tasks.stores.workspace import Workspace
 
 IDLE_SECONDS = 30.0
@@ -44,6 +47,8 @@ class Watcher:
         self._arrivals = Arrivals(workspace)
         self._settle, self._patience = settle, patience
         self._told = ""
+        self._quiet: dict[str, tuple[int | None, float]] = {}
+        """Of what is to be announced: what landed last, and since when nothing more did."""
         self._failures = 0
         self.spec: ReleaseSpec | None = None
 
@@ -55,7 +60,8 @@ class Watcher:
         trouble, waits = "", [IDLE_SECONDS]
         try:
             self.spec = load_spec(self._arrivals.workspace.spec_path)
-            waits += [self._look(self.spec), self._announce(self.spec)]
+            scan = self._look(self.spec)
+            waits += [self._settle if scan.unsettled else IDLE_SECONDS, self._announce(self.spec, scan.writing)]
         except Exception as error:  # noqa: BLE001  whatever it is, the next file may be better; its text may hold a name
             trouble = f"nothing can be taken up now: {own_error(error, 'watch')}"
             waits.append(BROKEN_SECONDS)
@@ -64,30 +70,40 @@ class Watcher:
         self._told = trouble
         return min(waits)
 
-    def _look(self, spec: ReleaseSpec) -> float:
+    def _look(self, spec: ReleaseSpec) -> Scan:
         scan = self._arrivals.scan(spec, settle=self._settle, patience=self._patience)
-        for version in scan.landed:
-            say("a file landed" + (f" for {version.period}" if version.period else ""))
+        for period in dict.fromkeys(version.period for version in scan.landed):
+            say("data landed" + (f" for {period}" if period else ""))
         for refusal in scan.refused:
             say(f"a file was put into quarantine ({refusal.rule})")
-        return self._settle if scan.unsettled else IDLE_SECONDS
+        return scan
 
-    def _announce(self, spec: ReleaseSpec) -> float:
+    def _is_settled(self, arrival: Announcement, writing: Set[str | None]) -> bool:
+        """Whether nothing more has landed for a month for as long as a file takes to settle, and nothing is to."""
+        latest, since = self._quiet.get(arrival.token, (None, 0.0))
+        if latest != arrival.latest:
+            since = time.monotonic()
+            self._quiet[arrival.token] = arrival.latest, since
+        return not writing & {arrival.period, None} and time.monotonic() - since >= self._settle
+
+    def _announce(self, spec: ReleaseSpec, writing: Set[str | None]) -> float:
         from flows.announce import announce_due
         from flows.connection import ServerUnreachableError, known_server
 
         server = known_server(self._arrivals.workspace)
         if server is None:
             return UNKNOWN_SECONDS
+        pending = self._arrivals.pending()
+        settled = {arrival.token for arrival in pending if self._is_settled(arrival, writing)}
         try:
-            announce_due(server, self._arrivals, spec)
+            announce_due(server, self._arrivals, spec, ready=lambda arrival: arrival.token in settled)
         except ServerUnreachableError:
             if not self._failures:
                 say("the server does not answer; what landed waits")
             self._failures += 1
             return BACK_OFF_SECONDS[min(self._failures, len(BACK_OFF_SECONDS)) - 1]
         self._failures = 0
-        return IDLE_SECONDS
+        return self._settle if len(settled) < len(pending) else IDLE_SECONDS
 
 
 def say(line: str) -> None:
@@ -160,7 +176,7 @@ def _stopped_by_signals() -> Event:
 def main(arguments: list[str] | None = None) -> int:
     """Watch a workspace until SIGTERM or SIGINT."""
     stop = _stopped_by_signals()
-    parser = argparse.ArgumentParser(prog="flows.watcher", description="Takes up what lands, and announces it.")
+    parser = argparse.ArgumentParser(prog="flows.watcher", description="Takes up what lands, and announces its months.")
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--poll", action="store_true", help="look for changes, where none are told (network mounts)")
     parser.add_argument("--settle", type=float, default=10.0, help="seconds without a change until a file is complete")

@@ -25,7 +25,7 @@ def land(
     replace: bool = typer.Option(False, "--replace", help="Replace a file of that name."),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Move a file into the landing folder, all at once, and announce it."""
+    """Move a file into the landing folder, all at once, and have its month announced."""
     from tasks.stores.arrivals import Arrivals
     from tasks.stores.spec import load_spec
     from tasks.stores.workspace import Workspace
@@ -42,7 +42,7 @@ def land(
         raise _in_quarantine(admission.refusal)
     again = admission.known and _reopened(place, spec, arrivals, admission.version)
     status, period = "already-landed" if admission.known and not again else "landed", admission.version.period
-    announced = _announced(place, spec, arrivals, admission.version.token)
+    announced = _announced(place, spec, arrivals, period)
     if as_json:
         print_json({"status": status, "period": period, "announced": announced})
     else:
@@ -118,17 +118,22 @@ def _in_quarantine(refusal: LandingError) -> LandingError:
     )
 
 
-def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, token: str) -> bool:
-    """Announce the file if there is somebody to tell; whether it was, now or before."""
-    from flows.announce import announce_due
-    from flows.connection import ServerUnreachableError, known_server
+def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: str | None) -> bool:
+    """Announce what landed for the month if there is somebody to tell; whether it was, now or before.
 
+    Where `dprelease serve` watches, its watcher does so as soon as nothing more lands: however many
+    commands bring a month's files, the server is told once.
+    """
+    from flows.announce import announce_due
+    from flows.connection import ServerUnreachableError, is_served, known_server
+
+    if spec.schedule.on_landing and is_served(place):
+        return True
     server = known_server(place)
     if server is not None:
         with suppress(ServerUnreachableError):
-            announce_due(server, arrivals, spec, only=token)
-    version = arrivals.find(token)
-    return version is not None and (version.handled or version.announced_at is not None)
+            announce_due(server, arrivals, spec, ready=lambda arrival: arrival.period == period, at_once=True)
+    return all(arrival.announced_at for arrival in arrivals.pending() if arrival.period == period)
 
 
 def _say(status: str, period: str | None, *, announced: bool, awaited: bool) -> None:
@@ -140,6 +145,6 @@ def _say(status: str, period: str | None, *, announced: bool, awaited: bool) -> 
     if not awaited:
         out.print("  schedule.on_landing is off: `dprelease run` releases it, or the schedule in its time")
     elif announced:
-        out.print("  the server knows of it; `dprelease history` shows what becomes of it")
+        out.print("  the server is told when nothing more lands for the month; `dprelease history` shows the rest")
     else:
         out.print("  no server answers: `dprelease serve` takes it up when it starts, or `dprelease run` releases now")

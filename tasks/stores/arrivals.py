@@ -26,7 +26,7 @@ from tasks.stores.moving import drafted, place
 from tasks.stores.quarantine import put_apart
 from tasks.stores.redaction import own_error
 from tasks.stores.spec import ReleaseSpec
-from tasks.stores.versions import FileVersion, Look, Registry
+from tasks.stores.versions import Announcement, FileVersion, Look, Registry
 from tasks.stores.workspace import Workspace, held
 
 SETTLE_SECONDS = 10.0
@@ -90,21 +90,25 @@ class Arrivals:
         """What is known of file versions."""
         return Registry(self.workspace.landing / ".arrivals.db")
 
-    def pending(self) -> list[FileVersion]:
-        """What landed and is not handled, oldest first."""
+    def pending(self) -> list[Announcement]:
+        """The announcements, one a month and settled burst, of what landed and is not handled, oldest first."""
         return self.registry.pending()
 
-    def find(self, token: str) -> FileVersion | None:
-        """A version by its token."""
+    def find(self, token: str) -> Announcement | None:
+        """An announcement by its token."""
         return self.registry.find(token)
 
-    def mark_announced(self, token: str, at: datetime) -> None:
-        """Remember that a version's event was taken by the server."""
-        self.registry.mark_announced(token, at)
+    def latest(self, period: str | None) -> int:
+        """The last version that landed for a month; what a run that begins now will find."""
+        return self.registry.latest(period)
 
-    def mark_handled(self, token: str) -> None:
-        """Remember that a version needs no run any more."""
-        self.registry.mark_handled(token)
+    def mark_announced(self, sent: Announcement, at: datetime) -> None:
+        """Remember that an event was taken by the server."""
+        self.registry.mark_announced(sent, at)
+
+    def mark_handled(self, period: str | None, seen: int) -> None:
+        """Remember that what had landed for a month needs no run any more; `seen` is what `latest` said then."""
+        self.registry.mark_handled(period, seen)
 
     def reopen(self, token: str) -> None:
         """Let a version that was dealt with be announced and dealt with again."""
@@ -112,7 +116,7 @@ class Arrivals:
 
     @contextmanager
     def announcing(self) -> Iterator[None]:
-        """Wait until no other process announces, so that each version is announced by one."""
+        """Wait until no other process announces, so that each month is announced by one."""
         with held(self.workspace.landing / ".announcing.lock"):
             yield
 

@@ -1,4 +1,4 @@
-"""A clock for waiting: it never steps, and processes of one machine read the same."""
+"""Clocks: one for waiting, which never steps and is the same to all processes of a machine, and one for records."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -22,3 +23,8 @@ class Clock:
 def steady_clock() -> Clock:
     """The time since this machine started; after another start, or on another machine, it is another clock."""
     return Clock(BOOT_ID.read_text().strip() if BOOT_ID.exists() else platform.node())
+
+
+def to_the_minute(moment: datetime) -> datetime:
+    """A moment as others are told of it: how long stages take depends on the size of the data."""
+    return moment.replace(second=0, microsecond=0)

@@ -1,4 +1,7 @@
-"""The registry of file versions: which were landed or refused, which are announced and handled, and the last looks.
+"""The registry of file versions: which were landed or refused, what of them is announced and handled, the last looks.
+
+Months are announced, not files: an announcement is about all versions that had landed for its month when it
+was sent, and its token says nothing of them, not even their number.
 
 It holds file names, so it is its owner's alone and lies hidden among the landing data. Every
 change is one transaction; a roll-back journal works on network mounts too.
@@ -28,10 +31,17 @@ TABLES = (
         fingerprint TEXT NOT NULL,
         period TEXT,
         refused TEXT,  -- the rule that it broke, null if it landed
-        announced_at TEXT,
-        announcements INTEGER NOT NULL DEFAULT 0,
         handled INTEGER NOT NULL DEFAULT 0,
         UNIQUE (path, fingerprint)
+    )""",
+    """CREATE TABLE IF NOT EXISTS announcements (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        token TEXT NOT NULL UNIQUE,
+        period TEXT,
+        after INTEGER NOT NULL,  -- it is about the landed versions of its month that come after this one,
+        upto INTEGER,  -- up to this one; null until it is sent
+        announced_at TEXT,
+        announcements INTEGER NOT NULL DEFAULT 0
     )""",
     """CREATE TABLE IF NOT EXISTS looks (
         path TEXT NOT NULL,
@@ -43,7 +53,19 @@ TABLES = (
     )""",
 )
 _MAKING = threading.Lock()
-COLUMNS = "token, period, refused, announced_at, announcements, handled"
+COLUMNS = "token, period, refused, handled"
+LANDED = "v.refused IS NULL AND NOT v.handled"
+ANNOUNCEMENTS = f"""
+    SELECT a.token, a.period, a.announced_at, a.announcements, max(v.seq)
+    FROM announcements a LEFT JOIN versions v
+    ON v.period IS a.period AND {LANDED} AND v.seq > a.after AND v.seq <= coalesce(a.upto, v.seq)
+"""  # noqa: S608  our own words
+UNANNOUNCED = f"""
+    SELECT v.period, max(coalesce(a.upto, 0)) FROM versions v LEFT JOIN announcements a ON a.period IS v.period
+    WHERE {LANDED} GROUP BY v.period
+    HAVING max(v.seq) > max(coalesce(a.upto, 0)) AND sum(a.seq IS NOT NULL AND a.upto IS NULL) = 0
+    ORDER BY min(v.seq)
+"""  # noqa: S608  our own words
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +75,24 @@ class FileVersion:
     token: str
     period: str | None
     refused: str | None = None
+    handled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """That something landed for a month; its token says nothing of what, nor of how much."""
+
+    token: str
+    period: str | None
     announced_at: datetime | None = None
     announcements: int = 0
-    handled: bool = False
+    latest: int | None = None
+    """The last landed version that it is about and that is not handled; None if all are."""
+
+    @property
+    def handled(self) -> bool:
+        """Whether nothing that it is about needs a run any more."""
+        return self.latest is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +136,13 @@ class Registry:
         """A version by what it is."""
         return self._one("path = ? AND fingerprint = ?", path, fingerprint)
 
-    def find(self, token: str) -> FileVersion | None:
-        """A version by its token."""
-        return self._one("token = ?", token)
-
     def record(self, path: str, fingerprint: str, *, period: str | None, refused: str | None) -> FileVersion:
         """Record how a version was judged; a refused one may be judged anew, a landed one stays landed."""
         with self._transaction() as db:
             db.execute(
                 "INSERT INTO versions (token, path, fingerprint, period, refused) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (path, fingerprint) DO UPDATE SET period = excluded.period, refused = excluded.refused"
-                " WHERE versions.refused IS NOT NULL",
+                " ON CONFLICT (path, fingerprint) DO UPDATE SET period = excluded.period, refused = excluded.refused,"
+                " seq = (SELECT max(seq) + 1 FROM versions) WHERE versions.refused IS NOT NULL",
                 (secrets.token_hex(16), path, fingerprint, period, refused),
             )
         recorded = self.version(path, fingerprint)
@@ -117,11 +150,29 @@ class Registry:
             raise _unusable("a version was not kept")
         return recorded
 
-    def pending(self) -> list[FileVersion]:
-        """What landed and is not handled, oldest first."""
+    def pending(self) -> list[Announcement]:
+        """The announcements, sent or not, of what landed and is not handled, oldest first.
+
+        What landed since a month's last one was sent belongs to a new one, all of it to the same.
+        """
         with self._transaction() as db:
-            query = f"SELECT {COLUMNS} FROM versions WHERE refused IS NULL AND NOT handled ORDER BY seq"  # noqa: S608
-            return [_version(row) for row in db.execute(query).fetchall()]
+            for period, upto in db.execute(UNANNOUNCED).fetchall():
+                values = (secrets.token_hex(16), period, upto)
+                db.execute("INSERT INTO announcements (token, period, after) VALUES (?, ?, ?)", values)
+            rows = db.execute(f"{ANNOUNCEMENTS} GROUP BY a.seq ORDER BY a.seq").fetchall()
+        return [known for known in map(_announcement, rows) if not known.handled]
+
+    def find(self, token: str) -> Announcement | None:
+        """An announcement by its token."""
+        with self._transaction() as db:
+            row = db.execute(f"{ANNOUNCEMENTS} WHERE a.token = ? GROUP BY a.seq", (token,)).fetchone()
+        return None if row is None else _announcement(row)
+
+    def latest(self, period: str | None) -> int:
+        """The last version that landed for a month."""
+        with self._transaction() as db:
+            query = "SELECT max(seq) FROM versions WHERE refused IS NULL AND period IS ?"
+            return int(db.execute(query, (period,)).fetchone()[0] or 0)
 
     def exists(self) -> bool:
         """Whether anything was ever looked at."""
@@ -134,21 +185,23 @@ class Registry:
             rows = db.execute(query, (period,)).fetchall()
         return [(token, path) for token, path, rule in rows if rule not in besides]
 
-    def mark_announced(self, token: str, at: datetime) -> None:
-        """Remember that a version's event was taken."""
+    def mark_announced(self, sent: Announcement, at: datetime) -> None:
+        """Remember that an event was taken; what lands from now on is not part of it."""
         with self._transaction() as db:
-            change = "UPDATE versions SET announced_at = ?, announcements = announcements + 1 WHERE token = ?"
-            db.execute(change, (at.isoformat(), token))
+            change = "announced_at = ?, announcements = announcements + 1, upto = coalesce(upto, ?)"
+            values = (at.isoformat(), sent.latest, sent.token)
+            db.execute(f"UPDATE announcements SET {change} WHERE token = ?", values)  # noqa: S608  our own words
 
-    def mark_handled(self, token: str) -> None:
-        """Remember that a version needs nothing more."""
+    def mark_handled(self, period: str | None, seen: int) -> None:
+        """Remember that what landed for a month needs nothing more, up to the version that was the last one then."""
         with self._transaction() as db:
-            db.execute("UPDATE versions SET handled = 1 WHERE token = ?", (token,))
+            change = "UPDATE versions SET handled = 1 WHERE refused IS NULL AND period IS ? AND seq <= ?"
+            db.execute(change, (period, seen))
 
     def reopen(self, token: str) -> None:
         """Forget that a version was announced and handled."""
         with self._transaction() as db:
-            change = "UPDATE versions SET handled = 0, announced_at = NULL, announcements = 0 WHERE token = ?"
+            change = "UPDATE versions SET handled = 0, seq = (SELECT max(seq) + 1 FROM versions) WHERE token = ?"
             db.execute(change, (token,))
 
     def _one(self, condition: str, *values: str) -> FileVersion | None:
@@ -187,10 +240,15 @@ def _ensure_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
 
 
-def _version(row: tuple[str, str | None, str | None, str | None, int, int]) -> FileVersion:
-    token, period, refused, announced_at, announcements, handled = row
+def _version(row: tuple[str, str | None, str | None, int]) -> FileVersion:
+    token, period, refused, handled = row
+    return FileVersion(token, period, refused, bool(handled))
+
+
+def _announcement(row: tuple[str, str | None, str | None, int, int | None]) -> Announcement:
+    token, period, announced_at, announcements, latest = row
     at = datetime.fromisoformat(announced_at) if announced_at else None
-    return FileVersion(token, period, refused, at, announcements, bool(handled))
+    return Announcement(token, period, at, announcements, latest)
 
 
 def _unusable(fault: str) -> WorkspaceError:

@@ -23,7 +23,7 @@ from dpcore.errors import (
 from flows.announce import AGAIN_SECONDS, LONGEST_SECONDS, is_due
 from flows.connection import LOCK, PASSWORD, SERVING, known_server
 from flows.landing import needs_a_person
-from tasks.stores.versions import FileVersion
+from tasks.stores.versions import Announcement
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -67,8 +67,8 @@ def test_only_what_a_person_must_decide_ends_an_arrival(error: PrivacyError, end
 )
 def test_an_event_is_repeated_with_gaps_that_grow_to_a_limit(announcements: int, seconds: float, due: bool):
     at = NOW - timedelta(seconds=seconds) if announcements else None
-    version = FileVersion("token", None, announced_at=at, announcements=announcements)
-    assert is_due(version, NOW, again=True) is due
+    arrival = Announcement("token", None, announced_at=at, announcements=announcements)
+    assert is_due(arrival, NOW, again=True) is due
 
 
 def test_a_file_that_a_killed_serve_left_names_no_server(tmp_path: Path):

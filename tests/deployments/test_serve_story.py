@@ -288,12 +288,12 @@ def test_registering_again_changes_nothing(served: Served):
 
 
 def test_the_events_say_nothing_of_the_files(served: Served):
-    asked = {"filter": {"event": {"name": ["dprelease.file.landed"]}}, "limit": 50}
+    asked = {"filter": {"event": {"name": ["dprelease.month.landed"]}}, "limit": 50}
     events = served.server.ask("POST", "/events/filter", asked)["events"]
     assert {tuple(event["payload"]) for event in events} == {("arrival",)}
     assert "small-" not in json.dumps(events)
     ids = Counter(event["payload"]["arrival"] for event in events)
-    assert set(ids.values()) == {1}, "one event for each file version"
+    assert set(ids.values()) == {1}, "one event for each month and burst of files"
 
 
 def log_in(visit: Visit, served: Served) -> None:

@@ -18,9 +18,10 @@ from events import LACKING, ROOT, EventApi, event_api, make_workspace, wait_for
 from landings import GOOD, OTHER, PLANTED, SPEC
 from test_commands import call
 
+from flows.connection import LOCK
 from tasks.stores import moving
 from tasks.stores.arrivals import Arrivals
-from tasks.stores.workspace import Workspace
+from tasks.stores.workspace import Workspace, held
 
 MEMORY = Path("/dev/shm")  # noqa: S108  a file system of its own on Linux
 
@@ -107,7 +108,7 @@ def test_people_are_told_what_comes_next_and_no_name(
     )
     assert code == 0
     assert "landed before" in again
-    assert "the server knows" in again
+    assert "the server is told" in again
     assert PLANTED not in out + again
 
 
@@ -121,7 +122,7 @@ def test_people_are_told_when_nothing_follows_by_itself(
     workspace.spec_path.write_text(SPEC.replace("on_landing: true", "on_landing: false"))
     monkeypatch.setenv("PREFECT_API_URL", api.url)
     code, out, _ = call(capsys, monkeypatch, "land", str(source(tmp_path)), "-w", str(workspace.root))
-    assert (code, "dprelease run" in out, "the server knows" in out) == (0, True, False)
+    assert (code, "dprelease run" in out, "the server is told" in out) == (0, True, False)
 
 
 def test_a_file_is_announced_once_however_often_it_is_landed(
@@ -137,6 +138,18 @@ def test_a_file_is_announced_once_however_often_it_is_landed(
     assert land(source(tmp_path, OTHER), "--replace")[1]["status"] == "landed"
     assert len(api.taken) == len(set(api.tokens)) == 2
     assert visible(workspace) == {"small-2026-10.csv": OTHER}
+
+
+def test_beside_a_watcher_commands_leave_the_event_to_it(
+    land: Any, workspace: Workspace, tmp_path: Path, api: EventApi, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PREFECT_API_URL", api.url)
+    with held(workspace.prefect_home / LOCK):  # as a living `serve` does
+        for number in range(3):
+            assert land(source(tmp_path, name=f"small-2026-10-{number}.csv"))[1]["announced"] is True
+    assert api.taken == []
+    (only,) = Arrivals(workspace).pending()
+    assert (only.period, only.announced_at) == ("2026-10", None)
 
 
 def test_a_server_that_does_not_answer_fails_nothing(

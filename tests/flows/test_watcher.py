@@ -1,4 +1,4 @@
-"""The landing watcher as a real process: one event per file version, whoever is killed meanwhile, and nothing told."""
+"""The landing watcher as a real process: one event for a month's files, whoever is killed, and nothing told."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from flows.announce import AGAIN_SECONDS, announce_due, event_of, is_due
 from flows.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError
 from tasks.stores.arrivals import Arrivals
 from tasks.stores.spec import parse_spec
-from tasks.stores.versions import FileVersion
+from tasks.stores.versions import Announcement
 from tasks.stores.workspace import Workspace, held
 
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)
@@ -68,17 +68,33 @@ def test_what_is_written_slowly_is_announced_once_and_nothing_of_it_told(
         wait_for(lambda: len(api.taken) == 3, "all of them")
         (workspace.landing / "small-2026-11.csv").write_text(LACKING)
         wait_for(lambda: "quarantine (column-missing)" in watcher.said, "the bad one")
+        arrivals = Arrivals(workspace)
+        arrivals.mark_handled("2026-10", arrivals.latest("2026-10"))  # as the run does that the event triggers
         slow.write_text(OTHER)  # in place: a new version
         wait_for(lambda: len(api.taken) == 4, "the new version")
     assert len(set(api.tokens)) == len({event["id"] for event in api.taken}) == 4
     for month in ("2026-08", "2026-09", "2026-10"):
-        assert f"a file landed for {month}\n" in watcher.said
+        assert f"data landed for {month}\n" in watcher.said
     everything = "".join(api.requests) + watcher.said
     assert PLANTED not in everything
     assert str(workspace.root) not in everything
     assert str(len(content)) not in "".join(json.dumps(event["payload"]) for event in api.taken)
     assert {frozenset(event["payload"]) for event in api.taken} == {frozenset({"arrival"})}
     assert not list(workspace.landing.glob("small-2026-11*"))
+
+
+@pytest.mark.parametrize("files", [1, 5])
+def test_a_month_s_files_are_one_event_whatever_their_number(workspace: Workspace, api: EventApi, files: int):
+    with watching(workspace, api.url, settle=2.0) as watcher:
+        for number in range(files):
+            (workspace.landing / f"small-2026-10-{number}.csv").write_text(GOOD)
+        wait_for(lambda: api.taken, "the month's event")
+        (workspace.landing / "small-2026-11.csv").write_text(GOOD)
+        wait_for(lambda: len(set(api.tokens)) == 2, "another month's, so that more of the first would have been seen")
+    assert len(api.taken) == 2
+    assert watcher.said.count("data landed for 2026-10") <= files
+    sizes = {len(json.dumps(event)) for event in api.taken}
+    assert len(sizes) == 1, "an event is as long for many files as for one"
 
 
 # ---------------------------------------------------------------- restarts
@@ -208,8 +224,8 @@ def test_the_command_and_two_watchers_announce_every_file_once(workspace: Worksp
 # ---------------------------------------------------------------- announcing
 
 
-def version(**changes: object) -> FileVersion:
-    return FileVersion(**({"token": "t" * 32, "period": "2026-10"} | changes))  # type: ignore[arg-type]
+def version(**changes: object) -> Announcement:
+    return Announcement(**({"token": "t" * 32, "period": "2026-10", "latest": 1} | changes))  # type: ignore[arg-type]
 
 
 AGES = {
@@ -236,13 +252,13 @@ def test_what_was_handled_is_never_announced_again(workspace: Workspace, api: Ev
         path.write_text(GOOD)
         arrivals.admit(path, spec)
     first, second = arrivals.pending()
-    announce_due(server, arrivals, spec, only=second.token)
+    announce_due(server, arrivals, spec, ready=lambda arrival: arrival == second)
     assert api.tokens == [second.token]
     announce_due(server, arrivals, spec)
     assert api.tokens == [second.token, first.token]
-    for token in api.tokens:
-        arrivals.mark_announced(token, NOW - timedelta(days=1))
-    arrivals.mark_handled(second.token)
+    for arrival in arrivals.pending():
+        arrivals.mark_announced(arrival, NOW - timedelta(days=1))
+    arrivals.mark_handled("2026-10", arrivals.latest("2026-10"))
     api.alive = [first.token]
     announce_due(server, arrivals, spec)
     assert api.tokens == [second.token, first.token], "a run deals with it now"
@@ -250,6 +266,37 @@ def test_what_was_handled_is_never_announced_again(workspace: Workspace, api: Ev
     announce_due(server, arrivals, spec)
     assert api.tokens == [second.token, first.token, first.token]
     assert api.taken[1]["id"] != api.taken[2]["id"], "a server that has seen the first one must act on the second"
+
+
+def test_later_files_of_a_month_wait_for_the_run_of_the_earlier_ones(workspace: Workspace, api: EventApi):
+    spec, arrivals, server = parse_spec(SPEC), Arrivals(workspace), Server(api.url)
+
+    def lands(name: str) -> None:
+        path = workspace.landing / name
+        path.write_text(GOOD)
+        arrivals.admit(path, spec)
+
+    lands("small-2026-10-1.csv")
+    announce_due(server, arrivals, spec)
+    for number in range(2, 5):
+        lands(f"small-2026-10-{number}.csv")
+        announce_due(server, arrivals, spec)
+    assert len(api.tokens) == 1, "somebody is to handle the first one"
+    lands("small-2026-11.csv")
+    announce_due(server, arrivals, spec)
+    assert len(api.tokens) == 2, "another month does not wait"
+    (sent, *_) = arrivals.pending()
+    arrivals.mark_announced(sent, datetime.now(UTC) - timedelta(days=1))
+    api.alive = [sent.token]
+    announce_due(server, arrivals, spec)
+    assert len(api.tokens) == 2, "its run is under way, however long it takes"
+    api.alive = []
+    announce_due(server, arrivals, spec)
+    assert len(set(api.tokens)) == 3, "one event for all that came meanwhile"
+    nobody = parse_spec(SPEC.replace("on_landing: true", "on_landing: false"))
+    lands("small-2026-10-9.csv")
+    announce_due(server, arrivals, nobody)
+    assert len(set(api.tokens)) == 4, "where nobody handles, nothing is waited for"
 
 
 def test_what_could_not_be_announced_stays_pending(workspace: Workspace, api: EventApi):
@@ -281,8 +328,9 @@ print(event.event, event.resource.id, event.resource.name, event.payload, event.
         check=True,
     )
     name, resource, shown, *rest = done.stdout.split()
-    assert (name, resource, shown) == ("dprelease.file.landed", "dprelease.dataset.small", "small")
+    assert (name, resource, shown) == ("dprelease.month.landed", "dprelease.dataset.small", "small")
     assert rest[-1] == event["id"]
+    assert event_of(parse_spec(SPEC), version(), NOW + timedelta(seconds=59.9))["occurred"] == NOW.isoformat()
     assert event_of(parse_spec(SPEC), version(), NOW + timedelta(days=1))["id"] == event["id"]
     assert event_of(parse_spec(SPEC), version(token="u" * 32), NOW)["id"] != event["id"]
     assert event_of(parse_spec(SPEC), version(announced_at=NOW), NOW)["id"] != event["id"]

@@ -40,6 +40,7 @@ from tasks.stores import examination
 from tasks.stores.arrivals import Arrivals, wait_until_settled
 from tasks.stores.clock import steady_clock
 from tasks.stores.landing import find_landing
+from tasks.stores.versions import Announcement
 
 SPAWN = multiprocessing.get_context("spawn")
 
@@ -171,7 +172,7 @@ def test_a_changed_file_is_a_new_arrival_and_the_same_bytes_are_not(intake: Inta
         path.write_text(content)
         assert intake.look() == WRITING
         assert intake.look(after=10) == NOTHING
-    assert len(intake.arrivals.pending()) == 2
+    assert len(intake.arrivals.pending()) == 1, "nothing of the month was announced between"
 
 
 def test_a_file_replaced_by_another_of_the_same_size_and_time_is_noticed(intake: Intake):
@@ -213,14 +214,76 @@ def test_announced_and_handled_are_remembered(intake: Intake):
     first, second = intake.arrivals.pending()
     assert first.announced_at is None
     at = datetime(2026, 11, 16, 12, tzinfo=UTC)
-    intake.arrivals.mark_announced(first.token, at)
+    intake.arrivals.mark_announced(first, at)
     assert [v.announced_at for v in intake.arrivals.pending()] == [at, None]
-    intake.arrivals.mark_handled(first.token)
+    intake.arrivals.mark_handled("2026-09", intake.arrivals.latest("2026-09"))
     assert intake.arrivals.pending() == [second]
     known = intake.arrivals.find(first.token)
     assert known is not None
     assert (known.handled, known.announced_at, known.period) == (True, at, "2026-09")
     assert intake.arrivals.find("unknown") is None
+
+
+def landed(intake: Intake, *names: str) -> None:
+    for name in names:
+        intake.arrivals.admit(intake.put(name), intake.spec)
+
+
+@pytest.mark.parametrize("files", [1, 7])
+def test_what_lands_before_a_month_is_announced_is_one_announcement_whatever_the_number_of_files(
+    intake: Intake, files: int
+):
+    landed(intake, *(f"small-2026-10-{n}.csv" for n in range(files)))
+    (only,) = intake.arrivals.pending()
+    assert (only.period, len(only.token), only.announcements) == ("2026-10", 32, 0)
+
+
+def test_what_lands_later_is_one_more_announcement_and_handled_with_what_its_run_found(intake: Intake):
+    landed(intake, "small-2026-10-1.csv", "small-2026-10-2.csv")
+    (first,) = intake.arrivals.pending()
+    intake.arrivals.mark_announced(first, datetime.now(UTC))
+    landed(intake, "small-2026-10-3.csv", "small-2026-10-4.csv")
+    sent, second = intake.arrivals.pending()
+    assert (sent.token, sent.announcements) == (first.token, 1)
+    assert (second.announced_at, second.token != first.token) == (None, True)
+    seen = intake.arrivals.latest("2026-10")  # the first one's run begins, and finds all four
+    landed(intake, "small-2026-10-5.csv")
+    intake.arrivals.mark_handled("2026-10", seen)
+    (left,) = intake.arrivals.pending()
+    assert (left.period, left.announced_at) == ("2026-10", None)
+    assert [found.handled for found in map(intake.arrivals.find, (first.token, left.token)) if found] == [True, False]
+    intake.arrivals.mark_handled("2026-10", intake.arrivals.latest("2026-10"))
+    assert intake.arrivals.pending() == []
+
+
+def test_a_refused_version_that_lands_after_all_is_announced_although_its_month_was(intake: Intake):
+    registry = intake.arrivals.registry
+    registry.record("a.csv", "1", period="2026-10", refused="column-missing")
+    landed(intake, "small-2026-10.csv")
+    (first,) = intake.arrivals.pending()
+    intake.arrivals.mark_announced(first, datetime.now(UTC))
+    registry.record("a.csv", "1", period="2026-10", refused=None)
+    assert [known.announced_at is None for known in intake.arrivals.pending()] == [False, True]
+
+
+OLDER = """CREATE TABLE versions (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, token TEXT NOT NULL UNIQUE, path TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    period TEXT, refused TEXT, announced_at TEXT, announcements INTEGER NOT NULL DEFAULT 0,
+    handled INTEGER NOT NULL DEFAULT 0, UNIQUE (path, fingerprint))"""
+
+
+def test_a_registry_that_announced_files_is_taken_over(intake: Intake):
+    with closing(sqlite3.connect(intake.workspace.landing / ".arrivals.db")) as db, db:
+        db.execute(OLDER)
+        for name, handled in (("a", 1), ("b", 0), ("c", 0)):
+            values = (name, name, name, "2026-10", "2026-11-16T12:00:00+00:00", 1, handled)
+            names = "token, path, fingerprint, period, announced_at, announcements, handled"
+            db.execute(f"INSERT INTO versions ({names}) VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+    (only,) = intake.arrivals.pending()
+    assert (only.period, only.announced_at) == ("2026-10", None)
+    assert intake.arrivals.find("b") is None
+    landed(intake, "small-2026-10.csv")
+    assert [known.token for known in intake.arrivals.pending()] == [only.token]
 
 
 def test_hidden_files_and_what_was_put_apart_are_no_arrivals(intake: Intake):
@@ -263,16 +326,15 @@ def test_a_month_is_not_held_up_by_another_month_s_file(intake: Intake):
 
 
 def test_a_version_that_was_dealt_with_can_be_opened_again(intake: Intake):
-    intake.put("small-2026-09.csv")
-    intake.look()
-    intake.look(after=10)
-    (version,) = intake.arrivals.pending()
-    intake.arrivals.mark_announced(version.token, datetime.now(UTC))
-    intake.arrivals.mark_handled(version.token)
+    version = intake.arrivals.admit(intake.put("small-2026-09.csv"), intake.spec).version
+    (first,) = intake.arrivals.pending()
+    intake.arrivals.mark_announced(first, datetime.now(UTC))
+    intake.arrivals.mark_handled("2026-09", intake.arrivals.latest("2026-09"))
     assert intake.arrivals.pending() == []
     intake.arrivals.reopen(version.token)
     (again,) = intake.arrivals.pending()
-    assert (again.token, again.announced_at, again.announcements) == (version.token, None, 0)
+    assert (again.period, again.announced_at, again.announcements) == ("2026-09", None, 0)
+    assert again.token != first.token, "a server that acted on the first must act on this one"
 
 
 def test_a_name_that_is_no_text_cannot_be_read_and_blocks_nothing(intake: Intake):
@@ -477,15 +539,14 @@ def test_threads_share_the_registry(intake: Intake):
         intake.put(f"small-2026-{month:02}.csv")
     intake.look()
     intake.look(after=10)
-    tokens = [v.token for v in intake.arrivals.pending()]
     at = datetime(2026, 11, 16, tzinfo=UTC)
 
-    def work(token: str) -> None:
+    def work(arrival: Announcement) -> None:
         for _ in range(20):
-            intake.arrivals.mark_announced(token, at)
-        intake.arrivals.mark_handled(token)
+            intake.arrivals.mark_announced(arrival, at)
+        intake.arrivals.mark_handled(arrival.period, arrival.latest or 0)
 
-    threads = [threading.Thread(target=work, args=(token,)) for token in tokens]
+    threads = [threading.Thread(target=work, args=(arrival,)) for arrival in intake.arrivals.pending()]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -509,7 +570,8 @@ def test_processes_that_scan_at_once_take_up_each_file_once(intake: Intake):
     for month in range(1, 9):
         intake.put(f"small-2026-{month:02}.csv", GOOD if month % 2 else b"age\n41\n")
     answers = run_all(race_to_scan, *[(intake.workspace.root,)] * 2)
-    assert sorted(t for landed, _ in answers for t in landed) == sorted(v.token for v in intake.arrivals.pending())
+    assert sorted(t for landed, _ in answers for t in landed) == sorted({t for landed, _ in answers for t in landed})
+    assert sum(len(landed) for landed, _ in answers) == len(intake.arrivals.pending()) == 4
     assert sum(len(refused) for _, refused in answers) == 4
     assert len(intake.quarantine) == 8
     assert len(intake.files) == 4
@@ -545,7 +607,7 @@ def test_what_was_moved_in_whole_lands_at_once_and_once(intake: Intake):
     admission = intake.arrivals.admit(path, intake.spec)
     assert (admission.known, admission.refusal, admission.version.period) == (False, None, "2026-10")
     assert intake.look() == NOTHING
-    assert intake.arrivals.pending() == [admission.version]
+    assert [arrival.period for arrival in intake.arrivals.pending()] == ["2026-10"]
     again = intake.arrivals.admit(path, intake.spec)
     assert (again.known, again.version) == (True, admission.version)
 
