@@ -15,6 +15,7 @@ from typing import Any
 
 from dpcore.errors import LedgerError, RefusedError
 from tasks.stores.bundle import CHECKSUMS, Staging, faults, sha256_of
+from tasks.stores.clock import MINUTE_FORMAT
 from tasks.stores.decision import Decision, SignedDecision
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger, utc_now
@@ -151,7 +152,7 @@ def read_decision(path: Path) -> SignedDecision:
 
 
 def _decision(word: str, release_id: str, digest: str, who: str, reason: str) -> Decision:
-    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = utc_now().strftime(MINUTE_FORMAT)
     return Decision(
         decision=word, release_id=release_id, bundle_digest=digest, who=who.strip(), reason=reason.strip(), at=now
     )

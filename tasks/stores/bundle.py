@@ -12,9 +12,11 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tasks.stores.clock import to_the_minute
 from tasks.stores.reading import open_regular, read_text
 
 CHECKSUMS = "SHA256SUMS"
@@ -66,13 +68,19 @@ class Staging:
         return {path.name: sha256_of(path) for path in self.folder.iterdir()}
 
     def seal(self) -> str:
-        """Write the checksums, bring everything to disk; returns the checksums' digest."""
+        """Write the checksums, bring everything to disk; returns the checksums' digest.
+
+        All files get one time: when each was written would tell how long the stages took.
+        """
         names = sorted(path.name for path in self.folder.iterdir() if path.name != CHECKSUMS)
         (self.folder / CHECKSUMS).write_text(_checksums({name: sha256_of(self.folder / name) for name in names}))
+        minute = to_the_minute(datetime.now(UTC)).timestamp()
         for name in [*names, CHECKSUMS]:
             path = self.folder / name
             path.chmod(0o444)
+            os.utime(path, (minute, minute))
             _flush(path)
+        os.utime(self.folder, (minute, minute))
         _flush(self.folder)
         return sha256_of(self.folder / CHECKSUMS)
 

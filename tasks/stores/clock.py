@@ -1,4 +1,4 @@
-"""Clocks: one for waiting, which never steps and is the same to all processes of a machine, and one for records."""
+"""A clock for waiting, which never steps and is the same to all processes of a machine; and times that others see."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from datetime import datetime
 from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+MINUTE_FORMAT = "%Y-%m-%dT%H:%M:00Z"
+"""A time in UTC as documents state it: how long stages take depends on the size of the data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,5 +30,5 @@ def steady_clock() -> Clock:
 
 
 def to_the_minute(moment: datetime) -> datetime:
-    """A moment as others are told of it: how long stages take depends on the size of the data."""
+    """A moment as others are told of it, for the same reason."""
     return moment.replace(second=0, microsecond=0)

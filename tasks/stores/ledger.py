@@ -21,6 +21,7 @@ from dpcore.accounting import Cap, Cost, population_balance
 from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Measurement, measurement_from_json
 from dpcore.registry import Event, cost_of
+from tasks.stores.clock import to_the_minute
 from tasks.stores.database_common import own_errors
 from tasks.stores.databases import Database, database_at
 from tasks.stores.decision import SignedDecision
@@ -653,7 +654,7 @@ class Transaction:
 
     def _time(self) -> str:
         """The present time, never before the head's: a clock that steps back does not reorder the ledger."""
-        return max(time_text(self._clock()), self._latest_time())
+        return max(time_text(to_the_minute(self._clock())), self._latest_time())
 
     def _latest_time(self) -> str:
         return self.state.head.at if self.state.head else EARLIEST_TIME

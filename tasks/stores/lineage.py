@@ -38,6 +38,7 @@ from openlineage.client.generated.base import DatasetFacet
 from openlineage.client.serde import Serde
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
+from tasks.stores.clock import MINUTE_FORMAT
 from tasks.stores.reading import read_text
 from tasks.stores.redaction import LANDING_REFUSED
 
@@ -161,7 +162,7 @@ class LineageRun:
         self._emit(RunState.COMPLETE, job, run_id, stage)
 
     def _emit(self, state: RunState, job: str, run_id: str, stage: Stage) -> None:
-        line = self.line(state, self._clock().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:00Z"), job, run_id, stage)
+        line = self.line(state, self._clock().astimezone(UTC).strftime(MINUTE_FORMAT), job, run_id, stage)
         self.lines.append(line)
         append_line(self._log, line, durable=state is not RunState.START)
 

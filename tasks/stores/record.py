@@ -23,6 +23,7 @@ from dpcore.registry import BY_NAME, cost_of, event_from_json
 from dpcore.utility import level_names
 from tasks.stores import wording
 from tasks.stores.build import code_facts, software_versions
+from tasks.stores.clock import MINUTE_FORMAT
 from tasks.stores.codebook import noise_limits
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
 from tasks.stores.relations import relation_figures
@@ -73,7 +74,7 @@ def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerS
         "sequence": grant.sequence,
         "supersedes": release.facts["supersedes"],
         "reason": release.facts["reason"],
-        "created_at": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created_at": now.astimezone(UTC).strftime(MINUTE_FORMAT),
         "flow_run_id": run.flow_run_id,
         "privacy": _privacy(run, state, grant),
         "budget": _budget(run, release, state),

@@ -30,7 +30,7 @@ columns:
   - {name: ill, kind: boolean}
 rows: 50
 """
-NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
+NOW = datetime(2026, 3, 15, 12, 0, 41, tzinfo=UTC)
 PERIODS = ("2026-01", "2026-02")
 
 

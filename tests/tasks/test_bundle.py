@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import stat
 from collections.abc import Callable
@@ -150,3 +151,12 @@ def test_checksums_that_are_no_text_are_a_fault_and_no_error(bundle: tuple[Path,
     folder, digest = bundle
     _rewrite(folder / CHECKSUMS, b"\xff\xfe\x00" * 50)
     assert "SHA256SUMS is not the one in the ledger" in list(faults(folder, digest))
+
+
+def test_files_of_a_bundle_do_not_tell_when_each_was_written(staging: Staging):
+    for second, path in enumerate(sorted(staging.folder.iterdir())):
+        os.utime(path, (1_770_000_000 + 7 * second,) * 2)
+    staging.seal()
+    staging.reveal()
+    (time,) = {path.stat().st_mtime_ns for path in [staging.final, *staging.final.iterdir()]}
+    assert time % 60_000_000_000 == 0

@@ -139,6 +139,35 @@ def test_a_clock_that_steps_back_a_little_does_not_reorder_the_ledger(place: Pla
     assert told[-2:] == ["2026-03-01T12:00:00.000000Z", "2026-03-01T13:00:00.000000Z"]
 
 
+def test_entries_state_the_minute_and_not_how_long_stages_took(place: Place):
+    times = [datetime(2026, 3, 1, 12, 0, 1, 5, tzinfo=UTC)]
+    with closing(place.open(clock=lambda: times[0])) as ledger:
+        ledger.ensure_cap(POPULATION, cap(), BASIS)
+        times[0] += timedelta(seconds=17)
+        ledger.reserve(request())
+        times[0] += timedelta(seconds=47)
+        ledger.spend("visits-2026-01-1", "moments", released())
+        times[0] += timedelta(seconds=13)
+        ledger.publish("visits-2026-01-1", bundle_digest="b" * 64, flow_run_id="run")
+        told = [entry.at for entry in ledger.entries() if entry.kind in ("cap", "reserve", "spend", "publish")]
+    assert told == [f"2026-03-01T12:0{minute}:00.000000Z" for minute in (0, 0, 1, 1)]
+
+
+def test_a_ledger_whose_last_entry_has_seconds_goes_on_within_its_minute(place: Place, monkeypatch: pytest.MonkeyPatch):
+    """As programs wrote that stated every microsecond; times keep their order, and later ones tell no seconds."""
+    times = [datetime(2026, 3, 1, 12, 0, 40, 7, tzinfo=UTC)]
+    with monkeypatch.context() as older, closing(place.open(clock=lambda: times[0])) as ledger:
+        older.setattr("tasks.stores.ledger.to_the_minute", lambda moment: moment)
+        ledger.ensure_cap(POPULATION, cap(), BASIS)
+    with closing(place.open(clock=lambda: times[0])) as ledger:
+        times[0] += timedelta(seconds=5)
+        ledger.reserve(request())
+        times[0] += timedelta(seconds=30)
+        ledger.spend("visits-2026-01-1", "moments", released())
+        told = [entry.at for entry in ledger.entries()]
+    assert told[-2:] == ["2026-03-01T12:00:40.000007Z", "2026-03-01T12:01:00.000000Z"]
+
+
 WRONG_CLOCKS = {
     "years-behind": (timedelta(days=-4000), "clock-behind"),
     "two-days-behind": (timedelta(days=-2), "clock-behind"),

@@ -199,6 +199,10 @@ def test_what_only_the_steward_knows_is_not_invented(record: dict[str, Any]):
     assert NOT_STATED not in json.dumps(told)
 
 
+def test_the_record_states_the_minute_in_which_it_was_made(record: dict[str, Any]):
+    assert re.fullmatch(r"[0-9-]{10}T[0-9]{2}:[0-9]{2}:00Z", record["created_at"])
+
+
 def test_the_entry_in_the_bundle_is_that_of_its_record(bundle: Path, record: dict[str, Any]):
     entry = yaml.safe_load((bundle / "registry.yaml").read_text())
     assert entry == build_deployment(record)
