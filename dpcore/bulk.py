@@ -22,7 +22,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.accounting import Budget, Epsilon, Rho, release_statement
+from dpcore.accounting import Budget, Cost, Epsilon, Rho, release_statement
 from dpcore.auditing import audit, lower_bound_of_parts, weighted_lower_bound
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, GramEvent
@@ -119,7 +119,11 @@ def simulate(
 
 def claim_of(event: GramEvent | VectorEvent) -> tuple[float, float]:
     """The epsilon and delta that an event promises, from its own cost."""
-    cost = cost_of(event)
+    return stated(cost_of(event))
+
+
+def stated(cost: Cost) -> tuple[float, float]:
+    """A cost as an epsilon, at `DELTA` where there is Gaussian noise."""
     statement = release_statement(cost, delta=DELTA if cost.rho else Fraction(0))
     return float(statement.epsilon), float(statement.delta)
 

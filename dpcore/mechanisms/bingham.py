@@ -89,6 +89,18 @@ def score_range(layout: Layout, neighbours: Neighbours) -> Fraction:
     return r if neighbours is Neighbours.ADD_REMOVE else 2 * r
 
 
+def mean_overlap(width: int, components: int, loss: float) -> float:
+    """E tr VᵀxxᵀV for a frame with density proportional to exp(loss tr VᵀxxᵀV), x any unit vector.
+
+    The overlap of a uniform frame is a Beta(k/2, (m-k)/2) variable; its mean under the tilt is
+    (k/m) M(k/2 + 1, m/2 + 1, loss) / M(k/2, m/2, loss), M Kummer's function.
+    """
+    from scipy.special import hyp1f1
+
+    a, b = components / 2, width / 2
+    return float(a / b * hyp1f1(a + 1, b + 1, loss) / hyp1f1(a, b, loss))
+
+
 def bingham_frame(matrix: Floats, components: int, generator: np.random.Generator) -> Floats:
     """A frame V with density proportional to exp(tr Vᵀ matrix V) on orthonormal frames.
 

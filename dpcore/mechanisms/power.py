@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -75,13 +76,20 @@ class PowerMechanism:
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """The last iterate on the grid of projections, one list a direction."""
+        *_, (_, product) = self.transcript(sums, event, noise)
+        return [[int(cell) for cell in column] for column in contracting(orthonormal(product)).T]
+
+    def transcript(
+        self, sums: Triangles, event: GramEvent, noise: Noise
+    ) -> Iterator[tuple[Integers, NDArray[np.float64]]]:
+        """Every step's frame and its noisy product: what the cost pays for, and more than is released."""
         moments = pooled_points(sums, event.layout)
         shape = (points_width(event.layout), event.components)
-        frame = contracting(orthonormal(noise.generator().standard_normal(shape)))
+        product = noise.generator().standard_normal(shape)
         for _ in range(event.iterations):
-            product = noisy_product(moments, frame, event.noise, noise)
             frame = contracting(orthonormal(product))
-        return [[int(cell) for cell in column] for column in frame.T]
+            product = noisy_product(moments, frame, event.noise, noise)
+            yield frame, product
 
     def delta_num(self, event: GramEvent) -> Fraction:
         """Zero: the rounding is certified, so every step is that of exact real arithmetic."""

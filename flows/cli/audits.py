@@ -159,7 +159,7 @@ def _audit_all(draws: int, thorough: bool) -> MechanismAudit:
     with stderr().status("attacking") as status:
         for step in steps(draws=draws, bulk_draws=BULK_FACTOR * draws, noise=SystemNoise()):
             status.update(f"attacking {step.name}")
-            findings.append(step.run())
+            findings += step.run()
         status.update("replaying hostile neighbours with the same noise")
         replays = [r for plan in example_plans() for r in replay_pairs(plan, pairs=pairs, seed=fresh_seed())]
         status.update("guessing membership")

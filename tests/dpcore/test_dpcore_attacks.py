@@ -4,61 +4,62 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from dpcore import attacks
-from dpcore.attacks import ATTACKS, Finding, attack, attack_law, attack_published, steps, targets
+from dpcore.attacks import ATTACKS, SEVERAL, Attack, Finding, attack, attack_law, attack_published, steps, targets
 from dpcore.bulk import DIMENSIONS, SIMULATED
 from dpcore.noise import SeededNoise
 from dpcore.published import WITNESSES
 from dpcore.registry import ENTRIES, Entry, Status
 from dpcore.schema import Neighbours
 
-TARGETS = [pytest.param(entry, relation, id=f"{entry.name}, {relation}") for entry, relation in targets()]
+CASES = [
+    (e, relation, several) for e, relation in targets() for several in (False, True) if e.name in SEVERAL or not several
+]
+TARGETS = [pytest.param(e, n, several, id=f"{e.name}, {n}{', several' * several}") for e, n, several in CASES]
 DRAWS = 800
 RATES = {"wishart-difference", "wishart-difference-trace", "nuclear-k-norm", "exponential-pca"}
 """Mechanisms whose parameter grows as the noise shrinks."""
 
-LESS = {"noisy-power-method": 32}
-"""How many times less noise the attack must catch; 4 where nothing is said.
 
-Of the power method only the last of six noisy products is seen, so that far less of its
-noise stands between the tables than it pays for.
-"""
+@pytest.mark.parametrize(("entry", "relation", "several"), TARGETS)
+def test_an_honest_mechanism_survives_its_attack(entry: Entry, relation: Neighbours, several: bool) -> None:
+    """Where the shape of the noise is known, the attack also comes close: its worst pairs attain their bounds."""
+    directions = entry.kind == "projection"  # slow to draw
+    found = attack(
+        entry.name, relation, draws=DRAWS // 2 if directions else DRAWS, noise=SeededNoise(3), several=several
+    )
+    for finding in found:
+        assert finding.ok
+        assert finding.as_json()["verdict"] == "holds"
+        assert finding.status is entry.status
+    assert (len(found) == 1) is (entry.name == "exponential-pca")
+    if len(found) == 2:
+        counted = (entry.name, relation, several) == (
+            "laplace-sums",
+            Neighbours.REPLACE_ONE,
+            False,
+        )  # S6 is not attained
+        assert found[1].measured > (0.5 if counted else 0.8) * found[1].claimed
 
 
-@pytest.mark.parametrize(("entry", "relation"), TARGETS)
-def test_an_honest_mechanism_survives_its_attack(entry: Entry, relation: Neighbours) -> None:
-    directions = entry.kind == "projection"  # slow to draw, and they tell little
-    finding = attack(entry.name, relation, draws=DRAWS // 2 if directions else DRAWS, noise=SeededNoise(3))
-    assert finding.ok
-    assert finding.holds
-    assert finding.as_json()["verdict"] == "holds"
-    assert finding.status is entry.status
-    assert finding.measured > 0 or directions
-
-
-@pytest.mark.parametrize(("entry", "relation"), TARGETS)
+@pytest.mark.parametrize(("entry", "relation", "several"), TARGETS)
 def test_a_fraction_of_the_noise_does_not_survive(
-    entry: Entry, relation: Neighbours, monkeypatch: pytest.MonkeyPatch
+    entry: Entry, relation: Neighbours, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    times = LESS.get(entry.name, 4)
+    """A quarter, whether the attack knows the shape of the noise or not."""
+    draws = Attack.draws
 
-    def weakened(door: Any) -> Any:
-        def draw(table: Any, event: Any, noise: Any) -> Any:
-            louder = event.noise * times if event.mechanism in RATES else event.noise / times
-            return door(table, replace(event, noise=louder), noise)
+    def weakened(self: Attack, table: np.ndarray, count: int, noise: SeededNoise) -> np.ndarray:
+        louder = self.event.noise * 4 if self.event.mechanism in RATES else self.event.noise / 4
+        return draws(replace(self, event=replace(self.event, noise=louder)), table, count, noise)
 
-        return draw
-
-    for door in ("measure_gram", "measure_vector"):
-        monkeypatch.setattr(attacks, door, weakened(getattr(attacks, door)))
-    finding = attack(entry.name, relation, draws=DRAWS, noise=SeededNoise(4))
-    assert not finding.holds
-    assert finding.verdict == "BROKEN"
+    monkeypatch.setattr(Attack, "draws", weakened)
+    for finding in attack(entry.name, relation, draws=DRAWS, noise=SeededNoise(4), several=several):
+        assert not finding.holds
+        assert finding.verdict == "BROKEN"
 
 
 def test_every_mechanism_that_draws_noise_is_attacked_under_all_its_relations() -> None:
@@ -69,15 +70,17 @@ def test_every_mechanism_that_draws_noise_is_attacked_under_all_its_relations() 
 
 def test_the_attacked_tables_are_different_and_their_events_claim_what_is_attacked() -> None:
     for entry, relation in targets():
-        prepared = ATTACKS[entry.name](relation)
-        assert (prepared.event.mechanism, prepared.event.neighbours) == (entry.name, relation)
-        assert not np.array_equal(*prepared.tables)
+        for several in (False, True):
+            prepared = ATTACKS[entry.name](relation, several)
+            assert (prepared.event.mechanism, prepared.event.neighbours) == (entry.name, relation)
+            assert not np.array_equal(*prepared.tables)
 
 
 def test_the_audit_runs_every_attack_once() -> None:
     names = Counter(step.name for step in steps(draws=10, bulk_draws=10, noise=SeededNoise(1)))
     assert names == Counter(
         [entry.name for entry, _ in targets()]
+        + [f"{entry.name}, {SEVERAL[entry.name]}" for entry, _ in targets() if entry.name in SEVERAL]
         + [f"{e.name} at dimension {p}" for e, _ in targets() if e.name in SIMULATED for p in DIMENSIONS]
         + list(WITNESSES)
     )
@@ -102,9 +105,9 @@ def test_a_verdict_compares_what_was_found_with_what_the_registry_says(
 
 
 def test_published_calibrations_and_simulated_laws_give_findings_of_their_own() -> None:
-    caught = attack_published("published-lop", seed="1")
+    (caught,) = attack_published("published-lop", seed="1")
     assert (caught.verdict, caught.how) == ("caught", "published")
-    held = attack_law("wishart-difference", Neighbours.REPLACE_ONE, 8, draws=50_000, seed="1")
+    (held,) = attack_law("wishart-difference", Neighbours.REPLACE_ONE, 8, draws=50_000, seed="1")
     assert (held.verdict, held.how) == ("holds", "law, P = 8")
 
 

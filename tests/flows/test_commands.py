@@ -178,7 +178,7 @@ def test_a_mechanism_that_is_not_as_the_registry_says_fails_the_audit(run: Any, 
     from dpcore.registry import Status
 
     escaped = dpcore.attacks.Finding("some-name", "replace-one", 1.0, 0.0, 0.5, 100, Status.REFUTED)
-    monkeypatch.setattr(dpcore.attacks, "steps", lambda **_: [dpcore.attacks.Step("some-name", lambda: escaped)])
+    monkeypatch.setattr(dpcore.attacks, "steps", lambda **_: [dpcore.attacks.Step("some-name", lambda: (escaped,))])
     code, out, _ = run("mechanisms", "--audit")
     assert code == 1
     assert "ESCAPED" in out

@@ -586,6 +586,13 @@ def test_the_page_says_what_the_audit_of_the_build_measured(clinic_html: str) ->
     assert "up to 99.5 % of the sensitivity" in words
 
 
+def test_the_page_says_where_an_attack_takes_the_shape_of_the_noise_as_known() -> None:
+    record = clinic_record()
+    record["privacy"]["measurements"][0]["build"]["attack"]["how"] = "real, two classes, known shape"
+    words = " ".join(re.sub("<[^>]+>", "", render_report(record)).split())
+    assert "at least 0.72 was measured, the shape of its noise taken as known, with 2,000 draws" in words
+
+
 @pytest.mark.parametrize("absent", [None, float("nan"), float("inf")])
 def test_absent_measurements_leave_a_dash_and_no_nan(absent: float | None) -> None:
     record = clinic_record()
