@@ -80,9 +80,12 @@ class Readings:
             yield from (work.chunk(rows) for rows in piece.rows(work.columns, threads=True))
 
     def told(self) -> str:
-        """How often the data were read and what for: it follows from the plan, and is public."""
+        """How often the data were read and what for: it follows from the plan and the ledger, and is public.
+
+        In alphabetical order: which of two readings side by side began first depends on the data.
+        """
         times = {1: "once", 2: "twice"}.get(len(self.purposes), f"{len(self.purposes)} times")
-        return f"the landing data were read {times}: for {', '.join(self.purposes)}"
+        return f"the landing data were read {times}: for {', '.join(sorted(self.purposes))}"
 
     def _rows_alone(self) -> list[Piece]:
         return [Piece(fragment) for fragment in self._landing.fragments(self.runner.size)]

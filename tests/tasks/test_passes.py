@@ -208,6 +208,17 @@ def test_every_reading_is_counted(tmp_path: Path) -> None:
     assert found.purposes == ["moments", "moments"]
 
 
+def test_what_is_told_of_the_readings_does_not_depend_on_which_of_two_threads_came_first(tmp_path: Path):
+    files = written(tmp_path, "one row group")
+    first, second = readings(*files), readings(*files)
+    first.fingerprint()
+    total(first)
+    total(second)
+    second.fingerprint()
+    assert first.purposes != second.purposes
+    assert first.told() == second.told() == "the landing data were read twice: for fingerprint, moments"
+
+
 def test_nothing_of_the_data_is_printed(tmp_path: Path) -> None:
     found = readings(*written(tmp_path, "many files"))
     landing = Landing(tuple(written(tmp_path, "many files")), SPEC, "source.path")
