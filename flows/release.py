@@ -45,6 +45,12 @@ SCORE = "score"
 """The stage that comes before publishing where the specification buys checks."""
 
 
+DIFFERENT = (
+    "the landing data differ from those released; `run --supersedes ID --reason` releases them anew: a decision on raw "
+    "data, since whoever sees that the release was superseded learns that the data changed"
+)
+
+
 class ReleaseRequest(BaseModel):
     """What a run is asked to do. Flow parameters are stored by Prefect: no file name, no data.
 
@@ -145,7 +151,7 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     kept = None if run.arrival.is_queried else run.ledger().fingerprint(known.release_id)  # a query is not asked again
     differ = kept is not None and kept != run.readings.fingerprint()
     if differ:
-        tell_operator("the landing data differ from those released; `run --supersedes ID --reason` releases them anew")
+        tell_operator(DIFFERENT)
     record = {} if final.exists() else _published_elsewhere(known)
     return ReleaseResult(known.release_id, "already-published", final, record, differ)
 

@@ -86,6 +86,7 @@ def test_a_second_run_of_a_period_says_so_and_spends_nothing(story: Story, step:
 def test_only_the_operator_is_told_that_the_data_changed(story: Story) -> None:
     assert "differ" not in story.steps["again"]["err"]
     assert "the landing data differ" in story.steps["again with other data"]["err"]
+    assert "a decision on raw data" in " ".join(story.steps["again with other data"]["err"].split())
     database = (story.workspace / "prefect" / "prefect.db").read_bytes()
     wal = story.workspace / "prefect" / "prefect.db-wal"
     everything = database + (wal.read_bytes() if wal.exists() else b"")
