@@ -213,6 +213,70 @@ def gaussian_epsilon(rho: float, *, delta: float) -> float:
     return high
 
 
+def loss_tail(cost: Cost, *, epsilon: Fraction, gaussian_draws: int) -> float:
+    """The chance that the privacy loss of all measurements exceeds epsilon, rounded up.
+
+    So likely may a reader of the noisy measurements become surer of the truth than 1 / (1 + e^-epsilon), from even
+    odds between two neighbours; it is not delta, and larger. Pure measurements lose at most their epsilon. One
+    Gaussian draw loses more than the rest x with chance Q(x/mu - mu/2), which its worst neighbours attain. Of several
+    draws, whose distances may depend on earlier outcomes, the loss is a Brownian motion with drift 1/2, stopped before
+    time mu²: its maximum exceeds x with chance Q(x/mu - mu/2) + e^x Q(x/mu + mu/2).
+    Guarantee: GUARANTEE.md, "How sure a reader may become".
+    """
+    rest = _rest(cost, epsilon)
+    if not cost.rho and rest >= 0:
+        return 0.0
+    bounds = [1.0, loss_tail_of_views(cost, epsilon=epsilon)]
+    rho = float_above(cost.rho + cost.rho_of_pure)
+    if epsilon > rho:  # Chernoff's bound, of everything as zCDP
+        bounds.append(math.exp(-((float(epsilon) - rho) ** 2) / (4 * rho)) * (1 + GAUSSIAN_MARGIN))
+    if cost.rho and rest > 0:
+        mu = math.sqrt(2 * float_above(cost.rho))
+        tail, second = (max(_upper_tail(rest / mu + side * mu / 2), SMALLEST) for side in (-1, 1))
+        later = min(tail, math.exp(min(rest, 700.0)) * second) if gaussian_draws > 1 else 0.0
+        bounds.append((tail + later) * (1 + GAUSSIAN_MARGIN))
+    return min(bounds)
+
+
+def loss_tail_of_views(cost: Cost, *, epsilon: Fraction) -> float:
+    """The same chance for whatever is computed from the measurements, rounded up.
+
+    A coarser view may have a larger one: outcomes of high and of moderate loss that look alike count
+    together. Its event V of too high a loss has Pr[V] > e^epsilon Pr'[V]; with Pr[V] <= e^x Pr'[V] + delta(x) at every
+    x below epsilon that gives Pr[V] <= delta(x) / (1 - e^(x - epsilon)).
+    """
+    rest = _rest(cost, epsilon)
+    if not cost.rho and rest >= 0:
+        return 0.0
+    whole, gaussian = float_above(cost.rho + cost.rho_of_pure), float_above(cost.rho)
+    top = rest if rest > 0 else float(epsilon)
+
+    def bound(x: float) -> float:
+        delta = gaussian_delta(gaussian, epsilon=x) if rest > 0 else delta_of_rho(whole, epsilon=x)
+        return delta * (1 + GAUSSIAN_MARGIN) / -math.expm1(x - top)
+
+    return min(1.0, *(bound(top * step / 1000) for step in range(1000)))
+
+
+def group_delta(cost: Cost, *, epsilon: Fraction, size: int) -> float:
+    """The delta at size times epsilon for a group of so many units, rounded up.
+
+    Each unit moves a measurement by at most its sensitivity: the group's pure costs are size times as large, its
+    rho size² times.
+    """
+    rest = _rest(cost, epsilon)
+    if not cost.rho and rest >= 0:
+        return 0.0
+    whole = delta_of_rho(float_above((cost.rho + cost.rho_of_pure) * size**2), epsilon=float(epsilon) * size)
+    return min(whole, gaussian_delta(float_above(cost.rho * size**2), epsilon=rest * size)) if rest >= 0 else whole
+
+
+def _rest(cost: Cost, epsilon: Fraction) -> float:
+    """What the pure costs leave of an epsilon, rounded down."""
+    rest = epsilon - cost.epsilon
+    return -float_above(-rest)
+
+
 def delta_of_rho(rho: float, *, epsilon: float) -> float:
     """Smallest delta the zCDP conversion of Canonne, Kamath and Steinke (2020) gives.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -16,6 +17,9 @@ from dpcore.scores import ACCURACY, RMSE, SILHOUETTE
 from dpcore.utility import Z95
 from dpcore.vectors import VectorEvent
 from dpcore.wishes import PlanError, Wishes
+
+LAPLACE_95 = math.log(20) / math.sqrt(2)
+"""Standard deviations within which Laplace noise stays 95 of 100 times."""
 
 CLUSTERS = 8
 """Clusters of a silhouette where the specification names none and there is no label."""
@@ -95,7 +99,8 @@ def _query(wishes: Wishes, check: BudgetedCheck) -> ScoreQuery:
 
 def _reason(wishes: Wishes, check: BudgetedCheck, event: VectorEvent) -> str:
     deviation = vector_mechanism(event.mechanism).deviation(event) / event.query.unit
-    margin = Z95 * deviation / wishes.expected_rows
+    reach = LAPLACE_95 if event.mechanism == "score-laplace" else Z95
+    margin = reach * deviation / wishes.expected_rows
     return (
         f"check {check.score}: {float(check.share):g} of epsilon measures {TESTED[check.score]}, once these are "
         f"sampled; 95 of 100 times its noise moves the mean score, a number from 0 to 1, by less than {margin:.2g}"

@@ -174,7 +174,8 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
         "release_type": "Many releases",
         "release_type_details": f"One release a period; the budget never resets. All releases over the population "
         f"{record['privacy']['population']!r} stay within epsilon {lifetime['epsilon']:g}, delta {lifetime['delta']:g} "
-        f"for life; with this one epsilon {budget['after']['epsilon']:g} is spent. A ledger of signed, hash-chained "
+        f"for life, unless that cap is raised with a reason in the ledger; with this one epsilon "
+        f"{budget['after']['epsilon']:g} is spent. A ledger of signed, hash-chained "
         "entries refuses what would exceed it.",
         "data_source_type": "Dynamic",
         "access_type": "Non-interactive",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from dpcore.registry import BY_NAME
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
+from tasks.stores import odds
 from tasks.stores.query_words import query_words
 from tasks.stores.relations import PARTICIPATION, VALUES, Figures, at_most
 from tasks.stores.run import PlannedRelease
@@ -24,7 +23,7 @@ def guarantee(run: PlannedRelease) -> list[str]:
         "together; such a fact may be applied to anyone, in the data or not, and that is no breach of it.",
         _participation(run),
         _composition(run),
-        _not_protected(run.spec.unit),
+        _not_protected(run),
     ]
 
 
@@ -43,19 +42,16 @@ def _promise(run: PlannedRelease) -> str:
     epsilon, delta = run.stated["epsilon"], run.stated["delta"]
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
     slack = f", and by at most delta = {delta:g} beyond that" if delta else ""
-    surest = 1 / (1 + math.exp(-epsilon))
-    apart = f", except with a chance of about {delta:g}" if delta else ""
+    if run.spec.neighbours is Neighbours.REPLACE_ONE:
+        otherwise, steps = "had it contained something else", ""
+    else:
+        otherwise = "had it not been in the data, or the other way round"
+        steps = " A change of what it contained is two such steps, one out of the data and one back in."
     return (
         f"Whatever {unit} contained, anything that anyone can conclude from this release would have come out "
-        f"almost as likely had it contained something else: every probability changes by a factor of at most "
-        f"e^{epsilon:g} = {math.exp(epsilon):.3g}{slack}. Someone who held two accounts of it to be equally likely "
-        f"can become at most {_percent(surest)} sure of one of them through this release{apart}."
+        f"almost as likely {otherwise}: every probability changes by a factor of at most "
+        f"{odds.factor(epsilon)}{slack}.{steps} {odds.certainty(run)}"
     )
-
-
-def _percent(share: float) -> str:
-    """A percentage that never rounds up to certainty."""
-    return f"{share:.1%}" if share < 0.999 else f"{math.floor(share * 1e6) / 1e4:.4f}%"
 
 
 def _precision(run: PlannedRelease) -> list[str]:
@@ -63,7 +59,7 @@ def _precision(run: PlannedRelease) -> list[str]:
         return []
     delta_num = float(run.plan.cost.delta_num)
     if delta_num:
-        return [f"The computer's finite precision adds at most {delta_num:.1g} to every probability."]
+        return [f"The computer's finite precision adds at most {at_most(delta_num, 1)} to every probability."]
     if not run.stated["delta"]:
         return ["The promise is pure: nothing is added to that factor (delta = 0), not by rounding either."]
     return []
@@ -71,23 +67,20 @@ def _precision(run: PlannedRelease) -> list[str]:
 
 def _composition(run: PlannedRelease) -> str:
     privacy = run.spec.privacy
-    lifetime = f"epsilon {float(privacy.lifetime.epsilon):g}"
-    if privacy.lifetime.delta:
-        lifetime += f", delta {float(privacy.lifetime.delta):g}"
+    lifetime = odds.lifetime(privacy.lifetime.epsilon, privacy.lifetime.delta)
     return (
         f"Releases add up. This one is counted together with every release over the population "
-        f"{privacy.population!r}, and the ledger keeps their sum within {lifetime} for life, unless that cap is raised "
-        "with a reason that the ledger keeps. What was published about the same people under another population's "
-        "name, or without this ledger, adds to it and is not counted here."
+        f"{privacy.population!r}, and the ledger keeps what they cost together within {lifetime}, unless that cap is "
+        "raised with a reason that the ledger keeps. What was published about the same people under another "
+        "population's name, or without this ledger, adds to it and is not counted here."
     )
 
 
-def _not_protected(unit: PrivacyUnit) -> str:
-    whom = "persons" if unit.person else "rows"
+def _not_protected(run: PlannedRelease) -> str:
+    whom = "persons" if run.spec.unit.person else "rows"
     return (
         "Not protected are the public description itself (columns, bounds, categories, settings), the fact that a "
-        f"release was made and when, and what is true of many {whom} together: a group of k of them is protected "
-        "with k times epsilon only."
+        f"release was made and when, and what is true of many {whom} together: {odds.group(run)}."
     )
 
 
@@ -117,9 +110,8 @@ def _participation(run: PlannedRelease) -> str:
 def _changes(figures: Figures) -> str:
     """By how much probabilities change; every figure is rounded up."""
     slack = f", and by at most delta = {at_most(figures['delta'])} beyond that" if figures["delta"] else ""
-    epsilon = at_most(figures["epsilon"])
-    factor = at_most(math.nextafter(math.exp(float(epsilon)), math.inf), 3)
-    return f"every probability would change by a factor of at most e^{epsilon} (at most {factor}){slack}"
+    factor = odds.factor(float(at_most(figures["epsilon"])))
+    return f"every probability would change by a factor of at most {factor}{slack}"
 
 
 def _measured(run: PlannedRelease) -> str:
