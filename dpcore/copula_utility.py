@@ -31,7 +31,7 @@ def measured_of(encoding: Encoding, moments: NoisyMoments, projection: Projectio
 
 @dataclass(frozen=True, slots=True)
 class CopulaMeasured(Measured):
-    """Histograms and tables of groups, with 95 % margins of the histograms' noise."""
+    """Histograms and tables of groups, with margins of the histograms' noise."""
 
     mixture: Copula
 

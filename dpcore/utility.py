@@ -189,7 +189,7 @@ def level_names(column: NominalColumn) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The noisy measurements in readable units, with 95 % margins of their noise."""
+    """The noisy measurements in readable units, with margins of the noise of each sum (not of the count below it)."""
 
     encoding: Encoding
     mixture: Generator
@@ -201,7 +201,7 @@ class Measured:
         return Measured(encoding, mixture, ClassSums.measured(mixture))
 
     def coordinate_margins(self) -> Floats:
-        """95 % margins of the noise on each encoded coordinate's mean.
+        """1.96 deviations of the noise of each encoded coordinate's sum, over the rows; the count's noise comes on top.
 
         What the projection keeps of a coordinate has the moments' noise, the rest that of the centre; both in
         units of the frame's radius, where there is one.

@@ -72,7 +72,7 @@ def _budget(budget: dict[str, Any]) -> dict[str, Any]:
     """The lifetime in three parts, for each kind of budget and, for the first, as widths of a bar."""
     rows = [_budget_row(budget, kind) for kind in budget["lifetime"]]
     main = next((row for row in rows if row["lifetime"] > 0), rows[0])
-    parts = [("Spent before", "before"), ("This release", "this"), ("Remaining", "left")]
+    parts = [("Spent before", "before"), ("Added by this release", "this"), ("Remaining", "left")]
     whole = sum(main[key] for _, key in parts) or 1.0
     segments = [
         {"label": label, "key": key, "value": main[key], "width": 100 * main[key] / whole} for label, key in parts

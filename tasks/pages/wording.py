@@ -91,7 +91,7 @@ def length(value: Any, kind: str, decimals: int | None = None) -> str:
 
 
 def with_margin(value: Any, margin: Any, kind: str) -> str:
-    """A measured value and its 95 % margin; for dates on a line of its own."""
+    """A measured value and its margin; for dates on a line of its own."""
     text = quantity(value, kind, places(margin))
     if not (is_number(value) and is_number(margin)):
         return text

@@ -44,7 +44,7 @@ def _unit(stated: dict[str, Any]) -> dict[str, str]:
 
 
 def _measured(figures: dict[str, Any]) -> dict[str, Any] | None:
-    """What was measured of a single column, with the 95 % margin of its noise; None where nothing was."""
+    """What was measured of a single column, with 1.96 deviations of its sum's noise; None where nothing was."""
     measured = figures["measured"]
     if "shares" in measured:
         known = None not in measured["shares"]

@@ -81,7 +81,7 @@ def score_of(
 
 
 def noisy_mean(released: ReleasedVector, moments: NoisyMoments) -> tuple[float, float]:
-    """The noisy sum over the noisy count, and the 95 % margin of both noises."""
+    """The noisy sum over the noisy count, and 1.96 deviations of both noises."""
     count = max(moments.count, 1.0)
     mean = min(max(float(released.numbers()[0]) / count, 0.0), 1.0)
     event = moments.released.event

@@ -408,7 +408,7 @@ def test_plots_take_the_colours_of_the_page(clinic_html: str) -> None:
         "4.1 %",
         "2026-10-14",
         "53.0 ± 1.5 %",
-        "indistinguishable from noise",
+        "may be noise alone",
         "8 of 12 directions above the noise",
         "readmitted = yes",
         "Standard errors computed from the synthetic rows",
