@@ -82,9 +82,9 @@ class Journal:
         self._progress = self._board.progress("stages of the release")
 
     @contextmanager
-    def stage(self, name: str, *, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Iterator[Stage]:
+    def stage(self, name: str) -> Iterator[Stage]:
         """One stage; its end moves the progress bar."""
-        with self._lineage.stage(name, inputs=inputs, outputs=outputs) as stage:
+        with self._lineage.stage(name) as stage:
             yield stage
         self._done += 1
         percent, progress = 100 * self._done / len(self._stages), self._progress

@@ -14,7 +14,6 @@ from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict
 
 from dpcore.errors import CheckFailedError, LedgerError
-from dpcore.wishes import MARGINALS, MEAN, MOMENTS, PROJECTION
 from flows.account import operator
 from flows.delivery import delivered_afterwards
 from flows.history import Journal, label_again, named_early
@@ -34,9 +33,9 @@ from tasks.stores.bundle import Staging
 from tasks.stores.ledger import Ledger, utc_now
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.lineage import LineageRun
-from tasks.stores.promises import promised
+from tasks.stores.lineage_datasets import ReleaseDatasets
+from tasks.stores.promises import Told
 from tasks.stores.run import Grant, ReleaseRun, prepare_run
-from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
 from tasks.validate import validate_landing
 
@@ -163,12 +162,12 @@ def _published_elsewhere(known: ReleaseState) -> dict[str, Any]:
 
 def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
     """The way of the data, stage by stage."""
-    ledger = run.ledger()
+    ledger, datasets = run.ledger(), ReleaseDatasets.of(run.plan)
     lineage = LineageRun(
         workspace_log=run.workspace.lineage_path,
         name=run.spec.name,
         release_id=release_id,
-        schema=arrow_schema(run.plan.schema),
+        datasets=datasets,
         clock=utc_now,
         period=run.period,
         flow_run_id=run.flow_run_id,
@@ -178,48 +177,43 @@ def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
     checks = tuple(run.plan.check_events)
     journal = Journal(lineage, (*STAGES, SCORE) if checks else STAGES, story.board)
     with story.told(), lineage.flow() as whole:
-        with journal.stage("validate", inputs=("landing",)):
+        told = Told(run, release_id, datasets, whole)
+        with journal.stage("validate"):
             validate_landing(run, release_id)
-        with journal.stage("allocate", outputs=("reservation",)):
+        with journal.stage("allocate") as stage:
             grant = allocate_budget(run, release_id)
+            told.reserved(stage)
         story.allocated()
         with recorded_failure(ledger, grant):
-            bought = ("landing",) if run.plan.projection_event or run.plan.frame_events else ()
-            first = (*run.plan.frame_events, PROJECTION)
-            with (
-                journal.stage("project", inputs=bought, outputs=("projection",)) as stage,
-                promised(run, release_id, first, [stage]),
-            ):
+            with journal.stage("project") as stage, told.spends(stage):
                 projection = choose_projection(run, grant)
+                told.placed(stage, projection)
             story.projected(projection)
-            with (
-                journal.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage,
-                promised(run, release_id, (MARGINALS, MOMENTS, MEAN), [whole, stage]),
-            ):
+            with journal.stage("estimate") as stage, told.spends(stage):
                 moments, projection = estimate_moments(run, projection, grant)  # then only paid checks see rows
+                told.placed(stage, projection)
             story.measured(moments, projection)
-            with journal.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
+            with journal.stage("sample") as stage:
                 sample_rows(run, moments, projection, grant)
-            with journal.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
+                told.fitted(stage)
+            with journal.stage("decode") as stage:
                 staging.start()
                 table = staging.folder / DATA
                 summary = decode_rows(run, moments, projection, grant, table)
+                told.drawn(stage, table, summary.rows)
             story.decoded(moments, projection, summary)
-            with journal.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
+            with journal.stage("check") as stage:
                 outcome = check_release(run, moments, projection, summary, table)
+                told.checked(stage, outcome)
             if checks:
-                with (
-                    journal.stage(SCORE, inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage,
-                    promised(run, release_id, checks, [whole, stage]),
-                ):
+                with journal.stage(SCORE) as stage, told.spends(stage):
                     outcome = score_release(run, grant, outcome, table)
                 story.scored()
             tell(run.readings.told())
             bundle_lineage = list(lineage.lines)
-            last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
-            with journal.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):
+            with journal.stage("seal" if needs_approval(run, grant) else "publish") as stage:
                 bundle = publish_bundle(run, grant, outcome, staging, bundle_lineage, utc_now())
-        whole.inputs, whole.outputs = ["landing"], [made]
+                told.sealed(stage, bundle.folder)
     story.finished(bundle)
     return ReleaseResult(release_id, bundle.status, bundle.folder, bundle.record)
 

@@ -26,18 +26,16 @@ LAW = "law.pickle"
 
 @private_task("sample")
 @one_blas_thread
-def sample_rows(run: ReleaseRun, moments: NoisyMoments, projection: Projection, grant: Grant) -> int:
-    """Fit the law that synthetic points follow, and keep it in the run's scratch folder; returns how many to draw.
+def sample_rows(run: ReleaseRun, moments: NoisyMoments, projection: Projection, grant: Grant) -> None:
+    """Fit the law that synthetic points follow, and keep it in the run's scratch folder until rows are drawn.
 
     Raises: CheckFailedError if the noisy count leaves nothing to sample.
     """
-    rows = rows_wanted(run.spec, moments)
     minimum = run.spec.checks.min_rows or 1
-    if moments.count < minimum or rows < 1:
+    if moments.count < minimum or rows_wanted(run.spec, moments) < 1:
         raise CheckFailedError(f"the noisy count is below min_rows ({minimum})")
     law = generator_of(run.plan.schema, moments, projection).law(grant.seeds["sampling"])
     (run.scratch / LAW).write_bytes(pickle.dumps(law))
-    return rows
 
 
 @private_task("decode")

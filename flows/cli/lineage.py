@@ -25,10 +25,16 @@ def lineage(
     context: typer.Context,
     release_id: str | None = typer.Argument(None, metavar="[RELEASE]", help="A release id, as `history` lists them."),
     flush: bool = typer.Option(False, "--flush", help="Send the events that wait to the endpoint of release.yaml."),
+    schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of our facets, and nothing else."),
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
-    """Show where a release came from, or send lineage that waits."""
+    """Show where a release came from and what each measurement cost, or send lineage that waits."""
+    if schema:
+        from tasks.stores.facets import facet_schema
+
+        print_json(facet_schema())
+        return
     if (release_id is None) != flush:
         _explain(context, as_json=as_json, both=flush)
         return
@@ -61,16 +67,21 @@ def _show(place: Workspace, release_id: str, *, as_json: bool) -> None:
 def _show_tree(release_id: str, graph: Graph) -> None:
     from rich.tree import Tree
 
+    from tasks.stores.graph import dataset_in_words, guarantee_in_words, spends_in_words
+
     nodes = {node["id"]: node for node in graph["nodes"]}
     flow = next((node for node in nodes.values() if node["kind"] == "flow"), {"state": "START", "runs": []})
     tree = Tree(_line(release_id, flow, f"{len(flow['runs'])} run{'s'[: len(flow['runs']) != 1]}"))
+    if whole := guarantee_in_words(flow):
+        tree.add(_dim(whole))
     for stage in (node for node in nodes.values() if node["kind"] == "stage"):
         reads = [nodes[edge["from"]]["name"] for edge in graph["edges"] if edge["to"] == stage["id"]]
-        writes = [nodes[edge["to"]]["name"] for edge in graph["edges"] if edge["from"] == stage["id"]]
+        wrote = [nodes[edge["to"]] for edge in graph["edges"] if edge["from"] == stage["id"]]
+        writes = [node["name"] for node in wrote]
         branch = tree.add(_line(stage["name"], stage, f"{', '.join(reads) or '·'} → {', '.join(writes) or '·'}"))
-        for words in _details(stage):
+        for words in [*spends_in_words(stage), *filter(None, map(dataset_in_words, wrote)), *_failure(stage)]:
             branch.add(_dim(words))
-    console().print(tree, soft_wrap=True)
+    console().print(tree)
 
 
 def _line(name: str, job: dict[str, Any], rest: str) -> Text:
@@ -86,18 +97,9 @@ def _dim(words: str) -> Text:
     return Text(words, style="dim")
 
 
-def _details(stage: dict[str, Any]) -> list[str]:
-    """What a stage promised and spent, and how its last run failed."""
-    details = [_promised(stage[key]) for key in stage if key.startswith("dp_guarantee")]
-    details += [f"ledger entry {stage[key].get('ledgerEntry')}" for key in stage if key.startswith("dp_spend")]
-    if stage["state"] == "FAIL" and stage["runs"][-1].get("error"):
-        details.append(stage["runs"][-1]["error"])
-    return details
-
-
-def _promised(facet: dict[str, Any]) -> str:
-    said = [f"{name} {facet.get(name)}" for name in ("epsilon", "delta", "neighbours", "unit")]
-    return f"{facet.get('mechanism')}: {', '.join(said)}"
+def _failure(stage: dict[str, Any]) -> list[str]:
+    """How a stage's last run failed."""
+    return [stage["runs"][-1]["error"]] if stage["state"] == "FAIL" and stage["runs"][-1].get("error") else []
 
 
 def _flush(place: Workspace, *, as_json: bool) -> None:

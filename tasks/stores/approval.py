@@ -23,6 +23,8 @@ from tasks.stores.ledger_access import require_approver
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, approvals_needed
 from tasks.stores.ledgers import writable_ledger
 from tasks.stores.lineage import LineageRun
+from tasks.stores.lineage_datasets import BUNDLE, ReleaseDatasets
+from tasks.stores.promises import Account
 from tasks.stores.reading import parse_json, read_text
 from tasks.stores.signing import Signer, signing_key
 from tasks.stores.spec import ReleaseSpec, load_spec
@@ -76,15 +78,18 @@ def approve(
         decision = waiting.decision("approve", who, reason)
         signed = _require_signed_for(decision, signed) if signed else _sign(signer, decision)
         approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
-        with ExitStack() as stage:
+        with ExitStack() as told:
+            lineage = None
             if _is_last(ledger.state(), release, approver):
                 lineage = _lineage(workspace, waiting.staging.folder, record)
-                made_from = ("synthetic-table", "report", "sealed-bundle")
-                stage.enter_context(lineage.stage("publish", inputs=made_from, outputs=("bundle",)))
+                stage = told.enter_context(lineage.stage("publish"))
             said = {"bundle_digest": waiting.digest, "who": decision.who, "reason": decision.reason}
             approval = ledger.approve(release_id, **said, signed=signed)
             if ledger.state().releases[release_id].published:
                 waiting.staging.reveal()
+                if lineage is not None:
+                    account = Account.of(ledger.state(), ledger.entries(), release_id)
+                    stage.made[BUNDLE] = account.bundled(lineage.datasets, BUNDLE, waiting.digest)
         return waiting.staging.final, record, approval
 
 
@@ -261,11 +266,12 @@ def _lineage(workspace: Workspace, bundle: Path, record: dict[str, Any]) -> Line
     """Lineage of the bundle as it was sealed, whatever the specification says by now."""
     import pyarrow.parquet as pq  # here, for a refusal needs no tables
 
+    measured = [measurement["name"] for measurement in record["privacy"]["measurements"]]
     return LineageRun(
         workspace_log=workspace.lineage_path,
         name=record["name"],
         release_id=record["release_id"],
-        schema=pq.read_schema(bundle / "data.parquet"),
+        datasets=ReleaseDatasets.of_sealed(pq.read_schema(bundle / "data.parquet"), measured),
         clock=utc_now,
         period=record["period"],
         flow_run_id=record["flow_run_id"],

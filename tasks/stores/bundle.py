@@ -99,6 +99,12 @@ def _checksums(digests: dict[str, str]) -> str:
     return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
+def checksums_in(folder: Path) -> dict[str, str]:
+    """The digest of each file, as the checksums of a bundle have it."""
+    text = read_text(folder / CHECKSUMS, errors="replace")
+    return {name: value for value, _, name in (line.partition("  ") for line in text.splitlines() if line)}
+
+
 def _flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -114,7 +120,7 @@ def faults(folder: Path, digest: str) -> Iterator[str]:
         yield f"{CHECKSUMS} is missing"
         return
     text = read_text(sums, errors="replace")
-    expected = {name: value for value, _, name in (line.partition("  ") for line in text.splitlines() if line)}
+    expected = checksums_in(folder)
     if sha256_of(sums) != digest:
         yield f"{CHECKSUMS} is not the one in the ledger"
     elif text != _checksums(expected):

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpcore.errors import RefusedError
+from tasks.stores.facets import COST, GUARANTEE, LEDGER, SPEND
 from tasks.stores.heads import bundle_folders
 from tasks.stores.lineage import FLOW, events_of, is_whole, listed
 from tasks.stores.workspace import Workspace
@@ -123,7 +124,18 @@ def _datasets(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
             columns = [{"name": f.get("name"), "type": f.get("type")} for f in fields if isinstance(f, dict)]
             if columns:
                 node["columns"] = columns
+            node |= _known(dataset)
     return datasets
+
+
+def _known(dataset: dict[str, Any]) -> dict[str, Any]:
+    """Digest, cost and ledger entry of a dataset that was written, and the number of synthetic rows."""
+    facets, written = dataset.get("facets", {}), dataset.get("outputFacets", {})
+    statistics = written.get("outputStatistics") if isinstance(written, dict) else None
+    version = facets.get("version", {}).get("datasetVersion")
+    rows = statistics.get("rowCount") if isinstance(statistics, dict) else None
+    found = {"version": version, "rows": rows} | {key: _plain(facets[key]) for key in facets if key.startswith(OURS)}
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
@@ -138,3 +150,59 @@ def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
         for dataset in listed(event, "outputs"):
             edges[f"job:{name}", f"dataset:{dataset['name']}"] = None
     return [{"from": source, "to": target} for source, target in edges]
+
+
+# ---------------------------------------------------------------- in words
+
+
+def spends_in_words(job: dict[str, Any]) -> list[str]:
+    """What each measurement of a stage, or of the flow, cost; events of version 1 tell only what the release cost."""
+    return [_spend_words(job, key) for key in job if key.startswith(SPEND)]
+
+
+def _spend_words(job: dict[str, Any], key: str) -> str:
+    spend = job[key]
+    entry = f"ledger entry {spend.get('ledgerEntry')}"
+    if "measurement" not in spend:
+        whole = job.get(key.replace(SPEND, GUARANTEE), {})
+        return (
+            f"measured within the release's epsilon {_figure(whole.get('epsilon'))}, {entry}, {whole.get('mechanism')}"
+        )
+    own, whole = (spend.get(name) if isinstance(spend.get(name), dict) else {} for name in ("alone", "ofRelease"))
+    cost = f"epsilon {_figure(own.get('epsilon'))}{_delta(own)}"
+    if "rho" in spend:
+        cost = f"rho {_figure(spend['rho'])}, alone {cost},"
+    stated = f"{cost} of the release's {_figure(whole.get('epsilon'))}"
+    return f"measured {spend['measurement']}: {stated}, {entry}, {spend.get('mechanism')}"
+
+
+def guarantee_in_words(flow: dict[str, Any]) -> str | None:
+    """What the whole release states, and what was spent of that if its flow failed; None for older events."""
+    whole = flow.get(GUARANTEE)
+    if not isinstance(whole, dict) or "measurements" not in whole:
+        return None
+    stated = f"the release: epsilon {_figure(whole.get('epsilon'))}{_delta(whole)}"
+    basis = f"{whole.get('neighbours')}, unit {whole.get('unit')}, population {whole.get('population')}"
+    spent = whole.get("spent")
+    part = f"; epsilon {_figure(spent.get('epsilon'))} of it was spent" if isinstance(spent, dict) else ""
+    return f"{stated}, {basis}{part if flow.get('state') != 'COMPLETE' else ''}"
+
+
+def dataset_in_words(node: dict[str, Any]) -> str | None:
+    """Digest, rows and cost, or ledger entry, of a dataset that was written; None for the others."""
+    cost, entry = node.get(COST), node.get(LEDGER)
+    if not isinstance(cost, dict):
+        return f"wrote {node['name']}: ledger entry {entry.get('ledgerEntry')}" if isinstance(entry, dict) else None
+    version, rows, names = node.get("version"), node.get("rows"), listed(cost, "measurements")
+    parts = [str(version)[:19] + "..." if version else "", f"{rows} rows" if rows is not None else ""]
+    of = ", ".join(map(str, names)) or "public"
+    parts.append(f"epsilon {_figure(cost.get('epsilon'))}{_delta(cost)} ({of})")
+    return f"wrote {node['name']}: {', '.join(part for part in parts if part)}"
+
+
+def _delta(stated: dict[str, Any]) -> str:
+    return f", delta {_figure(stated.get('delta'))}" if stated.get("delta") else ""
+
+
+def _figure(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError
+from tasks.stores.facets import GUARANTEE, SPEND
 from tasks.stores.ledger_state import Entry
 from tasks.stores.lineage import numbered_events
 from tasks.stores.reading import parse_json, read_text
@@ -70,15 +71,17 @@ def _of_lineage(workspace: Workspace) -> Iterator[Witness]:
 
 def _of_event(event: dict[str, Any]) -> list[Witness]:
     facets = event.get("run", {}).get("facets", {})
-    stated = float(facets.get("dp_guarantee", {}).get("epsilon", 0))
-    spends = [facet for name, facet in facets.items() if name.startswith("dp_spend")]
-    named = [(int(facet["ledgerEntry"]), str(facet["ledgerHash"])) for facet in spends]
-    return [Witness(f"the lineage of entry {seq}", seq, hash_, _release_of(event), stated) for seq, hash_ in named]
+    stated = float(facets.get(GUARANTEE, {}).get("epsilon", 0))
+    found = []
+    for spend in (facet for name, facet in facets.items() if name.startswith(SPEND)):
+        seq, whole = int(spend["ledgerEntry"]), float(spend.get("ofRelease", {}).get("epsilon", stated))
+        found.append(Witness(f"the lineage of entry {seq}", seq, str(spend["ledgerHash"]), release_of(event), whole))
+    return found
 
 
-def _release_of(event: dict[str, Any]) -> str:
+def release_of(event: dict[str, Any]) -> str:
     """The release that an event is about: from its tags, or, before there were any, from a dataset's name."""
-    tags = event["run"]["facets"].get("tags", {}).get("tags", [])
+    tags = event["run"].get("facets", {}).get("tags", {}).get("tags", [])
     named = [str(tag["value"]) for tag in tags if tag.get("key") == "release"]
     if named:
         return named[0]

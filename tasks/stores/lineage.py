@@ -13,28 +13,26 @@ import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import attrs
-import pyarrow as pa
 from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
 from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    InputDatasetFacet,
     JobFacet,
+    OutputDatasetFacet,
     RunFacet,
-    column_lineage_dataset,
     documentation_job,
     error_message_run,
     job_type_job,
     nominal_time_run,
     parent_run,
     processing_engine_run,
-    schema_dataset,
     tags_run,
 )
-from openlineage.client.generated.base import DatasetFacet
 from openlineage.client.serde import Serde
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
@@ -42,11 +40,11 @@ from tasks.stores.clock import MINUTE_FORMAT
 from tasks.stores.reading import read_text
 from tasks.stores.redaction import LANDING_REFUSED
 
+if TYPE_CHECKING:
+    from tasks.stores.lineage_datasets import ReleaseDatasets
+
 PRODUCER = "urn:dprelease"
-FACET_SCHEMA = "urn:dprelease:facets"
-FLOW, LANDING, MOMENTS = "release", "landing", "noisy-moments"
-TABLES = ("synthetic-table", "sealed-bundle", "bundle")
-"""The datasets that have the specification's columns."""
+FLOW = "release"
 
 DESCRIPTIONS = {
     FLOW: "one differentially private release of one period",
@@ -63,44 +61,20 @@ DESCRIPTIONS = {
 }
 
 
-@attrs.define
-class DpGuaranteeFacet(RunFacet):
-    """What a run promises: unit, neighbours, epsilon, delta, mechanism, proof."""
-
-    unit: str
-    neighbours: str
-    epsilon: float
-    delta: float
-    deltaNum: float  # noqa: N815  spelled as OpenLineage spells its fields
-    mechanism: str
-    proof: str
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{FACET_SCHEMA}:dp_guarantee:1"
-
-
-@attrs.define
-class DpSpendFacet(RunFacet):
-    """What a run took from the ledger: the entry, and the balance before and after."""
-
-    ledgerEntry: int  # noqa: N815
-    ledgerHash: str  # noqa: N815
-    before: dict[str, float]
-    after: dict[str, float]
-
-    @staticmethod
-    def _get_schema() -> str:
-        return f"{FACET_SCHEMA}:dp_spend:1"
-
-
 @dataclass(slots=True)
 class Stage:
-    """A stage that is running: what it read, wrote and promised."""
+    """A stage that is running: what it reads and writes, and what is known of it and of these datasets by now."""
 
+    name: str
     inputs: list[str]
     outputs: list[str]
     facets: dict[str, RunFacet]
+    made: dict[str, dict[str, DatasetFacet]] = field(default_factory=dict)
+    """Digest and cost of each output that exists by now."""
+    verdicts: dict[str, dict[str, InputDatasetFacet]] = field(default_factory=dict)
+    """What was found about an input."""
+    statistics: dict[str, dict[str, OutputDatasetFacet]] = field(default_factory=dict)
+    """How much was written to an output: of synthetic rows only."""
 
 
 class LineageRun:
@@ -112,28 +86,33 @@ class LineageRun:
         workspace_log: Path,
         name: str,
         release_id: str,
-        schema: pa.Schema,
+        datasets: ReleaseDatasets,
         clock: Callable[[], datetime],
         period: str | None = None,
         flow_run_id: str | None = None,
         run_id: str | None = None,
     ) -> None:
         self._log, self._name, self._release_id, self._clock = workspace_log, name, release_id, clock
-        self._schema, self._period, self._flow_run_id = schema, period, flow_run_id
+        self.datasets, self._period, self._flow_run_id = datasets, period, flow_run_id
         self._run_id = run_id or _fresh_id()
         self.lines: list[str] = []
 
     @contextmanager
     def flow(self) -> Iterator[Stage]:
         """The whole release as a run of its own."""
-        with self._running(FLOW, self._run_id, self.facets_of(FLOW)) as stage:
+        with self._running(self.new_stage(FLOW), self._run_id) as stage:
             yield stage
 
     @contextmanager
-    def stage(self, name: str, *, inputs: tuple[str, ...] = (), outputs: tuple[str, ...] = ()) -> Iterator[Stage]:
+    def stage(self, name: str) -> Iterator[Stage]:
         """One stage: START now, COMPLETE or FAIL at its end."""
-        with self._running(name, _fresh_id(), self.facets_of(name), list(inputs), list(outputs)) as stage:
+        with self._running(self.new_stage(name), _fresh_id()) as stage:
             yield stage
+
+    def new_stage(self, name: str) -> Stage:
+        """A stage that begins; the flow's inputs and outputs are named at its end."""
+        reads, writes = ((), ()) if name == FLOW else (self.datasets.reads(name), self.datasets.writes(name))
+        return Stage(name, list(reads), list(writes), self.facets_of(name))
 
     @property
     def namespace(self) -> str:
@@ -141,48 +120,44 @@ class LineageRun:
         return f"dprelease://{self._name}"
 
     @contextmanager
-    def _running(
-        self,
-        job: str,
-        run_id: str,
-        facets: dict[str, RunFacet],
-        inputs: list[str] | None = None,
-        outputs: list[str] | None = None,
-    ) -> Iterator[Stage]:
-        stage = Stage(inputs or [], outputs or [], facets)
-        self._emit(RunState.START, job, run_id, stage)
+    def _running(self, stage: Stage, run_id: str) -> Iterator[Stage]:
+        self._emit(RunState.START, run_id, stage)
         try:
             yield stage
         except BaseException as error:
             stage.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
                 message=public_words(error), programmingLanguage="PYTHON"
             )
-            self._emit(RunState.FAIL, job, run_id, stage)
+            self._emit(RunState.FAIL, run_id, stage)
             raise
-        self._emit(RunState.COMPLETE, job, run_id, stage)
+        self._emit(RunState.COMPLETE, run_id, stage)
 
-    def _emit(self, state: RunState, job: str, run_id: str, stage: Stage) -> None:
-        line = self.line(state, self._clock().astimezone(UTC).strftime(MINUTE_FORMAT), job, run_id, stage)
+    def _emit(self, state: RunState, run_id: str, stage: Stage) -> None:
+        line = self.line(state, self._clock().astimezone(UTC).strftime(MINUTE_FORMAT), run_id, stage)
         self.lines.append(line)
         append_line(self._log, line, durable=state is not RunState.START)
 
-    def line(self, state: RunState, at: str, job: str, run_id: str, stage: Stage) -> str:
+    def line(self, state: RunState, at: str, run_id: str, stage: Stage) -> str:
         """The event of a stage as the log holds it."""
+        job = Job(self.namespace, f"{self._name}.{stage.name}", facets=_job_facets(stage.name))
         event = RunEvent(
             eventType=state,
             eventTime=at,
             run=Run(runId=run_id, facets=dict(stage.facets)),
-            job=Job(namespace=self.namespace, name=f"{self._name}.{job}", facets=_job_facets(job)),
-            inputs=[InputDataset(self.namespace, self._dataset(name)) for name in stage.inputs],
-            outputs=[
-                OutputDataset(self.namespace, self._dataset(name), facets=self._facets(name)) for name in stage.outputs
-            ],
+            job=job,
+            inputs=[InputDataset(*self._place(n), inputFacets=stage.verdicts.get(n, {})) for n in stage.inputs],
+            outputs=[self._output(stage, name) for name in stage.outputs],
             producer=PRODUCER,
         )
-        return json.dumps(json.loads(Serde.to_json(event)), sort_keys=True)
+        return json.dumps(json.loads(Serde.to_json(event), object_hook=_of_ours), sort_keys=True)
 
-    def _dataset(self, name: str) -> str:
-        return f"{self._release_id}/{name}"
+    def _output(self, stage: Stage, name: str) -> OutputDataset:
+        facets = self.datasets.facets(name, self._place) | stage.made.get(name, {})
+        return OutputDataset(*self._place(name), facets=facets, outputFacets=stage.statistics.get(name, {}))
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Namespace and name of a dataset."""
+        return self.namespace, f"{self._release_id}/{name}"
 
     def facets_of(self, job: str) -> dict[str, RunFacet]:
         """What every event of a job tells: which release it is, of which period, made by what, and in which flow."""
@@ -205,35 +180,6 @@ class LineageRun:
         known = {"period": self._period, "flow_run": self._flow_run_id}
         return labels | {key: value for key, value in known.items() if value}
 
-    def _facets(self, dataset: str) -> dict[str, DatasetFacet]:
-        """Schema and column lineage of the moments and of the tables."""
-        if dataset == MOMENTS:
-            return _described([(MOMENTS, "matrix")], {MOMENTS: self._measured(*self._columns())})
-        if dataset in TABLES:
-            fields = [(str(field.name), str(field.type)) for field in self._schema]
-            drawn = self._field(MOMENTS, MOMENTS, "INDIRECT", "every column is drawn from the noisy moments of all")
-            return _described(fields, {name: self._measured(name) for name, _ in fields}, [drawn])
-        return {}
-
-    def _columns(self) -> list[str]:
-        return [str(name) for name in self._schema.names]
-
-    def _measured(self, *columns: str) -> column_lineage_dataset.Fields:
-        """A field that tells of landing columns what their noisy moments tell."""
-        words = "drawn from differentially private moments"
-        sources = [self._field(LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns]
-        return column_lineage_dataset.Fields(
-            inputFields=sources, transformationType="MASKED", transformationDescription=words
-        )
-
-    def _field(
-        self, dataset: str, field: str, kind: str, words: str, *, subtype: str | None = None
-    ) -> column_lineage_dataset.InputField:
-        way = column_lineage_dataset.Transformation(type=kind, subtype=subtype, description=words, masking=True)
-        return column_lineage_dataset.InputField(
-            namespace=self.namespace, name=self._dataset(dataset), field=field, transformations=[way]
-        )
-
 
 def _fresh_id() -> str:
     """A random id: those of OpenLineage's own making hold the millisecond, and so tell durations."""
@@ -251,16 +197,9 @@ def _month(period: str) -> nominal_time_run.NominalTimeRunFacet:
     return nominal_time_run.NominalTimeRunFacet(f"{period}-01T00:00:00Z", f"{after}-01T00:00:00Z")
 
 
-def _described(
-    fields: list[tuple[str, str]],
-    sources: dict[str, column_lineage_dataset.Fields],
-    everywhere: list[column_lineage_dataset.InputField] | None = None,
-) -> dict[str, DatasetFacet]:
-    shapes = [schema_dataset.SchemaDatasetFacetFields(name=name, type=kind) for name, kind in fields]
-    return {
-        "schema": schema_dataset.SchemaDatasetFacet(fields=shapes),
-        "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=sources, dataset=everywhere or []),
-    }
+def _of_ours(part: dict[str, Any]) -> dict[str, Any]:
+    """A facet names who produced it: this program, and not the library that spells it."""
+    return part | {"_producer": PRODUCER} if "_producer" in part else part
 
 
 def _job_facets(job: str) -> dict[str, JobFacet]:

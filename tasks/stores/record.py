@@ -193,18 +193,23 @@ def build_model(encoding: Encoding, outcome: Outcome, measurements: Mapping[str,
         {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
         for c in outcome.moments.classes
     ]
-    frame = outcome.projection.frame
     return {
         "sampler": SAMPLER,
         "coordinates": encoding.coordinate_names(),
-        "projection": _stored_projection(outcome.projection),
-        "frame": None if frame is None else {"centre": frame.centre.tolist(), "radius": frame.radius},
+        "projection": stored_projection(outcome.projection),
+        "frame": stored_frame(outcome.projection),
         "measurements": {name: released.as_json() for name, released in measurements.items()},
         "classes": classes,
     }
 
 
-def _stored_projection(projection: Projection) -> dict[str, Any] | None:
+def stored_frame(projection: Projection) -> dict[str, Any] | None:
+    """Centre and radius of the ball that points are clipped to, as the model holds them."""
+    frame = projection.frame
+    return None if frame is None else {"centre": frame.centre.tolist(), "radius": frame.radius}
+
+
+def stored_projection(projection: Projection) -> dict[str, Any] | None:
     """The projection's columns, and the point that stands in for what they leave out."""
     columns, centre = projection.columns, projection.centre
     if columns is None:

@@ -234,8 +234,12 @@ def test_the_lineage_of_the_bundle_ends_with_the_check_and_the_workspace_has_it_
     assert ("visits.publish", "COMPLETE") in [(e["job"]["name"], e["eventType"]) for e in mine]
     estimate = next(e for e in mine if e["job"]["name"] == "visits.estimate" and e["eventType"] == "COMPLETE")
     facets = estimate["run"]["facets"]
-    assert facets["dp_guarantee"]["epsilon"] == 1.0
-    assert facets["dp_spend"]["after"]["epsilon"] - facets["dp_spend"]["before"]["epsilon"] == 1.0
+    spend = facets["dp_spend_moments"]
+    assert (spend["epsilon"], spend["alone"]["epsilon"], spend["ofRelease"]["epsilon"]) == (1.0, 1.0, 1.0)
+    assert spend["after"]["epsilon"] - spend["before"]["epsilon"] == 1.0
+    (whole,) = (e for e in mine if (e["job"]["name"], e["eventType"]) == ("visits.release", "COMPLETE"))
+    assert whole["run"]["facets"]["dp_guarantee"]["spent"]["epsilon"] == 1.0
+    assert whole["run"]["facets"]["dp_spend_moments"] == spend
     failed = [e["job"]["name"] for e in log if e["eventType"] == "FAIL"]
     assert {"visits.estimate", "visits.sample", "visits.check"} <= set(failed)
 

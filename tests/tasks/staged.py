@@ -12,12 +12,12 @@ from tasks.stores.bundle import Staging
 from tasks.stores.figures import metric_checks, utility_of
 from tasks.stores.key_changes import enrol_key, trust_owner
 from tasks.stores.lineage import LineageRun
-from tasks.stores.promises import promised
+from tasks.stores.lineage_datasets import ReleaseDatasets
+from tasks.stores.promises import Told
 from tasks.stores.record import Outcome
 from tasks.stores.run import prepare_run
 from tasks.stores.signing import signing_key
 from tasks.stores.spec import load_spec
-from tasks.stores.tables import arrow_schema
 from tasks.stores.workspace import Workspace
 
 SPEC = """
@@ -64,50 +64,48 @@ def release(workspace: Workspace, period: str) -> Path:
     with workspace.scratch() as scratch:
         run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
         release_id = upcoming_release_id(run)
+        datasets = ReleaseDatasets.of(run.plan)
         lineage = LineageRun(
             workspace_log=workspace.lineage_path,
             name=run.spec.name,
             release_id=release_id,
-            schema=arrow_schema(run.plan.schema),
+            datasets=datasets,
             clock=lambda: NOW,
             period=period,
             flow_run_id=run.flow_run_id,
         )
         staging = Staging(workspace.bundle(run.spec.name, release_id))
         with lineage.flow() as whole, closing(run.ledger()) as ledger:
-            with lineage.stage("validate", inputs=("landing",)):
+            told = Told(run, release_id, datasets, whole)
+            with lineage.stage("validate"):
                 run.fetch()
-            with lineage.stage("allocate", outputs=("reservation",)):
+            with lineage.stage("allocate") as stage:
                 grant = allocate_budget.fn(run, release_id)
-            first, second = (*run.plan.frame_events, "projection"), ("marginals", "moments", "mean")
-            with (
-                lineage.stage("project", outputs=("projection",)) as stage,
-                promised(run, release_id, first, [stage]),
-            ):
+                told.reserved(stage)
+            with lineage.stage("project") as stage, told.spends(stage):
                 projection = choose_projection.fn(run, grant)
-            with (
-                lineage.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage,
-                promised(run, release_id, second, [whole, stage]),
-            ):
+                told.placed(stage, projection)
+            with lineage.stage("estimate") as stage, told.spends(stage):
                 moments, projection = estimate_moments.fn(run, projection, grant)
-            with lineage.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
+                told.placed(stage, projection)
+            with lineage.stage("sample") as stage:
                 sample_rows.fn(run, moments, projection, grant)
-            with lineage.stage("decode", outputs=("synthetic-table",)):
+                told.fitted(stage)
+            with lineage.stage("decode") as stage:
                 staging.start()
                 summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
-            with lineage.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
+                told.drawn(stage, staging.folder / DATA, summary.rows)
+            with lineage.stage("check") as stage:
                 utility = utility_of(run.encoding, moments, projection, summary)
                 checks = metric_checks(utility["metrics"], run.spec.checks)
                 outcome = Outcome(summary.rows, moments, projection, utility, checks)
+                told.checked(stage, outcome)
             if run.plan.check_events:
-                with (
-                    lineage.stage("score", inputs=("landing", "synthetic-table"), outputs=("noisy-scores",)) as stage,
-                    promised(run, release_id, tuple(run.plan.check_events), [whole, stage]),
-                ):
+                with lineage.stage("score") as stage, told.spends(stage):
                     outcome = score_release.fn(run, grant, outcome, staging.folder / DATA)
-            told = list(lineage.lines)
-            last, made = ("seal", "sealed-bundle") if needs_approval(run, grant) else ("publish", "bundle")
-            with lineage.stage(last, inputs=("synthetic-table", "report"), outputs=(made,)):
-                bundle = publish_bundle.fn(run, grant, outcome, staging, told, NOW)
+            lines = list(lineage.lines)
+            with lineage.stage("seal" if needs_approval(run, grant) else "publish") as stage:
+                bundle = publish_bundle.fn(run, grant, outcome, staging, lines, NOW)
+                told.sealed(stage, bundle.folder)
             assert ledger.state().releases[release_id].status == bundle.status
     return bundle.folder

@@ -17,10 +17,12 @@ from referencing import Registry, Resource
 
 from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, StageFailedError
 from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
-from tasks.stores.lineage import DpGuaranteeFacet, DpSpendFacet, LineageRun, append_line, events_of
+from tasks.stores.facets import SCHEMA_ID, DpGuaranteeFacet, DpSpendFacet, facet_schema
+from tasks.stores.lineage import PRODUCER, LineageRun, append_line, events_of
+from tasks.stores.lineage_datasets import ReleaseDatasets
 from tasks.stores.tables import arrow_schema
 
-SCHEMAS = Path(__file__).parents[2].parent / "shared" / "schemas" / "openlineage"
+SCHEMAS = Path(__file__).parent / "openlineage"
 SPAWN = multiprocessing.get_context("spawn")
 NOW = datetime(2026, 11, 16, 13, 0, tzinfo=timezone(timedelta(hours=1)))
 RELEASE = "visits-2026-10-1"
@@ -32,16 +34,34 @@ SCHEMA = arrow_schema(
         )
     )
 )
+DATASETS = ReleaseDatasets(schema=SCHEMA, measured={"estimate": ("moments",)}, projected_in="project")
+BASIS = {"population": "people", "unit": "row", "neighbours": "replace-one"}
+NOTHING = {"epsilon": 0.0, "delta": 0.0, "delta_num": 0.0}
+SPEND = DpSpendFacet(
+    **BASIS,
+    measurement="moments",
+    mechanism="wishart-difference",
+    proof="proved: M1",
+    epsilon=1.0,
+    rho=None,
+    deltaNum=0.0,
+    alone={"epsilon": 1.0, "delta": 0.0},
+    ofRelease={"epsilon": 1.0, "delta": 0.0},
+    ledgerEntry=4,
+    ledgerHash="a" * 64,
+    before=NOTHING,
+    after=NOTHING | {"epsilon": 1.0},
+)
 GUARANTEE = DpGuaranteeFacet(
-    unit="row",
-    neighbours="replace-one",
+    **BASIS,
     epsilon=1.0,
     delta=0.0,
     deltaNum=0.0,
-    mechanism="wishart-difference",
-    proof="proved",
+    measurements=["moments"],
+    spent=NOTHING | {"epsilon": 1.0},
+    ledgerEntry=3,
+    ledgerHash="b" * 64,
 )
-SPEND = DpSpendFacet(ledgerEntry=3, ledgerHash="a" * 64, before={"epsilon": 0.0}, after={"epsilon": 1.0})
 
 
 @pytest.fixture
@@ -52,7 +72,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(log: Path) -> LineageRun:
     facts = {"name": "visits", "release_id": RELEASE, "period": "2026-10", "flow_run_id": "run"}
-    return LineageRun(workspace_log=log, schema=SCHEMA, clock=lambda: NOW, **facts)
+    return LineageRun(workspace_log=log, datasets=DATASETS, clock=lambda: NOW, **facts)
 
 
 class PlantedError(Exception):
@@ -62,28 +82,16 @@ class PlantedError(Exception):
 def whole_release(run: LineageRun) -> None:
     """Every stage that the flow has, with its datasets and facets."""
     with run.flow() as whole:
-        with run.stage("validate", inputs=("landing",)):
-            pass
-        with run.stage("allocate", outputs=("reservation",)):
-            pass
-        with run.stage("project", outputs=("projection",)):
-            pass
-        with run.stage("estimate", inputs=("landing", "projection"), outputs=("noisy-moments",)) as stage:
-            for promised in (whole, stage):
-                promised.facets |= {"dp_guarantee": GUARANTEE, "dp_spend": SPEND}
-        with run.stage("sample", inputs=("noisy-moments",), outputs=("synthetic-points",)):
-            pass
-        with run.stage("decode", inputs=("synthetic-points",), outputs=("synthetic-table",)):
-            pass
-        with run.stage("check", inputs=("synthetic-table", "noisy-moments"), outputs=("report",)):
-            pass
-        with run.stage("publish", inputs=("synthetic-table", "report"), outputs=("bundle",)):
-            pass
+        for name in STAGES:
+            with run.stage(name) as stage:
+                if name == "estimate":
+                    stage.facets["dp_spend_moments"] = whole.facets["dp_spend_moments"] = SPEND
+                    whole.facets["dp_guarantee"] = GUARANTEE
         whole.inputs, whole.outputs = ["landing"], ["bundle"]
 
 
 def failed_release(run: LineageRun, fault: BaseException) -> None:
-    with run.flow(), run.stage("estimate", inputs=("landing",), outputs=("noisy-moments",)):
+    with run.flow(), run.stage("estimate"):
         raise fault
 
 
@@ -96,33 +104,29 @@ def told(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def registry() -> Registry:
-    if not SCHEMAS.is_dir():
-        pytest.skip("OpenLineage's schemas are not beside the repository")
-    contents = [json.loads(path.read_text()) for path in SCHEMAS.rglob("*.json")]
+    return all_schemas()
+
+
+def all_schemas() -> Registry:
+    """OpenLineage's schemas and our own."""
+    contents = [facet_schema(), *(json.loads(path.read_text()) for path in SCHEMAS.rglob("*.json"))]
     return Registry().with_resources((content["$id"], Resource.from_contents(content)) for content in contents)
 
 
 def assert_valid(event: dict[str, Any], registry: Registry) -> None:
-    """Against the event's own schema, and every standard facet against its own."""
+    """Against the event's own schema, and every facet against the schema that it names."""
     core = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
     Draft202012Validator({"$ref": core}, registry=registry, format_checker=_formats()).validate(event)
     datasets = event.get("inputs", []) + event.get("outputs", [])
     holders = [event["run"], event["job"], *datasets]
-    by_key = _facet_schemas(registry)
     for holder in holders:
-        for key, facet in holder.get("facets", {}).items():
-            if key in by_key:
-                Draft202012Validator({"$ref": by_key[key]}, registry=registry).validate({key: facet})
-            else:
-                assert key in ("dp_guarantee", "dp_spend"), f"no schema for the facet {key}"
+        for kind in ("facets", "inputFacets", "outputFacets"):
+            for facet in holder.get(kind, {}).values():
+                Draft202012Validator({"$ref": facet["_schemaURL"]}, registry=registry).validate(facet)
 
 
 def _formats() -> Any:
     return Draft202012Validator.FORMAT_CHECKER
-
-
-def _facet_schemas(registry: Registry) -> dict[str, str]:
-    return {key: uri for uri in registry for key in registry.contents(uri).get("properties", {}) if "/facets/" in uri}
 
 
 def test_every_event_of_a_release_is_valid(run: LineageRun, registry: Registry):
@@ -147,10 +151,37 @@ def test_the_validation_has_teeth(run: LineageRun, registry: Registry):
         event | {"eventType": "BEGIN"},
         {key: value for key, value in event.items() if key != "producer"},
         event | {"run": {"runId": "not a uuid"}},
-        event | {"job": event["job"] | {"facets": {"jobType": {"_producer": "urn:x", "_schemaURL": "urn:x"}}}},
+        event | {"job": event["job"] | {"facets": {"jobType": {**event["job"]["facets"]["jobType"], "jobType": 3}}}},
+        *(event | {"run": event["run"] | {"facets": {"dp_spend_moments": spend}}} for spend in spoiled_spends()),
     ):
         with pytest.raises(ValidationError):
             assert_valid(spoiled, registry)
+
+
+def spoiled_spends() -> list[dict[str, Any]]:
+    """A part's facet without its cost, with two costs, and with a word more."""
+    spend = {"_producer": PRODUCER, "_schemaURL": SPEND._get_schema()}
+    figures = {name: getattr(SPEND, name) for name in SPEND.__slots__ if not name.startswith("_")}
+    spend |= {name: value for name, value in figures.items() if value is not None}
+    without = {name: value for name, value in spend.items() if name != "epsilon"}
+    return [without, spend | {"rho": 0.5}, spend | {"note": "x"}, spend | {"epsilon": 0}]
+
+
+def test_what_is_spoiled_was_valid_before(registry: Registry):
+    spend = {name: value for name, value in spoiled_spends()[1].items() if name != "rho"}
+    Draft202012Validator({"$ref": spend["_schemaURL"]}, registry=registry).validate(spend)
+
+
+def test_every_facet_names_this_program_and_a_schema_that_is_published(run: LineageRun, registry: Registry):
+    """The client's default would name the library, and our facets a name that nothing describes."""
+    whole_release(run)
+    events = [json.loads(line) for line in run.lines]
+    holders = [part for e in events for part in (e["run"], e["job"], *e["inputs"], *e["outputs"])]
+    facets = [facet for holder in holders for facet in holder["facets"].values()]
+    assert {facet["_producer"] for facet in facets} == {PRODUCER}
+    ours = {facet["_schemaURL"] for facet in facets if "openlineage.io" not in facet["_schemaURL"]}
+    assert ours == {f"{SCHEMA_ID}#/$defs/DpSpendRunFacet", f"{SCHEMA_ID}#/$defs/DpGuaranteeRunFacet"}
+    assert all(registry.resolver().lookup(url).contents["description"] for url in ours)
 
 
 # ---------------------------------------------------------------- what is told
@@ -193,8 +224,9 @@ def test_datasets_carry_the_release_id_and_their_role_only(run: LineageRun, log:
         for event in events_of(log)
         for dataset in event.get("inputs", []) + event.get("outputs", [])
     }
-    roles = ("landing", "reservation", "projection", "noisy-moments", "synthetic-points", "synthetic-table")
-    assert found == {("dprelease://visits", f"{RELEASE}/{role}") for role in (*roles, "report", "bundle")}
+    roles = ("landing", "reservation", "projection", "noisy-moments", "law", "synthetic-table", "figures")
+    files = ("model", "record", "report", "bundle")
+    assert found == {("dprelease://visits", f"{RELEASE}/{role}") for role in (*roles, *files)}
 
 
 def test_the_landing_data_have_no_facets_at_all(run: LineageRun, log: Path):
@@ -241,7 +273,7 @@ def test_every_run_says_its_release_its_period_and_what_made_it(run: LineageRun,
 
 def test_the_month_after_december_is_in_the_next_year(log: Path):
     run = LineageRun(
-        workspace_log=log, name="v", release_id="v-2026-12-1", schema=SCHEMA, clock=lambda: NOW, period="2026-12"
+        workspace_log=log, name="v", release_id="v-2026-12-1", datasets=DATASETS, clock=lambda: NOW, period="2026-12"
     )
     with run.flow():
         pass
@@ -250,7 +282,7 @@ def test_the_month_after_december_is_in_the_next_year(log: Path):
 
 
 def test_no_facet_is_there_that_was_not_thought_about(run: LineageRun, log: Path):
-    """Counts, sizes, durations and statistics have facets of their own in OpenLineage: none of them is ours."""
+    """Counts, sizes, durations and statistics have facets of their own: none is there before the table is drawn."""
     whole_release(run)
     runs, jobs, datasets = set[str](), set[str](), set[str]()
     for event in events_of(log):
@@ -260,18 +292,21 @@ def test_no_facet_is_there_that_was_not_thought_about(run: LineageRun, log: Path
             datasets |= set(dataset.get("facets", {}))
             assert not dataset.get("inputFacets")
             assert not dataset.get("outputFacets")
-    assert runs == {"parent", "tags", "nominalTime", "processing_engine", "dp_guarantee", "dp_spend"}
-    assert (jobs, datasets) == ({"jobType", "documentation"}, {"schema", "columnLineage"})
+    assert runs == {"parent", "tags", "nominalTime", "processing_engine", "dp_guarantee", "dp_spend_moments"}
+    assert jobs == {"jobType", "documentation"}
+    assert datasets == {"schema", "columnLineage", "documentation", "datasetType"}
 
 
-def test_guarantee_and_spend_are_on_the_measurement_and_on_the_release(run: LineageRun, log: Path):
+def test_a_spend_is_on_its_stage_and_on_the_flow_and_the_guarantee_on_the_flow_alone(run: LineageRun, log: Path):
     whole_release(run)
-    promised = [event for event in events_of(log) if "dp_guarantee" in event["run"].get("facets", {})]
-    assert told(promised) == [("visits.estimate", "COMPLETE"), ("visits.release", "COMPLETE")]
-    for event in promised:
-        facets = event["run"]["facets"]
-        assert (facets["dp_guarantee"]["epsilon"], facets["dp_guarantee"]["neighbours"]) == (1.0, "replace-one")
-        assert (facets["dp_spend"]["ledgerEntry"], facets["dp_spend"]["after"]) == (3, {"epsilon": 1.0})
+    with_facet = {
+        name: told([event for event in events_of(log) if name in event["run"]["facets"]])
+        for name in ("dp_spend_moments", "dp_guarantee")
+    }
+    assert with_facet == {
+        "dp_spend_moments": [("visits.estimate", "COMPLETE"), ("visits.release", "COMPLETE")],
+        "dp_guarantee": [("visits.release", "COMPLETE")],
+    }
 
 
 @pytest.mark.parametrize("fault", [PlantedError("planted 4711"), KeyboardInterrupt("planted 4711")], ids=repr)
@@ -324,7 +359,7 @@ def test_times_are_utc(run: LineageRun, log: Path):
 def test_neither_times_nor_ids_tell_how_long_a_stage_took(log: Path):
     """How long the rows are read tells how many there are."""
     clock = iter(NOW + timedelta(seconds=2.123457 * tick) for tick in range(20))
-    run = LineageRun(workspace_log=log, name="v", release_id="v-1", schema=SCHEMA, clock=lambda: next(clock))
+    run = LineageRun(workspace_log=log, name="v", release_id="v-1", datasets=DATASETS, clock=lambda: next(clock))
     whole_release(run)
     events = events_of(log)
     assert {event["eventTime"] for event in events} == {"2026-11-16T12:00:00Z"}

@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_lineage import GUARANTEE, RELEASE, SCHEMA, SPEND, STAGES, PlantedError, failed_release, whole_release
+from test_lineage import DATASETS, RELEASE, SPEND, STAGES, PlantedError, failed_release, whole_release
 
 from dpcore.errors import RefusedError
 from tasks.stores.graph import Graph, lineage_graph
 from tasks.stores.lineage import LineageRun, append_line
 from tasks.stores.workspace import Workspace
 
-DATA_PATH = ("landing", "estimate", "noisy-moments", "sample", "synthetic-points", "decode", "synthetic-table")
+DATA_PATH = ("landing", "estimate", "noisy-moments", "sample", "law", "decode", "synthetic-table")
 
 
 def run_of(place: Workspace, release_id: str = RELEASE) -> LineageRun:
     now = datetime(2026, 11, 1, tzinfo=UTC)
     return LineageRun(
-        workspace_log=place.lineage_path, name="visits", release_id=release_id, schema=SCHEMA, clock=lambda: now
+        workspace_log=place.lineage_path, name="visits", release_id=release_id, datasets=DATASETS, clock=lambda: now
     )
 
 
@@ -68,10 +68,11 @@ def test_edges_lead_from_the_landing_data_to_the_bundle(place: Workspace):
 
 def test_the_measurement_says_what_it_promises_and_its_ledger_entry(place: Workspace):
     estimate = named(lineage_graph(place, RELEASE), "estimate")
-    assert estimate["dp_guarantee"]["epsilon"] == GUARANTEE.epsilon
-    assert estimate["dp_guarantee"]["mechanism"] == GUARANTEE.mechanism
-    assert estimate["dp_spend"]["ledgerEntry"] == SPEND.ledgerEntry
-    assert "_producer" not in estimate["dp_spend"]
+    assert estimate["dp_spend_moments"]["epsilon"] == SPEND.epsilon
+    assert estimate["dp_spend_moments"]["mechanism"] == SPEND.mechanism
+    assert estimate["dp_spend_moments"]["ledgerEntry"] == SPEND.ledgerEntry
+    assert "_producer" not in estimate["dp_spend_moments"]
+    assert "dp_guarantee" not in estimate
 
 
 def test_a_table_says_its_columns(place: Workspace):

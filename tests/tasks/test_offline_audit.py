@@ -287,12 +287,16 @@ def edit_registry(change: Callable[[dict[str, Any]], object]) -> Callable[[Given
 
 def spend_facet(events: list[dict[str, Any]]) -> dict[str, Any]:
     facets = (e["run"]["facets"] for e in events if e["eventType"] == "COMPLETE")
-    return next(f["dp_spend"] for f in facets if "dp_spend" in f)  # type: ignore[no-any-return]
+    return next(f["dp_spend_moments"] for f in facets if "dp_spend_moments" in f)  # type: ignore[no-any-return]
 
 
-def guarantee_facet(events: list[dict[str, Any]]) -> dict[str, Any]:
-    facets = (e["run"]["facets"] for e in events if e["eventType"] == "COMPLETE")
-    return next(f["dp_guarantee"] for f in facets if "dp_guarantee" in f)  # type: ignore[no-any-return]
+def ended(events: list[dict[str, Any]], stage: str) -> dict[str, Any]:
+    (event,) = (e for e in events if (e["job"]["name"], e["eventType"]) == (f"small.{stage}", "COMPLETE"))
+    return event
+
+
+def told_dataset(events: list[dict[str, Any]], stage: str) -> dict[str, Any]:
+    return ended(events, stage)["outputs"][0]["facets"]  # type: ignore[no-any-return]
 
 
 def _one_step_more(model: dict[str, Any]) -> None:
@@ -436,10 +440,72 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
         "lineage",
         "its release is not the record's",
     ),
-    "lineage guarantee": (
-        edit_lines(lambda e: guarantee_facet(e).update(epsilon=0.01)),
+    "lineage epsilon": (
+        edit_lines(lambda e: spend_facet(e).update(epsilon=0.01)),
         "lineage",
-        "guarantee is not the record's",
+        "cost of 'moments' is not what the ledger's event gives",
+    ),
+    "lineage statement": (
+        edit_lines(lambda e: spend_facet(e)["alone"].update(epsilon=0.01)),
+        "lineage",
+        "cost of 'moments' is not what the ledger's event gives",
+    ),
+    "lineage total": (
+        edit_lines(lambda e: spend_facet(e)["ofRelease"].update(epsilon=0.01)),
+        "lineage",
+        "cost of 'moments' is not what the ledger's event gives",
+    ),
+    "lineage unit": (
+        edit_lines(lambda e: spend_facet(e).update(unit="person:id, weight")),
+        "lineage",
+        "cost of 'moments' is not what the ledger's event gives",
+    ),
+    "lineage proof": (
+        edit_lines(lambda e: spend_facet(e).update(proof="refuted: yes")),
+        "lineage",
+        "labels the proof of 'moments'",
+    ),
+    "lineage of another measurement": (
+        edit_lines(lambda e: spend_facet(e).update(measurement="mean")),
+        "lineage",
+        "the measurement 'mean', which the ledger does not have",
+    ),
+    "lineage silent": (
+        edit_lines(lambda e: ended(e, "estimate")["run"]["facets"].pop("dp_spend_moments")),
+        "lineage",
+        "silent about the spend of 'moments'",
+    ),
+    "lineage twice": (
+        edit_lines(lambda e: ended(e, "check")["run"]["facets"].update(dp_spend_moments=spend_facet(e))),
+        "lineage",
+        "names the spend of 'moments' 2 times",
+    ),
+    "lineage guarantee": (
+        edit_lines(lambda e: ended(e, "estimate")["run"]["facets"].update(dp_guarantee=spend_facet(e))),
+        "lineage",
+        "which only a whole release has",
+    ),
+    "lineage digest of the table": (
+        edit_lines(lambda e: told_dataset(e, "decode")["version"].update(datasetVersion="sha256:" + "0" * 64)),
+        "lineage",
+        "digest of synthetic-table is another",
+    ),
+    "lineage digest of a measurement": (
+        edit_lines(lambda e: told_dataset(e, "estimate")["version"].update(datasetVersion="sha256:" + "0" * 64)),
+        "lineage",
+        "digest of noisy-moments is another",
+    ),
+    "lineage cost of the table": (
+        edit_lines(lambda e: told_dataset(e, "decode")["dp_cost"].update(epsilon=0.01)),
+        "lineage",
+        "more than the stages of this release",
+    ),
+    "lineage rows": (
+        edit_lines(
+            lambda e: ended(e, "decode")["outputs"][0]["outputFacets"]["outputStatistics"].update(rowCount=5000)
+        ),
+        "lineage",
+        "more than the stages of this release",
     ),
 }
 

@@ -12,8 +12,8 @@ from typing import Any
 from markupsafe import Markup
 
 from tasks.pages.site.svg import LETTER, picture, tag, text
-from tasks.pages.wording import number, plain_label
-from tasks.stores.graph import Graph
+from tasks.pages.wording import plain_label
+from tasks.stores.graph import Graph, spends_in_words
 from tasks.stores.lineage import DESCRIPTIONS
 
 PRIVATE_STAGES = ("estimate", "score")
@@ -130,7 +130,7 @@ def _stage(layout: Layout, columns: Columns, node: dict[str, Any], href: Href) -
     if columns.notes is not None:
         lines = list(_notes(node))
         for place, line in enumerate(lines):
-            top = y + BOX / 2 + 4.5 - 8 * (len(lines) - 1)
+            top = y + max(BOX / 2 + 4.5 - 8 * (len(lines) - 1), 10.0)
             yield text(columns.notes, top + 16 * place, plain_label(line, 80), class_="note-text")
 
 
@@ -138,11 +138,7 @@ def _notes(node: dict[str, Any]) -> Iterator[str]:
     """What a stage does, promised and spent."""
     if node["name"] in DESCRIPTIONS:
         yield DESCRIPTIONS[node["name"]]
-    for key in node:
-        if key.startswith("dp_guarantee"):
-            facet = node[key]
-            entry = node.get(key.replace("guarantee", "spend"), {}).get("ledgerEntry")
-            yield f"{facet.get('mechanism')}, ε = {number(facet.get('epsilon'))}, ledger entry {entry}"
+    yield from spends_in_words(node)
 
 
 def _dataset(layout: Layout, columns: Columns, node: dict[str, Any], href: Href) -> Iterator[str]:

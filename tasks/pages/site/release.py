@@ -10,17 +10,11 @@ from tasks.pages.site.ledger import cost_words
 from tasks.pages.site.lineage import NARROW, WIDE, lineage_svg
 from tasks.pages.site.rows import SIGNS, TONES, is_elsewhere
 from tasks.stores.ledger_state import Entry, ReleaseState
+from tasks.stores.lineage_datasets import FILES
 from tasks.stores.survey import FAULTS
 
-FILES = {
-    "projection": "model.json",
-    "noisy-moments": "model.json",
-    "noisy-scores": "model.json",
-    "synthetic-table": "data.parquet",
-    "synthetic-points": "data.parquet",
-    "report": "report.html",
-}
-"""The file of a bundle that a dataset of the lineage became."""
+PARTS = {"projection": "model.json", "frame": "model.json", "figures": "record.json"}
+"""The file of a bundle that holds a dataset of the lineage."""
 
 ABOUT = {
     "data.parquet": "the synthetic table",
@@ -127,8 +121,8 @@ def _node_href(site: Site, release_id: str, node: dict[str, Any]) -> str | None:
     """A dataset leads to its file, a stage to its ledger entry."""
     release = site.survey.state.releases[release_id]
     seq: int | None = None
-    if node["kind"] == "dataset" and node["name"] in FILES:
-        return _up(site.file_href(release_id, FILES[node["name"]]))
+    if node["kind"] == "dataset" and (file := _file_of(node["name"])):
+        return _up(site.file_href(release_id, file))
     if node["name"] in ("bundle", "sealed-bundle"):
         return "#files" if release_id in site.survey.bundles else None
     if node["name"] in ("allocate", "reservation"):
@@ -140,6 +134,11 @@ def _node_href(site: Site, release_id: str, node: dict[str, Any]) -> str | None:
     else:
         seq = next((node[key].get("ledgerEntry") for key in node if key.startswith("dp_spend")), None)
     return _up(site.entry_href(seq)) if isinstance(seq, int) else None
+
+
+def _file_of(dataset: str) -> str | None:
+    """The file of a bundle that a dataset is, or is a part of; model.json holds every measurement."""
+    return "model.json" if dataset.startswith("noisy-") else (FILES | PARTS).get(dataset)
 
 
 def _up(href: str | None) -> str | None:

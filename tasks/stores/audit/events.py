@@ -10,31 +10,18 @@ from typing import Any
 
 from openlineage.client.event_v2 import RunState
 
+from dpcore.wishes import PROJECTION
 from tasks.stores.audit.again import Again
 from tasks.stores.audit.checks import require
 from tasks.stores.audit.evidence import Evidence
+from tasks.stores.bundle import checksums_in
+from tasks.stores.facets import SPEND
 from tasks.stores.ledger import utc_now
-from tasks.stores.lineage import FLOW, LANDING, MOMENTS, LineageRun, Stage
-from tasks.stores.promises import SPEND, promise_facets
+from tasks.stores.lineage import LineageRun, Stage
+from tasks.stores.lineage_datasets import FIGURES, FILES, FRAME, LAW, RESERVATION, TABLE, ReleaseDatasets
+from tasks.stores.promises import Account, assertions, digest_of, figures_digest, row_count
 from tasks.stores.reading import parse_json
-from tasks.stores.rebuild import measured_schema
 from tasks.stores.run import PlannedRelease
-from tasks.stores.tables import arrow_schema
-
-DATASETS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    FLOW: ((), ()),
-    "validate": ((LANDING,), ()),
-    "allocate": ((), ("reservation",)),
-    "project": ((LANDING,), ("projection",)),
-    "estimate": ((LANDING, "projection"), (MOMENTS,)),
-    "sample": ((MOMENTS,), ("synthetic-points",)),
-    "decode": (("synthetic-points",), ("synthetic-table",)),
-    "check": (("synthetic-table", MOMENTS), ("report",)),
-    "score": ((LANDING, "synthetic-table"), ("noisy-scores",)),
-}
-"""What each stage reads and writes; a projection that is not measured reads nothing."""
-
-SIDES = ("inputs", "outputs")
 
 MINUTE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:00Z")
 
@@ -48,31 +35,59 @@ def event_faults(evidence: Evidence, again: Again) -> list[str]:
 
 
 def _due_lines(evidence: Evidence, again: Again, events: list[dict[str, Any]]) -> list[str]:
-    record, planned = again.record, PlannedRelease.of(again.rebuilt.spec)
+    record = again.record
     lineage = LineageRun(
         workspace_log=Path(),
         name=record["name"],
         release_id=record["release_id"],
-        schema=arrow_schema(measured_schema(record)),
+        datasets=ReleaseDatasets.of(PlannedRelease.of(again.rebuilt.spec).plan),
         clock=utc_now,
         period=record["period"],
         flow_run_id=record["flow_run_id"],
         run_id=events[0]["run"]["runId"],
     )
-    spends = {entry.seq: (name, entry) for name, entry in again.release.spends.items()}
+    account = Account.of(evidence.state, evidence.entries, record["release_id"])
 
     def due_line(event: dict[str, Any]) -> str:
-        job, facets = str(event["job"]["name"]).rpartition(".")[2], event["run"]["facets"]
-        inputs, outputs = (list(names) if event[side] else [] for side, names in zip(SIDES, DATASETS[job], strict=True))
-        stage = Stage(inputs, outputs, lineage.facets_of(job))
-        for name in [name for name in facets if name.startswith(SPEND)]:
-            measurement, entry = spends[facets[name]["ledgerEntry"]]
-            ending = f"_{measurement}" if name != SPEND else ""
-            stage.facets |= promise_facets(planned, evidence.history, measurement, entry, ending)
+        stage = lineage.new_stage(str(event["job"]["name"]).rpartition(".")[2])
+        state = RunState(event["eventType"])
+        if state is RunState.COMPLETE:
+            _complete(stage, evidence, again, account, lineage.datasets)
         run_id, at = str(uuid.UUID(event["run"]["runId"])), event["eventTime"]
         if MINUTE.fullmatch(at) is None:
             raise ValueError("a time is not told to the minute")
         datetime.fromisoformat(at)
-        return lineage.line(RunState(event["eventType"]), at, job, run_id, stage)
+        return lineage.line(state, at, run_id, stage)
 
     return [due_line(event) for event in events]
+
+
+def _complete(stage: Stage, evidence: Evidence, again: Again, account: Account, datasets: ReleaseDatasets) -> None:
+    """What is told of a stage at its end: its spends, and digest and cost of what it wrote."""
+    record, measured = again.record, datasets.made_in(stage.name)
+    stage.facets |= {f"{SPEND}_{name}": account.spend(name, evidence.history) for name in measured}
+    stage.made |= account.measured(datasets, measured)
+    for name in [name for name in stage.outputs if name not in stage.made]:
+        made = account.reserved() if name == RESERVATION else account.made(datasets, name, _digest(again, name))
+        stage.made[name] = made
+    if TABLE in stage.outputs:
+        stage.statistics[TABLE] = row_count(record["rows"])
+    if FIGURES in stage.outputs:
+        stage.verdicts[TABLE] = assertions(_free_checks(again))
+
+
+def _digest(again: Again, name: str) -> str | None:
+    """The digest of a dataset, from the bundle's own documents."""
+    if name == LAW:
+        return None
+    if name in (FRAME, PROJECTION):
+        return digest_of(again.model[name])
+    if name == FIGURES:
+        return figures_digest(again.record["utility"], _free_checks(again))
+    return checksums_in(again.folder)[FILES[name]]
+
+
+def _free_checks(again: Again) -> list[dict[str, Any]]:
+    """The record's checks without those that were bought, which come last."""
+    checks: list[dict[str, Any]] = again.record["checks"]
+    return checks[: len(checks) - len(again.record["utility"].get("scores", []))]

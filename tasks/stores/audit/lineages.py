@@ -11,9 +11,10 @@ from dpcore.accounting import population_balance, release_statement
 from dpcore.registry import BY_NAME
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
+from tasks.stores.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults
+from tasks.stores.facets import GUARANTEE, SPEND
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.lineage import is_whole, parsed
-from tasks.stores.promises import GUARANTEE, SPEND
 from tasks.stores.reading import parse_json, read_text
 
 FLOW = "release"
@@ -37,7 +38,7 @@ def lineage_check(
     return check(
         f"{release.release_id}: lineage",
         lambda: _lineage_faults(evidence, folder, record, release) or remake(),
-        f"tells all {len(_stages(release))} stages and the spends",
+        f"tells all {len(_stages(release))} stages, and of each measurement what it cost",
     )
 
 
@@ -49,6 +50,8 @@ def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], re
     return [
         *_stage_faults(events, release),
         *found,
+        *told_cost_faults(evidence, events, release),
+        *told_digest_faults(events, release, folder),
         *_guarantee_faults(events, record),
         *_tag_faults(events, record),
         *_log_faults(evidence, folder),
@@ -119,6 +122,9 @@ def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -
 
 
 def _guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
+    """Version 1 stated the release's guarantee on every stage that measured; since then no stage does."""
+    if any(facet for event in events for facet in facets_named(event, GUARANTEE, first=False)):
+        return ["a stage states a guarantee, which only a whole release has"]
     privacy = record["privacy"]
     stated = {"deltaNum": privacy["delta_num"]}
     stated |= {name: privacy[name] for name in ("unit", "neighbours", "epsilon", "delta")}
@@ -153,8 +159,12 @@ def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
 
 
 def log_check(evidence: Evidence) -> Check:
-    """The workspace's log tells nothing that the ledger does not know."""
-    return check("lineage log", lambda: _unknown_faults(evidence), lambda: _log_words(evidence))
+    """The workspace's log tells nothing that the ledger does not know, and no other costs."""
+    return check(
+        "lineage log",
+        lambda: _unknown_faults(evidence) or log_cost_faults(evidence, (event for _, event in _numbered(evidence))),
+        lambda: _log_words(evidence),
+    )
 
 
 def _unknown_faults(evidence: Evidence) -> list[str]:
@@ -177,7 +187,7 @@ def _log_words(evidence: Evidence) -> str:
     torn = len(lines) - len(events)
     ended = {r for e in events if _is_end(e) for r in releases_of([e])}
     open_end = [r.release_id for r in evidence.state.releases.values() if r.published and r.release_id not in ended]
-    words = f"{len(lines)} events, none of an unknown release"
+    words = f"{len(lines)} events, none of an unknown release or with another cost than the ledger's"
     words += f"; {torn} torn by a crash" if torn else ""
     return words + (f"; does not tell the end of {', '.join(open_end)}" if open_end else "")
 
