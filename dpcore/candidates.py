@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dpcore.accounting import Budget, Rho
 from dpcore.exactgram import Layout
-from dpcore.mechanisms.base import Gives, GramEvent
+from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import (
     BY_NAME,
+    MOMENTS_KEY,
+    PROJECTION_KEY,
     Status,
     gram_mechanism,
+    offered_under,
 )
 from dpcore.schema import Neighbours
 from dpcore.wishes import (
@@ -65,30 +68,18 @@ def require_releasable(wishes: Wishes) -> str:
 
     Raises: PlanError.
     """
-    entry = BY_NAME.get(wishes.mechanism)
-    hint = "use auto, or a proved moments mechanism of `dprelease mechanisms`"
-    if entry is None or (entry.mechanism is None and entry.status is not Status.REFUTED):
-        raise PlanError(
-            f"{wishes.mechanism!r} is no mechanism for moments",
-            rule="mechanism-unknown",
-            where="model.mechanism",
-            hint=hint,
-        )
-    if entry.status is Status.REFUTED:
-        raise PlanError(
-            f"mechanism {entry.name!r} is refuted: {entry.reason}",
-            rule="mechanism-refuted",
-            where="model.mechanism",
-            hint=hint,
-        )
-    if entry.mechanism is not None and entry.mechanism.gives is not Gives.GRAM:
-        raise PlanError(
-            f"mechanism {entry.name!r} gives a {entry.mechanism.gives} only, and a release needs whole moments",
-            rule="mechanism-not-moments",
-            where="model.mechanism",
-            hint=hint,
-        )
-    return entry.name
+    name, offered = wishes.mechanism, offered_under(MOMENTS_KEY)
+    if name in offered:
+        return name
+    entry = BY_NAME.get(name)
+    if entry is not None and entry.status is Status.REFUTED:
+        rule, fault = "mechanism-refuted", f"mechanism {name!r} is refuted: {entry.reason}"
+    elif entry is None or PROJECTION_KEY in entry.offered:
+        rule, fault = "mechanism-unknown", f"{name!r} is no mechanism for moments"
+    else:
+        places = ", ".join(entry.offered)
+        rule, fault = "mechanism-not-moments", f"mechanism {name!r} gives no whole moments; it serves {places}"
+    raise PlanError(fault, rule=rule, where=MOMENTS_KEY, hint=f"use auto, {', '.join(offered)}")
 
 
 def operator_noise(event: GramEvent) -> float:

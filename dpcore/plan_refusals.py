@@ -7,11 +7,12 @@ from dpcore.allocation import (
 )
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS
-from dpcore.mechanisms.base import Gives
 from dpcore.registry import (
     BY_NAME,
-    Entry,
+    COMPONENTS_KEY,
+    PROJECTION_KEY,
     Status,
+    offered_under,
 )
 from dpcore.schema import RecordSchema
 from dpcore.wishes import (
@@ -24,8 +25,7 @@ from dpcore.wishes import (
 
 def require_projection(wishes: Wishes) -> None:
     """Refuse a projection that is not known."""
-    entries = [entry for entry in BY_NAME.values() if entry.kind == PROJECTION and entry.mechanism is None]
-    known = [entry.name for entry in entries if entry.status is Status.PROVED]
+    known = offered_under(PROJECTION_KEY)
     if wishes.projection not in known:
         raise PlanError(
             f"{wishes.projection!r} is no projection that can be released",
@@ -41,7 +41,7 @@ def require_projection_mechanism(wishes: Wishes, shares: Shares) -> None:
     if name == AUTO:
         return
     entry = BY_NAME.get(name)
-    known = [entry.name for entry in BY_NAME.values() if _gives_components(entry)]
+    known = offered_under(COMPONENTS_KEY)
     faults = {
         "projection-mechanism-unused": (
             wishes.projection != "private-pca",
@@ -62,10 +62,6 @@ def require_projection_mechanism(wishes: Wishes, shares: Shares) -> None:
         if broken:
             where = "model.allocation" if rule == "allocation-missing" else "model.projection.mechanism"
             raise PlanError(message, rule=rule, where=where, hint=hint)
-
-
-def _gives_components(entry: Entry) -> bool:
-    return entry.mechanism is not None and entry.mechanism.gives in (Gives.GRAM, Gives.BASIS)
 
 
 def require_exact_width(encoding: Encoding) -> None:

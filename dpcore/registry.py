@@ -47,7 +47,11 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One mechanism of the registry."""
+    """One mechanism of the registry.
+
+    `offered` lists where it can be had: keys of the specification that take its name or call for it, and
+    estimators of `dpcore`. Plans accept a name under a key exactly where it is listed.
+    """
 
     name: str
     kind: str
@@ -57,6 +61,7 @@ class Entry:
     numerics: str
     status: Status
     reason: str
+    offered: tuple[str, ...] = ()
     mechanism: Mechanism | None = None
     vector: VectorMechanism | None = None
 
@@ -70,10 +75,19 @@ class Entry:
             "neighbours": ", ".join(self.neighbours),
             "numerics": self.numerics,
             "status": self.status.value,
+            "offered": ", ".join(self.offered) or "nowhere: it is refused",
             "reason": self.reason,
         }
 
 
+MOMENTS_KEY, COMPONENTS_KEY, PROJECTION_KEY = "model.mechanism", "model.projection.mechanism", "model.projection.kind"
+"""Keys of the specification that take a mechanism by its name."""
+
+MEAN_KEY, RADIUS_KEY = "model.allocation.mean", "model.radius: auto"
+MARGINALS_KEY, CHECKS_KEY = "model.generator: copula", "checks.*.budget"
+"""Keys of the specification that call for a mechanism without its name."""
+
+GRAMS = (MOMENTS_KEY, COMPONENTS_KEY)
 BOTH = (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE)
 PCA_GAUSS = "PCA-Gauss (Chanyaswad, Liu and Mittal)"
 RON_GAUSS = "RON-Gauss (Chanyaswad, Liu and Mittal)"
@@ -107,6 +121,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, M2",
+        offered=GRAMS,
         mechanism=WISHART_DIFFERENCE_TRACE,
     ),
     Entry(
@@ -118,6 +133,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, M1",
+        offered=GRAMS,
         mechanism=WISHART_DIFFERENCE,
     ),
     Entry(
@@ -129,6 +145,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, M3",
+        offered=GRAMS,
         mechanism=GAUSSIAN,
     ),
     Entry(
@@ -140,6 +157,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, M4",
+        offered=GRAMS,
         mechanism=LAPLACE,
     ),
     Entry(
@@ -151,6 +169,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified balls, exact rejection and rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, M5",
+        offered=GRAMS,
         mechanism=NUCLEAR,
     ),
     Entry(
@@ -162,6 +181,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified eigenvalues, discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, M6",
+        offered=("dpcore.EigenvalueGauss",),
         mechanism=EIGENVALUES,
     ),
     Entry(
@@ -173,6 +193,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, M9",
+        offered=("dpcore.DifferentialLda", "dpcore.JiangPca"),
         vector=JIANG_LAPLACE,
     ),
     Entry(
@@ -184,6 +205,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, S7 and M11",
+        offered=(MARGINALS_KEY,),
         vector=HISTOGRAM_GAUSSIAN,
     ),
     Entry(
@@ -195,6 +217,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, S7 and M11",
+        offered=(MARGINALS_KEY,),
         vector=HISTOGRAM_LAPLACE,
     ),
     Entry(
@@ -206,6 +229,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, M10",
+        offered=("dpcore.JiangPca", "dpcore.BernoulliRows", "dpcore.LopRows"),
         vector=NOISY_ROWS,
     ),
     Entry(
@@ -217,6 +241,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, S6 and M4",
+        offered=(MEAN_KEY, RADIUS_KEY),
         mechanism=LAPLACE_SUMS,
     ),
     Entry(
@@ -228,6 +253,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, S8 and M12",
+        offered=(CHECKS_KEY,),
         vector=SCORE_LAPLACE,
     ),
     Entry(
@@ -239,6 +265,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, S8 and M12",
+        offered=(CHECKS_KEY,),
         vector=SCORE_GAUSSIAN,
     ),
     Entry(
@@ -250,6 +277,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="entries on the grid 2^-20, exact integer product",
         status=Status.PROVED,
         reason="GUARANTEE.md, P1",
+        offered=(PROJECTION_KEY,),
     ),
     Entry(
         name="none",
@@ -260,6 +288,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="exact",
         status=Status.PROVED,
         reason="GUARANTEE.md, P1",
+        offered=(PROJECTION_KEY,),
     ),
     Entry(
         name="private-pca",
@@ -270,6 +299,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="post-processing of a measurement; entries on the grid 2^-20",
         status=Status.PROVED,
         reason="GUARANTEE.md, P2",
+        offered=(PROJECTION_KEY,),
     ),
     Entry(
         name="public-pca",
@@ -280,6 +310,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="entries on the grid 2^-20, exact integer product",
         status=Status.PROVED,
         reason="GUARANTEE.md, P1",
+        offered=(PROJECTION_KEY,),
     ),
     Entry(
         name="noisy-power-method",
@@ -290,6 +321,7 @@ ENTRIES: tuple[Entry, ...] = (
         numerics="exact integer products, certified balls, exact rounding, delta_num = 0",
         status=Status.PROVED,
         reason="GUARANTEE.md, M7; dominated by noising the Gram matrix once, kept for comparison",
+        offered=(COMPONENTS_KEY,),
         mechanism=POWER,
     ),
     Entry(
@@ -303,6 +335,7 @@ ENTRIES: tuple[Entry, ...] = (
         status=Status.APPROXIMATE,
         reason="GUARANTEE.md, M8; the sampler is exact in real arithmetic for one direction, all but one, or all, "
         "and a Gibbs sampler not proved to have mixed between them; either in double precision",
+        offered=(COMPONENTS_KEY,),
         mechanism=EXPONENTIAL_PCA,
     ),
     _refuted("published-lap-pca", "projection", f"{PCA_GAUSS}, Lap-PCA", "the loss of the noisy matrix is M epsilon"),
@@ -337,6 +370,11 @@ ENTRIES: tuple[Entry, ...] = (
 )
 
 BY_NAME: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
+
+
+def offered_under(key: str) -> list[str]:
+    """The names that a key of the specification takes."""
+    return [entry.name for entry in ENTRIES if key in entry.offered]
 
 
 def mechanism_of(name: str) -> Mechanism:

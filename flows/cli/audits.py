@@ -214,9 +214,10 @@ def _show_audit(result: MechanismAudit) -> None:
 def _show_entries() -> None:
     from dpcore.registry import ENTRIES
 
-    rows = table("mechanisms", "name", "kind", "status", "guarantee", "why")
+    rows = table("mechanisms", "name", "kind", "status", "guarantee", "offered under", "why")
     colours = {"proved": "green", "approximate": "yellow", "refuted": "red"}
     for entry in ENTRIES:
         status = f"[{colours[entry.status]}]{entry.status.value}[/]"
-        rows.add_row(entry.name, entry.kind, status, entry.guarantee, entry.reason)
+        shown = entry.as_json()
+        rows.add_row(entry.name, entry.kind, status, entry.guarantee, shown["offered"], entry.reason)
     console().print(rows)
