@@ -102,22 +102,17 @@ class SystemNoise:
 
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
         """Independent integers with mass proportional to exp(-|x| / scale)."""
-        dp = _opendp()
-        space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
-        return list(dp.m.make_laplace(*space, scale=scale)([0] * size))
+        from opendp import domains, measurements, metrics, mod  # its prelude would load scikit-learn and pandas
+
+        mod.enable_features("contrib")
+        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
+        return list(measurements.make_laplace(*space, scale=scale)([0] * size))
 
     def generator(self) -> np.random.Generator:
         """A new ChaCha stream under a key of operating-system entropy."""
         from randomgen import ChaCha
 
         return np.random.Generator(ChaCha(key=secrets.randbits(256)))
-
-
-def _opendp() -> Any:
-    import opendp.prelude as dp
-
-    dp.enable_features("contrib")
-    return dp
 
 
 class SeededNoise:

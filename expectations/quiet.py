@@ -5,17 +5,22 @@ Its log messages and warnings may quote cells, so they reach neither terminal no
 
 from __future__ import annotations
 
+import importlib
 import logging
+import sys
 import threading
+import types
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from great_expectations.data_context import EphemeralDataContext
 
 _LIBRARY = "great_expectations"
+_UNUSED = ("altair", "boto3", "mistune", "scipy.stats")
+"""What Great Expectations imports for pages, stores and expectations that no suite of ours has: a third of its time."""
 _ONE_AT_A_TIME = threading.RLock()  # the filter of warnings belongs to the whole process
 
 
@@ -54,7 +59,34 @@ def _disable_loggers() -> None:
 def _load() -> None:
     """Imports Great Expectations and undoes its redirection of all warnings into the log."""
     show = warnings.showwarning
-    import great_expectations  # noqa: F401
+    with _deferred(_UNUSED):
+        import great_expectations  # noqa: F401
 
     if warnings.showwarning is not show:
         logging.captureWarnings(False)
+
+
+class _Deferred(types.ModuleType):
+    """Stands for a module until somebody asks for something in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        _give_way(self)
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+@contextmanager
+def _deferred(names: Iterable[str]) -> Iterator[None]:
+    """Whoever imports one of these modules in the block, and uses nothing of it there, loads it on first use."""
+    stand_ins = [_Deferred(name) for name in names if name not in sys.modules]
+    sys.modules.update({each.__name__: each for each in stand_ins})
+    try:
+        yield
+    finally:
+        for each in stand_ins:
+            _give_way(each)
+
+
+def _give_way(stand_in: _Deferred) -> None:
+    """The next import finds the module itself."""
+    if sys.modules.get(stand_in.__name__) is stand_in:
+        sys.modules.pop(stand_in.__name__, None)

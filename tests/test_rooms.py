@@ -170,5 +170,5 @@ def test_the_rules_look_at_real_files() -> None:
     assert len(DPCORE) > 15
     assert len(ALL) > 50
     assert "dpcore.noise" in all_imports(ROOT / "dpcore" / "measure.py")
-    assert "opendp.prelude" in all_imports(ROOT / "dpcore" / "noise.py")
-    assert "opendp.prelude" not in top_level_imports(ROOT / "dpcore" / "noise.py")
+    assert "opendp" in all_imports(ROOT / "dpcore" / "noise.py")
+    assert "opendp" not in top_level_imports(ROOT / "dpcore" / "noise.py")
