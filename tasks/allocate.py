@@ -7,7 +7,7 @@ from typing import Any
 from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise import fresh_seed
 from tasks.boundary import private_task, tell
-from tasks.stores.gate import audit_of_build, known_audit, replay_of_plan, require_passed
+from tasks.stores.gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger, ReserveRequest, release_id_of
 from tasks.stores.ledger_state import UNFINISHED, LedgerState, ReleaseState
@@ -66,7 +66,7 @@ def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dic
         return {}
     replay, builds = replay_of_plan(run.plan), {}
     for name, event in missing.items():
-        build = known_audit(state, event)
+        build = known_audit(state, event) or kept_audit(event)
         if build is None:
             tell(f"auditing this build's {event.mechanism} before it may draw")
             build = audit_of_build(event)

@@ -1,17 +1,29 @@
-"""The release gate: a build draws noise for a release only after its own audit passed."""
+"""The release gate: a build draws noise for a release only after its own audit passed.
+
+An audit says something about a build and a measurement's public parameters, not about a workspace. One that
+passed is kept in the account's cache and in the ledgers that relied on it. The replay on hostile neighbours of
+the specification's columns runs for each release anew.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import threading
+from datetime import UTC, datetime
 from typing import Any
 
 from dpcore.errors import RefusedError
 from dpcore.noise import SystemNoise, fresh_seed
 from dpcore.plans import Plan
 from dpcore.registry import Event
-from tasks.stores.build import code_digest
+from tasks.stores.build import code_digest, platform_facts
+from tasks.stores.entry_content import canonical
 from tasks.stores.ledger_state import LedgerState
+from tasks.stores.reading import parse_json
+from tasks.stores.user_cache import UserCache
 
+_ONE_AT_A_TIME = threading.Lock()
 REPLAYED_PAIRS = 8
 """Invented pairs of neighbours on which each measurement's sums are compared before a release."""
 
@@ -28,12 +40,41 @@ def known_audit(state: LedgerState, event: Event) -> dict[str, Any] | None:
     return None
 
 
-@functools.cache
+def kept_audit(event: Event) -> dict[str, Any] | None:
+    """An audit of this very build and event, on this platform, that passed in any workspace of this account."""
+    cache = UserCache.of()
+    entry = cache.read(_entry_name(event)) if cache else None
+    return dict(parse_json(entry)) if entry is not None else None
+
+
 def audit_of_build(event: Event) -> dict[str, Any]:
-    """Audit this build's mechanism for an event; once a process."""
+    """Audit this build's mechanism for an event; once a process, and kept for others if it passes.
+
+    A thread that asks while another is at it waits for the same result.
+    """
+    with _ONE_AT_A_TIME:
+        return _audit(event)
+
+
+@functools.cache
+def _audit(event: Event) -> dict[str, Any]:
     from dpcore.gate import audit_event
 
-    return {"code_digest": code_digest(), **audit_event(event, SystemNoise()).as_json()}
+    facts = {
+        "code_digest": code_digest(),
+        "audited_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:00Z}",  # records show times to the minute
+        **audit_event(event, SystemNoise()).as_json(),
+    }
+    cache = UserCache.of() if facts["holds"] else None
+    if cache:
+        cache.keep(_entry_name(event), canonical(facts).encode())
+    return facts
+
+
+def _entry_name(event: Event) -> str:
+    """One name for what an audit depends on: code, interpreter, numeric libraries, platform and the event."""
+    subject = {"code": code_digest(), "platform": platform_facts(), "event": event.as_json()}
+    return f"audit-{hashlib.sha256(canonical(subject).encode()).hexdigest()}.json"
 
 
 def replay_of_plan(plan: Plan) -> dict[str, Any]:
