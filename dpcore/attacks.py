@@ -400,10 +400,10 @@ SEVERAL = {
 
 
 def has_several(event: GramEvent | VectorEvent) -> bool:
-    """Whether an event measures several classes, directions or eigenvalues."""
+    """Whether an event measures several classes, directions or eigenvalues, and that is attacked apart."""
     if isinstance(event, VectorEvent):
         return isinstance(event.query, MomentsQuery) and event.query.classes > 1
-    return event.layout.blocks > 1 or event.components > 1
+    return event.mechanism in SEVERAL and (event.layout.blocks > 1 or event.components > 1)
 
 
 def targets() -> list[tuple[Entry, Neighbours]]:

@@ -237,6 +237,16 @@ def test_honest_noise_stays_far_from_what_is_refused(law: str) -> None:
 
 # ---- directions ------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    ("name", "how"), [("exponential-pca", "real"), ("eigenvalues-only", "real, two eigenvalues, known shape")]
+)
+def test_the_gate_audits_what_gives_several_directions_or_eigenvalues(name: str, how: str) -> None:
+    audit = audit_event(event_of(name), SeededNoise(12))
+    assert audit.holds
+    assert audit.finding.how == how
+
+
 POWER = "noisy-power-method"
 RELATIONS = [(relation, several) for relation in Neighbours for several in (False, True)]
 
