@@ -583,6 +583,10 @@ def test_the_page_says_what_the_audit_of_the_build_measured(clinic_html: str) ->
     words = " ".join(re.sub("<[^>]+>", "", clinic_html).split())
     assert "set to ε = 2, at least 0.72 was measured with 2,000 draws" in words
     assert "101 % of the planned mean square" in words
+    record = clinic_record()
+    record["privacy"]["measurements"][0]["build"]["attack"]["delta"] = 0.01
+    words = " ".join(re.sub("<[^>]+>", "", render_report(record)).split())
+    assert "set to ε = 2 at δ = 0.01, at least 0.72 was measured" in words, "what it shows is an epsilon at that delta"
     assert "up to 99.5 % of the sensitivity" in words
 
 
