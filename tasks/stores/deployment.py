@@ -216,9 +216,10 @@ def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, 
 
 def _build(measurement: dict[str, Any]) -> str:
     attack = measurement["build"]["attack"]
+    delta = f", delta {attack['delta']:g}" if attack.get("delta") else ""
     known = ", the shape of the noise taken as known" if "known shape" in attack.get("how", "") else ""
     return (
-        f"{measurement['mechanism']}: epsilon {attack['claimed']:g} claimed, at least {attack['measured']:.3g} "
+        f"{measurement['mechanism']}: epsilon {attack['claimed']:g}{delta} claimed, at least {attack['measured']:.3g} "
         f"measured by attack ({attack['verdict']}{known})"
     )
 
