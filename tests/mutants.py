@@ -31,6 +31,8 @@ TESTS = (
     "rowwise",
     "mechanisms",
     "accounting",
+    "certainty",
+    "filter",
     "exactgram",
     "encoding",
     "measure",
@@ -48,6 +50,7 @@ NEAREST = {
     "wishart": ("mechanisms", "noise"),
     "gaussian": ("mechanisms", "noise"),
     "laplace": ("mechanisms", "noise"),
+    "accounting": ("accounting", "certainty", "filter"),
     "power": ("private_pca",),
     "bingham": ("private_pca",),
     "frames": ("private_pca",),
@@ -176,6 +179,11 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(c, "float_above(cost.epsilon) + gaussian", "gaussian")
     yield Mutant(c, "+ alpha * math.log1p(-1 / alpha)", "- alpha * math.log1p(-1 / alpha)")
     yield from scaled_float(c, "(alpha * rho - epsilon)", "epsilon")
+    yield Mutant(c, "pure or population_balance(cost", "pure or release_statement(cost")
+    yield Mutant(c, "rest / mu + side * mu / 2", "rest / mu + side * mu")
+    yield Mutant(c, "if gaussian_draws > 1 else 0.0", "if gaussian_draws > 2 else 0.0")
+    yield Mutant(c, "/ -math.expm1(x - top)", "")
+    yield Mutant(c, "float_above(cost.rho * size**2)", "float_above(cost.rho * size)")
     yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
     yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
     yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")

@@ -70,7 +70,7 @@ def _show(record: dict[str, Any]) -> None:
     ranges = {
         score["name"]: f"{score['low']:.4g} to {score['high']:.4g}" for score in record["utility"].get("scores", [])
     }
-    rows = table(f"checks of {record['release_id']}", "check", "value", "95 % range", "threshold", "")
+    rows = table(f"checks of {record['release_id']}", "check", "value", "about 95 %", "threshold", "")
     for one in record["checks"]:
         value, limit = ("-" if figure is None else f"{figure:.4g}" for figure in (one["value"], one["threshold"]))
         rows.add_row(one["name"], value, ranges.get(one["name"], ""), limit, "ok" if one["ok"] else "failed")
