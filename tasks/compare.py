@@ -75,7 +75,7 @@ def _page(record: dict[str, Any], raw: TableSummary, encoding: Encoding) -> str:
         "a level's share": max((_share_gap(c) for c in columns if "levels" in c), default=0.0),
         "correlations": float(np.sqrt(np.mean((exact - synthetic) ** 2))),
     }
-    return render_comparison(record["release_id"], columns, correlation, gaps)
+    return render_comparison(record["release_id"], columns, correlation, gaps, has_rows=bool(raw.sums.counts.any()))
 
 
 def _column(column: dict[str, Any], raw: dict[str, Any]) -> dict[str, Any]:

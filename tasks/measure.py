@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
 
 from dpcore.copula import cells_of_schema
 from dpcore.errors import LandingError
@@ -28,9 +27,6 @@ from dpcore.vectors import PrivateVector
 from dpcore.wishes import MARGINALS
 from tasks.boundary import tell
 from tasks.stores.run import Grant, ReleaseRun
-from tasks.stores.structure import without_rows
-
-S = TypeVar("S")
 
 
 def measured(
@@ -53,7 +49,7 @@ def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
     def histograms() -> ReleasedVector:
         summed = partial(counted, columns=cells_of_schema(run.plan.schema), query=query)
         counts = run.readings.total(MARGINALS, run.plan.schema, summed, added)
-        return measure_vector(PrivateVector(query, require_rows(run, counts)), event, SystemNoise())
+        return measure_vector(PrivateVector(query, counts), event, SystemNoise())
 
     released = drawn_once(run, grant, MARGINALS, histograms)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
@@ -102,20 +98,10 @@ def draw(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encod
     event = run.plan.events[name]
     assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
     summed = partial(gram_sum, encoding=encoding, layout=event.layout, projection=projection)
-    total = require_rows(run, run.readings.total(name, run.plan.schema, summed, GramSum.with_sum))
+    total = run.readings.total(name, run.plan.schema, summed, GramSum.with_sum)
     return measure_gram(PrivateGram(total), event, noise)
 
 
 def added(one: list[int], other: list[int]) -> list[int]:
     """Two counts, cell by cell."""
     return [a + b for a, b in zip(one, other, strict=True)]
-
-
-def require_rows(run: ReleaseRun, total: S | None) -> S:
-    """The sum of all rows; data without any were refused before.
-
-    Raises: LandingError.
-    """
-    if total is None:
-        raise without_rows(run.arrival.landing)
-    return total

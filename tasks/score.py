@@ -20,7 +20,7 @@ from dpcore.schema import Cells
 from dpcore.scores import Scorer, summed_scores, trained
 from dpcore.vectors import PrivateVector
 from tasks.boundary import private_task, tell
-from tasks.measure import drawn_once, require_rows
+from tasks.measure import drawn_once
 from tasks.stores.figures import score_check, score_of, training_rows
 from tasks.stores.ordered import one_blas_thread
 from tasks.stores.record import Outcome
@@ -60,7 +60,7 @@ def _measured(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> Relea
 
     def drawn() -> ReleasedVector:
         total = run.readings.total(name, run.plan.schema, partial(summed_scores, scorer=scorer), operator.add)
-        return measure_vector(PrivateVector(query, [require_rows(run, total)]), event, SystemNoise())
+        return measure_vector(PrivateVector(query, [total]), event, SystemNoise())
 
     released = drawn_once(run, grant, name, drawn)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved

@@ -9,13 +9,14 @@ from functools import partial
 import numpy as np
 
 from dpcore.encoding import Encoding
+from dpcore.schema import Column, NominalColumn
 from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, cell_suite
 from expectations.verdicts import SuiteRunner, Verdict
 from tasks.boundary import private_task, tell, tell_operator
 from tasks.stores.passes import Chunk
 from tasks.stores.run import ReleaseRun
-from tasks.stores.structure import require_shape, without_rows
+from tasks.stores.structure import require_shape
 from tasks.stores.wholeness import require_whole
 
 
@@ -54,7 +55,7 @@ def require_structure(run: ReleaseRun) -> None:
 def read_whole(run: ReleaseRun) -> tuple[Verdict, ...]:
     """Verdicts on all cells, and the fingerprint side by side with them: both read the data to their end.
 
-    Raises: LandingError if that fails or there are no rows.
+    Raises: LandingError if that fails.
     """
     with ThreadPoolExecutor(1) as beside:
         fingerprint = beside.submit(run.readings.fingerprint)
@@ -64,25 +65,31 @@ def read_whole(run: ReleaseRun) -> tuple[Verdict, ...]:
 
 
 def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
-    """Verdicts on all cells, which also shows that the data can be read to their end.
+    """Verdicts on all cells, which also shows that the data can be read to their end; all hold where there is none.
 
-    Raises: LandingError if there are no rows.
+    Raises: LandingError if they cannot.
     """
     schema = run.spec.schema
     summed = partial(cell_extremes, encoding=Encoding(schema))
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
-    if extremes is None or extremes.is_empty:
-        raise without_rows(run.arrival.landing)
+    if extremes.is_empty:
+        tell_operator("the landing data have no rows; they are measured like any others")
     return SuiteRunner(cell_suite(schema)).validate(extremes.frame())
 
 
 def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding) -> Extremes:
     """The cells and norms that decide the verdicts on all."""
     extremes = Extremes()
+    nothing = {column.name: np.zeros(0, _cell_type(column)) for column in encoding.schema.columns}
+    extremes.add({**nothing, ENCODED_NORM: np.zeros(0)})  # so that every column is there, whatever the rows
     for cells, _ in chunks:
         points = encoding.encode(cells)
         extremes.add({**cells, ENCODED_NORM: np.sqrt(np.einsum("ij,ij->i", points, points))})
     return extremes
+
+
+def _cell_type(column: Column) -> type[np.generic]:
+    return np.int64 if isinstance(column, NominalColumn) else np.float64
 
 
 def with_extremes(one: Extremes, other: Extremes) -> Extremes:

@@ -10,7 +10,12 @@ RAW = "raw"
 
 
 def render_comparison(
-    release_id: str, columns: list[dict[str, Any]], correlation: dict[str, Any], gaps: dict[str, float]
+    release_id: str,
+    columns: list[dict[str, Any]],
+    correlation: dict[str, Any],
+    gaps: dict[str, float],
+    *,
+    has_rows: bool = True,
 ) -> str:
     """One self-contained page; `columns` and `correlation` have raw figures in the place of measured ones."""
     return (
@@ -19,6 +24,7 @@ def render_comparison(
         .render(
             release_id=release_id,
             gaps=gaps,
+            has_rows=has_rows,
             marginals=marginals_of(columns, against=RAW),
             correlation=correlation_of(correlation, against=RAW),
         )

@@ -2,8 +2,9 @@
 
 A file that keeps its size, times and inode for `settle` seconds, by a clock that never steps, is
 read to its end and judged. What may only be unfinished (unreadable, without rows, a last line
-without an end) is given `patience` before it is. Sound files are recorded, others put into
-quarantine; neither blocks the next. No answer carries a file's name, its size or a number of files.
+without an end) is given `patience` before it is; a file that still has no rows then is sound. Sound files
+are recorded, others put into quarantine; neither blocks the next. No answer carries a file's name, its size
+or a number of files.
 """
 
 from __future__ import annotations

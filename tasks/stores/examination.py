@@ -13,38 +13,40 @@ from tasks.stores.reading import open_regular
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.structure import require_sound
 
-MAYBE_UNFINISHED = frozenset({"file-empty", "file-unreadable", "landing-empty", "format-unknown"})
+MAYBE_UNFINISHED = frozenset({"file-empty", "file-unreadable", "format-unknown"})
 """Rules that a sound file breaks as long as it is being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The month that a file is of, and the rule that it breaks."""
+    """The month that a file is of, the rule that it breaks, and whether it has any row."""
 
     period: str | None
     refusal: LandingError | None
+    has_rows: bool = True
 
     @property
     def maybe_unfinished(self) -> bool:
-        """Whether the file may break its rule only because a part is missing yet."""
-        return self.refusal is not None and self.refusal.rule in MAYBE_UNFINISHED
+        """Whether the file may lack its rows, or break its rule, only because a part is missing yet."""
+        return not self.has_rows if self.refusal is None else self.refusal.rule in MAYBE_UNFINISHED
 
 
 def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
     """Read a file to its end and hold it against the specification, under its name or another; cells do not matter."""
     landing, period = Landing((path,), spec, "source.path"), None
     refusal: LandingError | None = None
+    has_rows = True
     try:
         period = period_of(Path(name or path), spec.source.period)
         require_known_format(path, landing.where)
         require_regular(path, landing.where)
-        require_sound(landing)
+        has_rows = require_sound(landing)
         require_period(spec.source.period, period)
     except LandingError as error:
         refusal = error.with_traceback(None)
     except OSError:
         refusal = landing.unreadable()
-    return Judgement(period, refusal)
+    return Judgement(period, refusal, has_rows)
 
 
 def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:

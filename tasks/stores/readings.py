@@ -54,8 +54,8 @@ class Readings:
         merge: Callable[[S, S], S],
         *,
         by_unit: bool = True,
-    ) -> S | None:
-        """The sum of all rows, each with its share of its person unless every row counts; None if there are no rows.
+    ) -> S:
+        """The sum of all rows, each with its share of its person unless every row counts; that of nothing without rows.
 
         Raises: LandingError if the data cannot be read or changed.
         """
@@ -67,7 +67,7 @@ class Readings:
         sums = enumerate(self.runner.sums(work, pieces), start=1)
         total = merged((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
         self.require_same()
-        return total
+        return summed(()) if total is None else total
 
     def _through(self, one: S, purpose: str, share: float) -> S:
         self.heard(purpose, share)

@@ -1,5 +1,6 @@
-"""The structure of landing data: readable to the end, the declared columns, their types, one spelling of persons, rows.
+"""The structure of landing data: readable to the end, the declared columns, their types, one spelling of persons.
 
+How many rows there are is no matter of structure: a table without any is measured like any other (GUARANTEE.md, R).
 The stage that validates a release and the intake of single files judge by the same rules.
 """
 
@@ -29,13 +30,14 @@ MESSAGES = {
 }
 
 
-def require_sound(landing: Landing) -> None:
+def require_sound(landing: Landing) -> bool:
     """Check everything about the files that could refuse a release: shape, and rows readable to their end.
 
+    Returns whether there is any row.
     Raises: LandingError for the first rule that does not hold.
     """
     require_shape(landing)
-    require_rows(landing)
+    return _has_rows(landing)
 
 
 def require_shape(landing: Landing) -> None:
@@ -68,26 +70,14 @@ def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[
     yield from islice(((name, dtypes[name]) for name in dtypes if name not in known), 1)
 
 
-def require_rows(landing: Landing) -> None:
+def _has_rows(landing: Landing) -> bool:
     """Read everything that a release would read, to its end.
 
-    Raises: LandingError if that fails, or if there are no rows.
+    Raises: LandingError if that fails.
     """
     schema, person = landing.spec.schema, landing.spec.unit.person
     columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
-    batches = sum(1 for _ in landing.batches(list(columns)))
-    if not batches:
-        raise without_rows(landing)
-
-
-def without_rows(landing: Landing) -> LandingError:
-    """The refusal of data that have no rows."""
-    return LandingError(
-        "the landing data have no rows",
-        rule="landing-empty",
-        where=landing.where,
-        hint="land the data again, complete",
-    )
+    return sum(1 for _ in landing.batches(list(columns))) > 0
 
 
 def _require_all(verdicts: Iterable[Verdict]) -> None:

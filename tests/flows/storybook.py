@@ -96,7 +96,6 @@ def write_inputs(base: Path) -> None:
     damaged = bytearray((bad / "damaged.parquet").read_bytes())
     damaged[2000:2100] = bytes(100)
     (bad / "damaged.parquet").write_bytes(bytes(damaged))
-    pq.write_table(good.slice(0, 0), bad / "no-rows.parquet")
     pq.write_table(good.drop_columns(["weight"]), bad / "missing-column.parquet")
     pq.write_table(good.append_column("extra", pa.array([1] * 3000)), bad / "undeclared.parquet")
     wrong = good.set_column(0, "weight", pa.array([str(v) for v in good["weight"].to_pylist()]))

@@ -27,7 +27,6 @@ REFUSALS = {
     "refuse truncated.parquet": "file-unreadable",
     "refuse damaged.parquet": "file-unreadable",
     "refuse ragged.csv": "file-unreadable",
-    "refuse no-rows.parquet": "landing-empty",
     "refuse missing-column.parquet": "column-missing",
     "refuse undeclared.parquet": "column-undeclared",
     "refuse wrong-type.parquet": "column-type",

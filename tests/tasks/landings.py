@@ -46,12 +46,20 @@ BAD: dict[str, tuple[str, bytes, str]] = {
 UNFINISHED: dict[str, tuple[str, bytes, str]] = {
     "nothing": ("a.csv", b"", "file-empty"),
     "nothing of Parquet": ("a.parquet", b"", "file-empty"),
-    "a header alone": ("a.csv", b"age,sex\n", "landing-empty"),
     "half of Parquet": ("a.parquet", parquet()[:-20], "file-unreadable"),
     "a line with a cell too many": ("a.csv", b"age,sex\n41,f\n42,m,x\n", "file-unreadable"),
     "half a header": ("a.csv", b"age,s", "file-unreadable"),
     "another format": ("a.csv.part", GOOD.encode(), "format-unknown"),
 }
+
+NO_ROWS: dict[str, tuple[str, bytes]] = {
+    "a header alone": ("small-2026-10.csv", b"age,sex\n"),
+    "Parquet without rows": (
+        "small-2026-10.parquet",
+        parquet(age=pa.array([], pa.float64()), sex=pa.array([], pa.string())),
+    ),
+}
+"""Sound, though they may be unfinished."""
 
 
 @dataclass

@@ -19,6 +19,7 @@ import pytest
 from landings import (
     BAD,
     GOOD,
+    NO_ROWS,
     NOTHING,
     OTHER,
     PLANTED,
@@ -109,6 +110,16 @@ def test_what_may_be_unfinished_is_not_snatched_away(intake: Intake, case: str):
     assert intake.files == {name}
     assert intake.look(after=1) == ([], [rule], False)
     assert intake.files == set()
+
+
+@pytest.mark.parametrize("case", NO_ROWS)
+def test_a_file_without_rows_lands_once_it_can_no_longer_be_unfinished(intake: Intake, case: str):
+    name, content = NO_ROWS[case]
+    intake.put(name, content)
+    assert intake.look() == WRITING
+    assert intake.look(after=59) == WRITING
+    assert intake.look(after=1) == (["2026-10"], [], False)
+    assert intake.files == {name}
 
 
 def test_an_upload_that_goes_on_after_a_long_pause_still_lands(intake: Intake):
@@ -477,7 +488,7 @@ def test_a_clock_that_stands_still_never_takes_a_file_for_complete(intake: Intak
 
 
 def test_looks_by_another_clock_say_nothing(intake: Intake):
-    intake.put("small-2026-10.csv", UNFINISHED["a header alone"][1])
+    intake.put("small-2026-10.csv", NO_ROWS["a header alone"][1])
     intake.look()
     intake.hand.name, intake.hand.now = "another machine, up for long", 10_000_000.0
     assert intake.look() == WRITING
