@@ -42,15 +42,13 @@ def _promise(run: PlannedRelease) -> str:
     epsilon, delta = run.stated["epsilon"], run.stated["delta"]
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
     slack = f", and by at most delta = {delta:g} beyond that" if delta else ""
-    if run.spec.neighbours is Neighbours.REPLACE_ONE:
-        otherwise, steps = "had it contained something else", ""
-    else:
-        otherwise = "had it not been in the data, or the other way round"
-        steps = " A change of what it contained is two such steps, one out of the data and one back in."
+    whatever, otherwise = f"Whatever {unit} contained", "had it contained something else"
+    if run.spec.neighbours is Neighbours.ADD_REMOVE:  # under which other values cost more: see `_participation`
+        whatever, otherwise = f"Whether or not {unit} was in the data", "had it been the other way"
     return (
-        f"Whatever {unit} contained, anything that anyone can conclude from this release would have come out "
-        f"almost as likely {otherwise}: every probability changes by a factor of at most "
-        f"{odds.factor(epsilon)}{slack}.{steps} {odds.certainty(run)}"
+        f"{whatever}, anything that anyone can conclude from this release would have come out almost as likely "
+        f"{otherwise}: every probability changes by a factor of at most {odds.factor(epsilon)}{slack}. "
+        f"{odds.certainty(run)}"
     )
 
 

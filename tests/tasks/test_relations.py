@@ -124,6 +124,17 @@ def test_the_guarantee_states_the_other_figure_with_its_factor(case: str):
     assert ("person" in sentence) is (run.spec.unit.person is not None)
 
 
+def test_an_add_remove_epsilon_is_not_promised_for_other_values():
+    """Had the row contained something else, the factor would be e^2: the sentence with e^1 must not speak of that."""
+    run, values, _ = RELEASES["add-remove"]
+    (promise,) = (sentence for sentence in guarantee(run) if "changes by a factor of at most e^1" in sentence)
+    assert values == 2
+    assert "contained" not in promise
+    assert promise.startswith("Whether or not one row was in the data")
+    (replaced,) = (s for s in guarantee(RELEASES["trace"][0]) if "changes by a factor of at most e^1" in s)
+    assert replaced.startswith("Whatever one row contained")
+
+
 def test_the_guarantee_states_delta_beside_gaussian_noise():
     run = planned(GAUSSIAN, "model: {mechanism: gaussian}\n")
     figures = run.relations["participation"]
