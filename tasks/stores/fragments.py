@@ -6,6 +6,8 @@ the readers are told in our own words, raised outside the handler, so that no ra
 
 from __future__ import annotations
 
+import codecs
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -229,6 +231,35 @@ def _opened(path: Path) -> Iterator[str | BinaryIO]:
         yield stream
 
 
+class _AsUtf8(io.RawIOBase):
+    """A text of any encoding as UTF-8; Arrow's own reader would refuse a file for one byte that is no text in it."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text, self._rest = text, b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        self._rest = self._rest or self._text.read(BUFFER).encode(errors="replace")
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+@contextmanager
+def _opened_as_utf8(path: Path, encoding: str) -> Iterator[str | BinaryIO]:
+    """What pyarrow reads as UTF-8."""
+    if codecs.lookup(encoding).name == "utf-8":
+        with _opened(path) as source:
+            yield source
+        return
+    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding, errors="replace", newline="") as text:
+        yield io.BufferedReader(_AsUtf8(text), BUFFER)
+
+
 def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
     """How many rows make a batch of bounded size: fewer where there are many columns, or long cells."""
     rows = min(ROWS_AT_ONCE, CELLS_AT_ONCE // max(len(columns), 1))
@@ -263,15 +294,18 @@ def open_parquet(path: Path, text_as_codes: Sequence[str] = ()) -> Iterator[pq.P
 def open_csv(
     path: Path, dialect: CsvSpec, columns: Sequence[str] | None = None, *, empty_lines_are_cells: bool = False
 ) -> Iterator[pa_csv.CSVStreamingReader]:
-    """A CSV file, every cell as text; with all columns or those named."""
+    """A CSV file, every cell as text; with all columns or those named.
+
+    Bytes that are no text in the file's encoding stay in their cell, which then counts as missing or unknown.
+    """
     convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""], "check_utf8": False}
     if columns is not None:
         convert |= {"include_columns": list(columns), "column_types": {name: pa.string() for name in columns}}
     with (
-        _opened(path) as source,
+        _opened_as_utf8(path, dialect.encoding) as source,
         pa_csv.open_csv(
             source,
-            read_options=pa_csv.ReadOptions(encoding=dialect.encoding, block_size=LONGEST_LINE),
+            read_options=pa_csv.ReadOptions(block_size=LONGEST_LINE),
             parse_options=pa_csv.ParseOptions(
                 delimiter=dialect.delimiter,
                 quote_char=dialect.quote,

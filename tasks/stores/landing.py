@@ -176,15 +176,19 @@ class Landing:
 
 
 def _whole_lines(text: TextIO) -> Iterator[str]:
-    """A text in blocks that end where lines do."""
+    """A text in blocks that end where lines do.
+
+    Raises: ValueError for a line that is too long, wherever it lies among others.
+    """
     rest = ""
     while block := text.read(TEXT_AT_ONCE):
         whole, mark, after = block.rpartition("\n")
+        first = rest + block.partition("\n")[0]
+        if 4 * len(first) > LONGEST_LINE and len(first.encode(errors="replace")) > LONGEST_LINE:
+            raise ValueError("a line is too long")
         if mark:
             yield rest + whole
         rest = after if mark else rest + after
-        if len(rest) > LONGEST_LINE:
-            raise ValueError("a line is too long")
     yield rest
 
 
