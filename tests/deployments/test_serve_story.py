@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 from collections import Counter
@@ -44,6 +45,7 @@ pytest_plugins = ["browser"]
 
 DUE = last_month()
 MONTHS = [last_month(before=number) for number in range(1, 6)]
+PLANTED = "planted-column-7781"
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +64,11 @@ def served(workspace: Workspace) -> Iterator[Served]:
         yield running
 
 
-def land(served: Served, period: str, seed: int = 7) -> None:
+def land(served: Served, period: str, seed: int = 7, part: str = "") -> None:
     """Write a file beside and rename it into landing/, as a careful sender does."""
     draft = served.workspace.root / f"draft-{period}"
     draft.write_text(invented_rows(seed))
-    draft.rename(served.workspace.landing / f"small-{period}.csv")
+    draft.rename(served.workspace.landing / f"small-{period}{part}.csv")
 
 
 def is_published(served: Served, period: str) -> bool:
@@ -224,7 +226,8 @@ def test_what_is_planted_into_a_stored_deployment_is_refused(served: Served, pla
 
 
 def test_a_landed_file_leads_to_a_published_release_within_two_minutes(served: Served):
-    land(served, MONTHS[0])
+    for part in ("-a", "-b", "-c"):
+        land(served, MONTHS[0], part=part)
     published(served, MONTHS[0], 120)
 
 
@@ -242,7 +245,7 @@ def test_the_schedule_fires_and_both_for_the_same_month_publish_once(served: Ser
 
 def test_a_corrupt_file_is_quarantined_and_does_not_block_the_next(served: Served):
     landing = served.workspace.landing
-    (landing / f"small-{MONTHS[1]}.csv").write_text("age,weight\n1,2\n")
+    (landing / f"small-{MONTHS[1]}.csv").write_text(f"age,{PLANTED}\n1,2\n")
     land(served, MONTHS[2])
     verdicts = until(
         lambda: list((landing / "quarantine").glob("*.verdict.json")),
@@ -252,6 +255,17 @@ def test_a_corrupt_file_is_quarantined_and_does_not_block_the_next(served: Serve
     assert json.loads(verdicts[0].read_text())["rule"] in ("column-missing", "column-undeclared")
     assert not (landing / f"small-{MONTHS[1]}.csv").exists()
     published(served, MONTHS[2], 120)
+
+
+def test_the_server_is_not_told_which_rule_a_quarantined_file_broke(served: Served):
+    """Nothing of it in events, logs, names and artifacts, which are all in its database, nor in lineage."""
+    (verdict,) = (served.workspace.landing / "quarantine").glob("*.verdict.json")
+    database = served.workspace.prefect_home / "prefect.db"
+    told = b"".join(path.read_bytes() for path in database.parent.glob(f"{database.name}*"))
+    told += served.workspace.lineage_path.read_bytes()
+    assert f"small-{MONTHS[2]}-1".encode() in told
+    for secret in (json.loads(verdict.read_text())["rule"], PLANTED, "quarantine"):
+        assert secret.encode() not in told
 
 
 def test_a_server_killed_in_the_middle_loses_and_doubles_nothing(served: Served):
@@ -293,7 +307,16 @@ def test_the_events_say_nothing_of_the_files(served: Served):
     assert {tuple(event["payload"]) for event in events} == {("arrival",)}
     assert "small-" not in json.dumps(events)
     ids = Counter(event["payload"]["arrival"] for event in events)
-    assert set(ids.values()) == {1}, "one event for each month and burst of files"
+    assert set(ids.values()) == {1}
+    assert len(ids) == len([DUE, *MONTHS[0:1], *MONTHS[2:5]]), "one event for a month, however many files"
+
+
+def test_every_run_of_a_release_is_named_for_its_month(served: Served):
+    done = {"type": {"any_": ["COMPLETED", "FAILED", "CRASHED"]}}
+    names = [run["name"] for run in served.runs(state=done) if {"request", "arrival"} & run["parameters"].keys()]
+    assert names
+    for name in names:
+        assert re.match(r"small(-| landed: )\d{4}-\d{2}", name), name
 
 
 def log_in(visit: Visit, served: Served) -> None:
