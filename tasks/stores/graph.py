@@ -157,7 +157,8 @@ def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
 
 def spends_in_words(job: dict[str, Any]) -> list[str]:
     """What each measurement of a stage, or of the flow, cost; events of version 1 tell only what the release cost."""
-    return [_spend_words(job, key) for key in job if key.startswith(SPEND)]
+    keys = [key for key in job if key.startswith(SPEND)]
+    return [_spend_words(job, key) for key in sorted(keys, key=lambda key: str(job[key].get("ledgerEntry")).zfill(20))]
 
 
 def _spend_words(job: dict[str, Any], key: str) -> str:

@@ -131,7 +131,7 @@ def _stage(layout: Layout, columns: Columns, node: dict[str, Any], href: Href) -
         lines = list(_notes(node))
         for place, line in enumerate(lines):
             top = y + max(BOX / 2 + 4.5 - 8 * (len(lines) - 1), 10.0)
-            yield text(columns.notes, top + 16 * place, plain_label(line, 80), class_="note-text")
+            yield text(columns.notes, top + 16 * place, plain_label(line, 76), class_="note-text")
 
 
 def _notes(node: dict[str, Any]) -> Iterator[str]:
