@@ -37,7 +37,8 @@ def init(
             "the folder is a workspace already",
             rule="workspace-exists",
             where="DIR",
-            hint="name another folder; an existing workspace is never overwritten",
+            hint="name another folder, for data about other people: what is released about the same people from two "
+            "workspaces is not counted together, unless they share a ledger",
         )
     is_new = not workspace.root.exists()
     try:

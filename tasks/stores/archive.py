@@ -188,7 +188,7 @@ def _require_empty(root: Path) -> None:
             "the folder is not empty",
             rule="workspace-exists",
             where="--workspace",
-            hint="restore into a new folder; an existing workspace is never overwritten",
+            hint="restore into a new folder, and release from the restored workspace alone: each would count by itself",
         )
 
 
@@ -251,7 +251,8 @@ def _restore_file(workspace: Workspace, address: Path, manifest: Manifest, mark:
             "there is a ledger already where the specification places it",
             rule="ledger-exists",
             where="ledger",
-            hint="move that one away first; a ledger is never overwritten",
+            hint="move that one away first, and charge what it has spent since the backup with `dprelease ledger "
+            "reconcile`; a ledger is never overwritten",
         )
     address.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(copy, address)
@@ -270,7 +271,8 @@ def _restore_database(workspace: Workspace, address: str, manifest: Manifest, ma
                 "the database holds another ledger, or an older one",
                 rule="ledger-differs",
                 where="ledger",
-                hint="name an empty database with --ledger-url; entries are never replaced",
+                hint="name an empty database with --ledger-url, and charge what this one has spent on the same people "
+                "with `dprelease ledger reconcile`; entries are never replaced",
             )
 
 

@@ -87,7 +87,7 @@ def _refusal(error: DBAPIError, where: str) -> PrivacyError:
         f"the ledger's database is not usable ({kind})",
         rule="ledger-broken",
         where=where,
-        hint="restore it from a backup and run `dprelease audit`",
+        hint="bring it back with `dprelease restore`, and reconcile what was spent after the backup",
     )
 
 

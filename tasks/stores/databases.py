@@ -113,7 +113,7 @@ class SqliteDatabase:
             "nothing is set aside in an SQLite ledger: only its own workspace writes to it",
             rule="ledger-without-roles",
             where=self.where,
-            hint="restore the ledger from a backup",
+            hint="bring the ledger back with `dprelease restore`, and reconcile what was spent after the backup",
         )
 
     def version(self, connection: sa.Connection) -> int:

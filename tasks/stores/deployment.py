@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from tasks.stores.bases import OF_ANSWER
 from tasks.stores.relations import PARTICIPATION, VALUES, at_most
-from tasks.stores.spec.release import OF_ANSWER
 
 REGISTRY = "registry.yaml"
 NOT_STATED = "Not stated by the steward."

@@ -21,6 +21,7 @@ from dpcore.accounting import Cap, Cost, population_balance
 from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Measurement, measurement_from_json
 from dpcore.registry import Event, cost_of
+from tasks.stores.bases import what_differs
 from tasks.stores.clock import to_the_minute
 from tasks.stores.database_common import own_errors
 from tasks.stores.databases import Database, database_at
@@ -37,6 +38,7 @@ from tasks.stores.entry_content import (
 from tasks.stores.ledger_access import require_approvers, require_enrolled, require_role, require_trusted
 from tasks.stores.ledger_keys import ROLES
 from tasks.stores.ledger_state import (
+    BROKEN_HINT,
     GENESIS,
     MAY_FOLLOW_A_RESTORE,
     UNFINISHED,
@@ -49,7 +51,8 @@ from tasks.stores.ledger_state import (
 from tasks.stores.signing import PublicKey, Signer
 
 CLOCK_BEHIND_HINT = (
-    "set this machine's clock; if it is right, the last writer's was wrong: restore a backup from before that entry"
+    "set this machine's clock; if it is right, the last writer's was wrong: restore a backup from before that entry, "
+    "and reconcile what was spent since"
 )
 CLOCK_AHEAD_HINT = (
     "set this machine's clock; if nothing was written for years indeed, "
@@ -453,8 +456,9 @@ class Ledger:
         """Write another cap over the present one, with its reason and who set it."""
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
-            if known is not None and known.basis != basis:
-                raise _basis_differs(known.basis, basis)
+            if known is not None:
+                _require_adding_up(known, basis)
+                basis = known.basis  # a population's is the one of its first cap
             return transaction.append("cap", population, "", _cap_body(cap, basis, reason, who))
 
     def give_back_abandoned(self, request: ReserveRequest) -> None:
@@ -701,7 +705,7 @@ class Transaction:
                 "the ledger is not empty",
                 rule="ledger-not-empty",
                 where="ledger",
-                hint="restore into a new database; entries are never replaced",
+                hint="restore into a new database, and release from that one alone; entries are never replaced",
             )
         for entry in entries:
             self.state.apply(entry)
@@ -764,7 +768,7 @@ def _fault_of(state: LedgerState, entry: Entry) -> LedgerError | None:
             f"ledger entry {entry.seq} has a content that no version of this program writes",
             rule="ledger-broken",
             where=f"ledger entry {entry.seq}",
-            hint="restore the ledger from a backup and run `dprelease audit`; nothing is released on a broken ledger",
+            hint=BROKEN_HINT,
         )
     return None
 
@@ -877,7 +881,7 @@ def _read_measurement(connection: sa.Connection, release: ReleaseState, name: st
             f"the measurement of ledger entry {entry.seq} is missing or was changed",
             rule="ledger-broken",
             where=f"ledger entry {entry.seq}",
-            hint="restore the ledger from a backup and run `dprelease audit`",
+            hint=BROKEN_HINT,
         )
     return stored
 
@@ -895,8 +899,7 @@ def _cap_body(cap: Cap, basis: dict[str, str], reason: str | None, who: str | No
 
 
 def _require_same_cap(known: Population, cap: Cap, basis: dict[str, str]) -> None:
-    if known.basis != basis:
-        raise _basis_differs(known.basis, basis)
+    _require_adding_up(known, basis)
     if known.cap != cap:
         raise LedgerError(
             f"the spec's lifetime ({_show(cap)}) differs from the ledger's ({_show(known.cap)})",
@@ -906,13 +909,17 @@ def _require_same_cap(known: Population, cap: Cap, basis: dict[str, str]) -> Non
         )
 
 
-def _basis_differs(known: dict[str, str], stated: dict[str, str]) -> LedgerError:
-    key = next(name for name in known if known[name] != stated.get(name))
-    return LedgerError(
-        f"the population's budget is counted for {key} {known[key]!r}, the spec says {stated.get(key)!r}",
+def _require_adding_up(known: Population, basis: dict[str, str]) -> None:
+    key = what_differs(known.basis, basis)
+    if key is None:
+        return
+    raise LedgerError(
+        f"the population's budget is counted for {key} {known.basis.get(key)!r}, the spec says {basis.get(key)!r}: "
+        "the costs of the two do not add up",
         rule="budget-basis-differs",
         where=f"privacy.{key}",
-        hint="a population is counted in one way for life; put the old value back or name another population",
+        hint="put the old value back; under another population's name, or in another ledger, what was spent on the "
+        "same people would not be counted",
     )
 
 

@@ -147,7 +147,7 @@ def trust_fault(keys: Keys, signers: Collection[str], anchors: Sequence[PublicKe
             f"ledger entry {since} announces key {strangers[0]}, which no trusted key of the ledger enrolled",
             "if you know whose key it is and what it wrote, `dprelease ledger reconcile "
             f'{" ".join(f"--vouch {key_id}" for key_id in strangers)} --reason "..."` vouches for it; '
-            "if not, restore the ledger from a backup",
+            "if not, bring the ledger back with `dprelease restore`, and reconcile what was spent after the backup",
         )
     if not keys or not anchors:
         return None

@@ -22,6 +22,11 @@ from tasks.stores.entry_content import BODIES, canonical, exact_number, fault_of
 from tasks.stores.ledger_keys import ROLE_OF, Key, KeyRuleError
 from tasks.stores.signing import PublicKey
 
+BROKEN_HINT = (
+    "bring the ledger back with `dprelease restore`, run `dprelease audit`, and reconcile what was spent after the "
+    "backup; nothing is released on a broken ledger"
+)
+
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
 
@@ -520,5 +525,5 @@ def _broken(seq: int, what: str) -> LedgerError:
         f"ledger entry {seq} {what}",
         rule="ledger-broken",
         where=f"ledger entry {seq}",
-        hint="restore the ledger from a backup and run `dprelease audit`; nothing is released on a broken ledger",
+        hint=BROKEN_HINT,
     )

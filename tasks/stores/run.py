@@ -172,7 +172,7 @@ def cap_of(spec: ReleaseSpec) -> Cap:
 
 
 def basis_of(spec: ReleaseSpec) -> dict[str, str]:
-    """What the population's budget is counted for: costs under different bases do not add."""
+    """What the population's budget is counted for; `tasks.stores.bases` says which costs add."""
     return {"neighbours": spec.neighbours.value, "unit": spec.protects}
 
 

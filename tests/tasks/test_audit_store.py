@@ -423,6 +423,10 @@ RECORD_LIES: dict[str, tuple[Callable[[dict[str, dict[str, object]]], object], s
     "another-delta": (lambda r: r["privacy"].update(delta=1e-6), "its delta is not the ledger's"),
     "another-delta-num": (lambda r: r["privacy"].update(delta_num=1e-12), "is not what its measurements cost"),
     "another-population": (lambda r: r["privacy"].update(population="others"), "another release or population"),
+    "another-unit": (
+        lambda r: r["privacy"].update(unit="row of the query's answer"),
+        "its unit is not that of its specification",
+    ),
     "another-specification": (lambda r: r.update(spec_digest="0" * 64), "its specification is not the one reserved"),
     "another-measurement": (
         lambda r: r["privacy"]["measurements"][0].update(name="marginals"),

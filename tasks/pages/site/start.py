@@ -12,6 +12,7 @@ from tasks.pages.site.burn import NARROW, WIDE, Burn, burn_svg
 from tasks.pages.site.frame import Site
 from tasks.pages.site.rows import rows_of, strips, summary
 from tasks.pages.wording import number
+from tasks.stores.bases import kind_of
 from tasks.stores.forecast import Forecast
 from tasks.stores.ledger_state import Entry, Population
 from tasks.stores.survey import moment_of
@@ -58,7 +59,7 @@ def _budget(site: Site, population: str, known: Population) -> dict[str, Any]:
     alt = _alt(population, burn, foreseen)
     return {
         "population": population,
-        "basis": known.basis,
+        "basis": known.basis | {"unit": kind_of(known.basis.get("unit", ""))},
         "kinds": list(_kinds(known)),
         "drawings": [(kind, burn_svg(burn, width=width, alt=alt)) for kind, width in _widths()],
         "forecast": foreseen,

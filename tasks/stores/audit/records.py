@@ -14,6 +14,7 @@ from dpcore.schema import Neighbours
 from tasks.stores.audit.checks import Check, NotShownError, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.balances import Composes
+from tasks.stores.bases import adds_up, specified_basis
 from tasks.stores.build import dependencies_digest
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
 from tasks.stores.record import record_faults
@@ -38,7 +39,7 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
         *require(record["record_version"] == 1 or not record_faults(record), "it breaks the schema of records"),
         *_identity_faults(record, release),
         *_guarantee_faults(record["privacy"], release),
-        *_basis_faults(evidence, record["privacy"], release),
+        *_basis_faults(evidence, record, release),
         *_measurement_faults(record["privacy"], release),
         *_software_faults(record),
         *require(
@@ -91,11 +92,12 @@ def _alike_figures(stated: dict[str, float] | None, due: dict[str, float] | None
     return stated.keys() == due.keys() and all(_alike(stated[name], figure) for name, figure in due.items())
 
 
-def _basis_faults(evidence: Evidence, privacy: dict[str, Any], release: ReleaseState) -> list[str]:
-    """The guarantee speaks of the unit that the budget is counted for, also in its words."""
-    basis = evidence.state.populations[release.population].basis
-    same = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]} == basis
-    found = require(same, "its unit or neighbours are not those that the budget is counted for")
+def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    """The guarantee speaks of the specification's unit, and the budget is counted for such units."""
+    privacy, basis = record["privacy"], evidence.state.populations[release.population].basis
+    stated = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]}
+    found = require(adds_up(basis, stated), "its unit or neighbours are not those that the budget is counted for")
+    found += require(stated == specified_basis(record["specification"]), "its unit is not that of its specification")
     figure = f"e^{privacy['epsilon']:g} = "
     return found + require(any(figure in words for words in privacy["guarantee"]), "its words promise another epsilon")
 

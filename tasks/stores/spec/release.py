@@ -13,6 +13,7 @@ from dpcore.encoding import Encoding
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from dpcore.wishes import COPULA
 from expectations.landing import ENCODED_NORM
+from tasks.stores.bases import OF_ANSWER
 from tasks.stores.spec.about import AboutSpec
 from tasks.stores.spec.approvers import ApprovalRule
 from tasks.stores.spec.checks import THRESHOLDS, ChecksSpec
@@ -22,9 +23,6 @@ from tasks.stores.spec.operations import LineageSpec, QueryFacts, RunnerSpec, Sc
 from tasks.stores.spec.privacy import PrivacySpec
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
-
-OF_ANSWER = " of the query's answer"
-"""Ends the words for a unit that is not known outside the answer of a query."""
 
 MOST_ROWS = 10**9
 """A longer table fits on few disks, and says no more about the data."""
