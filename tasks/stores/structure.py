@@ -6,28 +6,16 @@ The stage that validates a release and the intake of single files judge by the s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
 import pandas as pd
 
 from dpcore.errors import LandingError
 from expectations.landing import structure_suite
-from expectations.verdicts import SuiteRunner, Verdict
+from expectations.verdicts import SuiteRunner
 from tasks.stores.landing import Landing, canonical_dtypes
-
-HINTS = {
-    "column-missing": "land data with every declared column, or take it out of `columns`",
-    "column-undeclared": "declare every column in `columns`, or name it in source.drop; its name is not shown, "
-    "because in a file without a header it would be data",
-    "column-type": "numbers for numeric and integer, booleans for boolean, dates or timestamps for date and timestamp, "
-    "text, integers or booleans for categorical",
-}
-MESSAGES = {
-    "column-missing": "the landing data lack the declared column {column!r}",
-    "column-undeclared": "the landing data have a column that is neither declared nor dropped",
-    "column-type": "the column {column!r} has another type than its kind allows",
-}
+from tasks.stores.shapes import Fault, require_none
 
 
 def require_sound(landing: Landing) -> bool:
@@ -43,7 +31,7 @@ def require_sound(landing: Landing) -> bool:
 def require_shape(landing: Landing) -> None:
     """Check columns and types of every file.
 
-    Raises: LandingError for the first rule that does not hold.
+    Raises: LandingError with every rule that does not hold.
     """
     schema, person = landing.spec.schema, landing.spec.unit.person
     known = {*schema.by_name, *landing.spec.source.drop, *([person] if person else [])}
@@ -55,9 +43,12 @@ def require_shape(landing: Landing) -> None:
         typed=not landing.is_text,
     )
     runner = SuiteRunner(suite)
+    faults: list[Fault] = []
     for shape in shapes:
         frame = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in shape})
-        _require_all(runner.validate(frame))
+        broken = (verdict for verdict in runner.validate(frame) if not verdict.ok)
+        faults += [(v.rule, v.column) for v in broken if v.rule != "column-type" or v.column in frame]
+    require_none(faults)
     if person and any(name == person for part in landing.parts() for name, _ in part.constants):
         raise _person_type(person)
     if person and not landing.is_text:
@@ -78,17 +69,6 @@ def _has_rows(landing: Landing) -> bool:
     schema, person = landing.spec.schema, landing.spec.unit.person
     columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
     return sum(1 for _ in landing.batches(list(columns))) > 0
-
-
-def _require_all(verdicts: Iterable[Verdict]) -> None:
-    for verdict in verdicts:
-        if not verdict.ok:
-            raise LandingError(
-                MESSAGES[verdict.rule].format(column=verdict.column),
-                rule=verdict.rule,
-                where=f"columns.{verdict.column}" if verdict.column else "columns",
-                hint=HINTS[verdict.rule],
-            )
 
 
 def _require_one_spelling(person: str, dtypes: set[str]) -> None:
