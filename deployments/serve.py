@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import signal
@@ -26,13 +25,14 @@ from typing import Any
 from deployments.children import Child, ChildFailedError, end
 from deployments.environment import REGISTERED
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
-from flows.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError, known_server
+from flows.connection import PASSWORD, Server, ServerUnreachableError, announced, known_server, serving_alone
 from flows.isolation import isolation_of
+from flows.kept import end_kept_server, kept_here
 from flows.served import SERVED
 from flows.server import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.run import plan_release
 from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace, private_file
+from tasks.stores.workspace import Workspace
 
 START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0
@@ -73,7 +73,7 @@ def serve(
         ends.callback(lambda: _end_workers(children, server))
         environment |= server.settings()
         if configured is None:
-            ends.enter_context(_announced(workspace, server))
+            ends.enter_context(announced(workspace, server))
         auditor: dict[str, str] = {}
         if auditor_port is not None:
             auditor, door = ends.enter_context(_auditor_door(workspace, environment, auditor_port))
@@ -201,29 +201,18 @@ def _await_answer(server: Server, children: list[Child]) -> None:
 
 @contextmanager
 def _alone(workspace: Workspace) -> Iterator[None]:
-    """Make sure that nobody else serves this workspace; the lock goes when its process does."""
-    with (workspace.prefect_home / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            taken = True
-        else:
-            taken = False
-        if taken:
+    """Make sure that nobody else serves this workspace; a server that an earlier run left gives way if it is idle."""
+    if kept_here(workspace):
+        end_kept_server(workspace)
+    with serving_alone(workspace) as alone:
+        if not alone:
             raise WorkspaceError(
                 "this workspace is being served already",
                 rule="already-served",
                 where="--workspace",
-                hint="one `dprelease serve` is enough; `dprelease history` shows what it does",
+                hint="one `dprelease serve` is enough; `dprelease history` shows what it does. A server that a run "
+                "with --keep-server left gives way once that run has ended",
             )
-        yield
-
-
-@contextmanager
-def _announced(workspace: Workspace, server: Server) -> Iterator[None]:
-    """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
-    home, where = workspace.prefect_home, json.dumps({"api_url": server.api_url, "pid": os.getpid()})
-    with private_file(home / PASSWORD, f"{server.auth}\n"), private_file(home / SERVING, where):
         yield
 
 

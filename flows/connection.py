@@ -6,19 +6,23 @@ import base64
 import fcntl
 import json
 import os
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from tasks.stores.reading import open_regular, parse_json, read_text
-from tasks.stores.workspace import Workspace
+from tasks.stores.workspace import Workspace, private_file
 
 SERVING = "serving.json"
 """In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
 LOCK = "serving.lock"
+LOOKS = (0.0,) + (0.05,) * 20
+"""Seconds before each attempt to take the place: a look at the lock takes far less."""
 PASSWORD = "operator.password"  # noqa: S105  the name of a file
 """In the workspace's Prefect home, for its owner alone: the secret of the server that `dprelease serve` started."""
 
@@ -130,3 +134,30 @@ def is_served(workspace: Workspace) -> bool:
     except OSError:
         return False
     return False
+
+
+@contextmanager
+def serving_alone(workspace: Workspace, *, patiently: bool = False) -> Iterator[bool]:
+    """Hold the place of the workspace's one server, which goes when its process does; False if it is taken.
+
+    `patiently` does not take for a server somebody who only looks whether one is there.
+    """
+    with (workspace.prefect_home / LOCK).open("w") as file:
+        yield any(_take(file, pause) for pause in (LOOKS if patiently else (0.0,)))
+
+
+def _take(file: TextIO, pause: float) -> bool:
+    time.sleep(pause)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def announced(workspace: Workspace, server: Server, **facts: Any) -> Iterator[None]:
+    """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
+    home, where = workspace.prefect_home, json.dumps({"api_url": server.api_url, "pid": os.getpid(), **facts})
+    with private_file(home / PASSWORD, f"{server.auth}\n"), private_file(home / SERVING, where):
+        yield

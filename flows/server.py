@@ -13,10 +13,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from dpcore.errors import StageFailedError
@@ -28,13 +29,20 @@ PR_SET_PDEATHSIG = 1
 """From Linux's prctl.h."""
 LOOPBACK = "127.0.0.1"
 OPERATOR = "operator"
+STARTUP_SECONDS = 120.0
+PROFILES = ("PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+EPHEMERAL = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",  # no flow of ours uses one
+}
+"""A server without pages, schedules and block types."""
 
 
 def embedded_settings(workspace: Workspace) -> dict[str, str]:
     """Environment of a run with an embedded server; a server that is configured already takes precedence."""
     return {
         "PREFECT_HOME": str(workspace.prefect_home),
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
@@ -59,11 +67,42 @@ def use_server(workspace: Workspace) -> bool:
     return True
 
 
-def start_embedded_server(workspace: Workspace) -> EmbeddedServer | None:
-    """Start a server for this process, so that others can be loaded meanwhile; None where one is configured."""
+@contextmanager
+def ended_if_refused(server: WaitingServer | None) -> Iterator[None]:
+    """A block that may refuse the release, while a server loads; the server ends with it then."""
+    try:
+        yield
+    except BaseException:
+        if server is not None:
+            server.close()
+        raise
+
+
+class WaitingServer(Protocol):
+    """A server whose libraries load, and which serves once it is told to."""
+
+    def start(self) -> None:
+        """Let it serve."""
+
+    def use(self) -> None:
+        """Wait until it answers; from then on Prefect uses it in this process, and starts none itself."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+def is_configured() -> bool:
+    """Whether Prefect's settings name a server; Prefect, which takes a second to load, is asked only where they may."""
+    if os.environ.get("PREFECT_API_URL"):
+        return True
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    files = (home / "profiles.toml", *map(Path, ("prefect.toml", "pyproject.toml", ".env")))
+    in_files = any(name in os.environ for name in PROFILES) or any(path.exists() for path in files)
+    if not in_files and "prefect.settings" not in sys.modules:
+        return False
     from prefect.settings import PREFECT_API_URL
 
-    return EmbeddedServer(workspace) if PREFECT_API_URL.value() is None else None
+    return PREFECT_API_URL.value() is not None
 
 
 class EmbeddedServer:
@@ -71,6 +110,7 @@ class EmbeddedServer:
 
     It gets a session of its own: an interrupt reaches the flow alone, which then can still
     tell the server how it ended. Where the system can, it is told to end when we do.
+    Its libraries load from the beginning; it opens its database and answers once it is told to start.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -80,21 +120,27 @@ class EmbeddedServer:
             self._server = own_server(listener)
             self._process = _server_process(self._server, listener, isolation_of(scratch))
         self._ends.callback(self._stop)
-        atexit.register(self._ends.close)
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Let it serve."""
+        start_waiting(self._process)
 
     def use(self) -> None:
         """Wait until it answers; from then on Prefect uses it in this process, and starts none itself.
 
         Raises: StageFailedError if it does not answer in time.
         """
-        from prefect.settings import get_current_settings
-
-        limit = time.monotonic() + get_current_settings().server.ephemeral.startup_timeout_seconds
+        limit = time.monotonic() + STARTUP_SECONDS
         while not self._server.answers():
             if self._process.poll() is not None or time.monotonic() > limit:
                 raise StageFailedError("orchestration", "no answer", "the embedded server")
             time.sleep(0.1)
-        _use(self._server)
+        use_in_prefect(self._server)
+
+    def close(self) -> None:
+        """End it, and remove its temporary files."""
+        self._ends.close()
 
     def _stop(self) -> None:
         self._process.terminate()
@@ -105,7 +151,7 @@ class EmbeddedServer:
             self._process.wait()
 
 
-def _use(server: Server) -> None:
+def use_in_prefect(server: Server) -> None:
     """Put a server into Prefect's settings; the environment, from which commands know a configured one, stays."""
     from prefect.context import refresh_global_settings_context
 
@@ -157,20 +203,23 @@ def server_command(listener: socket.socket) -> list[str]:
 
 
 def _server_process(server: Server, listener: socket.socket, isolation: dict[str, str]) -> subprocess.Popen[bytes]:
-    from prefect.settings import get_current_settings
-
-    ephemeral = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1"}
-    settings = get_current_settings().to_environment_variables(exclude_unset=True)
     return subprocess.Popen(  # noqa: S603  our own interpreter
-        server_command(listener),
-        env={**os.environ, **ephemeral, **settings, **protection_of(server), **isolation},
+        [*server_command(listener), "--wait"],
+        env={**os.environ, **EPHEMERAL, **protection_of(server), **isolation},
         pass_fds=[listener.fileno()],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         preexec_fn=end_with_parent,
     )
+
+
+def start_waiting(process: subprocess.Popen[bytes]) -> None:
+    """Tell a server that was started with `--wait` to serve; whoever waits for its answer notices if it has ended."""
+    if process.stdin is not None:
+        with suppress(OSError), process.stdin as pipe:
+            pipe.write(b"\n")
 
 
 def end_with_parent() -> None:
@@ -201,15 +250,3 @@ def kept_from_collection() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def preload_validation() -> None:
-    """Load the validation library beside the server's start, which takes longer."""
-    threading.Thread(target=_load_suites, daemon=True).start()
-
-
-def _load_suites() -> None:
-    from expectations.quiet import quietly
-
-    with quietly():
-        return

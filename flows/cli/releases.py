@@ -12,7 +12,10 @@ from dpcore.errors import InterruptedReleaseError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 
 if TYPE_CHECKING:
+    from dpcore.plans import Plan
     from flows.release import ReleaseResult
+    from flows.server import WaitingServer
+    from tasks.stores.run import ReleaseRun
     from tasks.stores.workspace import Workspace
 
 
@@ -24,26 +27,39 @@ def run(
     period: str | None = typer.Option(None, "--period", help="The data's month, such as 2026-11."),
     supersedes: str | None = typer.Option(None, "--supersedes", metavar="ID", help="Release this period once more."),
     reason: str | None = typer.Option(None, "--reason", help="Why a release is superseded."),
+    keep_server: bool = typer.Option(
+        False, "--keep-server", help="Leave the server for the next run in this workspace, if none is configured."
+    ),
+    idle_minutes: float = typer.Option(
+        10.0, "--idle-minutes", min=0.0, help="How long a server that is kept waits for another run."
+    ),
     as_json: bool = JsonFlag,
 ) -> None:
     """Release one period, here and now."""
     from flows.cli.progress import shown
     from flows.isolation import isolated
-    from flows.server import forbid_core_dumps, use_server
+    from flows.kept import in_use, retire_stale_server
+    from flows.server import ended_if_refused, forbid_core_dumps, use_server
     from tasks.stores.workspace import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
     place.require_writable()
     request = _request(given, period, supersedes, reason)
-    _refuse_early(place, request)
     forbid_core_dumps()
-    what = "releasing" if use_server(place) else "starting the orchestration server (up to a minute)"
-    with shown(what), place.scratch() as scratch, isolated(place, scratch):
-        try:
-            result = _run_flow(place, scratch, request)
-        except KeyboardInterrupt:
-            raise InterruptedReleaseError from None
+    retire_stale_server(place)
+    with in_use(place), place.scratch() as scratch, isolated(place, scratch):
+        is_up = use_server(place)
+        server = _server(place, idle_minutes if keep_server else None)
+        with ended_if_refused(server):
+            planned = _refuse_early(place, request)
+        with shown("releasing" if is_up else "starting the orchestration server (up to a minute)"):
+            try:
+                result = _run_flow(place, scratch, request, server, planned.plan)
+            except KeyboardInterrupt:
+                raise InterruptedReleaseError from None
+    if keep_server and server is not None:
+        _say_what_stays(place, idle_minutes)
     content = _result_json(place, result)
     if as_json:
         print_json(content)
@@ -63,27 +79,57 @@ def run(
     out.print(f"  report  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
 
 
-def _refuse_early(place: Workspace, request: dict[str, Any]) -> None:
-    """Refuse what needs no orchestration to refuse: the specification, and landing data that are not there."""
+def _refuse_early(place: Workspace, request: dict[str, Any]) -> ReleaseRun:
+    """Refuse what needs no orchestration to refuse: the specification, and landing data that do not fit it."""
     from tasks.stores.ledger import utc_now
     from tasks.stores.run import prepare_run
+    from tasks.stores.shapes import require_columns
 
-    prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
+    run = prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
+    require_columns(run)
+    return run
+
+
+def _say_what_stays(place: Workspace, idle_minutes: float) -> None:
+    """A process that outlives the command is named on standard error."""
+    from flows.cli.output import stderr
+    from flows.kept import kept_here
+
+    if kept := kept_here(place):
+        words = f"its server stays until no run has used it for {idle_minutes:g} minutes (process {kept['process']})"
+        stderr().print(words, soft_wrap=True, highlight=False)
+
+
+def _server(place: Workspace, idle_minutes: float | None) -> WaitingServer | None:
+    """A server that loads for this run, and for others if it is to be kept; None where one is there already."""
+    from flows.kept import KeptServer
+    from flows.server import EmbeddedServer, is_configured
+
+    if is_configured():
+        return None
+    return EmbeddedServer(place) if idle_minutes is None else KeptServer(place, 60 * idle_minutes)
 
 
 def _request(given: str | None, period: str | None, supersedes: str | None, reason: str | None) -> dict[str, Any]:
-    from tasks.stores.matching import absolute
+    source = None
+    if given:
+        from tasks.stores.matching import absolute
 
-    return {"input": absolute(given) if given else None, "period": period, "supersedes": supersedes, "reason": reason}
+        source = absolute(given)
+    return {"input": source, "period": period, "supersedes": supersedes, "reason": reason}
 
 
-def _run_flow(place: Workspace, scratch: Path, request: dict[str, Any]) -> ReleaseResult:
+def _run_flow(
+    place: Workspace, scratch: Path, request: dict[str, Any], server: WaitingServer | None, plan: Plan
+) -> ReleaseResult:
     from flows.isolation import forbid_stored_results
-    from flows.server import kept_from_collection, preload_validation, quiet_libraries, start_embedded_server
+    from flows.server import kept_from_collection, quiet_libraries
+    from tasks.beforehand import prepare_stages
 
     with kept_from_collection():
-        server = start_embedded_server(place)
-        preload_validation()
+        if server is not None:
+            server.start()
+        prepare_stages(plan)
         from flows.release import ReleaseRequest, release
 
         quiet_libraries()

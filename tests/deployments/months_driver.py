@@ -14,7 +14,7 @@ from unittest import mock
 
 from staged import invented_rows
 
-from flows.server import start_embedded_server, use_server
+from flows.server import EmbeddedServer, is_configured, use_server
 from tasks.stores.workspace import Workspace
 
 BEGIN = datetime(2025, 1, 15, tzinfo=UTC)
@@ -58,6 +58,8 @@ def live(workspace: Workspace, months: int) -> list[str]:
 if __name__ == "__main__":
     place = Workspace(Path(sys.argv[1]))
     use_server(place)
-    if server := start_embedded_server(place):
+    if not is_configured():
+        server = EmbeddedServer(place)
+        server.start()
         server.use()
     Path(sys.argv[3]).write_text(json.dumps(live(place, int(sys.argv[2]))))

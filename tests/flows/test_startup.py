@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from storybook import ROOT
 
@@ -107,11 +109,22 @@ def test_the_registry_is_shown_without_a_slow_library() -> None:
 # -- servers -----------------------------------------------------------------------
 
 
-def test_where_a_server_is_configured_none_is_started_and_none_of_its_code_is_loaded(tmp_path: Path) -> None:
-    code = "from flows.server import start_embedded_server; assert start_embedded_server(None) is None"
-    configured = {"PREFECT_API_URL": "http://127.0.0.1:9/api", "PREFECT_HOME": str(tmp_path)}
-    loaded = loaded_after(code, **configured)
-    assert "prefect.settings" in loaded
+@pytest.mark.parametrize("where", ["environment", "profile", "nowhere"])
+def test_a_configured_server_is_found_and_prefect_is_loaded_only_to_read_its_own_files(
+    tmp_path: Path, where: str
+) -> None:
+    """A server starts before Prefect is loaded, so that both load at the same time."""
+    code = f"from flows.server import is_configured; assert is_configured() is {where != 'nowhere'}"
+    address = "http://127.0.0.1:9/api"
+    if where == "profile":
+        (tmp_path / "profiles.toml").write_text(f'active = "x"\n[profiles.x]\nPREFECT_API_URL = "{address}"\n')
+    loaded = loaded_after(
+        code,
+        PREFECT_HOME=str(tmp_path),
+        PREFECT_API_URL=address if where == "environment" else "",
+        PYTHONPATH=str(ROOT),
+    )
+    assert ("prefect.settings" in loaded) is (where == "profile")
     assert "prefect.server.api.server" not in loaded
 
 
@@ -119,11 +132,51 @@ def test_where_a_server_is_configured_none_is_started_and_none_of_its_code_is_lo
 def test_an_embedded_server_is_used_by_prefect_and_not_known_to_commands_as_configured(tmp_path: Path) -> None:
     """It serves this process alone: another command, or a child, must not take it for the user's."""
     code = (
-        "import os; from pathlib import Path; from flows.server import start_embedded_server, use_server;"
+        "import os; from pathlib import Path; from flows.server import EmbeddedServer, is_configured, use_server;"
         "from tasks.stores.workspace import Workspace; place = Workspace(Path(sys.argv[1])); place.create();"
-        "use_server(place); server = start_embedded_server(place); server.use();"
+        "use_server(place); assert not is_configured(); server = EmbeddedServer(place); server.start(); server.use();"
         "from prefect.client.orchestration import get_client;"
         "assert get_client(sync_client=True).hello().status_code == 200;"
-        "assert start_embedded_server(place) is None; assert 'PREFECT_API_URL' not in os.environ"
+        "assert is_configured(); assert 'PREFECT_API_URL' not in os.environ"
     )
     assert "prefect.server.api.server" not in loaded_after(code, str(tmp_path / "workspace"), PREFECT_HOME="")
+
+
+def test_a_refused_release_starts_no_server(tmp_path: Path) -> None:
+    """Whatever is wrong with the columns is said at once; a server has loaded by then, and opened no database."""
+    folder = tmp_path / "workspace"
+    command = [sys.executable, "-m", "flows"]
+    subprocess.run([*command, "init", str(folder), "--demo", "none"], cwd=ROOT, check=True, capture_output=True)
+    (folder / "release.yaml").write_text(MIXED)
+    table = pa.table({"age": ["old"], "gain": [1], "planted-secret": [1]})
+    pq.write_table(table, folder / "landing" / "a.parquet")
+    done = subprocess.run([*command, "run", "-w", str(folder), "--json"], cwd=ROOT, capture_output=True, text=True)
+    refusal = json.loads(done.stdout)
+    assert done.returncode == 2
+    assert refusal["rule"] == "column-missing"
+    assert refusal["where"].split(", ") == ["columns.work", "columns.income", "columns", "columns.age"]
+    assert "planted-secret" not in done.stdout + done.stderr
+    assert not list((folder / "prefect").glob("*.db*"))
+    assert not list((folder / "vault").glob("run-*"))
+
+
+def test_validation_loads_without_what_no_suite_uses() -> None:
+    loaded = loaded_after("from expectations.quiet import quietly\nwith quietly(): pass")
+    assert "great_expectations" in loaded
+    assert not loaded & {"altair", "scipy.stats", "boto3", "mistune"}
+
+
+def test_what_validation_left_out_loads_when_somebody_asks_for_it() -> None:
+    code = (
+        "from expectations.quiet import quietly\nwith quietly(): pass\n"
+        "from great_expectations.expectations.core import expect_column_kl_divergence_to_be_less_than as user\n"
+        "assert user.stats.norm.cdf(0) == 0.5; import scipy.stats; assert scipy.stats.norm is user.stats.norm"
+    )
+    assert "scipy.stats" in loaded_after(code)
+
+
+def test_exact_noise_loads_neither_estimators_nor_tables() -> None:
+    code = "from dpcore.noise import SystemNoise; assert len(SystemNoise().discrete_laplace(3.0, 5)) == 5"
+    loaded = loaded_after(code)
+    assert "opendp.measurements" in loaded
+    assert not loaded & {"sklearn", "pandas", "scipy", "polars"}
