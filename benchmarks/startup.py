@@ -2,12 +2,17 @@
 
     python benchmarks/startup.py [--repeats 5]
     python benchmarks/startup.py --release [--repeats 5]
+    python benchmarks/startup.py --runs [--repeats 5]
 
 The first prints for each command the median wall-clock time, the processor time and the number of
 modules it loads; workspaces are the two demos and a mixed table of fifteen columns under a copula.
 The second starts a server of its own on loopback, releases the digits demo through the flow, and
 runs the same stages without the orchestrator, by turns. All are in fresh processes, so that each
 loads what it needs; what the flow takes longer is the overhead. Figures are medians.
+The third releases months of the clinic demo with `dprelease run`: the first of an account whose cache is empty, the
+first of another workspace, the second there, and one more beside a server that `--keep-server` left. It prints
+the wall-clock time until the release is published and until the command ends, and processor seconds, the
+server's included.
 """
 
 from __future__ import annotations
@@ -28,6 +33,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from flows.kept import end_kept_server, kept_here
 from flows.server import embedded_settings, listen, own_server, protection_of, server_command
 from tasks.stores.workspace import Workspace
 
@@ -52,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--release", action="store_true", help="what orchestration adds to a release")
+    parser.add_argument("--runs", action="store_true", help="first and later releases, from the command to the end")
     parser.add_argument("--part", choices=("flow", "stages"), help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -59,7 +66,7 @@ def main() -> None:
         print(json.dumps(PARTS[options.part](Workspace(options.folder))))
         return
     with tempfile.TemporaryDirectory() as folder:
-        shown = print_release if options.release else print_commands
+        shown = print_runs if options.runs else print_release if options.release else print_commands
         shown(Path(folder), options.repeats)
 
 
@@ -105,6 +112,67 @@ def _timed_process(command: list[str]) -> tuple[float, float]:
 
 def _ended(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
+
+
+# -- first and later runs ----------------------------------------------------------
+
+Run = tuple[float, float, float]
+"""Seconds until the release is published, until the command has ended, and of the processor."""
+
+
+def print_runs(base: Path, repeats: int) -> None:
+    """A line for each way to begin, side by side in each repetition."""
+    rounds = [_round(base / str(number)) for number in range(repeats)]
+    print(f"{'clinic, one month':<44}{'published s':>12}{'ended s':>9}{'cpu s':>8}")
+    for name in rounds[0]:
+        published, ended, cpu = (statistics.median(figures) for figures in zip(*(r[name] for r in rounds), strict=True))
+        print(f"{name:<44}{published:12.1f}{ended:9.1f}{cpu:8.1f}")
+
+
+def _round(base: Path) -> dict[str, Run]:
+    cache = base / "cache"
+    cache.mkdir(parents=True)
+    one, other = _demo(base / "one", "clinic"), _demo(base / "other", "clinic")
+    figures = {
+        "the account's first run": _timed_run(one, cache, "2026-10"),
+        "first run of another workspace": _timed_run(other, cache, "2026-10"),
+        "second run": _timed_run(other, cache, "2026-09"),
+        "a run that leaves its server": _timed_run(other, cache, "2026-08", "--keep-server"),
+    }
+    figures["a run beside that server"] = _timed_run(other, cache, "2026-07")
+    end_kept_server(Workspace(other))
+    return figures
+
+
+def _timed_run(folder: Path, cache: Path, period: str, *flags: str) -> Run:
+    command = [sys.executable, "-m", "flows", "run", "-w", str(folder), "--period", period, *flags]
+    before, server_before, start = (
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+        _kept_seconds(folder),
+        time.perf_counter(),
+    )
+    published = 0.0
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as run:
+        for line in run.stderr or ():
+            if f"published clinic-visits-{period}" in line:
+                published = time.perf_counter() - start
+    ended, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if run.returncode or not published:
+        raise SystemExit("the run failed")
+    own = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return published, ended, own + _kept_seconds(folder) - server_before
+
+
+def _kept_seconds(folder: Path) -> float:
+    """Processor seconds of the kept server, which is no child of ours; 0 where there is none."""
+    kept = kept_here(Workspace(folder))
+    if kept is None:
+        return 0.0
+    fields = Path(f"/proc/{kept['process']}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # -- a release ---------------------------------------------------------------------
