@@ -20,13 +20,21 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import flows.server
+
 _servers: list[Any] = []
 
 
 def _count_servers(event: str, arguments: tuple[Any, ...]) -> None:
-    """Whoever starts one, we or Prefect, which would start uvicorn."""
-    if event == "subprocess.Popen" and {"flows.prefect_server", "uvicorn"} & set(arguments[1]):
+    """Whoever starts one, we or Prefect, which would start uvicorn; one of ours that waits is not started yet."""
+    words = set(arguments[1]) if event == "subprocess.Popen" else set()
+    if {"flows.prefect_server", "uvicorn"} & words and "--wait" not in words:
         _servers.append(arguments[0])
+
+
+def _count_start(process: Any) -> None:
+    _servers.append(process)
+    flows.server.start_waiting(process)
 
 
 def _crash(target: str, text: str) -> Any:
@@ -56,6 +64,7 @@ def _run(step: dict[str, Any]) -> dict[str, Any]:
     code = 0
     with (
         crash,
+        mock.patch("flows.server.EmbeddedServer.start", lambda server: _count_start(server._process)),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(sys, "argv", ["dprelease", *step["argv"]]),
