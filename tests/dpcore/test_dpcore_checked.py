@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from scipy.stats import laplace
 
 from dpcore.accounting import release_statement
 from dpcore.checked import CLUSTERS, BudgetedCheck, make_checked_plan
@@ -158,7 +159,8 @@ def test_the_plan_says_what_a_check_costs_and_how_well_it_will_know() -> None:
     plan = make_checked_plan(wishes(LABEL), [ACCURACY])
     (reason,) = (reason for reason in plan.reasons if "accuracy" in reason)
     assert "0.05 of epsilon" in reason
-    assert "0.0055" in reason  # 1.96 * sqrt(2) * (1 / 0.05) / 10,000 rows
+    scale = 1 / 0.05  # of Laplace noise on a sum of scores out of [0, 1]
+    assert f"by less than {laplace.ppf(0.975, scale=scale) / 10_000:.2g}" in reason
 
 
 @pytest.mark.parametrize("relation", Neighbours)
