@@ -109,18 +109,18 @@ class _Coordinates:
         self._lower, self._upper, self._middle, self._half_width = bounds.T[:, :, None]
         self._places = [code.start for code, _ in self._intervals]
 
-    def of(self, cells: Cells) -> Floats:
-        """Vectors of length at most 1 for every column, one column a record."""
+    def of(self, cells: Cells, *, cut: bool = True) -> Floats:
+        """Vectors of length at most 1 for every column, one column a record; longer ones if nothing is `cut`."""
         rows = len(cells[self._codes[0].column.name])
         coordinates = np.empty((self._codes[-1].stop, rows))
-        self._fill_intervals(cells, coordinates)
+        self._fill_intervals(cells, coordinates, cut)
         for code in self._codes:
             if isinstance(code.column, NominalColumn):
                 coordinates[code.start : code.stop] = _corner_coordinates(cells[code.column.name], code.column)
         return coordinates
 
-    def _fill_intervals(self, cells: Cells, coordinates: Floats) -> None:
-        """Positions in [-1, 1], and beside them which cells are missing where that is a level."""
+    def _fill_intervals(self, cells: Cells, coordinates: Floats, cut: bool) -> None:
+        """Positions, cut to [-1, 1] or not, and beside them which cells are missing where that is a level."""
         all_are = len(self._intervals) == len(coordinates)
         values = coordinates if all_are else np.empty((len(self._intervals), coordinates.shape[1]))
         for own, (code, column) in zip(values, self._intervals, strict=True):
@@ -130,10 +130,12 @@ class _Coordinates:
                 own[missing] = column.middle if column.impute is None or column.missing_level else column.impute
             if column.missing_level:
                 coordinates[code.start + 1] = missing
-        np.clip(values, self._lower, self._upper, out=values)
+        if cut:
+            np.clip(values, self._lower, self._upper, out=values)
         values -= self._middle
         values /= self._half_width
-        np.clip(values, -1.0, 1.0, out=values)
+        if cut:
+            np.clip(values, -1.0, 1.0, out=values)
         if not all_are:
             coordinates[self._places] = values
 
@@ -171,6 +173,16 @@ class Encoding:
         coordinates = self._coordinates.of(cells)
         coordinates /= self.scale
         return coordinates.T
+
+    def lengths(self, cells: Cells) -> Floats:
+        """The length that each record's point would have if no cell were clamped to its bounds; infinite at the most.
+
+        Above 1 at least one cell is outside its bounds. Nothing that is released depends on it.
+        """
+        with np.errstate(over="ignore"):
+            coordinates = self._coordinates.of(cells, cut=False)
+            lengths: Floats = np.sqrt(np.einsum("ij,ij->j", coordinates, coordinates)) / self.scale
+        return lengths
 
     def classes(self, cells: Cells) -> Codes:
         """The class block each record falls into; all 0 without a label.

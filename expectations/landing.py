@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from great_expectations.expectations.expectation import Expectation
 
 ENCODED_NORM = "encoded norm"
-"""The column of a frame of cells that holds the Euclidean norm of each encoded record."""
+"""The column of a frame of cells that holds each record's length before any cut, over the radius of its ball."""
+
+MEANINGS = {
+    "in-bounds": "some values are outside the column's bounds and are clamped to them",
+    "known-category": "some values are none of the column's categories and are mapped as the codebook says",
+    "not-missing": "some cells are missing, though the specification does not provide for that, and are mapped as "
+    "the codebook says",
+    "unit-ball": "some records are longer than the ball in which records are measured, and are shortened: "
+    "compare the units of the columns with their bounds, and with model.radius if it is set, and change these from "
+    "public knowledge only, since what is read off the data is not protected",
+}
+"""What a broken rule about cells means, for the operator: no column's values, and no number of records."""
 
 _LONGEST_NORM = 1 + 1e-9  # the unit ball, and room for rounding
 
@@ -60,7 +71,8 @@ def cell_suite(schema: RecordSchema) -> ExpectationSuite:
     """The suite for a frame of decoded cells, as `dpcore.schema` describes them, with their `ENCODED_NORM`.
 
     Rules: `in-bounds`, `known-category`, `not-missing` (where the schema says
-    nothing about missing cells) and `unit-ball`.
+    nothing about missing cells) and `unit-ball`: no record is longer than the ball in which it is
+    measured, before its cells are clamped and its point is drawn back.
     """
     if ENCODED_NORM in schema.by_name:
         raise ValueError(f"no column may be called {ENCODED_NORM!r}")

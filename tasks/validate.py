@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from dpcore.encoding import Encoding
+from dpcore.plans import Plan
 from dpcore.schema import Column, NominalColumn
 from expectations.extremes import Extremes
-from expectations.landing import ENCODED_NORM, cell_suite
+from expectations.landing import ENCODED_NORM, MEANINGS, cell_suite
 from expectations.verdicts import SuiteRunner, Verdict
 from tasks.boundary import private_task, tell, tell_operator
 from tasks.stores.passes import Chunk
@@ -30,16 +32,24 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
     run.readings.require_same()
     require_structure(run)
     verdicts = read_whole(run)
-    kept = [{"column": v.column, "rule": v.rule, "ok": v.ok} for v in verdicts]
-    run.workspace.keep_verdicts(release_id, kept)
+    run.workspace.keep_verdicts(release_id, [_kept(verdict) for verdict in verdicts])
     tell("validated: the structure holds")
-    broken: dict[str, list[str]] = {}
+    broken: dict[str | None, list[str]] = {}
     for verdict in verdicts:
         if not verdict.ok:
-            broken.setdefault(verdict.column or "record", []).append(verdict.rule)
+            broken.setdefault(verdict.column, []).append(verdict.rule)
+    of_records = broken.pop(None, [])
     if broken:
         listed = "; ".join(f"{column} ({', '.join(rules)})" for column, rules in broken.items())
         tell_operator(f"some cells break these rules and are clamped or mapped: {listed}")
+    for rule in of_records:
+        tell_operator(f"{MEANINGS[rule]} ({rule})")
+
+
+def _kept(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as the operator may read it later."""
+    stated = {"column": verdict.column, "rule": verdict.rule, "ok": verdict.ok}
+    return stated if verdict.ok else stated | {"means": MEANINGS[verdict.rule]}
 
 
 def require_structure(run: ReleaseRun) -> None:
@@ -70,21 +80,29 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     Raises: LandingError if they cannot.
     """
     schema = run.spec.schema
-    summed = partial(cell_extremes, encoding=Encoding(schema))
+    summed = partial(cell_extremes, encoding=run.encoding, radius=public_radius(run.plan))
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes.is_empty:
         tell_operator("the landing data have no rows; they are measured like any others")
     return SuiteRunner(cell_suite(schema)).validate(extremes.frame())
 
 
-def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding) -> Extremes:
-    """The cells and norms that decide the verdicts on all."""
+def public_radius(plan: Plan) -> float:
+    """The radius of the ball to which points are cut, as far as it is known before anything is measured.
+
+    Along a projection a point is shorter than before it, and a frame or groups that are bought are not there yet: then
+    it is the whole ball that the bounds span, and a longer record is shortened because its cells are clamped.
+    """
+    return float(plan.radius) if plan.projection == "none" and plan.marginals_event is None else 1.0
+
+
+def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding, radius: float = 1.0) -> Extremes:
+    """The cells, and the lengths of records before they are cut to their ball, that decide the verdicts on all."""
     extremes = Extremes()
     nothing = {column.name: np.zeros(0, _cell_type(column)) for column in encoding.schema.columns}
     extremes.add({**nothing, ENCODED_NORM: np.zeros(0)})  # so that every column is there, whatever the rows
     for cells, _ in chunks:
-        points = encoding.encode(cells)
-        extremes.add({**cells, ENCODED_NORM: np.sqrt(np.einsum("ij,ij->i", points, points))})
+        extremes.add({**cells, ENCODED_NORM: encoding.lengths(cells) / radius})
     return extremes
 
 
