@@ -37,12 +37,12 @@ def release_arrival(place: Workspace, token: str) -> None:
     """
     arrivals = Arrivals(place)
     arrival = arrivals.find(token)
+    spec = load_spec(place.spec_path)
+    periods = [arrival.period] if arrival and arrival.period else []
+    label_run(f"{spec.name} landed: {', '.join(periods) or 'data'}", [spec.name, *periods])
     if arrival is None or arrival.handled:
         tell("this arrival was dealt with before; nothing was read or spent")
         return
-    spec = load_spec(place.spec_path)
-    periods = [arrival.period] if arrival.period else []
-    label_run(f"{spec.name} landed: {arrival.period or 'data'}", [spec.name, *periods])
     settle(place, spec, arrival.period)
     seen = arrivals.latest(arrival.period)  # what lands from here on is announced by itself
     try:
