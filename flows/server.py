@@ -102,7 +102,7 @@ def is_configured() -> bool:
         return False
     from prefect.settings import PREFECT_API_URL
 
-    return PREFECT_API_URL.value() is not None
+    return bool(PREFECT_API_URL.value())  # an empty one names none
 
 
 class EmbeddedServer:

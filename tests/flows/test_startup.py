@@ -114,16 +114,15 @@ def test_a_configured_server_is_found_and_prefect_is_loaded_only_to_read_its_own
     tmp_path: Path, where: str
 ) -> None:
     """A server starts before Prefect is loaded, so that both load at the same time."""
-    code = f"from flows.server import is_configured; assert is_configured() is {where != 'nowhere'}"
+    code = (
+        "import os; from flows.server import is_configured; os.chdir(os.environ['PREFECT_HOME']);"
+        f"assert is_configured() is {where != 'nowhere'}"
+    )
     address = "http://127.0.0.1:9/api"
     if where == "profile":
         (tmp_path / "profiles.toml").write_text(f'active = "x"\n[profiles.x]\nPREFECT_API_URL = "{address}"\n')
-    loaded = loaded_after(
-        code,
-        PREFECT_HOME=str(tmp_path),
-        PREFECT_API_URL=address if where == "environment" else "",
-        PYTHONPATH=str(ROOT),
-    )
+    named = {"environment": {"PREFECT_API_URL": address}, "nowhere": {"PREFECT_API_URL": ""}}.get(where, {})
+    loaded = loaded_after(code, PREFECT_HOME=str(tmp_path), **named)
     assert ("prefect.settings" in loaded) is (where == "profile")
     assert "prefect.server.api.server" not in loaded
 
