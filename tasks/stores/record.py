@@ -182,9 +182,16 @@ def _numerics(run: PlannedRelease) -> dict[str, Any]:
         "grid_bits": GRID_BITS,
         "point_bits": POINT_BITS,
         "projection_bits": PROJECTION_BITS,
-        "method": BY_NAME[event.mechanism].numerics,
+        "method": _methods({name: BY_NAME[drawn.mechanism].numerics for name, drawn in run.plan.events.items()}),
         "output_step": event.step / UNIT,
     }
+
+
+def _methods(by_measurement: Mapping[str, str]) -> str:
+    """How noise was computed, once if all measurements share the method and else for each of them."""
+    if len(set(by_measurement.values())) == 1:
+        return next(iter(by_measurement.values()))
+    return "; ".join(f"{name}: {method}" for name, method in by_measurement.items())
 
 
 def build_model(encoding: Encoding, outcome: Outcome, measurements: Mapping[str, Measurement]) -> dict[str, Any]:

@@ -24,8 +24,9 @@ from tasks.stores.audit.again import Again
 from tasks.stores.audit.documents import _variant_faults
 from tasks.stores.build import code_digest, code_facts, installed_distributions
 from tasks.stores.deployment import NOT_STATED, build_deployment, deployment_text
-from tasks.stores.record import record_faults
-from tasks.stores.spec import parse_spec
+from tasks.stores.record import _numerics, record_faults
+from tasks.stores.run import PlannedRelease
+from tasks.stores.spec import load_spec, parse_spec
 from tasks.stores.workspace import Workspace
 
 
@@ -244,3 +245,20 @@ def test_no_delta_is_left_out_and_none_is_called_pure(record: dict[str, Any], de
     entry = build_deployment(record)["deployment"]
     assert entry["dp_variant"]["variant_name"] == "Approximate DP"
     assert entry["privacy_loss"]["privacy_parameters"]["delta"] == delta + delta_num
+
+
+MIXED_NOISE = """
+model:
+  mechanism: laplace
+  generator: gaussian
+  projection: {kind: private-pca, dimension: 1, mechanism: wishart-difference-trace}
+"""
+
+
+def test_the_record_names_the_numerics_of_every_measurement(tmp_path: Path, record: dict[str, Any]):
+    """Certified balls for the components do not speak for the discrete Laplace noise on the moments."""
+    path = tmp_path / "release.yaml"
+    path.write_text(SPEC + MIXED_NOISE)
+    method = _numerics(PlannedRelease.of(load_spec(path)))["method"]
+    assert re.fullmatch(r"projection: certified balls.*delta_num = 0; moments: discrete Laplace.*", method)
+    assert "moments:" not in record["numerics"]["method"], "one measurement needs no name"
