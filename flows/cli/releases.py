@@ -67,7 +67,8 @@ def run(
     out = console()
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
-    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{rows}")
+    doubt = " (approximate: not proved)" if content["approximate"] else ""
+    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{doubt}{rows}")
     if content["status"] == "awaiting-approval":
         out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
@@ -142,6 +143,8 @@ def _run_flow(
 
 
 def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
+    from tasks.stores.relations import is_unproved
+
     record = result.record or record_in(result.bundle)
     privacy = record["privacy"]
     return {
@@ -151,6 +154,7 @@ def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
         "epsilon": privacy["epsilon"],
         "delta": privacy["delta"],
         "delta_num": privacy["delta_num"],
+        "approximate": is_unproved(privacy),
         "rows": record["rows"],
     }
 

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from tasks.pages import plots, wording
 from tasks.pages.fit import fit_of, scores_of
 from tasks.pages.plots import utility_plot
+from tasks.stores.relations import is_unproved
 
 __all__ = ["render_report", "utility_plot", "view_of"]
 
@@ -62,6 +63,7 @@ def pages() -> Environment:
         wording.relation,
     ):
         templates.filters[filter_.__name__] = filter_
+    templates.tests["unproved"] = is_unproved
     return templates
 
 

@@ -13,6 +13,7 @@ from dpcore.errors import RefusedError
 from tasks.stores.facets import COST, GUARANTEE, LEDGER, SPEND
 from tasks.stores.heads import bundle_folders
 from tasks.stores.lineage import FLOW, events_of, is_whole, listed
+from tasks.stores.relations import UNPROVED
 from tasks.stores.workspace import Workspace
 
 Event = dict[str, Any]
@@ -174,7 +175,11 @@ def _spend_words(job: dict[str, Any], key: str) -> str:
     if "rho" in spend:
         cost = f"rho {_figure(spend['rho'])}, alone {cost},"
     stated = f"{cost} of the release's {_figure(whole.get('epsilon'))}"
-    return f"measured {spend['measurement']}: {stated}, {entry}, {spend.get('mechanism')}"
+    return f"measured {spend['measurement']}: {stated}, {entry}, {spend.get('mechanism')}{_doubt(spend)}"
+
+
+def _doubt(spend: dict[str, Any]) -> str:
+    return f" ({UNPROVED})" if str(spend.get("proof", "")).startswith("approximate") else ""
 
 
 def guarantee_in_words(flow: dict[str, Any]) -> str | None:
@@ -186,7 +191,8 @@ def guarantee_in_words(flow: dict[str, Any]) -> str | None:
     basis = f"{whole.get('neighbours')}, unit {whole.get('unit')}, population {whole.get('population')}"
     spent = whole.get("spent")
     part = f"; epsilon {_figure(spent.get('epsilon'))} of it was spent" if isinstance(spent, dict) else ""
-    return f"{stated}, {basis}{part if flow.get('state') != 'COMPLETE' else ''}"
+    doubt = next((_doubt(flow[key]) for key in flow if key.startswith(SPEND) and _doubt(flow[key])), "")
+    return f"{stated}{doubt}, {basis}{part if flow.get('state') != 'COMPLETE' else ''}"
 
 
 def dataset_in_words(node: dict[str, Any]) -> str | None:

@@ -139,6 +139,15 @@ class Outlook:
 
     @property
     def warnings(self) -> list[str]:
+        """What a steward should know before such a release: what is not proved, and what makes the cap shorter."""
+        doubtful = [
+            f"{name} is approximate: for what it draws neither the stated epsilon nor a delta is proved."
+            for name in self.plan.approximate
+        ]
+        return doubtful + self._of_mixed_costs
+
+    @property
+    def _of_mixed_costs(self) -> list[str]:
         """What makes the cap shorter than it need be: pure costs and Gaussian noise over one population."""
         after = self.committed + self.plan.cost
         if not after.is_mixed:

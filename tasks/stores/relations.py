@@ -18,6 +18,8 @@ RELATIONS = {VALUES: Neighbours.REPLACE_ONE, PARTICIPATION: Neighbours.ADD_REMOV
 
 Figures = dict[str, float]
 
+UNPROVED = "approximate: not proved"
+
 DIGITS = 6
 """Digits of a figure that people read, as Python's `g` has them."""
 
@@ -47,7 +49,13 @@ def at_most(number: float, digits: int = DIGITS) -> str:
 def in_words(privacy: Mapping[str, Any]) -> dict[str, str]:
     """Both promises as a person reads them in a list; nothing of a record that is older than they are."""
     named = {"values": VALUES, "being in the data": PARTICIPATION}
-    return {words: _pair(privacy[name]) for words, name in named.items() if name in privacy}
+    mark = f" ({UNPROVED})" if is_unproved(privacy) else ""
+    return {words: _pair(privacy[name]) + mark for words, name in named.items() if name in privacy}
+
+
+def is_unproved(privacy: Mapping[str, Any]) -> bool:
+    """Whether a record's guarantee rests on a sampler that is not proved to give it."""
+    return any(measurement["status"] != "proved" for measurement in privacy.get("measurements", ()))
 
 
 def _pair(figures: Figures | None) -> str:

@@ -15,6 +15,8 @@ from test_variants import ZCDP, specification, table, with_role
 
 from dpcore.errors import SpecError
 from tasks.stores.audit import audit_workspace
+from tasks.stores.graph import guarantee_in_words, lineage_graph, spends_in_words
+from tasks.stores.relations import in_words
 from tasks.stores.run import plan_release
 from tasks.stores.spec import parse_spec
 from tasks.stores.workspace import Workspace
@@ -67,11 +69,16 @@ def test_a_release_with_named_components_is_published_audited_and_says_what_it_i
     (first,) = [m for m in record["privacy"]["measurements"] if m["name"] == "projection"]
     assert first["mechanism"] == name
     doubtful = name == "exponential-pca"
+    nodes = lineage_graph(workspace, record["release_id"])["nodes"]
+    (flow,) = (node for node in nodes if node["kind"] == "flow")
     assert first["status"] == ("approximate" if doubtful else "proved")
     for text in (
         " ".join(record["privacy"]["guarantee"]),
         " ".join(record["model"]["reasons"]),
         " ".join(check.detail for check in checks),
+        " ".join(in_words(record["privacy"]).values()),
+        guarantee_in_words(flow) or "",
+        " ".join(spends_in_words(flow)),
         (bundle / "report.html").read_text(),
     ):
         assert ("approximate" in text) == doubtful
