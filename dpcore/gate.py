@@ -30,7 +30,7 @@ from dpcore.vectors import VectorEvent
 
 Floats = NDArray[np.float64]
 
-ATTACK_DRAWS, SINGLE_DRAWS = 1_000, 6_000
+ATTACK_DRAWS, SINGLE_DRAWS = 1_200, 6_000
 """Draws of the gate's attack on each of its two tables, some seconds; and where a draw is a single number."""
 
 SCALE_ENTRIES, SCALE_DIMENSION = 8_000, 4

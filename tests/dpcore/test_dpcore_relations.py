@@ -449,8 +449,8 @@ FAST = [
 def crossed(name: str, own: Neighbours, *, draws: int) -> tuple[float, float]:
     """The figure for the other relation, and what an attack on a pair of that relation measures."""
     other = OTHER[own]
-    tables = ATTACKS["wishart-difference" if name.endswith("trace") else name](other).tables
-    attack = replace(ATTACKS[name](own), tables=tables)
+    tables = ATTACKS["wishart-difference" if name.endswith("trace") else name](other, False).tables
+    attack = replace(ATTACKS[name](own, False), tables=tables)
     noise = SeededNoise(8)
     first, second = (attack.draws(table, draws, noise) for table in attack.tables)
     claimed = statement_under([attack.event], other, delta=DELTA if cost_of(attack.event).rho else Fraction(0))
@@ -468,7 +468,7 @@ def test_attacks_on_the_other_relation_do_not_exceed_its_figure(name: str) -> No
 @pytest.mark.parametrize("name", ["histogram-laplace", "eigenvalues-only", "jiang-laplace"])
 def test_the_attack_refutes_a_guarantee_for_values_that_repeats_the_one_for_being_there(name: str) -> None:
     """Planted: add-remove noise claimed to be replace-one private at the same epsilon."""
-    own = cost_of(ATTACKS[name](ADD).event).epsilon
+    own = cost_of(ATTACKS[name](ADD, False).event).epsilon
     assert crossed(name, ADD, draws=3_000)[1] > own
 
 
@@ -507,7 +507,7 @@ def test_the_attack_refutes_half_for_replace_one_k_norm_noise() -> None:
 def test_the_attack_refutes_the_values_epsilon_for_being_in_jiangs_table_of_numbers() -> None:
     """One number: counts, sum and square all move by 1 when a row comes, the count not at all when it changes."""
     event = asked("jiang-laplace", REPLACE, MomentsQuery(1, (), 1))
-    template = replace(ATTACKS["jiang-laplace"](REPLACE), event=event, tables=(np.ones(3), np.zeros(3)))
+    template = replace(ATTACKS["jiang-laplace"](REPLACE, False), event=event, tables=(np.ones(3), np.zeros(3)))
     noise = SeededNoise(9)
     first, second = (template.draws(table, 20_000, noise) for table in template.tables)
     measured, claimed = template.judge(template, first, second), figure(event, ADD)

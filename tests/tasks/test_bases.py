@@ -15,7 +15,7 @@ import pytest
 from builders import POPULATION, Place, cap, opened, released, request
 from staged import release
 
-from dpcore.accounting import compose
+from dpcore.accounting import population_balance
 from dpcore.errors import LedgerError
 from dpcore.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.stores.audit import audit_workspace
@@ -80,7 +80,7 @@ def test_costs_add_for_whom_every_release_protects_as_a_whole(ledger: Ledger, ca
     ledger.raise_cap(POPULATION, cap("2"), second, "more")
     ledger.ensure_cap(POPULATION, cap("2"), first)
     state = LedgerState.replay(ledger.entries())
-    assert compose(state.spent(POPULATION), delta=Fraction(0)).epsilon == Fraction("0.7")
+    assert population_balance(state.spent(POPULATION), delta=Fraction(0)).epsilon == Fraction("0.7")
     assert state.populations[POPULATION].basis == first, "later caps keep the first one's, as older programs want it"
 
 
@@ -114,7 +114,7 @@ def test_a_changed_rule_about_rows_is_released_charged_and_audited(tmp_path: Pat
         assert stated == basis_of(parse_spec(SPEC.format(unit=unit)))
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         total = ledger.state().spent("people")
-    assert compose(total, delta=Fraction(0)).epsilon == 1
+    assert population_balance(total, delta=Fraction(0)).epsilon == 1
     assert [check.detail for check in audit_workspace(workspace) if check.outcome == "broken"] == []
 
 

@@ -16,10 +16,11 @@ from test_audit_runs import run_of
 from test_audit_store import SECOND, broken, bundle, on_the_ledger, rechain
 from test_ledger_keys import Signed as SignedChain
 from test_ledger_keys import announce_and_raise, entries_of, overwrite, raise_cap
-from test_offline_audit import Given, hand_over, republish
+from test_offline_audit import Given, hand_over, republish, rewritten
 from test_redraw import Forger
 
 from tasks.stores.audit import audit_workspace
+from tasks.stores.bundle import sha256_of
 from tasks.stores.key_changes import enrol_key
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
@@ -106,9 +107,12 @@ def fork(case: Case) -> None:
 
 
 def publish_raw_rows(case: Case) -> None:
-    """The key holder writes raw rows over the first bundle's, and signs statement, checksums and ledger again."""
+    """The key holder writes raw rows over the first bundle's, and fits lineage, statement, checksums and ledger."""
     forger = Forger(case.handed.bundle())
+    was = sha256_of(forger.path)
     forger.write(forger.raw(50))
+    for log in (forger.folder / "lineage.ndjson", case.workspace.lineage_path):
+        rewritten(log, log.read_text().replace(was, sha256_of(forger.path)).encode())
     republish(case.handed, case.key)
     shutil.rmtree(case.workspace.releases)
     shutil.copytree(case.handed.bundles, case.workspace.releases)

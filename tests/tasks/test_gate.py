@@ -17,6 +17,7 @@ from staged import SPEC, land_rows, release
 from dpcore.attacks import Finding
 from dpcore.errors import RefusedError
 from dpcore.gate import EventAudit
+from dpcore.knownlaws import NoiseSize
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import WishartDifference
 from dpcore.registry import Event
@@ -113,12 +114,15 @@ def event(fresh: Workspace) -> GramEvent:
     return plan_release(load_spec(fresh.spec_path)).events["moments"]
 
 
+AS_PLANNED = NoiseSize(share=1.0, error=0.01, entries=10)
+
+
 @pytest.fixture
 def audits(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """The events that the gate attacks from now on; its attack is replaced by one that always passes."""
     made: list[Event] = []
-    finding = Finding("m", "n", 2.0, 0.0, 1.0, 10)
-    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: made.append(event) or EventAudit(finding, None))
+    passed = EventAudit(Finding("m", "n", 2.0, 0.0, 1.0, 10), AS_PLANNED)
+    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: made.append(event) or passed)
     return made
 
 
@@ -167,7 +171,7 @@ def test_a_kept_audit_that_this_account_did_not_write_as_it_is_counts_for_nothin
 
 @pytest.mark.usefixtures("_audited_anew")
 def test_an_audit_that_failed_is_not_kept(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
-    failed = EventAudit(Finding("m", "n", 2.0, 0.0, 3.0, 10), None)
+    failed = EventAudit(Finding("m", "n", 2.0, 0.0, 3.0, 10), AS_PLANNED)
     assert not failed.holds
     monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: failed)
     assert not gate.audit_of_build(event)["holds"]

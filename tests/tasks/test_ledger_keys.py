@@ -287,7 +287,7 @@ def test_a_workspace_of_version_3_needs_no_step(golden: Workspace):
 
 
 def faults(workspace: Workspace) -> dict[str, str]:
-    return {check.name: check.detail for check in audit_workspace(workspace) if not check.ok}
+    return {check.name: check.detail for check in audit_workspace(workspace) if check.outcome == "broken"}
 
 
 def overwrite(workspace: Workspace, entries: list[Entry]) -> None:
