@@ -22,11 +22,17 @@ def query_words(spec: ReleaseSpec) -> list[str]:
 
 def _of_the_table(person: bool) -> str:
     whom = "a person's rows" if person else "the row"
+    taken = "a change that takes them into or out of the answer is protected as far as being in the data is."
+    if person:
+        taken = (
+            "a change that takes all of them into or out of the answer is protected as far as being in the data is, "
+            "one that takes some of them as far as what a person contained is."
+        )
     return (
         "The data are the answer of a query each of whose rows is made from one row of one table or view: the promise "
-        "is about the rows of that table or view. If it is a view that makes a row from several rows of other "
-        f"tables, the promise does not reach those. Where values of {whom} decide whether the query selects them, a "
-        "change that takes them into or out of the answer is protected as far as being in the data is."
+        "is about the rows of that table or view. If it is a view or virtual table that makes a row from several "
+        "rows, or if a generated column, a type or cast of somebody's own, or a function does, the promise does not "
+        f"reach those. Where values of {whom} decide whether the query selects them, {taken}"
     )
 
 

@@ -35,7 +35,11 @@ def _whom(unit: PrivacyUnit) -> str:
         )
     weighted = unit.row_rule is RowRule.WEIGHT
     kept = "each counted once, whatever their number" if weighted else f"of which the first {unit.most_rows} were used"
-    return f"Protected is every single person in the data with all of their rows, {kept}."
+    return (
+        f"Protected is every single person in the data with all of their rows, {kept}. Rows without an identifier "
+        "count together as one person. Somebody whose rows bear none is part of that one person: whether they are in "
+        "the data is protected only as far as what a person contained is."
+    )
 
 
 def _promise(run: PlannedRelease) -> str:

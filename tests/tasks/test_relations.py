@@ -9,19 +9,25 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from staged import SPEC
 
 from dpcore.accounting import Epsilon
+from dpcore.cells import ColumnCells
+from dpcore.histograms import counted, histograms_query
 from dpcore.queries import RowsQuery
-from dpcore.schema import Neighbours
+from dpcore.schema import Kind, Neighbours, NominalColumn, PrivacyUnit
 from dpcore.vectors import NOISY_ROWS
 from tasks.stores.deployment import build_deployment
+from tasks.stores.query_words import query_words
 from tasks.stores.relations import at_most, in_words, relation_figures
 from tasks.stores.run import PlannedRelease
 from tasks.stores.spec import parse_spec
+from tasks.stores.units import person_rows
 from tasks.stores.wording import guarantee
 from tasks.stores.workspace import Workspace
 
@@ -122,6 +128,42 @@ def test_the_guarantee_states_the_other_figure_with_its_factor(case: str):
     assert delta == 0
     assert ("had it been anything else" if added else "had it not been there") in sentence
     assert ("person" in sentence) is (run.spec.unit.person is not None)
+
+
+def histogram(scratch: Path, cells: list[int]) -> list[int]:
+    """The histogram of a column of two categories over persons by weight, where no row bears an identifier."""
+    persons = person_rows([[pa.nulls(len(cells))]], PrivacyUnit(person="who"), scratch)
+    return counted([({"ill": np.array(cells)}, 1 / persons.of(0))], [ColumnCells(ILL)], histograms_query([ILL]))
+
+
+ILL = NominalColumn(name="ill", kind=Kind.CATEGORICAL, levels=("no", "yes"))
+
+
+def test_somebody_without_an_identifier_who_leaves_is_covered_by_the_figure_for_values_only(tmp_path: Path):
+    """Nine rows of A in one cell and one of B in the other: the pool's (0.1, 0.9) becomes (1, 0)."""
+    query = histograms_query([ILL])
+    one = query.sensitivity(Neighbours.ADD_REMOVE)
+    together, alone = histogram(tmp_path, [1] * 9 + [0]), histogram(tmp_path, [0])
+    moved = sum(abs(x - y) for x, y in zip(together, alone, strict=True))
+    assert moved / one == pytest.approx(1.8, abs=float(10 / one)), "each of ten rows is cut on the grid"
+    assert one < moved <= query.sensitivity(Neighbours.REPLACE_ONE)
+    promise = "whether they are in the data is protected only as far as what a person contained is"
+    for case, (run, *_) in RELEASES.items():
+        assert (promise in guarantee(run)[0]) is (run.spec.unit.person is not None), case
+
+
+def test_a_condition_that_takes_some_of_a_persons_rows_is_covered_by_the_figure_for_values():
+    source = "source: {query: {url: 'sqlite:///c.db', sql: 'SELECT * FROM visits WHERE age > 3'}}"
+    some = "one that takes some of them as far as what a person contained is"
+    for unit in (PERSON, "unit: row"):
+        text = SPEC.replace(PURE, PURE.replace("epsilon: 0.1,", f"epsilon: 0.1, {unit},"))
+        spec = parse_spec(re.sub("^source:.*$", source, text, flags=re.MULTILINE))
+        (said,) = query_words(spec)
+        assert (
+            f"takes all of them into or out of the answer is protected as far as being in the data is, {some}." in said
+        ) is (unit == PERSON)
+        assert ("change that takes them into or out of the answer" in said) is (unit != PERSON)
+        assert "a view or virtual table" in said
 
 
 def test_an_add_remove_epsilon_is_not_promised_for_other_values():

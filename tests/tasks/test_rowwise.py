@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,24 @@ def test_a_subquery_over_all_rows_moves_the_gram_beyond_every_bound_and_is_refus
     specified("SELECT weight, height FROM visits")
 
 
+HIDDEN_IN_A_TYPE = """SELECT pid, CAST(age AS INTEGER[/* ]) - (SELECT avg(age) FROM t) AS age, w
+FROM t -- */]) AS age, w FROM t"""
+
+
+def test_a_subquery_that_only_sqlite_sees_moves_other_rows_and_is_refused():
+    """SQLite reads brackets as a name, where the parser sees a type with a comment in it."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (pid, age, w)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, 1)", [(1, 40), (2, 60)])
+        before = dict(row[:2] for row in connection.execute(HIDDEN_IN_A_TYPE))
+        connection.execute("UPDATE t SET age = 20 WHERE pid = 1")
+        after = dict(row[:2] for row in connection.execute(HIDDEN_IN_A_TYPE))
+    assert (before[2], after[2]) == (60 - (40 + 60) / 2, 60 - (20 + 60) / 2), "the row of somebody else moved"
+    error = refusal(HIDDEN_IN_A_TYPE)
+    assert error.rule == "query-rows"
+    assert "a square bracket (line 1, column 32 of the statement)" in str(error)
+
+
 # ---------------------------------------------------------------- what is refused and what is accepted
 
 REFUSED = {
@@ -110,6 +129,8 @@ REFUSED = {
     "window-named": "SELECT ^row_number() OVER w FROM t WINDOW w AS (ORDER BY a)",
     "group-by": "SELECT a FROM t ^GROUP BY a",
     "group-by-all": "SELECT a FROM t ^group by all",
+    "group-by-nothing": "SELECT 1 AS a FROM t ^GROUP BY ()",
+    "grouping-sets-of-nothing": "SELECT 1 AS a FROM t ^GROUP BY GROUPING SETS (())",
     "grouping-sets": "SELECT a FROM t ^GROUP BY GROUPING SETS ((a), ())",
     "having": "SELECT a FROM t ^HAVING true",
     "qualify": "SELECT a FROM t ^QUALIFY true",
@@ -154,6 +175,28 @@ REFUSED = {
     "somebodys-function": "SELECT ^all_of_them(a) FROM t",
     "somebodys-lower": "SELECT ^mine.lower(a) FROM t",
     "somebodys-type": "SELECT a::^mine.number FROM t",
+    "type-of-somebodys-own": "SELECT a::^mytype FROM t",
+    "type-quoted": 'SELECT CAST(a AS ^"integer") FROM t',
+    "type-of-a-list": "SELECT a::INTEGER^[] FROM t",
+    "type-enumerated": "SELECT a::^ENUM('a') FROM t",
+    "type-of-a-map": "SELECT a::^MAP(INTEGER, INTEGER) FROM t",
+    "type-of-a-record": "SELECT CAST(a AS ^STRUCT(b INTEGER)) FROM t",
+    "type-with-a-text": "SELECT a::^numeric('x') FROM t",
+    "type-before-a-text": "SELECT ^mytype 'x' FROM t",
+    "brackets-with-a-comment-in-a-record": "SELECT CAST(a AS STRUCT(b INTEGER^[/* ] */])) FROM t",
+    "brackets-with-a-comment-before-a-text": "SELECT INTEGER^[/* ] */] 'x' FROM t",
+    "bracket-that-closes": "SELECT a FROM t -- ^]",
+    "catalogue": "SELECT reltuples AS a FROM ^pg_class",
+    "catalogue-quoted": 'SELECT reltuples AS a FROM ^"pg_class"',
+    "catalogue-of-a-schema": "SELECT a FROM ^PG_Catalog.x",
+    "catalogue-of-the-standard": "SELECT a FROM ^Information_Schema.tables",
+    "catalogue-statistics": "SELECT n_live_tup AS a FROM ^pg_stat_user_tables",
+    "catalogue-values": "SELECT n_distinct AS a FROM ^pg_stats",
+    "catalogue-as-a-text": "SELECT name AS a FROM ^'sqlite_master'",
+    "catalogue-sequence": "SELECT seq AS a FROM ^SQLite_Sequence",
+    "catalogue-of-main": "SELECT stat AS a FROM ^main.sqlite_stat1",
+    "catalogue-pragma": "SELECT cid AS a FROM ^pragma_table_info",
+    "catalogue-pages": "SELECT ncell AS a FROM ^DBstat",
     "place-in-the-table": "SELECT ^rowid FROM t",
     "place-in-the-order": "SELECT a FROM t ORDER BY ^t.rowid",
     "place-computed": "SELECT a FROM t ORDER BY a + ^rowid",
@@ -212,6 +255,8 @@ ACCEPTED = {
     "arithmetic": "SELECT -a * (b + 2) / 3 % 4 AS c, a || 'x' AS d, a & b AS e FROM t",
     "cases": "SELECT CASE WHEN a > 1 THEN b WHEN a IS NULL THEN 0 ELSE a END AS c, CASE a WHEN 1 THEN 2 END FROM t",
     "casts": "SELECT CAST(a AS TEXT) AS c, CAST(b AS numeric(6, 2)) AS d FROM t",
+    "more-casts": "SELECT CAST(a AS Integer) AS c, CAST(b AS REAL) AS d, CAST(a AS varchar(3)) AS e FROM t",
+    "names-like-a-catalogue's": "SELECT a AS pg_class, b AS rank FROM t AS sqlite_x",
     "defaults": "SELECT COALESCE(a, b, 0) AS c, NULLIF(a, 1) AS d, IFNULL(a, 2) AS e, IIF(a > 1, a, b) AS f FROM t",
     "functions": "SELECT ABS(a) AS c, round(b, 1) AS d, LOWER(TRIM(a)) AS e, substr(a, 1, 2) AS f, length(a) FROM t",
     "dates": "SELECT date(a) AS c, strftime('%Y', a) AS d FROM t",
@@ -227,6 +272,9 @@ ACCEPTED = {
     "words": 'SELECT a AS "count(*)", b AS "limit" FROM t',
 }
 POSTGRESQL = {
+    "kinds": "SELECT a::smallint AS e, a::bigint AS f, a::float8 AS g, b::double precision AS h, b::real AS i FROM t",
+    "kinds-of-times": "SELECT c::date AS e, c::time AS f, c::timestamp AS g, c::timestamptz AS h FROM t",
+    "long-kinds": "SELECT c::timestamp with time zone AS e, d::character varying(2) AS f, a::int4::bool AS g FROM t",
     "casts": "SELECT a::text AS c, b::numeric(6, 2) AS d, a::int::text AS e FROM t",
     "times": "SELECT date_trunc('month', c) AS d, extract(year FROM c) AS e, c AT TIME ZONE 'UTC' AS f FROM t",
     "more-times": "SELECT to_char(c, 'YYYY-MM') AS d, c + interval '1 day' AS e, c < date '2026-01-01' AS f FROM t",

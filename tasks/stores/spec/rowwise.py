@@ -2,8 +2,9 @@
 
 Only then does a change of one row of the table change one row of the answer, which is what the sensitivities bound
 (GUARANTEE.md, S4). DuckDB's parser reads the statement, and everything that is not listed here is refused: what a
-later version of it may add, and what it cannot read. Names are taken at their word: nobody can see through a view, or
-through a function that somebody put in place of the database's own.
+later version of it may add, and what it cannot read. Names are taken at their word: nobody can see through a view, a
+virtual table, a generated column, a type or cast of somebody's own, or a function that somebody put in place of the
+database's own.
 """
 
 from __future__ import annotations
@@ -51,6 +52,16 @@ _FUNCTIONS = """
 _SCALAR = frozenset(f"{_SIGNS} {_FUNCTIONS}".split())
 """Functions of one row's values in SQLite and PostgreSQL; neither knows an aggregate by one of these names."""
 
+_TYPE_NAMES = """
+    bigint bool boolean bpchar char date decimal double float float4 float8 int int2 int4 int8 integer interval numeric
+    real smallint text time timestamp timestamptz timetz varchar
+"""
+_TYPES = frozenset(_TYPE_NAMES.split()) | {"time with time zone", "timestamp with time zone"}
+"""Types of single values, as the parser names them; others may be lists, or have casts of somebody's own."""
+
+_CATALOGUE = re.compile(r"pg_|sqlite_|pragma_|information_schema$|dbstat$", re.IGNORECASE)
+"""Names of schemas and tables in which databases describe themselves: their rows are about all rows of other tables."""
+
 _PLACES = frozenset({"cmax", "cmin", "ctid", "oid", "rowid", "_rowid_", "xmax", "xmin"})
 """Names that databases answer with a row's place among the others, or with the transaction that wrote it."""
 
@@ -70,6 +81,7 @@ _CLAUSES = {
     "columns": "a choice of columns by a pattern",
     "filter": "FILTER",
     "group_expressions": "GROUP BY",
+    "group_sets": "GROUP BY",  # the set () has no expression
     "having": "HAVING",
     "map": "WITH",  # of the common table expressions
     "qualify": "QUALIFY",
@@ -90,7 +102,12 @@ def _refuse_ambiguous(sql: str) -> None:
     """Refuse characters and comments that one database reads in another way than the next."""
     odd = next((place for place, letter in enumerate(sql) if not (letter.isprintable() or letter in "\n\t")), -1)
     _refuse_if(odd >= 0, "a character that cannot be printed", sql, odd, why=_READ_DIFFERENTLY)
-    for mark, name in (("$", "a dollar sign"), ("`", "a backquote")):
+    for mark, name in (
+        ("$", "a dollar sign"),
+        ("`", "a backquote"),
+        ("[", "a square bracket"),
+        ("]", "a square bracket"),
+    ):
         _refuse_if(mark in sql, name, sql, sql.find(mark), why=_READ_DIFFERENTLY)
     nested = re.search(r"/\*(?:(?!\*/).)*?(/\*)", sql, re.DOTALL)
     inner = nested.start(1) if nested else -1
@@ -155,7 +172,10 @@ def _refuse_part(part: dict[str, Any], text: str) -> None:
     elif kind == "OPERATOR":
         _refuse_if(part["type"] not in _OPERATORS, "an operator", text, place)
     elif kind == "TYPE":
-        _refuse_if(part["schema"] not in _OWN_SCHEMAS, "a type of somebody's own", text, place)
+        _refuse_if(not _is_of_single_values(part, text, place), f"the type {shown(part['type_name'])}", text, place)
+    elif kind == "BASE_TABLE":
+        names = (part["schema_name"], part["table_name"])
+        _refuse_if(any(map(_CATALOGUE.match, names)), "a table of the database about itself", text, place)
 
 
 def _is_scalar(call: dict[str, Any]) -> bool:
@@ -163,6 +183,14 @@ def _is_scalar(call: dict[str, Any]) -> bool:
     name, own = str(call["function_name"]), call["schema"] in _OWN_SCHEMAS and not call["catalog"]
     aggregating = call["distinct"] or call["order_bys"]["orders"]
     return own and name.isascii() and name.lower() in _SCALAR and not aggregating
+
+
+def _is_of_single_values(kind: dict[str, Any], text: str, place: int | None) -> bool:
+    """Whether a type is one of the database's own for single values, with nothing but numbers in its brackets."""
+    own = kind["schema"] in _OWN_SCHEMAS and not kind["catalog"]
+    quoted = place is not None and text[place] == '"'  # in PostgreSQL "integer" may be somebody's own
+    numbers = all(child.get("literal", {}).get("kind") == "INTEGER" for child in kind["children"])
+    return own and not quoted and numbers and str(kind["type_name"]).lower() in _TYPES
 
 
 def _refuse_column(names: list[str], text: str, place: int | None) -> None:
