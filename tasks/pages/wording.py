@@ -143,4 +143,6 @@ def plain_label(text: Any, most: int = 20) -> str:
 def finite_precision(privacy: Mapping[str, Any]) -> str:
     """What finite precision adds to the delta of a record's promise; of an approximate measurement nobody knows."""
     proved = all(m["status"] == "proved" for m in privacy["measurements"])
-    return f"finite precision {privacy['delta_num']:.1g}" if proved else "approximate: neither of them is proved"
+    return (
+        f"finite precision {at_most(privacy['delta_num'], 1)}" if proved else "approximate: neither of them is proved"
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from tasks.stores.bases import OF_ANSWER
+from tasks.stores.odds import lifetime
 from tasks.stores.relations import PARTICIPATION, VALUES, at_most
 
 REGISTRY = "registry.yaml"
@@ -153,29 +154,32 @@ def _parameter_details(record: dict[str, Any]) -> str:
         f"The guarantee of {', '.join(doubtful)} is approximate: it is proved for exact arithmetic and an exact "
         "sampler, and for what was drawn neither epsilon nor a delta is proved."
         if doubtful
-        else f"Of delta, {privacy['delta']:g} is the mechanisms' and {privacy['delta_num']:g} bounds what finite "
-        "precision adds."
+        else f"Of delta, {at_most(privacy['delta'])} is the mechanisms' and {at_most(privacy['delta_num'])} bounds "
+        "what finite precision adds."
     )
     return f"This release alone. {delta} Measurements: {'; '.join(parts)}."
 
 
 def _cost(measurement: dict[str, Any]) -> str:
     named = {"epsilon": measurement["epsilon"], "rho": measurement["rho"]}
-    return " and ".join(f"{name} {value:g}" for name, value in named.items() if value is not None)
+    return " and ".join(f"{name} {at_most(value)}" for name, value in named.items() if value is not None)
 
 
 def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
-    lifetime, budget = record["budget"]["lifetime"], record["budget"]
+    cap, spent = record["budget"]["lifetime"], record["budget"]["after"]["epsilon"]
+    at_delta = f" at delta {at_most(cap['delta'])}" if cap["delta"] else ""
     return {
         "model_name": "Central",
-        "actors": "The steward and the operator's machine see the raw data. Everybody else, adversaries with any "
-        f"other knowledge included, sees this bundle and is not trusted. Access to the raw data: "
+        "actors": "The steward, the operator's machine and the workers of its cluster, if it has one, see the raw "
+        "data. Auditors of the workspace see the noisy measurements of failed releases and the times of runs besides "
+        "this bundle. Everybody else, adversaries with any other knowledge included, sees this bundle and is not trusted. "
+        f"Access to the raw data: "
         f"{about.get('access', NOT_STATED)}",
         "release_type": "Many releases",
         "release_type_details": f"One release a period; the budget never resets. All releases over the population "
-        f"{record['privacy']['population']!r} stay within epsilon {lifetime['epsilon']:g}, delta {lifetime['delta']:g} "
-        f"for life, unless that cap is raised with a reason in the ledger; with this one epsilon "
-        f"{budget['after']['epsilon']:g} is spent. A ledger of signed, hash-chained "
+        f"{record['privacy']['population']!r} stay within {lifetime(cap['epsilon'], cap['delta'])}, as far as the cost "
+        "of every measurement is proved, and unless that cap is raised with a reason in the ledger; with this one "
+        f"epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained "
         "entries refuses what would exceed it.",
         "data_source_type": "Dynamic",
         "access_type": "Non-interactive",
@@ -200,8 +204,8 @@ def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, 
     builds = "; ".join(_build(m) for m in record["privacy"]["measurements"])
     return {
         "preprocessing_and_hyperparameter_tuning": "Bounds, categories and the expected number of rows are public "
-        "knowledge in the specification. Every automatic choice is a function of them and never of the data; "
-        "validation gives verdicts to the operator alone. Nothing was tuned on the data.",
+        "knowledge, as the specification declares. Every automatic choice is a function of the specification and of "
+        "released noisy values; validation gives verdicts to the operator alone.",
         "mechanisms": f"{_parameter_details(record)}\n\nFloating point: exact integer sums on a grid of "
         f"{numerics['grid_bits']} bits; {numerics['method']}. Noise is operating-system entropy, never seeded.\n\n"
         f"Audit of the build before it drew: {builds}.\n\n"

@@ -19,8 +19,18 @@ GROUP = 10
 
 
 def factor(epsilon: float) -> str:
-    """e^epsilon, the most by which a probability is multiplied."""
-    return f"e^{epsilon:g} = {at_most(math.exp(epsilon), 3)}"
+    """e^epsilon, the most by which a probability is multiplied, with a number above it.
+
+    What it exceeds 1 by has three digits, so that a small epsilon does not look ten times as large.
+    """
+    above = math.nextafter(math.exp(float(at_most(epsilon))), math.inf)
+    digits = max(3, min(15, 3 - math.floor(math.log10(above - 1))))
+    return f"{exponent(epsilon)} (below {at_most(above, digits)})"
+
+
+def exponent(epsilon: float) -> str:
+    """The factor as a power; the audit looks for it in the words of a record."""
+    return f"e^{at_most(epsilon)}"
 
 
 def surest(epsilon: float) -> str:
@@ -36,14 +46,15 @@ def certainty(run: PlannedRelease) -> str:
     epsilon, cost = run.spec.privacy.epsilon, run.plan.cost
     start = f"Someone who held {_accounts(run.spec.neighbours)} to be equally likely can become at most"
     start += f" {surest(float(epsilon))} sure of"
+    exact = ", up to what finite precision adds" if cost.delta_num else ""
     if not cost.rho:
-        return f"{start} either of them through this release."
+        return f"{start} either of them through this release{exact}."
     measured = loss_tail(cost, epsilon=epsilon, gaussian_draws=_gaussian_draws(run))
     viewed = loss_tail_of_views(cost, epsilon=epsilon)
     return (
-        f"{start} the true one through this release, except with a chance of at most {at_most(measured, 2)} for a "
-        f"reader of the noisy measurements, and of at most {at_most(viewed, 2)} for a reader of whatever is computed "
-        "from them: a coarser view is not always a safer one. These chances are not delta, but larger."
+        f"{start} the true one through this release{exact}, except with a chance of at most {at_most(measured, 2)} "
+        f"for a reader of the noisy measurements, and of at most {at_most(viewed, 2)} for a reader of whatever is "
+        "computed from them: a coarser view is not always a safer one. These chances are not delta, but larger."
     )
 
 
@@ -62,21 +73,21 @@ def _gaussian_draws(run: PlannedRelease) -> int:
 def group(run: PlannedRelease) -> str:
     """What is left of the promise for several units together: the end of a sentence."""
     epsilon, cost = run.spec.privacy.epsilon, run.plan.cost
-    figure = f"{GROUP} with epsilon {float(epsilon * GROUP):g}"
+    figure = f"{GROUP} with epsilon {at_most(epsilon * GROUP)}"
     if not cost.rho:
         return f"a group of k of them is protected with k times epsilon only, {figure}"
     delta = group_delta(cost, epsilon=epsilon, size=GROUP)
     return (
-        f"a group of k of them is protected with k times epsilon and a delta that grows much faster, {figure} and "
+        f"a group of k of them is protected with k times epsilon and a delta that grows faster, {figure} and "
         f"delta {at_most(delta, 2)} only"
     )
 
 
-def lifetime(epsilon: Fraction, delta: Fraction) -> str:
+def lifetime(epsilon: Fraction | float, delta: Fraction | float) -> str:
     """What the cap of a population promises: the end of a sentence."""
     if not delta:
-        return f"epsilon {float(epsilon):g} for life"
+        return f"epsilon {at_most(epsilon)} for life"
     return (
-        f"epsilon {float(epsilon):g}, delta {float(delta):g} for life (twice that delta at the worst, if the "
+        f"epsilon {at_most(epsilon)}, delta {at_most(delta)} for life (twice that delta at the worst, if the "
         "population began with Gaussian noise and what was released decided whether pure costs joined it)"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -40,9 +40,13 @@ def relation_figures(
     }
 
 
-def at_most(number: float, digits: int = DIGITS) -> str:
+def at_most(number: float | Fraction, digits: int = DIGITS) -> str:
     """A figure with few digits, rounded up: a promise never flatters."""
-    above = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(number))
+    upward = Context(prec=digits, rounding=ROUND_CEILING)
+    if isinstance(number, Fraction):
+        above = upward.divide(Decimal(number.numerator), Decimal(number.denominator))
+    else:
+        above = upward.create_decimal(repr(number))
     return f"{float(above):.{digits}g}"
 
 

@@ -45,7 +45,7 @@ def _whom(unit: PrivacyUnit) -> str:
 def _promise(run: PlannedRelease) -> str:
     epsilon, delta = run.stated["epsilon"], run.stated["delta"]
     unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
-    slack = f", and by at most delta = {delta:g} beyond that" if delta else ""
+    slack = f", and by at most delta = {at_most(delta)} beyond that" if delta else ""
     whatever, otherwise = f"Whatever {unit} contained", "had it contained something else"
     if run.spec.neighbours is Neighbours.ADD_REMOVE:  # under which other values cost more: see `_participation`
         whatever, otherwise = f"Whether or not {unit} was in the data", "had it been the other way"
@@ -70,10 +70,17 @@ def _precision(run: PlannedRelease) -> list[str]:
 def _composition(run: PlannedRelease) -> str:
     privacy = run.spec.privacy
     lifetime = odds.lifetime(privacy.lifetime.epsilon, privacy.lifetime.delta)
+    whose = (
+        " With persons the sum holds for rows to which every column that identifies them in the population's releases "
+        "gives one identifier."
+        if run.spec.unit.person
+        else ""
+    )
     return (
         f"Releases add up. This one is counted together with every release over the population "
-        f"{privacy.population!r}, and the ledger keeps what they cost together within {lifetime}, unless that cap is "
-        "raised with a reason that the ledger keeps. What was published about the same people under another "
+        f"{privacy.population!r}, and the ledger keeps what they cost together within {lifetime}, as far as the "
+        "cost of every measurement is proved, and unless that cap is raised with a reason that the ledger keeps."
+        f"{whose} What was published about the same people under another "
         "population's name, or without this ledger, adds to it and is not counted here."
     )
 
@@ -112,14 +119,14 @@ def _participation(run: PlannedRelease) -> str:
 def _changes(figures: Figures) -> str:
     """By how much probabilities change; every figure is rounded up."""
     slack = f", and by at most delta = {at_most(figures['delta'])} beyond that" if figures["delta"] else ""
-    factor = odds.factor(float(at_most(figures["epsilon"])))
-    return f"every probability would change by a factor of at most {factor}{slack}"
+    return f"every probability would change by a factor of at most {odds.factor(figures['epsilon'])}{slack}"
 
 
 def _measured(run: PlannedRelease) -> str:
+    scores = ", and scores of what came out," if run.spec.checks.budgeted else ""
     if run.plan.marginals_event is not None:
-        return "histograms of columns and tables of pairs of their groups"
-    return "means, shares, variances and pairwise linear relations"
+        return f"histograms of columns and tables of pairs of their groups{scores}"
+    return f"means, shares, variances and pairwise linear relations{scores}"
 
 
 def limits(run: PlannedRelease) -> list[str]:

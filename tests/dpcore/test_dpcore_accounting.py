@@ -24,6 +24,7 @@ from dpcore.accounting import (
     float_above,
     gaussian_delta,
     gaussian_epsilon,
+    population_balance,
     release_statement,
     rho_of_epsilon,
     times,
@@ -189,6 +190,20 @@ caps = st.builds(
     st.sampled_from([Fraction(0), Fraction(1, 10**6)]),
     st.sampled_from([Fraction(0), Fraction(1, 10**11), Fraction(1)]),
 )
+
+
+@settings(deadline=None, max_examples=100)
+@given(cost=costs, other=costs, cap=caps, more=st.tuples(*[st.sampled_from([0, Fraction(1, 1000), 1])] * 3))
+def test_what_a_cap_admits_a_larger_one_admits(
+    cost: Cost, other: Cost, cap: Cap, more: tuple[Fraction, Fraction, Fraction]
+) -> None:
+    """At the very edge too: the smaller cap is what was spent. GUARANTEE.md, "A cap that is changed"."""
+    spent = cost + other
+    edge = population_balance(spent, delta=cap.delta)
+    caps = [cap] + ([Cap(Fraction(edge.epsilon), cap.delta, spent.delta_num)] if edge.epsilon < INFINITE else [])
+    for smaller in caps:
+        larger = Cap(smaller.epsilon + more[0], smaller.delta + more[1] / 2, smaller.delta_num + more[2])
+        assert not smaller.admits(spent) or larger.admits(spent)
 
 
 @settings(deadline=None, max_examples=20)

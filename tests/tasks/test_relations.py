@@ -108,7 +108,7 @@ def test_figures_read_as_people_write_them(number: float, shown: str):
 
 
 SENTENCE = re.compile(
-    r"(The promise is about .*e\^(\S+) = ([\d.e+-]*\d)(?:, and by at most delta = (\S+) beyond.*)?\.)"
+    r"(The promise is about .*e\^(\S+) \(below ([\d.e+-]*\d)\)(?:, and by at most delta = (\S+) beyond.*)?\.)"
 )
 
 

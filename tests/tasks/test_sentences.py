@@ -15,11 +15,12 @@ from scipy.stats import binomtest, laplace, norm
 from dpcore.accounting import rho_of_epsilon
 from dpcore.checked import LAPLACE_95
 from dpcore.membership import MembershipFigure
+from tasks.pages.wording import finite_precision
 from tasks.stores import odds
 from tasks.stores.relations import at_most
 from tasks.stores.run import PlannedRelease
-from tasks.stores.spec import load_spec
-from tasks.stores.wording import guarantee
+from tasks.stores.spec import load_spec, parse_spec
+from tasks.stores.wording import guarantee, limits
 
 BASE = """
 name: visits
@@ -71,9 +72,11 @@ def gaussian_mu(plan: Any) -> float:
 @pytest.mark.parametrize("epsilon", ["0.001", "0.2", "0.5", "1", "3", "7.3", "20", "100"])
 def test_the_factor_and_the_certainty_are_rounded_upward(words: Any, epsilon: str) -> None:
     text, _ = words(PURE, epsilon)
-    stated, factor = figures(r"every probability changes by a factor of at most e\^# = #(?:, |\. )", text)
+    stated, factor = figures(r"every probability changes by a factor of at most e\^# \(below #\)(?:, |\. )", text)
     assert stated == float(epsilon)
-    assert above(factor, sum(float(epsilon) ** k / math.factorial(k) for k in range(150)), digits=3)
+    exact = sum((Fraction(epsilon) ** k / math.factorial(k) for k in range(1, 400)), Fraction(0))
+    assert exact < Fraction(factor) - 1
+    assert above(factor - 1, float(exact), digits=3)
     percent = re.findall(r"at most ([0-9.]+)% sure", text)[0]
     exact = 100 * Fraction(math.exp(float(epsilon))) / (1 + Fraction(math.exp(float(epsilon))))
     step = Fraction(1, 10 ** len(percent.partition(".")[2]))
@@ -177,6 +180,48 @@ def test_the_lifetime_says_when_its_delta_doubles(words: Any) -> None:
     """GUARANTEE.md, "The statement": at 2 delta at the worst where Gaussian noise came first and was mixed."""
     assert "within epsilon 200, delta 0.0001 for life (twice that delta at the worst" in words(GAUSSIAN)[0]
     assert odds.lifetime(Fraction(12), Fraction(0)) == "epsilon 12 for life"
+
+
+def test_figures_with_many_digits_are_rounded_upward(words: Any) -> None:
+    """Python's `g` would write 1.23457, 12.3457 and 1.23457e-06: the last of them too small."""
+    text, _ = words(GAUSSIAN, "1.2345672", "1.2345672e-6")
+    stated, factor = figures(r"every probability changes by a factor of at most e\^# \(below #\)", text)
+    assert 1.2345672 <= stated <= 1.2345672 + 1e-5
+    assert math.exp(stated) < factor
+    (delta,) = figures("by at most delta = # beyond that. Someone", text)
+    assert 1.2345672e-6 <= delta <= 1.2345672e-6 + 1e-11
+    epsilon, _ = figures("10 with epsilon # and delta # only", words(GAUSSIAN, "1.2345612")[0])
+    assert 12.345612 <= epsilon <= 12.345612 + 1e-4
+    assert odds.lifetime(Fraction("1.2345612"), Fraction("1.0000001e-6")).startswith(
+        "epsilon 1.23457, delta 1.00001e-06 for life"
+    )
+    record = {"delta_num": 2.2e-16, "measurements": [{"status": "proved"}]}
+    assert finite_precision(record) == "finite precision 3e-16"
+
+
+def test_certainty_speaks_of_finite_precision_where_it_adds_something(words: Any) -> None:
+    adds = "through this release, up to what finite precision adds."
+    laplace_text, plan = words("{mechanism: laplace, generator: gaussian}", delta="0")
+    pure_text, pure_plan = words(PURE, delta="0")
+    assert plan.cost.delta_num > pure_plan.cost.delta_num == 0
+    assert adds in laplace_text
+    assert adds not in pure_text
+
+
+def test_the_limits_say_that_budgeted_checks_measured_scores() -> None:
+    checks = "checks: {accuracy: {budget: 0.1}}\n"
+    labelled = BASE.replace("{name: age", "{name: ill, kind: boolean, role: label}\n  - {name: age")
+    said = [
+        " ".join(limits(PlannedRelease.of(parse_spec(labelled % ("1", "0", "replace-one", "{}") + more))))
+        for more in ("", checks)
+    ]
+    assert ["scores of what came out" in words for words in said] == [False, True]
+
+
+def test_the_sum_of_costs_for_persons_names_whose_rows_it_is_about(words: Any) -> None:
+    person = "replace-one, unit: {person: who, rows: weight}"
+    assert "gives one identifier" in words(PURE, neighbours=person)[0]
+    assert "gives one identifier" not in words(PURE)[0]
 
 
 # ---------------------------------------------------------------- margins, scores, attacks

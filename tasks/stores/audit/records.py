@@ -17,6 +17,7 @@ from tasks.stores.balances import Composes
 from tasks.stores.bases import adds_up, specified_basis
 from tasks.stores.build import dependencies_digest
 from tasks.stores.ledger_state import Entry, Population, ReleaseState, cost_from_json, less
+from tasks.stores.odds import exponent
 from tasks.stores.record import record_faults
 from tasks.stores.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.stores.spec.release import public_digest
@@ -98,8 +99,9 @@ def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseSt
     stated = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]}
     found = require(adds_up(basis, stated), "its unit or neighbours are not those that the budget is counted for")
     found += require(stated == specified_basis(record["specification"]), "its unit is not that of its specification")
-    figure = f"e^{privacy['epsilon']:g} = "
-    return found + require(any(figure in words for words in privacy["guarantee"]), "its words promise another epsilon")
+    figures = (f"{exponent(privacy['epsilon'])} (", f"e^{privacy['epsilon']:g} = ")  # the second is of older versions
+    said = any(figure in words for words in privacy["guarantee"] for figure in figures)
+    return found + require(said, "its words promise another epsilon")
 
 
 def _measurement_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
