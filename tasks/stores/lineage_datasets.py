@@ -186,7 +186,7 @@ class ReleaseDatasets:
         if dataset in (TABLE, BUNDLE, SEALED):
             fields = [(str(one.name), str(one.type)) for one in self.schema]
             every = "every column is drawn from the noisy measurements of all"
-            drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.made_in(ESTIMATE)]
+            drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.computed_from(TABLE)]
             return found | _described(fields, {n: _measured(places, n) for n, _ in fields}, drawn)
         return found
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from builders import append_many
 from jsonschema import Draft202012Validator
@@ -249,6 +250,15 @@ def test_the_synthetic_table_says_its_columns_and_where_they_come_from(run: Line
     assert [(f["name"], f["field"]) for f in facets["columnLineage"]["dataset"]] == [
         (f"{RELEASE}/noisy-moments", "noisy-moments")
     ]
+
+
+def test_the_columns_of_table_and_bundle_come_from_all_that_they_were_computed_from():
+    """A projection that was measured decides every column too; scores of a finished table decide none."""
+    measured = {"project": ("projection",), "estimate": ("mean", "moments"), "score": ("rmse",)}
+    datasets = ReleaseDatasets(schema=pa.schema([("age", pa.float64())]), measured=measured)
+    for name in ("synthetic-table", "bundle"):
+        lineage = datasets.facets(name, lambda dataset: ("space", dataset))["columnLineage"]
+        assert [source.name for source in lineage.dataset] == ["noisy-projection", "noisy-mean", "noisy-moments"]
 
 
 def test_the_noisy_moments_come_from_every_column(run: LineageRun, log: Path):
