@@ -215,9 +215,11 @@ def _show_entries() -> None:
     from dpcore.registry import ENTRIES
 
     rows = table("mechanisms", "name", "kind", "status", "guarantee", "offered under", "why")
+    for column in rows.columns:
+        column.no_wrap = column.header not in ("guarantee", "why")
     colours = {"proved": "green", "approximate": "yellow", "refuted": "red"}
     for entry in ENTRIES:
         status = f"[{colours[entry.status]}]{entry.status.value}[/]"
-        shown = entry.as_json()
-        rows.add_row(entry.name, entry.kind, status, entry.guarantee, shown["offered"], entry.reason)
+        offered = entry.as_json()["offered"].replace(", ", "\n")
+        rows.add_row(entry.name, entry.kind, status, entry.guarantee, offered, entry.reason)
     console().print(rows)
