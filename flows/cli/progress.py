@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +14,10 @@ from rich.text import Text
 
 from flows.cli.output import stderr
 
+WAITING = "waiting for the first stage"
+STILL_SECONDS = 5.0
+"""Between one line and the next while nothing is heard of the first stage."""
+
 
 class _Lines(logging.Handler):
     """Shows the messages of the stages as they come."""
@@ -20,11 +25,21 @@ class _Lines(logging.Handler):
     def __init__(self, out: Console, status: Status) -> None:
         super().__init__(logging.INFO)
         self._out, self._status, self._start = out, status, time.monotonic()
+        self.heard = threading.Event()
+
+    def wait(self, first: str) -> None:
+        """Say from time to time that the first stage is still waited for."""
+        while not self.heard.wait(STILL_SECONDS):
+            words = f"{first}: still waiting, {time.monotonic() - self._start:.0f} s"
+            self._status.update(words)
+            if not self._out.is_terminal or self._out.is_dumb_terminal:
+                self._out.print(words, soft_wrap=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         seconds = time.monotonic() - self._start
         mark = ("! ", "yellow") if record.levelno >= logging.WARNING else ("✓ ", "green")
         line = Text.assemble(mark, (f"{seconds:5.1f} s  ", "dim"), record.getMessage())
+        self.heard.set()
         self._out.print(line, soft_wrap=True)  # in one call: a live spinner clears what is left open
         self._status.update("releasing")
 
@@ -41,9 +56,13 @@ def shown(first: str) -> Iterator[None]:
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(handler)
+        waiting = threading.Thread(target=handler.wait, args=(first,), name=WAITING, daemon=True)
+        waiting.start()
         try:
             yield
         finally:
+            handler.heard.set()
+            waiting.join()
             logger.removeHandler(handler)
 
 
