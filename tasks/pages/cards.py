@@ -14,7 +14,7 @@ from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, Event, cost_of
 from tasks.pages.wording import ABSENT, finite_precision, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
-from tasks.stores.relations import in_words
+from tasks.stores.relations import at_least, in_words
 from tasks.stores.resuming import resume_command
 from tasks.stores.run import ReleaseRun
 
@@ -142,7 +142,7 @@ def _gate_rows(name: str, build: Mapping[str, Any]) -> Iterable[Row]:
         found = f"{size['share']:.3f} ± {size['error']:.3f} ({size['entries']} draws)"
         yield {"of": name, "figure": "mean square of the gate's noise over the planned", "planned": "1", "found": found}
     if attack:
-        words = {"planned": f"at most {attack['claimed']:.4g}", "found": f"at least {attack['measured']:.4g}"}
+        words = {"planned": f"at most {attack['claimed']:.4g}", "found": f"at least {at_least(attack['measured'], 4)}"}
         yield {"of": name, "figure": "epsilon that the gate's attack shows", **words}
 
 

@@ -56,6 +56,8 @@ def pages() -> Environment:
     )
     for filter_ in (
         wording.number,
+        wording.rounded_up,
+        wording.rounded_down,
         wording.share,
         wording.moment,
         wording.short_hash,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tasks.stores.relations import at_most
+from tasks.stores.relations import at_least, at_most
 
 ABSENT = "—"
 DAYS_PER_UNIT = {"date": 1.0, "timestamp": 1 / 86_400e6}
 """Columns counted since 1970-01-01 UTC, and how many days one of their units is."""
+
+SMALL = 1e-3
+"""Numbers below are written as a power of ten."""
+_DIGITS_OF_POWERS = 3
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -30,11 +34,28 @@ def number(value: Any, digits: int = 4) -> str:
     if value == 0:
         return "0"
     size = abs(value)
-    if size < 1e-3 or size >= 1e15:
+    if size < SMALL or size >= 1e15:
         return _power_of_ten(value)
     if isinstance(value, int) or size >= 10 ** (digits - 1):
         return _minus(f"{value:,.0f}")
     return _minus(f"{value:.{digits}g}")
+
+
+def rounded_up(value: Any, digits: int = 4) -> str:
+    """A cost as `number` writes it, never smaller than it is."""
+    return _toward(at_most, value, digits)
+
+
+def rounded_down(value: Any, digits: int = 4) -> str:
+    """A figure of which at least so much was found, never larger than it is."""
+    return _toward(at_least, value, digits)
+
+
+def _toward(rounded: Callable[[float, int], str], value: Any, digits: int) -> str:
+    if not is_number(value):
+        return number(value, digits)
+    shown = min(digits, _DIGITS_OF_POWERS) if abs(value) < SMALL else digits
+    return number(float(rounded(value, shown)), digits)
 
 
 def relation(figures: Mapping[str, float] | None) -> str:
@@ -43,7 +64,7 @@ def relation(figures: Mapping[str, float] | None) -> str:
 
 
 def _power_of_ten(value: float) -> str:
-    mantissa, exponent = f"{value:.2e}".split("e")
+    mantissa, exponent = f"{value:.{_DIGITS_OF_POWERS - 1}e}".split("e")
     factor = f"{float(mantissa):g}"
     power = "10" + str(int(exponent)).translate(_RAISED)
     return power if factor == "1" else _minus(f"{factor} × {power}")

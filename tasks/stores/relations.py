@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -42,12 +42,21 @@ def relation_figures(
 
 def at_most(number: float | Fraction, digits: int = DIGITS) -> str:
     """A figure with few digits, rounded up: a promise never flatters."""
-    upward = Context(prec=digits, rounding=ROUND_CEILING)
+    return _rounded(number, digits, ROUND_CEILING)
+
+
+def at_least(number: float, digits: int = DIGITS) -> str:
+    """A figure with few digits, rounded down: what was shown is not overstated."""
+    return _rounded(number, digits, ROUND_FLOOR)
+
+
+def _rounded(number: float | Fraction, digits: int, rounding: str) -> str:
+    context = Context(prec=digits, rounding=rounding)
     if isinstance(number, Fraction):
-        above = upward.divide(Decimal(number.numerator), Decimal(number.denominator))
+        figure = context.divide(Decimal(number.numerator), Decimal(number.denominator))
     else:
-        above = upward.create_decimal(repr(number))
-    return f"{float(above):.{digits}g}"
+        figure = context.create_decimal(repr(number))
+    return f"{float(figure):.{digits}g}"
 
 
 def in_words(privacy: Mapping[str, Any]) -> dict[str, str]:

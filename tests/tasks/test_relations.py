@@ -24,7 +24,7 @@ from dpcore.schema import Kind, Neighbours, NominalColumn, PrivacyUnit
 from dpcore.vectors import NOISY_ROWS
 from tasks.stores.deployment import build_deployment
 from tasks.stores.query_words import query_words
-from tasks.stores.relations import at_most, in_words, relation_figures
+from tasks.stores.relations import at_least, at_most, in_words, relation_figures
 from tasks.stores.run import PlannedRelease
 from tasks.stores.spec import parse_spec
 from tasks.stores.units import person_rows
@@ -100,6 +100,12 @@ def test_a_figure_in_words_is_never_smaller_and_hardly_larger(number: float, dig
     shown = float(at_most(number, digits))
     assert number <= shown
     assert shown <= number * (1 + 10.0 ** (1 - digits)) * (1 + 1e-15)
+
+
+@given(st.floats(1e-9, 1e9), st.integers(1, 8))
+def test_what_was_found_is_never_overstated_and_hardly_less(number: float, digits: int):
+    shown = float(at_least(number, digits))
+    assert number * (1 - 10.0 ** (1 - digits)) * (1 - 1e-15) <= shown <= number
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0.0, "0"), (0.1, "0.1"), (1.0, "1"), (0.3535533905, "0.353554")])

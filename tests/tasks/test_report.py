@@ -768,6 +768,23 @@ def test_numbers_read(value: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "down", "up"),
+    [
+        (0.87251, "0.8725", "0.8726"),
+        (0.87259, "0.8725", "0.8726"),
+        (0.3, "0.3", "0.3"),
+        (0, "0", "0"),
+        (12345.6, "12,340", "12,350"),
+        (1.23456e-9, "1.23 × 10⁻⁹", "1.24 × 10⁻⁹"),
+        (9.999e-4, "9.99 × 10⁻⁴", "0.001"),
+        (None, "—", "—"),
+    ],
+)
+def test_costs_are_rounded_up_and_findings_down(value: Any, down: str, up: str) -> None:
+    assert (wording.rounded_down(value), wording.rounded_up(value)) == (down, up)
+
+
+@pytest.mark.parametrize(
     ("value", "margin", "kind", "text"),
     [
         (45.123, 0.3, "numeric", "45.12 ± 0.30"),

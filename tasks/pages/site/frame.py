@@ -20,7 +20,7 @@ from tasks.stores.survey import Survey
 
 ENTRIES_A_PAGE = 500
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,150}")
-_NUMBERS = ("number", "share", "moment", "short_hash", "spaced", "relation")
+_NUMBERS = ("number", "rounded_up", "rounded_down", "share", "moment", "short_hash", "spaced", "relation")
 
 
 @dataclass(frozen=True, slots=True)

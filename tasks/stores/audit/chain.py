@@ -10,6 +10,7 @@ from tasks.stores.audit.evidence import Evidence
 from tasks.stores.entry_content import CLOCK_TOLERANCE, time_of, time_text
 from tasks.stores.ledger_keys import trust_fault
 from tasks.stores.ledger_state import Entry, LedgerState
+from tasks.stores.relations import at_most
 
 
 def times_check(evidence: Evidence) -> Check:
@@ -100,7 +101,7 @@ def _cap_words(evidence: Evidence) -> str:
     words = []
     for name, known in evidence.state.populations.items():
         spent = population_balance(known.spent, delta=known.cap.delta)
-        words.append(f"{name}: epsilon {float(spent.epsilon):g} of {float(known.cap.epsilon):g} spent")
+        words.append(f"{name}: epsilon {at_most(float(spent.epsilon))} of {float(known.cap.epsilon):g} spent")
     changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.facts["reason"]]
     later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
     return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"
