@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from itertools import chain, pairwise
@@ -11,7 +11,7 @@ from statistics import median
 from dpcore.accounting import Cap, Cost, Statement, population_balance, release_statement, times
 from tasks.stores.calendar import firings, month_before, periods_due
 from tasks.stores.ledger_state import LedgerState
-from tasks.stores.run import cap_of, plan_release
+from tasks.stores.run import cap_of, plan_release, stated_guarantee
 from tasks.stores.spec import ReleaseSpec
 
 MONTHLY = "0 0 1 * *"
@@ -32,7 +32,11 @@ class Forecast:
     population: str
     name: str
     each: Statement
-    """One release of the present specification by itself."""
+    """One release of the present specification by itself, at the delta of the lifetime."""
+    stated: Mapping[str, float]
+    """The epsilon and delta that one release states."""
+    rho: float
+    """What its Gaussian noise costs; such costs add as rho. 0 without any."""
     left: int
     """Further releases that fit."""
     rhythm: str
@@ -74,6 +78,8 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
         population=population,
         name=spec.name,
         each=release_statement(plan.cost, delta=cap.delta),
+        stated=stated_guarantee(spec, plan),
+        rho=float(plan.cost.rho),
         left=left,
         rhythm=rhythm,
         steps=tuple(_steps(cap, committed, plan.cost, dates[:left])),

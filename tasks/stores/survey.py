@@ -17,6 +17,7 @@ from typing import Any
 from dpcore.errors import PrivacyError, RefusedError, SpecError
 from tasks.stores.audit import Check, Redraw, audit_workspace, broken, not_shown
 from tasks.stores.balances import History, replay
+from tasks.stores.bases import adds_up
 from tasks.stores.bundle import CHECKSUMS
 from tasks.stores.forecast import Forecast, forecast_of
 from tasks.stores.graph import Graph, lineage_graph
@@ -25,6 +26,7 @@ from tasks.stores.ledger_keys import trust_fault
 from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.ledgers import has_ledger, is_shared, readable_ledger, trust_anchors
 from tasks.stores.reading import parse_json, read_text
+from tasks.stores.run import basis_of
 from tasks.stores.signing import PublicKey
 from tasks.stores.spec import ReleaseSpec, load_spec
 from tasks.stores.workspace import Workspace
@@ -201,6 +203,9 @@ def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[En
         return None
     mine = {r.reserve_seq for r in state.releases.values() if r.facts["name"] == spec.name and r.spends}
     past = [moment_of(entry) for entry in entries if entry.seq in mine]
+    known = state.populations.get(spec.privacy.population)
+    if known is not None and not adds_up(known.basis, basis_of(spec)):
+        return None  # every run of it is refused
     try:
         return forecast_of(spec, state, past=past, now=now.astimezone(UTC))
     except SpecError:

@@ -12,6 +12,7 @@ import sys
 import tarfile
 from contextlib import closing
 from datetime import UTC, datetime
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,7 +30,10 @@ from tasks.pages.site import frame
 from tasks.stores import sites
 from tasks.stores.audit import audit_workspace
 from tasks.stores.ledger import Ledger
+from tasks.stores.run import basis_of, cap_of, plan_release
 from tasks.stores.signing import signing_key
+from tasks.stores.spec import load_spec
+from tasks.stores.survey import survey_workspace
 from tasks.stores.workspace import Workspace
 
 pytest_plugins = ["site_fixtures"]
@@ -77,6 +81,35 @@ def test_the_forecast_names_the_day_of_the_next_refusal(year_site: Path) -> None
     words = text_of(year_site, "index.html")
     assert "No further release of small fits" in words
     assert "due on 1 December 2026 , will be refused" in words
+
+
+def capped(root: Path) -> Workspace:
+    """A workspace without a release, whose specification has Gaussian noise at another delta than the lifetime's."""
+    lifetime = "epsilon: 1, delta: 1.0e-6, lifetime: {epsilon: 12, delta: 1.0e-4}"
+    text = monthly.YEAR.replace("epsilon: 0.1, lifetime: {epsilon: 1.0}", lifetime)
+    workspace = monthly.fresh(root, text + "model: {mechanism: gaussian}\n")
+    spec = load_spec(workspace.spec_path)
+    with closing(monthly.opened_now(workspace)) as ledger:
+        ledger.ensure_cap("people", cap_of(spec), basis_of(spec))
+    return workspace
+
+
+def test_the_forecast_of_gaussian_noise_says_what_a_release_states_and_how_costs_add(tmp_path: Path) -> None:
+    workspace = capped(tmp_path / "w")
+    rho = plan_release(load_spec(workspace.spec_path)).cost.rho
+    written(workspace, tmp_path / "site")
+    words = " ".join(text_of(tmp_path / "site", "index.html").split())
+    found = re.search(r"Each release states ε 1 at δ 10⁻⁶ \(ρ = (\S+) of Gaussian noise; such costs add as ρ\)", words)
+    assert found is not None
+    assert rho <= Fraction(found[1]) <= rho * Fraction(1001, 1000)
+
+
+def test_no_release_is_foreseen_of_a_specification_that_every_run_refuses(tmp_path: Path) -> None:
+    workspace = capped(tmp_path / "w")
+    assert survey_workspace(workspace, now=monthly.AFTERWARDS).forecast is not None
+    spec = workspace.spec_path
+    spec.write_text(spec.read_text().replace("population: people,", "population: people, neighbours: add-remove,"))
+    assert survey_workspace(workspace, now=monthly.AFTERWARDS).forecast is None
 
 
 def test_a_refused_month_has_a_page_that_says_what_it_cost(year_site: Path) -> None:
