@@ -19,22 +19,31 @@ budget_app = typer.Typer(help="The population's lifetime budget.", invoke_withou
 
 
 def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerState]:
-    """A workspace, its specification, the plan and the ledger's state."""
+    """A workspace, its specification, the plan and the ledger's state.
+
+    Raises: LedgerError where the specification's costs do not add to its population's, as a run does.
+    """
+    from tasks.stores.ledger import require_adding_up
     from tasks.stores.ledgers import ledger_state
-    from tasks.stores.run import plan_release
+    from tasks.stores.run import basis_of, plan_release
     from tasks.stores.spec import load_spec
     from tasks.stores.workspace import Workspace
 
     workspace = Workspace(folder.resolve())
     workspace.require()
     spec = load_spec(workspace.spec_path)
-    return workspace, spec, plan_release(spec), ledger_state(workspace)
+    planned, state = plan_release(spec), ledger_state(workspace)
+    known = state.populations.get(spec.privacy.population)
+    if known is not None:
+        require_adding_up(known, basis_of(spec))
+    return workspace, spec, planned, state
 
 
 def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]:
     """The population's balance as `budget --json` shows it."""
     from dpcore.accounting import population_balance
-    from tasks.stores.outlook import left
+    from tasks.stores.ledger import utc_now
+    from tasks.stores.outlook import Outlook, left
     from tasks.stores.run import cap_of
 
     population = spec.privacy.population
@@ -50,6 +59,7 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "reserved": population_balance(state.reserved(population), delta=cap.delta).as_json(),
         "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
         "releases_left": cap.further(committed, plan.cost),
+        "warnings": Outlook(spec, plan, state, utc_now()).warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,
     }
 
@@ -70,15 +80,25 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
     if as_json:
         print_json(content)
         return
+    from tasks.stores.relations import at_least, at_most
+
     rows = table(f"budget of {content['population']}", "", "epsilon", "delta", "delta_num")
     for name in ("lifetime", "spent", "reserved", "remaining"):
         figures = content[name]
-        shown = ("-" if figures[key] is None else f"{figures[key]:g}" for key in ("epsilon", "delta", "delta_num"))
+        rounded = at_least if name == "remaining" else at_most
+        shown = ("-" if figures[key] is None else rounded(figures[key]) for key in ("epsilon", "delta", "delta_num"))
         rows.add_row(f"[dim]{name}[/]", *shown)
     console().print(rows)
+    show_warnings(content["warnings"])
     console().print(f"releases left at this epsilon: {content['releases_left']}")
     if content["cap_set"]:
         console().print(_cap_words(content["cap_set"]), markup=False)
+
+
+def show_warnings(warnings: list[str]) -> None:
+    """Say what keeps a release from the cap, or makes the cap shorter than it need be."""
+    for warning in warnings:
+        console().print(f"! {warning}", style="yellow", markup=False)
 
 
 def _cap_words(cap: dict[str, Any]) -> str:

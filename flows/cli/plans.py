@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from flows.cli.budgets import balance, open_planned
+from flows.cli.budgets import balance, open_planned, show_warnings
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def _show(outlook: Outlook, content: dict[str, Any]) -> None:
 
     out = console()
     _show_release(out, outlook.spec.name, content)
-    for warning in content["warnings"]:
-        out.print(f"! {warning}", style="yellow", markup=False)
+    show_warnings(content["warnings"])
     for words in query_words(outlook.spec):
         out.print(words, markup=False)
     _show_year(out, outlook, content)

@@ -172,9 +172,8 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
         "model_name": "Central",
         "actors": "The steward, the operator's machine and the workers of its cluster, if it has one, see the raw "
         "data. Auditors of the workspace see the noisy measurements of failed releases and the times of runs besides "
-        "this bundle. Everybody else, adversaries with any other knowledge included, sees this bundle and is not trusted. "
-        f"Access to the raw data: "
-        f"{about.get('access', NOT_STATED)}",
+        "this bundle. Everybody else, adversaries with any other knowledge included, sees this bundle and is not "
+        f"trusted. Access to the raw data: {about.get('access', NOT_STATED)}",
         "release_type": "Many releases",
         "release_type_details": f"One release a period; the budget never resets. All releases over the population "
         f"{record['privacy']['population']!r} stay within {lifetime(cap['epsilon'], cap['delta'])}, as far as the cost "

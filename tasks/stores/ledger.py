@@ -457,7 +457,7 @@ class Ledger:
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
             if known is not None:
-                _require_adding_up(known, basis)
+                require_adding_up(known, basis)
                 basis = known.basis  # a population's is the one of its first cap
             return transaction.append("cap", population, "", _cap_body(cap, basis, reason, who))
 
@@ -899,17 +899,29 @@ def _cap_body(cap: Cap, basis: dict[str, str], reason: str | None, who: str | No
 
 
 def _require_same_cap(known: Population, cap: Cap, basis: dict[str, str]) -> None:
-    _require_adding_up(known, basis)
-    if known.cap != cap:
-        raise LedgerError(
-            f"the spec's lifetime ({_show(cap)}) differs from the ledger's ({_show(known.cap)})",
-            rule="cap-differs",
-            where="privacy.lifetime",
-            hint='put the old figures back, or run `dprelease budget raise --reason "..."` to write the new ones',
-        )
+    require_adding_up(known, basis)
+    differs = cap_difference(known, cap)
+    if differs is not None:
+        raise differs
 
 
-def _require_adding_up(known: Population, basis: dict[str, str]) -> None:
+def cap_difference(known: Population, cap: Cap) -> LedgerError | None:
+    """Why a specification's cap is refused: it is not the population's; None if it is."""
+    if known.cap == cap:
+        return None
+    return LedgerError(
+        f"the spec's lifetime ({_show(cap)}) differs from the ledger's ({_show(known.cap)})",
+        rule="cap-differs",
+        where="privacy.lifetime",
+        hint='put the old figures back, or run `dprelease budget raise --reason "..."` to write the new ones',
+    )
+
+
+def require_adding_up(known: Population, basis: dict[str, str]) -> None:
+    """Refuse a specification whose costs do not add to those of its population.
+
+    Raises: LedgerError.
+    """
     key = what_differs(known.basis, basis)
     if key is None:
         return

@@ -26,6 +26,7 @@ from dpcore.registry import cost_of
 from dpcore.schema import Kind
 from tasks.stores.calendar import periods_due
 from tasks.stores.forecast import MONTHLY, overdue_period
+from tasks.stores.ledger import cap_difference
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.run import cap_of, plan_release
 from tasks.stores.spec import ReleaseSpec
@@ -139,16 +140,24 @@ class Outlook:
 
     @property
     def warnings(self) -> list[str]:
-        """What a steward should know before such a release: what is not proved, and what makes the cap shorter."""
+        """What a steward must do before a release, what is not proved, and what makes the cap shorter than it need be."""
         doubtful = [
             f"{name} is approximate: for what it draws neither the stated epsilon nor a delta is proved."
             for name in self.plan.approximate
         ]
-        return doubtful + self._of_mixed_costs
+        return [*self._refused_cap, *doubtful, *self._mixed_kinds]
 
     @property
-    def _of_mixed_costs(self) -> list[str]:
-        """What makes the cap shorter than it need be: pure costs and Gaussian noise over one population."""
+    def _refused_cap(self) -> list[str]:
+        known = self.state.populations.get(self.spec.privacy.population)
+        differs = cap_difference(known, cap_of(self.spec)) if known else None
+        if differs is None:
+            return []
+        return [f"A run is refused: {differs}, which these figures are counted against ({differs.hint})."]
+
+    @property
+    def _mixed_kinds(self) -> list[str]:
+        """Pure costs and Gaussian noise over one population take more than either kind."""
         after = self.committed + self.plan.cost
         if not after.is_mixed:
             return []

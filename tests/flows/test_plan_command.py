@@ -18,6 +18,7 @@ import pytest
 from rich.console import Console
 
 from dpcore.accounting import epsilon_of_rho, population_balance, times
+from dpcore.errors import LedgerError
 from flows.cli import main, plans
 from tasks.stores import ledger as ledger_module
 from tasks.stores.ledger import Ledger, ReserveRequest
@@ -426,3 +427,51 @@ def test_planning_imports_nothing_slow(steward: Steward) -> None:
     loaded = set(json.loads(done.stderr.strip().splitlines()[-1].replace("'", '"')))
     assert "dpcore" in loaded
     assert not loaded & {"prefect", "great_expectations", "opendp", "matplotlib"}
+
+
+# -- what a run would refuse -------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["plan", "budget"])
+def test_costs_that_do_not_add_to_the_populations_are_refused_as_by_a_run(steward: Steward, command: str) -> None:
+    """A ledger of rows under replace-one; the spec now says add-remove."""
+    steward.reserve("2026-07")
+    old = steward.spec.neighbours.value
+    other = {"replace-one": "add-remove", "add-remove": "replace-one"}[old]
+    steward.edit({f"neighbours: {old}": f"neighbours: {other}"})
+    code, out, _ = steward.call(command, "-w", str(steward.folder), "--json")
+    said = json.loads(out)
+    assert (code, said["rule"], said["where"]) == (2, "budget-basis-differs", "privacy.neighbours")
+    assert "releases_left" not in said
+
+
+def test_a_changed_lifetime_is_warned_of_with_the_hint_of_the_refusal(steward: Steward) -> None:
+    steward.reserve("2026-07")
+    assert steward.plan()["warnings"] == []
+    steward.edit({"lifetime: {epsilon: 12.0": "lifetime: {epsilon: 24.0"})
+    with pytest.raises(LedgerError, match="differs from the ledger's") as refused:
+        steward.ledger().ensure_cap(steward.spec.privacy.population, cap_of(steward.spec), basis_of(steward.spec))
+    (warning,) = steward.plan()["warnings"]
+    assert warning.startswith("A run is refused: ")
+    assert str(refused.value) in warning
+    assert refused.value.hint in warning
+    _, out, _ = steward.call("budget", "-w", str(steward.folder))
+    assert "! A run is refused: the spec's lifetime" in " ".join(out.split())
+
+
+def test_the_budget_warns_of_mixed_noise_as_the_plan_does(steward: Steward) -> None:
+    steward.edit(MIXING)
+    _, out, _ = steward.call("budget", "-w", str(steward.folder), "--json")
+    assert json.loads(out)["warnings"] == steward.plan()["warnings"] != []
+    assert "! This specification mixes noise" in " ".join(steward.call("budget", "-w", str(steward.folder))[1].split())
+
+
+def test_a_balance_rounds_what_is_spent_up_and_what_is_left_down(steward: Steward) -> None:
+    steward.edit(GAUSSIAN)
+    steward.reserve("2026-07")
+    content = json.loads(steward.call("budget", "-w", str(steward.folder), "--json")[1])
+    out = steward.call("budget", "-w", str(steward.folder))[1]
+    shown = {name: float(re.search(rf"{name} +(\S+)", out)[1]) for name in ("reserved", "remaining")}  # type: ignore[index]
+    exact = {name: content[name]["epsilon"] for name in shown}
+    assert exact["reserved"] <= shown["reserved"] <= exact["reserved"] * (1 + 1e-5)
+    assert exact["remaining"] * (1 - 1e-5) <= shown["remaining"] <= exact["remaining"]
