@@ -13,7 +13,8 @@ import yaml
 
 from tasks.stores.bases import OF_ANSWER
 from tasks.stores.odds import lifetime
-from tasks.stores.relations import PARTICIPATION, VALUES, at_most
+from tasks.stores.query_words import BEYOND_THE_ANSWER
+from tasks.stores.relations import PARTICIPATION, UNPROVED, VALUES, at_least, at_most, is_unproved
 
 REGISTRY = "registry.yaml"
 NOT_STATED = "Not stated by the steward."
@@ -103,7 +104,8 @@ def _unprotected(record: dict[str, Any]) -> str:
     return (
         f"No statistic is released without noise. {_count(record['privacy'])}Public by specification: columns, "
         "bounds, categories, "
-        "the expected number of rows, all settings, and that a file with the declared structure was there."
+        "the expected number of rows, all settings, that a release was made and when, and that data with the declared "
+        "structure were there."
     )
 
 
@@ -121,7 +123,8 @@ def _relations(privacy: dict[str, Any]) -> str:
     if PARTICIPATION not in privacy:
         return ""
     stated = {"Replacing the values of one unit": privacy[VALUES], "Adding or removing one": privacy[PARTICIPATION]}
-    parts = [f"{change}: {_figures(figures)}." for change, figures in stated.items()]
+    doubt = f" ({UNPROVED})" if is_unproved(privacy) else ""
+    parts = [f"{change}: {_figures(figures)}{doubt}." for change, figures in stated.items()]
     return f" {' '.join(parts)}"
 
 
@@ -136,11 +139,12 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
     unit = "Person, with all of their rows" if privacy["unit"].startswith("person") else "Row"
     whom = "person's rows" if privacy["unit"].startswith("person") else "row"
     unit, whom = (f"{words}{OF_ANSWER if privacy['unit'].endswith(OF_ANSWER) else ''}" for words in (unit, whom))
+    beyond = f" {BEYOND_THE_ANSWER}" if privacy["unit"].endswith(OF_ANSWER) else ""
     moved = "replacing" if privacy["neighbours"] == "replace-one" else "adding or removing"
     return {
         "privacy_unit": unit,
         "privacy_unit_details": f"Two tables are adjacent if one comes from the other by {moved} one {whom} "
-        f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).{_relations(privacy)}",
+        f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).{beyond}{_relations(privacy)}",
         "privacy_parameters": privacy_parameters(record),
         "privacy_parameters_details": _parameter_details(record),
     }
@@ -222,8 +226,8 @@ def _build(measurement: dict[str, Any]) -> str:
     delta = f", delta {attack['delta']:g}" if attack.get("delta") else ""
     known = ", the shape of the noise taken as known" if "known shape" in attack.get("how", "") else ""
     return (
-        f"{measurement['mechanism']}: epsilon {attack['claimed']:g}{delta} claimed, at least {attack['measured']:.3g} "
-        f"measured by attack ({attack['verdict']}{known})"
+        f"{measurement['mechanism']}: epsilon {attack['claimed']:g}{delta} claimed, at least "
+        f"{at_least(attack['measured'], 3)} measured by attack ({attack['verdict']}{known})"
     )
 
 

@@ -140,7 +140,7 @@ class Outlook:
 
     @property
     def warnings(self) -> list[str]:
-        """What a steward must do before a release, what is not proved, and what makes the cap shorter than it need be."""
+        """What a steward must do before a release, what is not proved, and what makes the cap shorter."""
         doubtful = [
             f"{name} is approximate: for what it draws neither the stated epsilon nor a delta is proved."
             for name in self.plan.approximate

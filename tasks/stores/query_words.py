@@ -5,6 +5,8 @@ from __future__ import annotations
 from dpcore.schema import RowRule
 from tasks.stores.spec import ReleaseSpec
 
+BEYOND_THE_ANSWER = "A person or a table's row that influences several rows of the answer is not protected as one."
+
 _CHOSEN = (
     " Which of a person's rows come first is decided by the values of those rows alone, not by the order in which "
     "the database gives them."
@@ -45,6 +47,5 @@ def _of_the_answer(person: bool) -> str:
     )
     return (
         "The data are the answer of a query, and the specification declares that the rows of that answer are what is "
-        "protected: a person or a table's row that influences several rows of the answer is not protected as one."
-        f"{grouped}"
+        f"protected: {BEYOND_THE_ANSWER[0].lower()}{BEYOND_THE_ANSWER[1:]}{grouped}"
     )

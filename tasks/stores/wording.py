@@ -119,7 +119,8 @@ def _participation(run: PlannedRelease) -> str:
 def _changes(figures: Figures) -> str:
     """By how much probabilities change; every figure is rounded up."""
     slack = f", and by at most delta = {at_most(figures['delta'])} beyond that" if figures["delta"] else ""
-    return f"every probability would change by a factor of at most {odds.factor(figures['epsilon'])}{slack}"
+    rounding = f"; finite precision adds at most {at_most(figures['delta_num'], 1)}" if figures["delta_num"] else ""
+    return f"every probability would change by a factor of at most {odds.factor(figures['epsilon'])}{slack}{rounding}"
 
 
 def _measured(run: PlannedRelease) -> str:
