@@ -67,8 +67,7 @@ def run(
     out = console()
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
-    doubt = " (approximate: not proved)" if content["approximate"] else ""
-    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{doubt}{rows}")
+    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{_doubt(result)}{rows}")
     if content["status"] == "awaiting-approval":
         out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
@@ -143,9 +142,7 @@ def _run_flow(
 
 
 def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
-    from tasks.stores.relations import is_unproved
-
-    record = result.record or record_in(result.bundle)
+    record = _record_of(result)
     privacy = record["privacy"]
     return {
         "release_id": result.release_id,
@@ -154,9 +151,19 @@ def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:
         "epsilon": privacy["epsilon"],
         "delta": privacy["delta"],
         "delta_num": privacy["delta_num"],
-        "approximate": is_unproved(privacy),
         "rows": record["rows"],
     }
+
+
+def _record_of(result: ReleaseResult) -> dict[str, Any]:
+    return result.record or record_in(result.bundle)
+
+
+def _doubt(result: ReleaseResult) -> str:
+    """What follows the figures of a release that is not wholly proved."""
+    from tasks.stores.relations import UNPROVED, is_unproved
+
+    return f" ({UNPROVED})" if is_unproved(_record_of(result)["privacy"]) else ""
 
 
 def record_in(bundle: Path) -> dict[str, Any]:
