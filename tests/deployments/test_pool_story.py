@@ -202,7 +202,7 @@ def refuse_what_is_planted(team: Team, said: Callable[[], str]) -> None:
     )[0]
     assert (state["name"], mark.exists()) == ("Refused", False)
     assert "pull_steps, job_variables" in state["message"]
-    assert "not the registered one" in said()
+    until(lambda: "not the registered one" in said(), seconds=30, what=lambda: f"a refusal told\n{said()}")
     ask("PATCH", f"/deployments/{stored['id']}", {"pull_steps": []})
 
 

@@ -221,7 +221,8 @@ def test_what_is_planted_into_a_stored_deployment_is_refused(served: Served, pla
         ask_again(served.server, "PATCH", f"/deployments/{audit['id']}", before)
     assert (state["type"], state["name"]) == ("FAILED", "Refused")
     assert setting in state["message"]
-    assert f"not the registered one: {setting}" in served.said()
+    refusal = f"not the registered one: {setting}"
+    until(lambda: refusal in served.said(), seconds=30, what=lambda: f"{refusal}\n{served.said()}")
     assert not mark.exists()
 
 
