@@ -1,9 +1,8 @@
 """What the benchmarks share: data sets under public schemas, intervals over runs, tables and plots.
 
-The data sets are not part of the project. They are looked for in the folder that the environment
-variable DPRELEASE_DATA names, else in `shared/data` beside the repository. Bounds and categories
-are constants of this file, written down from the data sets' documentation, never computed from rows:
-values outside of them are clamped, and a missing category is the category `unknown`.
+The data sets are not part of the project: the environment variable DPRELEASE_DATA names their folder.
+Bounds and categories are constants of this file, written down from the data sets' documentation, never
+computed from rows: values outside of them are clamped, and a missing category is the category `unknown`.
 """
 
 from __future__ import annotations
@@ -44,20 +43,20 @@ CONFIDENCE = 0.95
 # ---- where the data are ---------------------------------------------------------------------------
 
 
-class DataAbsentError(Exception):
-    """The data sets are not on this machine."""
+class DataAbsentError(SystemExit):
+    """The data sets are not on this machine; a command ends with the message."""
 
 
 def data_folder() -> Path:
     """The folder of the data sets.
 
-    Raises: DataAbsentError where there is none.
+    Raises: DataAbsentError where DPRELEASE_DATA names none.
     """
-    named = os.environ.get("DPRELEASE_DATA")
-    folder = Path(named) if named else ROOT.parent / "shared" / "data"
-    if not folder.is_dir():
-        raise DataAbsentError(f"no folder {folder}: set DPRELEASE_DATA to the folder with the data sets' Parquet files")
-    return folder
+    named = os.environ.get("DPRELEASE_DATA", "")
+    if not named or not Path(named).is_dir():
+        found = f"there is no folder {named}" if named else "DPRELEASE_DATA is not set"
+        raise DataAbsentError(f"{found}: set DPRELEASE_DATA to the folder with the data sets' Parquet files")
+    return Path(named)
 
 
 def has_data(*names: str) -> bool:

@@ -17,9 +17,10 @@ SETS = [name for name in SOURCES if name not in ("covertype", "mnist")]  # those
 
 
 def test_without_data_the_error_says_which_variable_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DPRELEASE_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(DataAbsentError, match="DPRELEASE_DATA"):
-        data_folder()
+    for named in ("", str(tmp_path / "nowhere")):
+        monkeypatch.setenv("DPRELEASE_DATA", named)
+        with pytest.raises(DataAbsentError, match="set DPRELEASE_DATA"):
+            data_folder()
     assert not has_data("adult")
     assert has_data("digits")  # comes with scikit-learn
 
@@ -27,7 +28,7 @@ def test_without_data_the_error_says_which_variable_to_set(monkeypatch: pytest.M
 @pytest.mark.parametrize("name", SETS)
 def test_rows_lie_in_the_public_schema_and_survive_the_way_through_cells(name: str) -> None:
     if not has_data(name):
-        pytest.skip("the data sets are not on this machine")
+        pytest.skip("DPRELEASE_DATA names no folder with this data set")
     data = load(name, train_rows=300, test_rows=100)
     again = data.frame(data.cells(data.train))
     for column in data.schema.columns:
@@ -43,7 +44,7 @@ def test_rows_lie_in_the_public_schema_and_survive_the_way_through_cells(name: s
 @pytest.mark.parametrize("name", ["waveform40", "semeion"])
 def test_splits_are_fixed_and_a_subsample_is_their_beginning(name: str) -> None:
     if not has_data(name):
-        pytest.skip("the data sets are not on this machine")
+        pytest.skip("DPRELEASE_DATA names no folder with this data set")
     whole, part = load(name), load(name, train_rows=50)
     assert whole.train.iloc[:50].equals(part.train)
     assert whole.test.equals(part.test)
