@@ -25,7 +25,7 @@ WHEELS := --only-binary :all:
 INSTALL_LOCKED := $(INSTALL) --require-hashes --no-deps $(WHEELS) --requirement
 INSTALL_PROJECT := $(INSTALL) --no-index --no-deps --no-build-isolation --editable .
 
-.PHONY: release test verify lint lock clean
+.PHONY: release check test verify lint lock clean
 
 release: $(VENV)/.installed
 	@test -f $(DEMO)/release.yaml || $(BIN)/dprelease init $(DEMO) --demo clinic
@@ -33,13 +33,20 @@ release: $(VENV)/.installed
 	@$(BIN)/dprelease audit --workspace $(DEMO)
 	@echo "open the report: $$(ls -d $(DEMO)/releases/*/*/report.html | tail -n 1)"
 
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
+
+# what one runs all day: linters, types and unit tests
+check: lint
+	$(PYTEST) tests/unit -n 2 --hypothesis-profile=check
+
+# what a release of this software needs; tests of servers wait more than they compute, so a third worker fills the cores
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not slow" -n 3
 
 verify: $(VENV)/.installed-dev lint
-	$(BIN)/python -m pytest --timeout=3600
+	$(PYTEST) -n 2 --hypothesis-profile=verify --timeout=3600
 	$(BIN)/dprelease mechanisms --audit --thorough
-	$(BIN)/python tests/mutants.py
+	cd tests && ../$(BIN)/python -m support.mutants
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

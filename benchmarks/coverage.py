@@ -6,7 +6,7 @@ The population is a pool of invented people. Each simulation draws a table from 
 release, adds noise and asks for 95 % intervals: of what the table says (noise only) and of what the population says
 (noise and sampling). A table draws each person with replacement, so that its exact sums follow from how often
 everybody was drawn. The noise is drawn in bulk, in floating point, by the definitions of the laws at the parameters
-that the real mechanisms calibrated; `tests/dpcore/test_dpcore_inference.py` runs the same through the mechanisms
+that the real mechanisms calibrated; `tests/statistical/dpcore/test_inference.py` runs the same through the mechanisms
 themselves. `--variants` tries the other layouts and mechanisms at epsilon 1. The exit code is 1 if a coverage lies
 outside of 95 % +- 1.5 %.
 """

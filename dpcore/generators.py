@@ -201,7 +201,7 @@ SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = 
 
 Measurements, seed and number determine the rows, so an audit can draw them again. A change of any
 constant or step that moves a cell, here or in a law or decoder, is a new number; the earlier one stays
-callable, and `tests/tasks/golden` holds a bundle of each.
+callable, and `tests/support/tasks/golden` holds a bundle of each.
 """
 SAMPLER = max(SAMPLERS)
 """The number of the sampler that new releases use."""

@@ -1,4 +1,4 @@
-"""What holds for every test: a busy machine makes none of them fail, and the account's own cache stays as it is."""
+"""What holds for every test: how many examples a property gets, and a cache that is not the account's own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("steady")
+for name, examples in {"check": 20, "test": 60, "verify": 500}.items():  # one for each target of the Makefile
+    settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("test")
 
-_CACHES = tempfile.TemporaryDirectory(prefix="dprelease-cache-")
-os.environ["XDG_CACHE_HOME"] = _CACHES.name
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers share the cache of the run that started them
+    _CACHE = tempfile.TemporaryDirectory(prefix="dprelease-cache-")
+    os.environ["XDG_CACHE_HOME"] = _CACHE.name

@@ -1,0 +1,222 @@
+"""The release gate: a build whose noise is not what it claims draws nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.tasks.staged import SPEC, land_rows, release
+
+from dpcore.attacks import Finding
+from dpcore.errors import RefusedError
+from dpcore.gate import EventAudit
+from dpcore.knownlaws import NoiseSize
+from dpcore.mechanisms.base import GramEvent
+from dpcore.noise import WishartDifference
+from dpcore.registry import Event
+from tasks.stores import gate
+from tasks.stores.audit import audit_workspace
+from tasks.stores.build import code_digest, digest_of
+from tasks.stores.ledger import Ledger
+from tasks.stores.run import plan_release
+from tasks.stores.spec import load_spec
+from tasks.stores.user_cache import UserCache
+from tasks.stores.workspace import Workspace
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Workspace:
+    place = Workspace(tmp_path)
+    place.create()
+    place.spec_path.write_text(SPEC)
+    land_rows(tmp_path, "2026-03")
+    return place
+
+
+@pytest.fixture
+def _audited_anew(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    gate._audit.cache_clear()
+    yield
+    gate._audit.cache_clear()
+
+
+def finding(event: GramEvent, holds: bool) -> dict[str, object]:
+    """An audit as the gate keeps it, of a build that never ran one."""
+    attack = Finding(event.mechanism, event.neighbours.value, 2.0, 0.0, 1.0 if holds else 3.0, 10).as_json()
+    return {"code_digest": "another build", "attack": attack, "noise": None, "holds": holds}
+
+
+def test_the_record_names_the_audit_of_the_build_that_drew(workspace: Workspace):
+    record = json.loads((workspace.bundle("small", "small-2026-01-1") / "record.json").read_text())
+    (measurement,) = record["privacy"]["measurements"]
+    build = measurement["build"]
+    assert build["code_digest"] == code_digest()
+    assert build["holds"]
+    assert build["attack"]["mechanism"] == measurement["mechanism"]
+    assert 0 < build["attack"]["measured"] <= build["attack"]["claimed"]
+    assert build["attack"]["draws"] > 0
+    assert 0 < build["attack"]["error"] <= 1e-6, "the confidence of the measured epsilon"
+    assert 0.5 < build["replay"]["largest_share"] <= 1, "hostile neighbours come close to the bound, not above"
+    assert build["noise"]["share"] == pytest.approx(1, abs=6 * build["noise"]["error"])
+
+
+@pytest.mark.usefixtures("_audited_anew")
+@pytest.mark.parametrize("factor", [0.5, 0.8])
+def test_a_build_with_too_little_noise_is_refused_and_nothing_is_reserved(
+    fresh: Workspace, monkeypatch: pytest.MonkeyPatch, factor: float
+):
+    whole = WishartDifference._difference
+    monkeypatch.setattr(WishartDifference, "_difference", lambda self: [z * factor for z in whole(self)])
+    with pytest.raises(RefusedError) as refusal:
+        release(fresh, "2026-03")
+    assert refusal.value.rule == "build-audit-failed"
+    with closing(Ledger.open_to_read(fresh.ledger_path)) as ledger:
+        assert ledger.entries() == []
+
+
+def test_a_build_whose_records_move_the_sums_too_far_is_refused(fresh: Workspace, monkeypatch: pytest.MonkeyPatch):
+    """Records that leave the unit ball, as a wrong encoding would make them."""
+    monkeypatch.setattr("dpcore.exactgram._draw_into_ball", lambda body, share: np.multiply(body, 2, out=body))
+    with pytest.raises(RefusedError) as refusal:
+        release(fresh, "2026-03")
+    assert refusal.value.rule == "build-replay-failed"
+    with closing(Ledger.open_to_read(fresh.ledger_path)) as ledger:
+        assert ledger.entries() == []
+
+
+def test_an_audit_in_the_ledger_serves_the_next_release_of_the_same_build(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    land_rows(workspace.root, "2026-03")
+    monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: pytest.fail("audited again"))
+    release(workspace, "2026-03")
+
+
+def test_another_build_must_be_audited_anew(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
+    land_rows(workspace.root, "2026-03")
+    audited = []
+    monkeypatch.setattr(gate, "code_digest", lambda: "another build")
+    monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: audited.append(event) or finding(event, True))
+    release(workspace, "2026-03")
+    assert len(audited) == 1
+
+
+@pytest.fixture
+def event(fresh: Workspace) -> GramEvent:
+    return plan_release(load_spec(fresh.spec_path)).events["moments"]
+
+
+AS_PLANNED = NoiseSize(share=1.0, error=0.01, entries=10)
+
+
+@pytest.fixture
+def audits(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """The events that the gate attacks from now on; its attack is replaced by one that always passes."""
+    made: list[Event] = []
+    passed = EventAudit(Finding("m", "n", 2.0, 0.0, 1.0, 10), AS_PLANNED)
+    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: made.append(event) or passed)
+    return made
+
+
+def entry_of(event: GramEvent) -> Path:
+    cache = UserCache.of()
+    assert cache is not None
+    return cache.folder / gate._entry_name(event)
+
+
+@pytest.mark.usefixtures("_audited_anew")
+def test_an_audit_that_passed_serves_every_workspace_and_says_when_it_was_made(event: GramEvent, audits: list[Event]):
+    before = datetime.now(UTC) - timedelta(minutes=1)
+    made = gate.audit_of_build(event)
+    assert before < datetime.fromisoformat(made["audited_at"]) <= datetime.now(UTC)
+    gate._audit.cache_clear()  # as in another process
+    assert gate.kept_audit(event) == made
+    assert audits == [event]
+
+
+@pytest.mark.usefixtures("_audited_anew")
+@pytest.mark.parametrize("differs", ["code_digest", "platform_facts", "event"])
+def test_an_audit_of_another_build_platform_or_event_counts_for_nothing(
+    event: GramEvent, audits: list[Event], monkeypatch: pytest.MonkeyPatch, differs: str
+):
+    gate.audit_of_build(event)
+    if differs != "event":
+        monkeypatch.setattr(gate, differs, lambda: "another")
+    assert gate.kept_audit(replace(event, noise=event.noise * 2) if differs == "event" else event) is None
+
+
+@pytest.mark.usefixtures("_audited_anew", "audits")
+@pytest.mark.parametrize("forgery", ["changed", "cut", "of another event", "readable by others"])
+def test_a_kept_audit_that_this_account_did_not_write_as_it_is_counts_for_nothing(event: GramEvent, forgery: str):
+    gate.audit_of_build(event)
+    path, other = entry_of(event), replace(event, noise=event.noise * 2)
+    content = path.read_bytes()
+    if forgery == "readable by others":
+        path.chmod(0o644)
+    elif forgery == "of another event":
+        gate.audit_of_build(other)
+        path.write_bytes(entry_of(other).read_bytes())
+    else:
+        path.write_bytes(content[:-1] if forgery == "cut" else content.replace(b'"holds":true', b'"holds":null', 1))
+    assert gate.kept_audit(event) is None
+
+
+@pytest.mark.usefixtures("_audited_anew")
+def test_an_audit_that_failed_is_not_kept(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
+    failed = EventAudit(Finding("m", "n", 2.0, 0.0, 3.0, 10), AS_PLANNED)
+    assert not failed.holds
+    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: failed)
+    assert not gate.audit_of_build(event)["holds"]
+    assert gate.kept_audit(event) is None
+
+
+@pytest.mark.usefixtures("_audited_anew")
+def test_the_first_release_of_another_workspace_relies_on_a_kept_audit_but_replays_its_own_columns(
+    fresh: Workspace, event: GramEvent, audits: list[Event], monkeypatch: pytest.MonkeyPatch
+):
+    kept = gate.audit_of_build(event)
+    gate._audit.cache_clear()
+    monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: pytest.fail("audited again"))
+    release(fresh, "2026-03")
+    with closing(Ledger.open_to_read(fresh.ledger_path)) as ledger:
+        build = ledger.state().releases["small-2026-03-1"].spends["moments"].facts["build"]
+    replay = build.pop("replay")
+    assert build == kept
+    assert replay["pairs"] == gate.REPLAYED_PAIRS
+    assert audits == [event]
+
+
+@pytest.mark.usefixtures("_audited_anew")
+def test_two_threads_that_need_an_audit_at_the_same_time_share_one(event: GramEvent, audits: list[Event]):
+    with ThreadPoolExecutor(4) as threads:
+        made = list(threads.map(gate.audit_of_build, [event] * 4))
+    assert audits == [event]
+    assert all(each is made[0] for each in made)
+
+
+def test_the_audit_refuses_a_release_whose_build_passed_no_audit(fresh: Workspace, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tasks.allocate.kept_audit", lambda event: None)
+    monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: finding(event, False))
+    monkeypatch.setattr("tasks.allocate.require_passed", lambda build, mechanism: None)
+    release(fresh, "2026-03")
+    broken = {check.name: check.detail for check in audit_workspace(fresh) if not check.ok}
+    assert next(iter(broken)) == "small-2026-03-1: measurements"
+    assert "has not passed its audit" in broken["small-2026-03-1: measurements"]
+
+
+def test_one_changed_byte_of_the_program_is_another_build(tmp_path: Path):
+    source = tmp_path / "dpcore" / "deep" / "module.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("RATE = 1\n")
+    before = digest_of(tmp_path)
+    assert digest_of(tmp_path) == before
+    source.write_text("RATE = 2\n")
+    assert digest_of(tmp_path) != before

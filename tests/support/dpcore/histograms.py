@@ -1,0 +1,17 @@
+"""What the unit and the statistical tests of histograms share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting import Budget, Epsilon, Rho
+from dpcore.schema import Neighbours
+from dpcore.vectors import HISTOGRAM_GAUSSIAN, HISTOGRAM_LAPLACE
+
+R1, AR = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
+ONE = Fraction(1)
+MECHANISMS: list[tuple[Any, Budget]] = [
+    (HISTOGRAM_GAUSSIAN, Rho(Fraction(1, 2))),
+    (HISTOGRAM_LAPLACE, Epsilon(Fraction(2))),
+]

@@ -1,0 +1,26 @@
+"""What the unit and the statistical tests of planning share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from support.dpcore.strategies import schema_with
+
+from dpcore.planning import make_plan
+from dpcore.plans import Plan
+from dpcore.schema import Neighbours, PrivacyUnit
+from dpcore.wishes import Wishes
+
+WISHES = Wishes(
+    schema=schema_with(),
+    neighbours=Neighbours.REPLACE_ONE,
+    unit=PrivacyUnit(),
+    epsilon=Fraction(1),
+    delta=Fraction(0),
+    expected_rows=10_000,
+)
+
+
+def plan(**changes: object) -> Plan:
+    return make_plan(replace(WISHES, **changes))  # type: ignore[arg-type]

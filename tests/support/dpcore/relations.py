@@ -1,0 +1,39 @@
+"""What the unit and the statistical tests of relations share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.attacks import ATTACKS
+from dpcore.bulk import DELTA
+from dpcore.mechanisms.base import UNIT
+from dpcore.noise import SeededNoise
+from dpcore.registry import cost_of, statement_under
+from dpcore.schema import Neighbours
+
+ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
+OTHER = {ADD: REPLACE, REPLACE: ADD}
+
+
+def trace(change: NDArray[np.object_]) -> float:
+    return float(sum(int(block[i, i]) for block in change for i in range(len(block)))) / UNIT
+
+
+SEVERAL_NUMBERS = ("eigenvalues-only", "jiang-laplace")
+"""Mechanisms whose relations differ in two eigenvalues or between two classes only."""
+
+
+def crossed(name: str, own: Neighbours, *, draws: int) -> tuple[float, float]:
+    """The figure for the other relation, and what an attack on a pair of that relation measures."""
+    other = OTHER[own]
+    tables = ATTACKS["wishart-difference" if name.endswith("trace") else name](other, name in SEVERAL_NUMBERS).tables
+    attack = replace(ATTACKS[name](own, name in SEVERAL_NUMBERS), tables=tables)
+    noise = SeededNoise(8)
+    first, second = (attack.draws(table, draws, noise) for table in attack.tables)
+    claimed = statement_under([attack.event], other, delta=DELTA if cost_of(attack.event).rho else Fraction(0))
+    assert claimed is not None
+    return float(claimed.epsilon), attack.judge(attack, first, second)

@@ -1,0 +1,22 @@
+"""What the unit and the statistical tests of scores share."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from dpcore.accounting import Epsilon, Rho
+from dpcore.queries import ScoreQuery
+from dpcore.schema import Neighbours
+from dpcore.scores import (
+    ACCURACY,
+    RMSE,
+    SILHOUETTE,
+)
+
+R1, AR = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
+QUERIES = {
+    ACCURACY: ScoreQuery(ACCURACY, of="class"),
+    RMSE: ScoreQuery(RMSE, of="cost"),
+    SILHOUETTE: ScoreQuery(SILHOUETTE, clusters=3),
+}
+MECHANISMS = {"score-laplace": Epsilon(Fraction(2)), "score-gaussian": Rho(Fraction(1, 2))}

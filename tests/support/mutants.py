@@ -1,0 +1,365 @@
+"""Breaks every sensitivity and scale on purpose, one at a time, and asks the fast tests to notice.
+
+    cd tests; python -m support.mutants [WORD ...]     # all mutants, or those whose name holds a word
+
+Each mutant is a copy of the tree with one expression changed: a constant times 0.9 or
+1.1, a sign flipped, a bound left out. A mutant that the tests let live is printed, and
+the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Queue
+
+from support import ROOT
+
+LIMIT_SECONDS = 400
+TESTS = (
+    "sensitivity",
+    "relations",
+    "vectors",
+    "histograms",
+    "scores",
+    "checked",
+    "grouped",
+    "rowwise",
+    "mechanisms",
+    "accounting",
+    "certainty",
+    "filter",
+    "exactgram",
+    "encoding",
+    "measure",
+    "noise",
+    "audit",
+    "private_pca",
+    "eigenvalues",
+    "knorm",
+    "sums",
+    "planning",
+)
+"""The fast tests that look at bounds and scales, the quickest to notice first."""
+
+NEAREST = {
+    "wishart": ("mechanisms", "noise"),
+    "gaussian": ("mechanisms", "noise"),
+    "laplace": ("mechanisms", "noise"),
+    "accounting": ("accounting", "certainty", "filter"),
+    "power": ("private_pca",),
+    "bingham": ("private_pca",),
+    "frames": ("private_pca",),
+    "allocation": ("private_pca", "planning"),
+    "sensitivity": ("sensitivity", "sums", "vectors", "histograms", "scores", "eigenvalues"),
+    "vectors": ("vectors", "histograms"),
+    "queries": ("vectors", "histograms", "scores"),
+    "noise": ("noise", "knorm"),
+    "registry": ("relations",),
+}
+"""Where a mutated module is looked at first; by default in the tests of its own name."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One expression of one file, replaced."""
+
+    file: str
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}: {self.old.strip()} -> {self.new.strip()}"
+
+
+def scaled(file: str, line: str, expression: str) -> Iterator[Mutant]:
+    """The expression inside a line, times 9/10 and 11/10."""
+    for tenths in (9, 11):
+        yield Mutant(file, line, line.replace(expression, f"(Fraction({tenths}, 10) * ({expression}))", 1))
+
+
+def scaled_float(file: str, line: str, expression: str) -> Iterator[Mutant]:
+    """The same for a real number."""
+    for factor in (0.9, 1.1):
+        yield Mutant(file, line, line.replace(expression, f"({factor} * ({expression}))", 1))
+
+
+TENTHS = ("Fraction(9, 10)", "Fraction(11, 10)")
+
+
+def mutants() -> Iterator[Mutant]:
+    """All of them."""
+    s, w = "dpcore/sensitivity.py", "dpcore/mechanisms/wishart.py"
+    g, a = "dpcore/mechanisms/gaussian.py", "dpcore/mechanisms/laplace.py"
+    n, e, c = "dpcore/noise.py", "dpcore/exactgram.py", "dpcore/accounting.py"
+    yield from scaled(s, "else 2 * squared_norm", "2 * squared_norm")
+    yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else 2", "squared_norm")
+    yield from scaled(s, "root_above(2 * squared_norm**2)", "root_above(2 * squared_norm**2)")
+    yield from scaled(s, "one_record = squared_norm * (1 + (p - 1) * w / 2)", "squared_norm * (1 + (p - 1) * w / 2)")
+    yield from scaled(s, "return 2 * one_record", "2 * one_record")
+    yield from scaled(s, "root_above(2 * p + p * (p - 1) * w**2 / 2)", "root_above(2 * p + p * (p - 1) * w**2 / 2)")
+    yield Mutant(s, "    if blocks > 1:\n        return 2 * one_record\n", "")
+    yield from scaled(s, "Fraction(17, 12)", "Fraction(17, 12)")
+    yield from scaled(s, "else Fraction(5, 4)", "Fraction(5, 4)")
+    yield from scaled(w, "rate = epsilon / self._sensitivity(neighbours, layout)", "epsilon")
+    yield from scaled(w, "Epsilon(event.noise * self._sensitivity", "event.noise")
+    yield Mutant(w, "if self.trace_factor and neighbours is not Neighbours.REPLACE_ONE:", "if False:")
+    yield from scaled(g, "_squared_sensitivity(layout, neighbours) / (2 * rho)", "2 * rho")
+    yield from scaled(g, "/ (2 * event.noise**2)", "2 * event.noise**2")
+    spread = "diagonal, other = event.noise**2, event.noise**2 / 2"
+    yield from scaled(g, spread, "event.noise**2 / 2")
+    yield from (Mutant(g, spread, spread.replace("= event.noise**2,", f"= {f} * event.noise**2,")) for f in TENTHS)
+    yield from (Mutant(n, "fmpq(2 * v.numerator,", f"fmpq({two} * v.numerator,") for two in (1, 3))
+    yield Mutant(n, "(base + half)", "(base - half)")
+    yield from scaled(s, "one_record = s**2 + length", "s**2 + length")
+    yield from scaled(s, "rows * (s**2 + 2 * length", "s**2 + 2 * length")
+    yield Mutant(s, "if blocks == 1 else 2 * one_record)", "if blocks else 2 * one_record)")
+    sums = "dpcore/mechanisms/sums.py"
+    yield from scaled(sums, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
+    yield from scaled(sums, "_sensitivity(event.layout, neighbours or event.neighbours) / event.noise", "event.noise")
+    yield from scaled(sums, "float_above(event.noise), size", "event.noise")
+    yield Mutant(sums, "rows=layout.rows_per_unit", "rows=1")
+    yield from scaled(a, "sensitivity / epsilon", "epsilon")
+    yield from scaled(a, "event.neighbours, weight) / event.noise", "event.noise")
+    yield from scaled(a, "float_above(event.noise / best_l1_weight(event.neighbours))", "event.noise")
+    yield from scaled(a, "float_above(event.noise), blocks * p", "event.noise")
+    yield from scaled_float(n, "arb(2 * known + 1, 1) * unit", "unit")
+    yield from scaled_float(n, "root = arb(2).sqrt()", "2")
+    yield Mutant(n, "[a - b for a, b in zip(*self.terms()", "[a + b for a, b in zip(*self.terms()")
+    yield Mutant(n, "[a * ratio_plus for a in plus]", "[a * ratio_minus for a in plus]")
+    halved = "ratio_plus = ratio_minus = arb(fmpq(self.rate.denominator, 2 * self.rate.numerator))"
+    yield from (Mutant(n, halved, halved.replace("2 *", f"{k} *")) for k in (1, 3))
+    yield Mutant(n, "2 * self._shape + 1 if trace_factor", "self._shape + 1 if trace_factor")
+    yield Mutant(n, "(first.log() / self._shape).exp()", "(first.log() / (2 * self._shape)).exp()")
+    yield Mutant(n, "arb(fmpq(2 * base + step, 2 * step))", "arb(fmpq(2 * base, 2 * step))")
+    yield Mutant(n, "arb(fmpq(2 * base + step, 2 * step))", "arb(fmpq(step - 2 * base, 2 * step))")
+    yield Mutant(n, "(known << more) | self._noise.bits(more)", "self._noise.bits(2 * more)")
+    k, v = "dpcore/mechanisms/knorm.py", "dpcore/mechanisms/eigenvalues.py"
+    yield from scaled(k, "rate = epsilon / self._sensitivity(layout, neighbours)", "epsilon")
+    yield from scaled(k, "Epsilon(event.noise * self._sensitivity", "event.noise")
+    yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=True")
+    yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=False")
+    yield Mutant(k, "if layout.dimension > LARGEST_DIMENSION:", "if False:")
+    yield Mutant(k, "size + 2 + rest, neighbours)", "size + rest, neighbours)")
+    yield Mutant(k, "_pairing(i + 2, j) + _pairing(i, j + 2)", "_pairing(i + 2, j)")
+    yield Mutant(n, "plus + minus - modulus", "plus + minus + modulus")
+    yield Mutant(n, "plus + minus - modulus", "plus - modulus")
+    yield Mutant(n, "abs(values[j].real)", "values[j].real")
+    yield Mutant(n, "self._factor_at_once = trace_factor and blocks == 1", "self._factor_at_once = trace_factor")
+    yield from (Mutant(n, "- rate * abs(total)", f"- {factor} * rate * abs(total)") for factor in (0.9, 1.1))
+    yield Mutant(n, "return True if ball > 0 else False if ball < 0 else None", "return bool(ball.mid() > 0)")
+    yield from scaled(s, "else min(components, 2) * squared_norm", "min(components, 2)")
+    yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else min", "squared_norm")
+    yield Mutant(s, "min(components, 2)", "1")
+    yield Mutant(v, "* UNIT + components", "* UNIT")
+    yield from scaled(v, "components) / epsilon", "epsilon")
+    yield from scaled(v, "event.components) / event.noise", "event.noise")
+    yield from scaled(v, "float_above(event.noise)", "event.noise")
+    yield Mutant(v, "Fraction(layout.rows_per_unit)", "Fraction(1)")
+    yield Mutant(v, "if layout.blocks > 1 or layout.labels:", "if False:")
+    yield Mutant(v, "(root.real + 0.5).floor()", "root.real.floor()")
+    yield Mutant(v, "for _ in range(count)", "for _ in range(1)")
+    yield from scaled(e, "return (1 + self.count_weight**2) * self.rows_per_unit", "(1 + self.count_weight**2)")
+    yield Mutant(e, "(1 + self.count_weight**2) * self.rows_per_unit", "(1 + self.count_weight**2)")
+    yield Mutant(e, "np.where(np.abs(coordinates) <= 1, coordinates, 0.0)", "coordinates")
+    yield Mutant(e, "np.nextafter(np.sqrt(share), 0.0)", "np.sqrt(share) * 1.001")
+    yield Mutant(e, "np.flatnonzero(squared > limit)", "np.flatnonzero(squared > 1.01 * limit)")
+    yield Mutant(e, "np.trunc(layout.weight_on_grid * root)", "np.trunc(layout.weight_on_grid * root * 1.01)")
+    yield Mutant(e, "chunk.T if self.layout.blocks == 1 else chunk.T[:, np.flatnonzero(labels == block)]", "chunk.T")
+    yield from scaled(c, "rho_of_pure=budget.value**2 / 2", "budget.value**2 / 2")
+    yield Mutant(c, "(alpha - 1) * (alpha * rho - epsilon)", "(alpha - 1) * (alpha * rho + epsilon)")
+    yield from scaled_float(c, "mu = math.sqrt(2 * rho)", "2 * rho")
+    yield Mutant(c, "second = _upper_tail(epsilon / mu + mu / 2)", "second = _upper_tail(epsilon / mu - mu / 2)")
+    yield Mutant(c, "max(_upper_tail(epsilon / mu - mu / 2)", "max(_upper_tail(epsilon / mu)")
+    yield Mutant(c, "float_above(cost.epsilon) + gaussian", "gaussian")
+    yield Mutant(c, "+ alpha * math.log1p(-1 / alpha)", "- alpha * math.log1p(-1 / alpha)")
+    yield from scaled_float(c, "(alpha * rho - epsilon)", "epsilon")
+    yield Mutant(c, "pure or population_balance(cost", "pure or release_statement(cost")
+    yield Mutant(c, "rest / mu + side * mu / 2", "rest / mu + side * mu")
+    yield Mutant(c, "if gaussian_draws > 1 else 0.0", "if gaussian_draws > 2 else 0.0")
+    yield Mutant(c, "/ -math.expm1(x - top)", "")
+    yield Mutant(c, "float_above(cost.rho * size**2)", "float_above(cost.rho * size)")
+    yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
+    yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
+    yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
+    yield Mutant("dpcore/encoding.py", "        coordinates /= self.scale\n", "")
+    yield from scaled_float("dpcore/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))")
+    yield from directions()
+    yield from vectors()
+    yield from relations()
+
+
+def relations() -> Iterator[Mutant]:
+    """Those of what noise costs under the relation that it was not drawn for."""
+    folder, r = "dpcore/mechanisms", "dpcore/registry.py"
+    yield Mutant(f"{folder}/wishart.py", "event.neighbours if self.trace_factor else neighbours or", "neighbours or")
+    yield Mutant(f"{folder}/knorm.py", "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = False")
+    yield Mutant(f"{folder}/knorm.py", "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = True")
+    weight = "weight = best_l1_weight(event.neighbours)"
+    yield Mutant(f"{folder}/laplace.py", weight, weight.replace("event", "neighbours or event"))
+    for name in ("wishart", "gaussian", "laplace", "sums", "eigenvalues", "power", "bingham"):
+        yield Mutant(f"{folder}/{name}.py", "neighbours or event.neighbours", "event.neighbours")
+    yield Mutant(f"{folder}/knorm.py", "else neighbours or event.neighbours", "else event.neighbours")
+    for query in ("_sensitivity", "_squared_sensitivity"):
+        line = f"self.{query}(event.query, neighbours or event.neighbours)"
+        yield Mutant("dpcore/vectors.py", line, line.replace("neighbours or ", ""))
+    yield Mutant(
+        r, "    own = cost_of(event)\n    if neighbours is event", "    own = Cost()\n    if neighbours is event"
+    )
+    yield Mutant(r, "SATURATED_AGAIN = 1 << 150", "SATURATED_AGAIN = 1")
+    yield Mutant(r, "    if isinstance(event.query, RowsQuery):", "    if False:")
+    yield Mutant(r, "if len(known) == len(costs) else None", "if known else None")
+
+
+def directions() -> Iterator[Mutant]:
+    """Those of the mechanisms that release directions."""
+    p, b = "dpcore/mechanisms/power.py", "dpcore/mechanisms/bingham.py"
+    yield from scaled(p, "root_above(ITERATIONS * squared / (2 * rho))", "2 * rho")
+    yield Mutant(p, "root_above(ITERATIONS * squared", "root_above(squared")
+    yield from scaled(p, "Rho(event.iterations * squared / (2 * event.noise**2))", "2 * event.noise**2")
+    yield from scaled(p, "[(scale * FRAME_UNIT) ** 2]", "scale * FRAME_UNIT")
+    yield from scaled(p, "return moved * UNIT", "moved")
+    yield Mutant(p, "if components > 1 else r", "if components > 2 else r")
+    yield Mutant(p, "r = Fraction(layout.rows_per_unit)", "r = Fraction(1)")
+    yield Mutant("dpcore/mechanisms/frames.py", "<= FRAME_UNIT**2", "<= 1.01 * FRAME_UNIT**2")
+    yield from scaled(b, "noise=epsilon / score_range", "epsilon")
+    yield from scaled(b, "Epsilon(event.noise * score_range", "event.noise")
+    yield from scaled(b, "else 2 * r", "2 * r")
+    yield Mutant(b, "return r if", "return r / 2 if")
+    yield Mutant(b, "r = Fraction(layout.rows_per_unit)", "r = Fraction(1)")
+    yield from scaled(b, "rate = event.noise / UNIT", "event.noise")
+    yield Mutant(b, "bingham_direction(-matrix, generator)", "bingham_direction(matrix, generator)")
+    yield from (Mutant(b, "- u - most", f"- {factor} * u - most") for factor in (0.9, 1.1))
+    yield Mutant(b, "math.log(m / b) - (m - b) / 2", "math.log(m / b) - (m - b)")
+    unlike = "Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))"
+    yield Mutant("dpcore/allocation.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))")
+
+
+def vectors() -> Iterator[Mutant]:
+    """Those of Jiang's statistics and of noisy rows."""
+    s, v, q = "dpcore/sensitivity.py", "dpcore/vectors.py", "dpcore/queries.py"
+    yield from scaled(
+        s, "1 + p + q + Fraction((p + q) * (p + q + 1), 2)", "1 + p + q + Fraction((p + q) * (p + q + 1), 2)"
+    )
+    yield Mutant(s, "moved = 2 if classes > 1 else 0", "moved = 0")
+    yield Mutant(s, "slope = q - 1 + moved", "slope = q - 1")
+    yield Mutant(s, "gain = p * (slope * t - (p + 1) * t**2 / 2)", "gain = Fraction(0)")
+    yield from scaled(s, "return moved + p * (q + 1)", "moved + p * (q + 1)")
+    yield from scaled(s, "Fraction(p * (p + 1), 2) + gain", "Fraction(p * (p + 1), 2)")
+    yield from scaled(s, "gain + q * (q + 3)", "q * (q + 3)")
+    yield from scaled(s, "root_above(Fraction(4 * dimension))", "root_above(Fraction(4 * dimension))")
+    yield from scaled(v, "self._sensitivity(query, neighbours) / epsilon", "epsilon")
+    yield from scaled(v, "self._sensitivity(event.query, neighbours or event.neighbours) / event.noise", "event.noise")
+    yield from scaled(v, "float_above(event.noise), len(answer)", "event.noise")
+    yield from scaled(q, "return bound * UNIT", "bound")
+    yield from scaled(q, "return rows_l1(dimension=self.dimension) * GRID", "rows_l1(dimension=self.dimension)")
+    yield Mutant(q, "if neighbours is not Neighbours.REPLACE_ONE:", "if False:")
+    yield Mutant(v, "(code.encode(cells) + 1) * (GRID / 2)", "(code.encode(cells) + 1) * GRID")
+    yield Mutant(v, "np.arange(classes), float(GRID), 0.0)", "np.arange(classes), 1.01 * GRID, 0.0)")
+    yield Mutant(v, "number + extra for", "number for")
+    yield Mutant("dpcore/rowwise.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
+    yield Mutant("dpcore/rowwise.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
+    yield from histograms()
+    yield from scores()
+
+
+def histograms() -> Iterator[Mutant]:
+    """Those of histograms and of the groups that are made of them."""
+    s, v, q = "dpcore/sensitivity.py", "dpcore/vectors.py", "dpcore/queries.py"
+    counted, grouped = "dpcore/histograms.py", "dpcore/grouped.py"
+    yield from scaled(s, "return sum(weights, Fraction(0)) * rows", "sum(weights, Fraction(0))")
+    yield Mutant(s, "sum(weights, Fraction(0)) * rows * (1 if", "sum(weights, Fraction(0)) * (1 if")
+    yield from scaled(s, "return squares * rows**2", "squares")
+    yield Mutant(s, "return squares * rows**2 * (1 if", "return squares * rows * (1 if")
+    yield Mutant(s, "squares = sum((weight**2 for", "squares = sum((weight**3 for")
+    yield Mutant(q, "rows=self.rows_per_unit) * GRID**2", "rows=1) * GRID**2")
+    yield Mutant(q, "rows=self.rows_per_unit) * GRID\n", "rows=1) * GRID\n")
+    yield from scaled(v, "self._squared_sensitivity(query, neighbours) / (2 * rho)", "2 * rho")
+    yield from scaled(v, "neighbours or event.neighbours) / (2 * event.noise**2)", "2 * event.noise**2")
+    yield from scaled(v, "rounded(answer, [event.noise**2] * len(answer))", "event.noise**2")
+    yield from scaled_float(v, "return float(event.noise)", "float(event.noise)")
+    yield from scaled_float(v, "return math.sqrt(2) * float(event.noise)", "math.sqrt(2)")
+    yield Mutant(counted, "np.trunc(shares * one)", "np.ceil(shares * one)")
+    yield Mutant(counted, "one = float(weight * GRID)", "one = float(GRID)")
+    yield Mutant(counted, "known = codes != NOTHING_KNOWN", "known = codes > 0")
+    yield Mutant(grouped, "shortened: Floats = points / longest[:, None]", "shortened: Floats = points / longest.max()")
+
+
+def scores() -> Iterator[Mutant]:
+    """Those of budgeted checks."""
+    s, q, m, c = "dpcore/sensitivity.py", "dpcore/queries.py", "dpcore/scores.py", "dpcore/checked.py"
+    yield from scaled(s, "return Fraction(rows)", "Fraction(rows)")
+    yield Mutant(q, "score_sum(neighbours, rows=self.rows_per_unit)", "score_sum(neighbours, rows=1)")
+    yield Mutant(q, "return self.sensitivity(neighbours) ** 2", "return self.sensitivity(neighbours)")
+    yield Mutant(m, "np.trunc(scores * shares)", "scores")
+    yield Mutant(m, "np.clip(product * self.unit + self.offset, -1.0, 1.0)", "product * self.unit + self.offset")
+    yield Mutant(m, "- predicted) / 2", "- predicted)")
+    yield Mutant("dpcore/exactgram.py", "return np.trunc(whole, out=whole)", "return whole")
+    yield Mutant(c, "epsilon=(1 - kept_back) * wishes.epsilon", "epsilon=wishes.epsilon")
+    yield Mutant(c, "check.share / kept_back", "Fraction(1)")
+    yield Mutant(c, "return Rho(whole - used)", "return Rho(whole)")
+    yield Mutant(c, "rows = wishes.unit.most_rows if", "rows = 1 if")
+
+
+def survives(mutant: Mutant, tree: Path) -> bool:
+    """Whether the fast tests of dpcore pass although the tree is broken."""
+    path = tree / mutant.file
+    original = path.read_text()
+    if mutant.old not in original:
+        raise SystemExit(f"the tree no longer holds {mutant.old!r} in {mutant.file}: update tests/support/mutants.py")
+    text = original.replace(mutant.old, mutant.new, 1)
+    if "Fraction(" in mutant.new and "from fractions import Fraction" not in text:
+        text = text.replace("from dataclasses", "from fractions import Fraction\nfrom dataclasses", 1)
+    path.write_text(text)
+    try:
+        near = Path(mutant.file).stem  # the tests of the mutated module notice first
+        names = sorted(TESTS, key=lambda name: (name not in NEAREST.get(near, (near,)), TESTS.index(name)))
+        tests = [str(file) for name in names for file in sorted(tree.glob(f"tests/*/dpcore/test_{name}.py"))]
+        command = [sys.executable, "-m", "pytest", *tests, "-x", "-q", "-m", "not slow"]
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            command, cwd=tree, env=environment, capture_output=True, timeout=LIMIT_SECONDS, check=False
+        )
+        return done.returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        path.write_text(original)
+
+
+def main() -> int:
+    """Try all mutants, one per core at a time, print each with its fate, return 1 if one lives."""
+    chosen = [m for m in mutants() if not sys.argv[1:] or any(word in m.name for word in sys.argv[1:])]
+    trees: Queue[Path] = Queue()
+
+    def fate_of(mutant: Mutant) -> tuple[bool, float]:
+        tree, start = trees.get(), time.monotonic()
+        try:
+            return survives(mutant, tree), time.monotonic() - start
+        finally:
+            trees.put(tree)
+
+    living = 0
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        ignored = shutil.ignore_patterns(".venv", ".git", "demo", ".mypy_cache", ".ruff_cache", ".hypothesis")
+        for core in range(os.cpu_count() or 1):
+            trees.put(Path(shutil.copytree(ROOT, Path(folder) / str(core), ignore=ignored)))
+        for number, (mutant, (alive, seconds)) in enumerate(zip(chosen, pool.map(fate_of, chosen), strict=True), 1):
+            fate = "LIVES " if alive else "killed"
+            print(f"{number:3}/{len(chosen)} {fate} {seconds:5.1f} s  {mutant.name}", flush=True)
+            living += alive
+    print(f"{len(chosen) - living} killed, {living} alive")
+    return 1 if living else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

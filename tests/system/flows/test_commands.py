@@ -1,0 +1,180 @@
+"""Commands that need no server, as a person or a script calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.flows.command_line import call
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda *argv: call(capsys, monkeypatch, *argv)
+
+
+def test_init_makes_a_workspace_that_can_be_planned_without_data(run: Any, tmp_path: Path) -> None:
+    code, out, _ = run("init", str(tmp_path / "w"), "--json")
+    assert code == 0
+    assert json.loads(out)["demo"] == "clinic"
+    for path in (tmp_path / "w" / "landing").glob("*.parquet"):
+        path.unlink()
+    code, out, _ = run("plan", "-w", str(tmp_path / "w"), "--json")
+    plan = json.loads(out)
+    assert code == 0
+    assert (plan["epsilon"], plan["releases_left"], plan["remaining_after"]["epsilon"]) == (1.0, 12, 11.0)
+    code, out, _ = run("plan", "-w", str(tmp_path / "w"))
+    assert code == 0
+    assert "wishart-difference-trace" in out
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002])
+def test_nobody_else_can_write_to_a_new_workspace_whatever_the_umask_is(run: Any, tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        run("init", str(tmp_path / "w"))
+    finally:
+        os.umask(before)
+    made = [tmp_path / "w", *(tmp_path / "w").rglob("*")]
+    assert [path.name for path in made if path.stat().st_mode & 0o022] == []
+
+
+def test_a_fresh_workspace_has_an_empty_history_a_full_budget_and_a_green_audit(run: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "w")
+    run("init", place, "--demo", "digits")
+    assert json.loads(run("history", "-w", place, "--json")[1]) == {"releases": []}
+    assert "no releases yet" in run("history", "-w", place)[1]
+    budget = json.loads(run("budget", "-w", place, "--json")[1])
+    known = {"population", "lifetime", "spent", "reserved", "remaining", "releases_left", "cap_set", "warnings"}
+    assert set(budget) == known
+    assert budget["cap_set"] is None, "the first run sets it"
+    assert budget["spent"]["epsilon"] == 0
+    assert "remaining" in run("budget", "-w", place)[1]
+    code, out, _ = run("audit", "-w", place, "--json")
+    assert code == 0
+    assert json.loads(out)["ok"] is True
+
+
+REFUSED = {
+    "an existing workspace": (["init", "W"], "workspace-exists"),
+    "an unknown demo": (["init", "W2", "--demo", "nothing"], "demo-unknown"),
+    "no workspace": (["plan", "-w", "W3"], "workspace-missing"),
+    "no specification": (["plan", "-w", "W/landing"], "workspace-without-spec"),
+    "an unknown release": (["show", "x", "-w", "W"], "release-unknown"),
+    "a release to audit": (["audit", "x", "-w", "W"], "ledger-missing"),
+    "an empty reason": (["budget", "raise", "--reason", " ", "-w", "W"], "reason-missing"),
+    "a cap set by nobody": (["budget", "raise", "--reason", "x", "--who", " ", "-w", "W"], "who-missing"),
+    "a reason that is no text": (["budget", "raise", "--reason", "\udcff", "-w", "W"], "text-unwritable"),
+    "a malformed period": (["run", "--period", "soon", "-w", "W"], "period-malformed"),
+    "a missing input": (["run", "--input", "nowhere.csv", "-w", "W"], "landing-missing"),
+    "an input of another kind": (["run", "--input", "W/release.yaml", "-w", "W"], "format-unknown"),
+    "an unknown command": (["walk"], "usage"),
+    "an unknown option": (["plan", "--fast"], "usage"),
+    "a missing argument": (["show"], "usage"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_done_is_refused_in_words_and_in_json(
+    run: Any, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("init", "W")
+    argv, rule = REFUSED[case]
+    code, out, _ = run(*argv, "--json")
+    assert code == 2
+    assert json.loads(out)["rule"] == rule
+    assert set(json.loads(out)) == {"error", "rule", "where", "hint"}
+    code, out, err = run(*argv)
+    assert code == 2
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.strip()
+
+
+def test_a_broken_specification_is_refused_with_its_key(run: Any, tmp_path: Path) -> None:
+    place = tmp_path / "w"
+    run("init", str(place))
+    spec = place / "release.yaml"
+    spec.write_text(spec.read_text().replace("  epsilon: 1.0", "  epsilonn: 1.0"))
+    for command in ("plan", "run", "budget"):
+        code, out, _ = run(command, "-w", str(place), "--json")
+        refusal = json.loads(out)
+        assert code == 2
+        assert refusal["where"].startswith("privacy")
+
+
+def test_a_plan_that_the_cap_cannot_carry_says_so(run: Any, tmp_path: Path) -> None:
+    place = tmp_path / "w"
+    run("init", str(place))
+    run("budget", "raise", "--reason", "first use", "-w", str(place))
+    spec = place / "release.yaml"
+    text = (
+        spec.read_text()
+        .replace("  delta: 0\n", "  delta: 1.0e-6\n", 1)
+        .replace("mechanism: auto", "mechanism: gaussian")
+    )
+    spec.write_text(text.replace("delta: 0,", "delta: 1.0e-5,"))
+    code, out, _ = run("plan", "-w", str(place), "--json")
+    assert code == 0
+    assert json.loads(out)["remaining_after"]["epsilon"] is None
+    assert "the cap does not allow" in run("plan", "-w", str(place))[1]
+
+
+def test_an_unexpected_error_shows_its_type_and_place_only(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tasks.stores.spec
+
+    run("init", str(tmp_path / "w"))
+
+    def fail(_path: Path) -> None:
+        raise RuntimeError("a secret value 417.83920517462")
+
+    monkeypatch.setattr(tasks.stores.spec, "load_spec", fail)
+    code, out, err = run("plan", "-w", str(tmp_path / "w"), "--json")
+    assert code == 3
+    assert "RuntimeError" in out
+    assert "417" not in out + err
+
+
+def test_mechanisms_lists_the_registry(run: Any) -> None:
+    listed = json.loads(run("mechanisms", "--json")[1])["mechanisms"]
+    assert {"name", "paper", "kind", "guarantee", "status"} <= set(listed[0])
+    assert {m["kind"] for m in listed} <= {"projection", "moments", "marginals", "rows", "check"}
+    words = set(run("mechanisms")[1].split())
+    assert words >= {m["name"] for m in listed} | {
+        word for m in listed for word in m["offered"].split(", ") if " " not in word
+    }
+
+
+def test_one_command_audits_every_mechanism_and_says_what_it_found(run: Any) -> None:
+    code, out, _ = run("mechanisms", "--audit", "--draws", "100", "--json")
+    answer = json.loads(out)
+    assert code == 0
+    assert answer["ok"]
+    assert {f["verdict"] for f in answer["audit"]} == {"holds", "caught"}
+    assert {m["name"] for m in answer["mechanisms"] if m["status"] == "refuted"} <= {
+        f["mechanism"] for f in answer["audit"]
+    }
+    assert all(replay["ok"] for replay in answer["replay"])
+
+
+def test_a_mechanism_that_is_not_as_the_registry_says_fails_the_audit(run: Any, monkeypatch: Any) -> None:
+    import dpcore.attacks
+    from dpcore.registry import Status
+
+    escaped = dpcore.attacks.Finding("some-name", "replace-one", 1.0, 0.0, 0.5, 100, Status.REFUTED)
+    monkeypatch.setattr(dpcore.attacks, "steps", lambda **_: [dpcore.attacks.Step("some-name", lambda: (escaped,))])
+    code, out, _ = run("mechanisms", "--audit")
+    assert code == 1
+    assert "ESCAPED" in out
+    assert "claimed" in out
+
+
+def test_help_and_version_answer(run: Any) -> None:
+    assert "Usage" in run("--help")[1]
+    assert run("--version")[1].startswith("dprelease ")

@@ -1,0 +1,73 @@
+"""Pure costs and Gaussian noise over one population: what the ledger admits, and what it admitted once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.tasks.staged import SPEC, land_rows, release
+
+from dpcore.accounting import Cap, Cost, release_statement
+from dpcore.errors import BudgetExceededError
+from tasks.stores import record as record_module
+from tasks.stores.audit import again, audit_workspace, broken, not_shown
+from tasks.stores.balances import History
+from tasks.stores.workspace import Workspace
+
+PURE, GAUSSIAN = "wishart-difference-trace", "gaussian"
+MIXED = SPEC.replace(
+    "epsilon: 0.1, lifetime: {epsilon: 1.2}", "epsilon: 0.5, delta: 1.0e-6, lifetime: {epsilon: 1.2, delta: 1.0e-6}"
+)
+
+
+def release_by(workspace: Workspace, mechanism: str, period: str) -> Path:
+    workspace.spec_path.write_text(f"{MIXED}model: {{mechanism: {mechanism}}}\n")
+    land_rows(workspace.root, period)
+    return release(workspace, period)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """One release of Gaussian noise, of epsilon 0.5 out of 1.2."""
+    made = Workspace(tmp_path)
+    made.create()
+    made.spec_path.write_text(MIXED)
+    release_by(made, GAUSSIAN, "2026-01")
+    return made
+
+
+@pytest.fixture
+def former(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A pure release beside it, which the rule of earlier versions admitted, with what they stated about balances."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Cap, "admits", _admitted_once)
+        earlier.setattr(record_module, "population_balance", release_statement)
+        earlier.setattr(History.balance, "__defaults__", (release_statement,))
+        release_by(workspace, PURE, "2026-02")
+    monkeypatch.setattr(again, "code_facts", lambda: {"digest": "0" * 64, "dependencies_digest": "0" * 64})
+    return workspace
+
+
+def _admitted_once(cap: Cap, cost: Cost) -> bool:
+    return release_statement(cost, delta=cap.delta).epsilon <= cap.epsilon
+
+
+def test_a_pure_release_beside_gaussian_ones_is_counted_as_zcdp_and_refused(workspace: Workspace) -> None:
+    with pytest.raises(BudgetExceededError) as refused:
+        release_by(workspace, PURE, "2026-02")
+    assert "counted as zCDP" in str(refused.value.hint)
+    release_by(workspace, GAUSSIAN, "2026-02")
+    assert broken(audit_workspace(workspace)) == []
+
+
+def test_what_an_earlier_rule_admitted_is_not_broken_and_not_shown_to_hold(former: Workspace) -> None:
+    checks = audit_workspace(former)
+    assert broken(checks) == []
+    open_ones = {check.name: check.detail for check in not_shown(checks)}
+    assert {"caps", "small-2026-02-1: balance"} <= open_ones.keys()
+    assert "people: entry" in open_ones["caps"]
+    assert "of 1.2" in open_ones["caps"]
+    assert "small-2026-01-1: balance" not in open_ones, "Gaussian noise alone is counted as ever"
+    for mechanism in (PURE, GAUSSIAN):
+        with pytest.raises(BudgetExceededError):
+            release_by(former, mechanism, "2026-03")

@@ -1,0 +1,160 @@
+"""Whole releases under unusual but legal specifications: each publishes, adds up and passes the audit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from support.tasks.documents import assert_valid_documents
+from support.tasks.staged import release
+from support.tasks.variants import COLUMNS, ZCDP, specification, table, with_role
+
+from tasks.stores.audit import audit_workspace, broken, not_shown
+from tasks.stores.workspace import Workspace
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "no projection": {"model__projection": {"kind": "none"}},
+    "few random directions": {"model__projection": {"kind": "ron", "dimension": 3}},
+    "components out of the moments": {
+        "model__projection": {"kind": "private-pca", "dimension": 3},
+        "model__allocation": {"moments": 1},
+    },
+    "components bought apart": {
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": {"projection": 0.4, "moments": 0.6},
+    },
+    "components bought apart, zCDP": {
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": {"projection": 0.5, "moments": 0.5},
+        "model__mechanism": "gaussian",
+        **ZCDP,
+    },
+    "components, all automatic": {"model__projection": {"kind": "private-pca"}},
+    "the split of RON-Gauss": {
+        "model__projection": {"kind": "ron", "dimension": 3},
+        "model__allocation": "ron-gauss",
+    },
+    "the split of PCA-Gauss, a label": {
+        "columns": with_role("d", "label"),
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": "pca-gauss-0.4",
+    },
+    "public components": {"model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"}},
+    "gaussian": {"model__mechanism": "gaussian", **ZCDP},
+    "laplace": {"model__mechanism": "laplace"},
+    "add-remove": {"privacy__neighbours": "add-remove"},
+    "a label": {"columns": with_role("d", "label")},
+    "a label as a feature": {"columns": with_role("d", "label"), "model__generator": "gaussian"},
+    "a target": {"columns": with_role("a", "target")},
+    "a target, few directions": {
+        "columns": with_role("a", "target"),
+        "model__projection": {"kind": "ron", "dimension": 2},
+    },
+    "a target and components": {
+        "columns": with_role("a", "target"),
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+    },
+    "persons weighted": {"source__drop": [], "privacy__unit": {"person": "id", "rows": "weight"}},
+    "persons with two rows": {"source__drop": [], "privacy__unit": {"person": "id", "rows": "at-most 2"}},
+    "one column": {"columns": COLUMNS[:1], "source__drop": ["id", "b", "c", "d", "e"]},
+    "a frame": {"model__radius": "auto", "model__projection": {"kind": "none"}, "model__generator": "gaussian"},
+    "a frame, zCDP, a label, few directions": {
+        "columns": with_role("d", "label"),
+        "model__radius": "auto",
+        "model__projection": {"kind": "ron", "dimension": 3},
+        **ZCDP,
+    },
+    "a frame and components bought apart, persons with two rows": {
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": 2},
+        "model__allocation": {"radius": 0.05, "centre": 0.1, "spread": 0.05, "projection": 0.4, "moments": 0.4},
+        "source__drop": [],
+        "privacy__unit": {"person": "id", "rows": "at-most 2"},
+    },
+    "a frame and components out of the moments": {
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": 3},
+        "model__allocation": {"radius": 0.05, "centre": 0.1, "spread": 0.05, "moments": 0.8},
+    },
+    "a frame and public components": {
+        "model__radius": "auto",
+        "model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"},
+    },
+    "a public radius": {"model__radius": 0.5, "model__projection": {"kind": "ron", "dimension": 3}},
+    "only categories": {"columns": COLUMNS[3:], "source__drop": ["id", "a", "b", "c"]},
+    "a fixed number of rows": {"rows": 100},
+    "a copula": {"model__generator": "copula"},
+    "a copula, zCDP, a label": {"columns": with_role("d", "label"), "model__generator": "copula", **ZCDP},
+    "a copula, add-remove, persons with two rows": {
+        "model__generator": "copula",
+        "privacy__neighbours": "add-remove",
+        "source__drop": [],
+        "privacy__unit": {"person": "id", "rows": "at-most 2"},
+    },
+    "a copula, persons weighted, shares by hand": {
+        "model__generator": "copula",
+        "model__allocation": {"marginals": 0.3, "moments": 0.7},
+        "source__drop": [],
+        "privacy__unit": {"person": "id", "rows": "weight"},
+    },
+}
+IN_SHORT = {
+    "components out of the moments",
+    "the split of PCA-Gauss, a label",
+    "gaussian",
+    "a target, few directions",
+    "persons weighted",
+    "only categories",
+    "a frame, zCDP, a label, few directions",
+    "a copula, zCDP, a label",
+    "a copula, add-remove, persons with two rows",
+}
+EACH = [v if v in IN_SHORT else pytest.param(v, marks=pytest.mark.slow) for v in VARIANTS]
+
+
+@pytest.mark.parametrize("variant", EACH)
+def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, variant: str) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.create()
+    workspace.spec_path.write_text(yaml.safe_dump(specification(**VARIANTS[variant])))
+    pq.write_table(table(), workspace.landing / "rows.parquet")
+    pq.write_table(table().slice(0, 500), workspace.root / "public.parquet")
+    bundle = release(workspace, "2026-01")
+    checks = audit_workspace(workspace)
+    assert broken(checks) == []
+    open_ends = [check.name.partition(": ")[2] for check in not_shown(checks)]
+    assert open_ends == (["model"] if "public components" in variant else []), "public data are not in a bundle"
+    assert_valid_documents(bundle)
+    record = json.loads((bundle / "record.json").read_text())
+    costs = [m["epsilon"] or 0.0 for m in record["privacy"]["measurements"]]
+    assert sum(costs) <= 1.0 + 1e-12
+    assert record["rows"] == pq.read_table(bundle / "data.parquet").num_rows
+    assert all(check["ok"] for check in record["checks"])
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        "components out of the moments",
+        pytest.param("components bought apart", marks=pytest.mark.slow),
+        pytest.param("public components", marks=pytest.mark.slow),
+        pytest.param("a frame", marks=pytest.mark.slow),
+        pytest.param("a frame and components out of the moments", marks=pytest.mark.slow),
+        "a frame and public components",
+    ],
+)
+def test_principal_components_keep_the_strong_direction(tmp_path: Path, variant: str) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.create()
+    spec = specification(**VARIANTS[variant], privacy__epsilon=5.0, privacy__lifetime={"epsilon": 5.0})
+    workspace.spec_path.write_text(yaml.safe_dump(spec))
+    pq.write_table(table(), workspace.landing / "rows.parquet")
+    pq.write_table(table().slice(0, 2000), workspace.root / "public.parquet")
+    frame = pq.read_table(release(workspace, "2026-01") / "data.parquet").to_pandas()
+    real = table().to_pandas()
+    assert frame["a"].corr(frame["b"]) == pytest.approx(real["a"].corr(real["b"]), abs=0.1)
+    assert frame["a"].std() == pytest.approx(real["a"].std(), rel=0.2)

@@ -1,0 +1,266 @@
+"""A verifier that shares no code with the product accepts what the product released, and finds what was changed."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from support import independent_verifier
+from support.independent_verifier import BrokenError, canonical, sha256, verify
+from support.tasks.goldens import GOLDEN
+
+from dpcore.accounting import Cap, Cost
+from tasks.stores.audit import audit_export, broken, read_public_key
+from tasks.stores.ledger import Ledger
+from tasks.stores.operations import export_lines
+
+SOURCE = Path(independent_verifier.__file__)
+GAUSSIAN, PURE = "small-2026-01-1", "small-2026-02-1"
+
+
+class Evidence:
+    """The golden evidence, to be changed: lines of the export, bundles, public key, and the keys that signed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bundles, self.key = folder, folder / "bundles", folder / "key.pub"
+        self.entries = [json.loads(line) for line in (folder / "export.ndjson").read_text().splitlines()]
+
+    def secret(self, name: str) -> Ed25519PrivateKey:
+        text = (self.folder / "secrets" / name).read_bytes()
+        key = serialization.load_pem_private_key(text, None)
+        assert isinstance(key, Ed25519PrivateKey)
+        return key
+
+    def verify(self) -> int:
+        export = self.folder / "changed.ndjson"
+        export.write_text("".join(json.dumps(entry) + "\n" for entry in self.entries))
+        return verify(export, self.bundles, self.key)
+
+    def find(self, kind: str, place: int = 0) -> dict[str, Any]:
+        found: dict[str, Any] = [entry for entry in self.entries if entry["kind"] == kind][place]
+        return found
+
+    def edit(self, entry: dict[str, Any], **facts: Any) -> None:
+        entry["body"] = canonical(json.loads(entry["body"]) | facts).decode()
+
+    def chain(self) -> None:
+        """Give all entries fitting hashes and the signatures of their keys, as their holders could."""
+        names = ("first", "ada", "office", "second")
+        signers = {sha256(self.secret(n).public_key().public_bytes_raw())[:32]: self.secret(n) for n in names}
+        head = "0" * 64
+        for seq, entry in enumerate(self.entries, 1):
+            entry |= {"seq": seq, "previous": head}
+            head = entry["hash"] = sha256(canonical([entry[name] for name in independent_verifier.HASHED]))
+            if entry["key_id"] in signers:
+                entry["signature"] = sign(signers[entry["key_id"]], head)
+
+    def append(self, name: str, kind: str, facts: dict[str, Any], **fields: str) -> None:
+        key = self.secret(name).public_key().public_bytes_raw()
+        fresh = {"at": self.entries[-1]["at"], "kind": kind, "population": "people", "release_id": "", "hash": ""}
+        fresh |= {"key_id": sha256(key)[:32], "signature": "", "body": canonical(facts).decode()}
+        self.entries.append(fresh | fields)
+        self.chain()
+
+    def rewrite(self, name: str, content: bytes) -> None:
+        path = self.bundles / "small" / PURE / name
+        if path.exists():
+            path.chmod(0o644)
+        path.write_bytes(content)
+
+
+def sign(key: Ed25519PrivateKey, message: str) -> str:
+    return base64.b64encode(key.sign(message.encode())).decode()
+
+
+def unpacked(archive: str, folder: Path) -> Path:
+    with tarfile.open(GOLDEN / archive) as packed:
+        packed.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Evidence:
+    return Evidence(unpacked("evidence-4.tar.gz", tmp_path))
+
+
+# ---------------------------------------------------------------- what holds
+
+
+@pytest.mark.parametrize("rho", ["0", "1/100", "1/20", "1/5"])
+@pytest.mark.parametrize("epsilon", ["0", "1/10", "1/2", "3/2"])
+def test_it_admits_what_the_product_admits(epsilon: str, rho: str):
+    cost = Cost(Fraction(epsilon), Fraction(rho), Fraction(epsilon) ** 2 / 2)
+    figures = {name: getattr(cost, name) for name in independent_verifier.COSTS}
+    for cap in (Cap(Fraction(limit, 7), Fraction(1, 10**6), Fraction(0)) for limit in range(1, 40)):
+        limits = {name: getattr(cap, name) for name in independent_verifier.CAP}
+        assert independent_verifier.admits(limits, figures) == cap.admits(cost)
+        assert independent_verifier.admits(limits, figures, fixed=True) == cap.admits_if_fixed(cost)
+
+
+def test_it_imports_nothing_of_the_product_and_has_at_most_300_lines_that_are_not_blank():
+    text = SOURCE.read_text()
+    nodes = list(ast.walk(ast.parse(text)))
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names, "cryptography"}
+    assert len([line for line in text.splitlines() if line.strip()]) <= 300
+
+
+def test_the_golden_evidence_has_what_a_verifier_must_understand(evidence: Evidence):
+    kinds = {entry["kind"] for entry in evidence.entries}
+    assert kinds == set(independent_verifier.BODIES) - {"restore", "reconcile"}
+    caps = [json.loads(entry["body"]) for entry in evidence.entries if entry["kind"] == "cap"]
+    assert [cap["reason"] for cap in caps] == [None, "the board agreed"]
+    assert "signature" in json.loads(evidence.find("approve")["body"])
+    assert '"mechanism":"gaussian"' in evidence.find("spend")["body"]
+    size = sum(path.stat().st_size for path in GOLDEN.glob("evidence-*"))
+    assert size < 300_000
+
+
+def test_it_accepts_the_golden_evidence(evidence: Evidence):
+    assert evidence.verify() == 2
+
+
+def test_it_is_a_command(evidence: Evidence):
+    given = [str(evidence.folder / "export.ndjson"), str(evidence.bundles), str(evidence.key)]
+    done = subprocess.run([sys.executable, "-I", str(SOURCE), *given], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("version", "signed"), [(1, False), (3, True)])
+def test_it_accepts_what_earlier_versions_released(tmp_path: Path, version: int, signed: bool):
+    root = unpacked(f"version-{version}.tar.gz", tmp_path)
+    export = tmp_path / "export.ndjson"
+    with closing(Ledger.open_to_read(root / "ledger.db")) as ledger:
+        export.write_text("".join(export_lines(ledger.entries())))
+    assert verify(export, root / "releases", root / "keys" / "signing.pub" if signed else None) == 2
+
+
+def test_signing_everything_again_changes_nothing(evidence: Evidence):
+    """The attacks below are found for what they change, not for how they are signed."""
+    before = json.dumps(evidence.entries)
+    evidence.chain()
+    assert json.dumps(evidence.entries) == before
+    evidence.append("second", "revoke", {"key_id": evidence.find("key", 2)["key_id"], "reason": "x", "who": "x"})
+    with pytest.raises(BrokenError, match="revokes without trust"):
+        evidence.verify()
+
+
+# ---------------------------------------------------------------- what was changed
+
+
+def swap(evidence: Evidence) -> None:
+    evidence.entries[11], evidence.entries[12] = evidence.entries[12], evidence.entries[11]
+
+
+def announce_stranger(evidence: Evidence) -> None:
+    key = Ed25519PrivateKey.generate()
+    raw = key.public_key().public_bytes_raw()
+    body = {"key_id": sha256(raw)[:32], "public_key": base64.b64encode(raw).decode(), "replaces": None}
+    evidence.append("second", "key", body, key_id=sha256(raw)[:32], population="")
+    evidence.entries[-1]["signature"] = sign(key, evidence.entries[-1]["hash"])
+
+
+def open_and_announce(evidence: Evidence) -> None:
+    """The same in a ledger of before version 4, where a key could announce itself, but nobody believes it."""
+    evidence.entries = evidence.entries[:1]
+    shutil.rmtree(evidence.bundles)
+    evidence.bundles.mkdir()
+    facts = json.loads(evidence.entries[0]["body"])
+    evidence.entries[0]["body"] = canonical({n: facts[n] for n in ("key_id", "public_key", "replaces")}).decode()
+    announce_stranger(evidence)
+
+
+def raised(evidence: Evidence) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads(evidence.find("cap")["body"])
+    return facts | {"reason": "more", "epsilon": "9"}
+
+
+def lower_the_cap(evidence: Evidence) -> None:
+    evidence.edit(evidence.find("cap", 1), epsilon="1/5")
+    evidence.chain()
+
+
+def lower_the_first_cap(evidence: Evidence) -> None:
+    """The Gaussian release costs epsilon 0.0834 at the cap's delta."""
+    evidence.edit(evidence.find("cap"), epsilon="83/1000")
+    evidence.chain()
+
+
+def respell_a_number(evidence: Evidence) -> None:
+    evidence.edit(evidence.find("cap", 1), epsilon="6/4")
+    evidence.chain()
+
+
+def add_a_field(evidence: Evidence) -> None:
+    evidence.edit(evidence.find("void"), note="x")
+    evidence.chain()
+
+
+def change_the_decision(evidence: Evidence) -> None:
+    evidence.edit(evidence.find("approve"), who="grace")
+    evidence.chain()
+
+
+def exchange_the_statement(evidence: Evidence) -> None:
+    """Another bundle's statement, with checksums and ledger that fit it."""
+    folder = evidence.bundles / "small" / PURE
+    evidence.rewrite("statement.intoto.json", (folder.parent / GAUSSIAN / "statement.intoto.json").read_bytes())
+    digests = {path.name: sha256(path.read_bytes()) for path in folder.iterdir() if path.name != "SHA256SUMS"}
+    evidence.rewrite("SHA256SUMS", "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode())
+    digest = sha256((folder / "SHA256SUMS").read_bytes())
+    evidence.edit(evidence.find("publish", 1), bundle_digest=digest)
+    evidence.chain()
+
+
+def foreign_key(evidence: Evidence) -> None:
+    public = Ed25519PrivateKey.generate().public_key()
+    pem = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    evidence.key.write_bytes(pem)
+
+
+ATTACKS: dict[str, tuple[Callable[[Evidence], object], str]] = {
+    "edited body": (lambda e: e.edit(e.find("cap"), epsilon="30"), "entry 4: was changed"),
+    "wrong signature": (
+        lambda e: e.find("spend").update(signature=e.find("void")["signature"]),
+        "entry 6: has a wrong signature",
+    ),
+    "missing entry": (lambda e: e.entries.pop(11), "entry 12: does not follow"),
+    "swapped entries": (swap, "entry 12: does not follow"),
+    "unvouched key": (announce_stranger, "announces itself in a ledger of enrolled keys"),
+    "unvouched key of before": (open_and_announce, "nobody vouched for"),
+    "revoked key's entry": (lambda e: e.append("first", "cap", raised(e)), "not signed by an active key"),
+    "role violation": (lambda e: e.append("office", "cap", raised(e)), "without the role"),
+    "cap exceeded": (lower_the_cap, "entry 19: exceeds the cap"),
+    "cap exceeded by Gaussian noise": (lower_the_first_cap, "entry 5: exceeds the cap"),
+    "number in another spelling": (respell_a_number, "exact"),
+    "unknown field": (add_a_field, "entry 12: lacks a field, or has an unknown one"),
+    "decision of somebody else": (change_the_decision, "passes on a decision about something else"),
+    "changed bundle file": (lambda e: e.rewrite("data.parquet", b"raw rows"), "has a file that was changed"),
+    "extra file": (lambda e: e.rewrite("notes.txt", b"x"), "has a file that was changed, or that its checksums"),
+    "exchanged statement": (exchange_the_statement, "the publishing key did not sign"),
+    "foreign public key": (foreign_key, "keys: lead to no trusted key"),
+}
+
+
+@pytest.mark.parametrize("case", ATTACKS)
+def test_it_rejects(evidence: Evidence, case: str):
+    change, words = ATTACKS[case]
+    change(evidence)
+    with pytest.raises(BrokenError, match=words):
+        evidence.verify()
+    given = evidence.folder / "changed.ndjson", evidence.bundles, [read_public_key(evidence.key)]
+    assert broken(audit_export(*given)), "the product finds it too"

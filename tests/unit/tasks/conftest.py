@@ -1,0 +1,15 @@
+"""A published workspace, and a ledger's place in a SQLite file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.fixtures import published, workspace  # noqa: F401
+from support.tasks.builders import Place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    """An empty ledger's place in a SQLite file; tests/system has the same tests on PostgreSQL."""
+    return Place(tmp_path / "ledger.db", tmp_path)

@@ -1,0 +1,149 @@
+"""Imports point downwards only, and each room keeps to what it may touch (design.md, rooms)."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from support import ROOT
+from support.rooms import ROOMS, all_imports, imported, modules, tree
+
+DPCORE_MAY_IMPORT = {"numpy", "scipy", "opendp", "randomgen", "flint", "sklearn", "threadpoolctl", "dpcore"}
+OUTSIDE_WORLD = {
+    "os", "pathlib", "io", "time", "datetime", "socket", "subprocess", "shutil", "tempfile", "glob", "logging",
+    "sqlite3", "urllib", "http", "threading", "multiprocessing", "asyncio", "platform", "getpass", "ctypes",
+}  # fmt: skip
+RANDOMNESS = {"random", "secrets", "opendp", "randomgen", "uuid"}
+OUTSIDE_CALLS = {"open", "input", "print", "exec", "eval", "breakpoint", "__import__"}
+OUTSIDE_METHODS = {"read_text", "write_text", "getenv", "loadtxt", "savetxt", "fromfile", "tofile", "memmap"}
+LAZY = {"great_expectations", "opendp"}
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def statements_run_on_import(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements at module level, and inside its if, try, with and class blocks; not those for type checkers."""
+    for node in body:
+        if is_type_checking(node):
+            continue
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for field in ("body", "orelse", "finalbody"):
+                yield from statements_run_on_import(getattr(node, field, []))
+            for handler in getattr(node, "handlers", []):
+                yield from statements_run_on_import(handler.body)
+
+
+def top_level_imports(path: Path) -> set[str]:
+    return {module for node in statements_run_on_import(tree(path).body) for module in imported(node)}
+
+
+def roots(names: Iterable[str]) -> set[str]:
+    return {module.partition(".")[0] for module in names}
+
+
+ALL = [path for room in ROOMS for path in modules(room)]
+DPCORE = modules("dpcore")
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0]
+
+
+def offenders(paths: list[Path], faults: Callable[[Path], object]) -> dict[str, object]:
+    """The files that break a rule, each with how it does."""
+    found = {name(path): faults(path) for path in paths}
+    return {file: fault for file, fault in found.items() if fault}
+
+
+def test_imports_point_downwards() -> None:
+    def above(path: Path) -> set[str]:
+        rooms_above = set(ROOMS[ROOMS.index(room_of(path)) + 1 :]) | {"tests", "benchmarks"}
+        return roots(all_imports(path)) & rooms_above
+
+    assert not offenders(ALL, above)
+
+
+def test_no_relative_import_hides_from_that_rule() -> None:
+    def relative(path: Path) -> list[int]:
+        return [n.lineno for n in ast.walk(tree(path)) if isinstance(n, ast.ImportFrom) and n.level]
+
+    assert not offenders(ALL, relative)
+
+
+def may_use_prefect(path: Path) -> bool:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] in ("flows", "deployments") or (parts[0] == "tasks" and len(parts) == 2)
+
+
+def test_prefect_is_used_in_tasks_flows_and_deployments_only() -> None:
+    assert not offenders(ALL, lambda path: not may_use_prefect(path) and "prefect" in roots(all_imports(path)))
+
+
+def test_dpcore_imports_mathematics_only() -> None:
+    known = set(sys.stdlib_module_names) | DPCORE_MAY_IMPORT
+    assert not offenders(DPCORE, lambda path: roots(all_imports(path)) - known)
+
+
+def calls(path: Path) -> list[str]:
+    return [ast.unparse(node.func) for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+
+
+def test_dpcore_reads_no_files_no_clock_and_no_environment() -> None:
+    def outside(path: Path) -> list[str]:
+        touched = [called for called in calls(path) if called in OUTSIDE_CALLS or last(called) in OUTSIDE_METHODS]
+        return touched + sorted(roots(all_imports(path)) & OUTSIDE_WORLD)
+
+    assert not offenders(DPCORE, outside)
+
+
+def last(called: str) -> str:
+    return called.rpartition(".")[2]
+
+
+def test_only_the_noise_module_touches_randomness() -> None:
+    """`np.random.Generator` may be named elsewhere as a type; nothing random may be made or imported."""
+    prefixes = ("np.random", "numpy.random")
+
+    def random_things(path: Path) -> list[str]:
+        names = [ast.unparse(node) for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute)]
+        named = [n for n in names if n.startswith(prefixes) and n not in (*prefixes, "np.random.Generator")]
+        made = [called for called in calls(path) if called.startswith(prefixes) or last(called) == "rvs"]
+        modules_of = [m for m in all_imports(path) if m.startswith(("numpy.random", "scipy.stats.sampling"))]
+        return named + made + modules_of + sorted(roots(all_imports(path)) & RANDOMNESS)
+
+    assert not offenders([path for path in DPCORE if path.name != "noise.py"], random_things)
+    assert random_things(ROOT / "dpcore" / "noise.py"), "the rule sees randomness where it is"
+
+
+def test_dpcore_keeps_no_global_state() -> None:
+    def global_names(path: Path) -> list[int]:
+        return [n.lineno for n in ast.walk(tree(path)) if isinstance(n, ast.Global)]
+
+    assert not offenders(DPCORE, global_names)
+
+
+def test_slow_libraries_are_not_imported_at_module_level() -> None:
+    """Great Expectations takes seconds and logs; expectations/custom.py subclasses it and is itself imported late."""
+
+    def early(path: Path) -> set[str]:
+        imports = top_level_imports(path)
+        return roots(imports) & LAZY | imports & {"expectations.custom"}
+
+    assert not offenders([path for path in ALL if name(path) != "expectations/custom.py"], early)
+
+
+def test_the_rules_look_at_real_files() -> None:
+    assert len(DPCORE) > 15
+    assert len(ALL) > 50
+    assert "dpcore.noise" in all_imports(ROOT / "dpcore" / "measure.py")
+    assert "opendp" in all_imports(ROOT / "dpcore" / "noise.py")
+    assert "opendp" not in top_level_imports(ROOT / "dpcore" / "noise.py")
