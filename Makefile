@@ -37,7 +37,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --dist loadfile --no-loadsco
 
 # what one runs all day: linters, types and unit tests
 check: lint
-	$(PYTEST) tests/unit -n 2 --hypothesis-profile=check
+	$(PYTEST) tests/unit -m "not slow" -n 2 --hypothesis-profile=check
 
 # what a release of this software needs; tests of servers wait more than they compute, so a third worker fills the cores
 test: $(VENV)/.installed-dev

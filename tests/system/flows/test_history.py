@@ -18,8 +18,6 @@ from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
 from tasks.stores.workspace import Workspace
 
-pytestmark = pytest.mark.slow  # the story is told once more for it
-
 STAGES = {"allocation", "budget", "projection", "noise", "spectrum", "utility", "release-card"}
 FIRST = ("visits-2026-03-1", "COMPLETED")
 ARROWS = {
