@@ -70,8 +70,8 @@ def main() -> None:
         try:
             flow = registered_flow(client, run, [Workspace(Path(root)) for root in sys.argv[1:]])
         except RefusedError as error:
-            client.set_flow_run_state(run.id, Failed(name="Refused", message=f"{error}; {error.hint}"), force=True)
             sys.stderr.write(f"refused ({error.rule}): {error}\n  hint   {error.hint}\n")
+            client.set_flow_run_state(run.id, Failed(name="Refused", message=f"{error}; {error.hint}"), force=True)
             return
     configure_from_env()  # lets the runner tell this process why it is ended
     with handle_engine_signals(run.id):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prefect import flow
+from prefect.runtime import flow_run
 
 from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, LedgerError, PrivacyError, SpecError
 from flows.monthly import label_run, settle
@@ -21,7 +22,20 @@ DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-dif
 """Refusals of the ledger that a person's decision ends; others, such as a database that is away, end by themselves."""
 
 
-@flow(name="landing", retries=0, persist_result=False, log_prints=False)
+def _run_name() -> str:
+    """The month's name, which Prefect gives the run before it logs anything."""
+    try:
+        with served(flow_run.parameters["workspace"]) as place:
+            return _title(load_spec(place.spec_path), Arrivals(place).find(flow_run.parameters["arrival"]))
+    except Exception:  # noqa: BLE001  the flow meets it as well, and says so in our own words
+        return "landing"
+
+
+def _title(spec: ReleaseSpec, arrival: Announcement | None) -> str:
+    return f"{spec.name} landed: {(arrival and arrival.period) or 'data'}"
+
+
+@flow(name="landing", flow_run_name=_run_name, retries=0, persist_result=False, log_prints=False)
 def landing(workspace: str, arrival: str) -> None:
     """Release a month for which something landed; `arrival` stands for it and says nothing about the files."""
     with served(workspace) as place:
@@ -38,8 +52,7 @@ def release_arrival(place: Workspace, token: str) -> None:
     arrivals = Arrivals(place)
     arrival = arrivals.find(token)
     spec = load_spec(place.spec_path)
-    periods = [arrival.period] if arrival and arrival.period else []
-    label_run(f"{spec.name} landed: {', '.join(periods) or 'data'}", [spec.name, *periods])
+    label_run(_title(spec, arrival), [spec.name, *([arrival.period] if arrival and arrival.period else [])])
     if arrival is None or arrival.handled:
         tell("this arrival was dealt with before; nothing was read or spent")
         return

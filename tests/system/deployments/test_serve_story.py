@@ -320,6 +320,19 @@ def test_every_run_of_a_release_is_named_for_its_month(served: Served):
         assert re.match(r"small(-| landed: )\d{4}-\d{2}", name), name
 
 
+def first_lines(served: Served) -> list[str]:
+    """What the log of each triggered run that came to its end begins with."""
+    runs = [run for run in served.runs(state={"type": {"any_": ["COMPLETED"]}}) if "arrival" in run["parameters"]]
+    asked = [{"logs": {"flow_run_id": {"any_": [run["id"]]}}, "sort": "TIMESTAMP_ASC", "limit": 1} for run in runs]
+    lines = [log["message"] for look in asked for log in served.server.ask("POST", "/logs/filter", look)]
+    return lines if len(lines) == len(runs) else []
+
+
+def test_a_triggered_run_has_its_month_s_name_in_its_first_line(served: Served):
+    lines = until(lambda: first_lines(served), seconds=60, what="the runs' first lines")
+    assert [line for line in lines if not re.search(r"run 'small landed: \d{4}-\d{2}'", line)] == []
+
+
 def log_in(visit: Visit, served: Served) -> None:
     """As an operator does: the pages ask for the line in the workspace's file."""
     field = visit.page.locator("input[type=password]").first
