@@ -76,9 +76,6 @@ def test_a_scan_that_is_killed_loses_nothing_and_locks_nothing(intake: Intake, w
     assert len(intake.quarantine) == 2
 
 
-# ---------------------------------------------------------------- waiting
-
-
 def test_waiting_ends_when_everything_has_settled(intake: Intake):
     path = intake.put("small-2026-10.csv", "age,sex\n")
     intake.put("bad.csv", b"age\n41\n")

@@ -54,9 +54,6 @@ def test_a_process_that_dies_before_the_commit_leaves_neither(ledger: Ledger, pl
     assert ledger.spend(release_id, "moments", drawn) == drawn
 
 
-# ---------------------------------------------------------------- races
-
-
 def race(target: Callable[..., None], place: Place, periods: list[str]) -> list[Any]:
     """One process for each period, all let go at the same moment; returns their answers."""
     barrier, answers = FORKS.Barrier(len(periods)), FORKS.Queue()

@@ -49,9 +49,6 @@ def entries_of(path: Path) -> list[object]:
         return list(ledger.entries())
 
 
-# ---------------------------------------------------------------- the disk
-
-
 def test_a_full_disk_refuses_and_loses_nothing(path: Path):
     """The operating system lets the process write no further, as a full disk does."""
     before = entries_of(path)

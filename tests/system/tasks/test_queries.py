@@ -57,9 +57,6 @@ def test_memory_stays_bounded_whatever_the_number_of_rows(tmp_path: Path):
     assert pq.read_metadata(tmp_path / "700000.parquet").num_rows == 700_000
 
 
-# ---------------------------------------------------------------- PostgreSQL
-
-
 @pytest.fixture
 def hospital(server: Server, database: str) -> str:
     """The address of a PostgreSQL database with typed columns, among them what Python cannot hold."""

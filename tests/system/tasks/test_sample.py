@@ -11,8 +11,6 @@ from support import IMPORTS
 
 from dpcore.generators import ROWS_AT_ONCE
 
-# ---- memory, order, progress -------------------------------------------------------------------------------
-
 GROWTH_MIB = 60
 """What 20 times the rows may add to the peak: a few row groups' worth of jitter, where all rows would take 120."""
 MEASURE = """

@@ -13,8 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from support import ROOT
 
-# ---------------------------------------------------------------- more rows than memory
-
 LARGE = """
 import resource, sys
 from pathlib import Path

@@ -34,9 +34,6 @@ def test_what_a_killed_run_left_is_gone_with_the_next_and_only_that(place: Works
     assert list(place.vault.iterdir()) == []
 
 
-# ---------------------------------------------------------------- one at a time
-
-
 def test_a_second_process_waits_for_the_first_and_is_let_in_by_its_death(place: Workspace):
     first_in, second_in = SPAWN.Event(), SPAWN.Event()
     first = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", first_in, None))

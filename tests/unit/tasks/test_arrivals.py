@@ -586,5 +586,8 @@ def test_a_file_that_is_gone_at_once_is_refused(intake: Intake):
     assert caught.value.rule == "landing-changed"
 
 
+# ---------------------------------------------------------------- waiting
+
+
 def test_nothing_to_wait_for_is_no_wait(intake: Intake):
     assert wait_until_settled(intake.workspace, intake.spec, seconds=0) == ()

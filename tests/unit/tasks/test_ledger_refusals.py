@@ -54,6 +54,9 @@ def faults(workspace: Workspace) -> dict[str, str]:
     return {check.name: check.detail for check in audit_workspace(workspace) if not check.ok}
 
 
+# ---------------------------------------------------------------- the disk
+
+
 def test_a_database_that_may_not_grow_refuses_in_the_same_words(path: Path):
     with opened(path) as ledger:
         with ledger._engine.connect() as connection:

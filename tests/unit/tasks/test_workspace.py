@@ -186,6 +186,9 @@ def test_verdicts_stay_beside_the_private_data(place: Workspace):
     assert json.loads(path.read_text())["verdicts"] == [{"column": "age", "rule": "bounds", "ok": False}]
 
 
+# ---------------------------------------------------------------- one at a time
+
+
 def test_the_lock_is_free_after_an_error(place: Workspace):
     def fail() -> None:
         with place.exclusive("visits"):
