@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from dpcore.schema import MISSING
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Extremes:
@@ -44,6 +46,8 @@ class Extremes:
 
     def frame(self) -> pd.DataFrame:
         """A few rows with the extreme cells of every column, in float64 and int64; none if there was no row."""
+        import pandas as pd
+
         return pd.DataFrame({name: column.array() for name, column in self._columns.items()})
 
     def _fold(self, found: Mapping[str, _Column]) -> None:

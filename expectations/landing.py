@@ -6,12 +6,13 @@ cells are judged batch by batch after decoding, for the operator's eyes only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dpcore.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from expectations.extremes import Extremes
 from expectations.quiet import quietly
-from expectations.verdicts import label
+from expectations.verdicts import SuiteRunner, Verdict, label
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -81,6 +82,27 @@ def cell_suite(schema: RecordSchema) -> ExpectationSuite:
 
         expectations = [rule for column in schema.columns for rule in _cell_rules(column)]
         return gx.ExpectationSuite(name="landing cells", expectations=[*expectations, *_unit_ball()])
+
+
+def structure_verdicts(
+    shapes: Sequence[Mapping[str, str]],
+    schema: RecordSchema,
+    *,
+    extra_columns: Sequence[str],
+    required: Sequence[str],
+    typed: bool,
+) -> list[tuple[Verdict, ...]]:
+    """The verdicts of `structure_suite` on each shape: the names of columns, and their canonical dtypes."""
+    import pandas as pd
+
+    runner = SuiteRunner(structure_suite(schema, extra_columns=extra_columns, required=required, typed=typed))
+    frames = (pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in shape.items()}) for shape in shapes)
+    return [runner.validate(frame) for frame in frames]
+
+
+def cell_verdicts(extremes: Extremes, schema: RecordSchema) -> tuple[Verdict, ...]:
+    """The verdicts of `cell_suite` on all rows that these cells are the extremes of."""
+    return SuiteRunner(cell_suite(schema)).validate(extremes.frame())
 
 
 def _presence(schema: RecordSchema, extra_columns: Sequence[str], required: Sequence[str]) -> Iterator[Expectation]:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +19,7 @@ from expectations.quiet import quietly
 from expectations.verdicts import Verdict, label, validate
 
 if TYPE_CHECKING:
+    import pandas as pd
     from great_expectations import ExpectationSuite
     from great_expectations.expectations.expectation import Expectation
 

@@ -17,6 +17,7 @@ from tasks.artifacts import Board, picture
 from tasks.pages import cards, spectra
 from tasks.pages.plots import utility_plot
 from tasks.publish import BundleRef
+from tasks.stores.helper import in_helper
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.lineage import public_words
 from tasks.stores.run import ReleaseRun
@@ -90,10 +91,10 @@ class RunStory:
         released = moments.released if moments else run.ledger().measurement(self._release_id, PROJECTION)
         spectrum = spectra.components_spectrum(released, run.encoding) if isinstance(released, Released) else None
         if spectrum is not None:
-            return spectra.components_plot(self._title, *spectrum, kept=run.plan.dimension)
+            return in_helper(spectra.components_plot, self._title, *spectrum, kept=run.plan.dimension)
         if projection.dimension == projection.width:
             return None
-        return spectra.kept_plot(self._title, spectra.kept_shares(projection, run.encoding))
+        return in_helper(spectra.kept_plot, self._title, spectra.kept_shares(projection, run.encoding))
 
     def measured(self, moments: NoisyMoments, projection: Projection) -> None:
         """After the measurement: the noise, and the spectrum above it."""
@@ -106,7 +107,7 @@ class RunStory:
         spectrum = noisy_spectrum(self._measured(moments, projection))
         rows = cards.noise_rows(self._run, self._release, count=moments.count, spectrum=spectrum)
         self.board.table(f"{self._key}-noise", rows, f"Noise of {self._release_id}, planned and found")
-        png = spectra.moments_plot(self._title, spectrum)
+        png = in_helper(spectra.moments_plot, self._title, spectrum)
         self.board.picture(f"{self._key}-spectrum", png, f"Noisy moments of {self._release_id} against the noise")
 
     def _measured(self, moments: NoisyMoments, projection: Projection) -> Measured:
@@ -120,7 +121,7 @@ class RunStory:
         utility = utility_report(self._measured(moments, projection), summary)
         facts = {"name": self._run.spec.name, "period": self._run.period, "utility": utility}
         words = f"Synthetic rows of {self._release_id} and their noisy measurements"
-        self.board.picture(f"{self._key}-utility", utility_plot(facts), words)
+        self.board.picture(f"{self._key}-utility", in_helper(utility_plot, facts), words)
 
     def scored(self) -> None:
         """After the budgeted checks: their ledger entries."""

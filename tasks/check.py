@@ -17,6 +17,7 @@ from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell
 from tasks.progress import RowsDone
 from tasks.stores.figures import metric_checks, table_check, utility_of
+from tasks.stores.helper import in_helper
 from tasks.stores.ordered import one_blas_thread
 from tasks.stores.record import Outcome
 from tasks.stores.run import ReleaseRun
@@ -58,4 +59,4 @@ def table_verdicts(table: Path, schema: RecordSchema, rows: int) -> tuple[Verdic
         for batch in file.iter_batches(batch_size=BATCH_ROWS):
             cells.add(batch)
             progress.add(len(batch))
-    return released_verdicts(cells, schema, rows=rows)
+    return in_helper(released_verdicts, cells, schema, rows=rows)

@@ -15,6 +15,7 @@ from tasks.pages.report import render_report
 from tasks.stores.bundle import Staging, render_json
 from tasks.stores.codebook import build_codebook
 from tasks.stores.deployment import REGISTRY, deployment_text
+from tasks.stores.helper import in_helper
 from tasks.stores.ledger import Ledger
 from tasks.stores.record import Outcome, build_model, build_record
 from tasks.stores.run import Grant, ReleaseRun
@@ -52,7 +53,7 @@ def publish_bundle(
         RECORD: render_json(record),
         CODEBOOK: render_json(build_codebook(run.plan.schema, record)),
         MODEL: render_json(build_model(run.encoding, outcome, measurements)),
-        REPORT: render_report(record),
+        REPORT: in_helper(render_report, record),
         REGISTRY: deployment_text(record),
         LINEAGE: "".join(f"{line}\n" for line in lineage),
     }

@@ -12,10 +12,12 @@ import numpy as np
 from dpcore.encoding import Encoding
 from dpcore.plans import Plan
 from dpcore.schema import Column, NominalColumn
+from expectations import landing
 from expectations.extremes import Extremes
-from expectations.landing import ENCODED_NORM, MEANINGS, cell_suite
-from expectations.verdicts import SuiteRunner, Verdict
+from expectations.landing import ENCODED_NORM, MEANINGS
+from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell, tell_operator
+from tasks.stores.helper import in_helper
 from tasks.stores.passes import Chunk
 from tasks.stores.run import ReleaseRun
 from tasks.stores.structure import require_shape
@@ -84,7 +86,7 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes.is_empty:
         tell_operator("the landing data have no rows; they are measured like any others")
-    return SuiteRunner(cell_suite(schema)).validate(extremes.frame())
+    return in_helper(landing.cell_verdicts, extremes, schema)
 
 
 def public_radius(plan: Plan) -> float:

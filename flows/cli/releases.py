@@ -40,6 +40,7 @@ def run(
     from flows.isolation import isolated
     from flows.kept import in_use, retire_stale_server
     from flows.server import ended_if_refused, forbid_core_dumps, use_server
+    from tasks.stores.helper import helped
     from tasks.stores.workspace import Workspace
 
     place = Workspace(workspace.resolve())
@@ -48,7 +49,7 @@ def run(
     request = _request(given, period, supersedes, reason)
     forbid_core_dumps()
     retire_stale_server(place)
-    with in_use(place), place.scratch() as scratch, isolated(place, scratch):
+    with in_use(place), place.scratch() as scratch, isolated(place, scratch), helped():
         is_up = use_server(place)
         server = _server(place, idle_minutes if keep_server else None)
         with ended_if_refused(server):

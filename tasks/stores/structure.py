@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 
-import pandas as pd
-
 from dpcore.errors import LandingError
-from expectations.landing import structure_suite
-from expectations.verdicts import SuiteRunner
+from expectations.landing import structure_verdicts
+from tasks.stores.helper import in_helper
 from tasks.stores.landing import Landing, canonical_dtypes
 from tasks.stores.shapes import Fault, require_none
 
@@ -35,24 +33,25 @@ def require_shape(landing: Landing) -> None:
     """
     schema, person = landing.spec.schema, landing.spec.unit.person
     known = {*schema.by_name, *landing.spec.source.drop, *([person] if person else [])}
-    shapes = {tuple(_shape(canonical_dtypes(landed, schema), known)): None for landed in landing.schemas()}
-    suite = structure_suite(
+    distinct = {tuple(_shape(canonical_dtypes(landed, schema), known)): None for landed in landing.schemas()}
+    shapes = [dict(shape) for shape in distinct]
+    verdicts = in_helper(
+        structure_verdicts,
+        shapes,
         schema,
         extra_columns=landing.spec.source.drop,
         required=[person] if person else [],
         typed=not landing.is_text,
     )
-    runner = SuiteRunner(suite)
     faults: list[Fault] = []
-    for shape in shapes:
-        frame = pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in shape})
-        broken = (verdict for verdict in runner.validate(frame) if not verdict.ok)
-        faults += [(v.rule, v.column) for v in broken if v.rule != "column-type" or v.column in frame]
+    for shape, found in zip(shapes, verdicts, strict=True):
+        broken = (verdict for verdict in found if not verdict.ok)
+        faults += [(v.rule, v.column) for v in broken if v.rule != "column-type" or v.column in shape]
     require_none(faults)
     if person and any(name == person for part in landing.parts() for name, _ in part.constants):
         raise _person_type(person)
     if person and not landing.is_text:
-        _require_one_spelling(person, {dict(shape)[person] for shape in shapes})
+        _require_one_spelling(person, {shape[person] for shape in shapes})
 
 
 def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[str, str]]:

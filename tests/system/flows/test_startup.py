@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,13 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 from support import ROOT
 
+from dpcore.errors import StageFailedError
 from flows.cli import app
+from tasks.stores.helper import helped, in_helper
 
 ORCHESTRATION = {"prefect", "fastapi", "uvicorn", "httpx"}
 DATA = {"pandas", "pyarrow", "great_expectations", "sklearn"}
 NUMERICS = {"scipy", "opendp", "flint", "randomgen"}
 DRAWING = {"matplotlib", "PIL", "jinja2"}
 SLOW = ORCHESTRATION | DATA | NUMERICS | DRAWING
+SENDING = {"requests", "openlineage"}
 
 COMMANDS = sorted(
     {group.name for group in app.registered_groups} | {command.name for command in app.registered_commands}
@@ -67,6 +72,14 @@ def loaded_by(*command: str) -> set[str]:
     return {name.partition(".")[0] for name in loaded_after(code, *command)}
 
 
+@pytest.fixture(scope="module")
+def clinic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("startup") / "clinic"
+    command = [sys.executable, "-m", "flows", "init", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
+    return folder
+
+
 @pytest.fixture(scope="module", params=["clinic", "digits", "mixed"])
 def workspace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("startup") / request.param
@@ -102,8 +115,101 @@ def test_a_plan_loads_what_draws_only_to_draw(workspace: Path) -> None:
     assert "matplotlib" in drawn - plain
 
 
-def test_the_registry_is_shown_without_a_slow_library() -> None:
-    assert not loaded_by("mechanisms") & (SLOW | {"sqlalchemy"})
+NOT_LOADED = {
+    "init NEW --demo none": SLOW | SENDING | {"sqlalchemy", "cryptography"},
+    "init NEW --demo clinic": ORCHESTRATION | NUMERICS | DRAWING | SENDING | {"great_expectations", "sklearn"},
+    "init NEW --demo digits": ORCHESTRATION | DRAWING | SENDING | {"great_expectations", "opendp"},
+    "audit": ORCHESTRATION | {"great_expectations", "sklearn", "opendp"},
+    "site --out NEW": ORCHESTRATION | {"great_expectations", "sklearn", "opendp"},
+    "mechanisms": SLOW | SENDING | {"sqlalchemy", "yaml", "cryptography"},
+}
+"""What a command must do without, on a workspace where nothing was released yet; questions are above."""
+
+
+@pytest.mark.parametrize("command", NOT_LOADED)
+def test_a_command_loads_nothing_that_only_others_need(clinic: Path, tmp_path: Path, command: str) -> None:
+    words = [str(tmp_path / "new") if word == "NEW" else word for word in command.split()]
+    place = [] if words[0] in ("init", "mechanisms") else ["-w", str(clinic)]
+    assert not loaded_by(*words, *place) & NOT_LOADED[command]
+
+
+# -- the helper of a run -----------------------------------------------------------
+
+HELPER_LOADS = {"great_expectations", "matplotlib", "PIL"}
+
+
+@pytest.mark.slow  # starts a server
+def test_a_release_leaves_validation_and_drawing_to_its_helper(clinic: Path) -> None:
+    loaded = loaded_by("run", "-w", str(clinic), "--period", "2026-10")
+    assert {"prefect", "pyarrow"} <= loaded
+    assert not loaded & (HELPER_LOADS | {"sklearn", "uvicorn", "duckdb", "boto3", "botocore", "dask"})
+    (report,) = clinic.glob("releases/*/*/report.html")
+    assert "<svg" in report.read_text()
+
+
+def test_calls_are_made_in_the_helper_while_there_is_one() -> None:
+    assert in_helper(os.getpid) == os.getpid()
+    with helped():
+        other = in_helper(os.getpid)
+        assert in_helper(os.getpid) == other != os.getpid()
+        assert in_helper(divmod, 7, 2) == (3, 1)
+        assert in_helper(int, "11", base=2) == 3
+    assert in_helper(os.getpid) == os.getpid()
+    assert is_gone(other)
+
+
+def test_an_error_leaves_the_helper_without_its_text() -> None:
+    with helped():
+        with pytest.raises(StageFailedError, match="ValueError") as caught:
+            in_helper(int, "planted secret")
+        assert "planted" not in str(caught.value)
+        assert caught.value.__context__ is caught.value.__cause__ is None
+        assert in_helper(int, "2") == 2, "the next call is answered"
+
+
+def test_a_helper_that_was_killed_answers_no_call_with_the_result_of_another() -> None:
+    with helped():
+        os.kill(in_helper(os.getpid), signal.SIGKILL)
+        for _ in range(2):
+            with pytest.raises((EOFError, OSError)):
+                in_helper(os.getpid)
+
+
+def test_an_interrupted_call_leaves_no_answer_for_the_next() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with helped():
+            with pytest.raises(KeyboardInterrupt):
+                in_helper(os.kill, os.getpid(), signal.SIGUSR1)
+            with pytest.raises(OSError, match="closed"):
+                in_helper(os.getpid)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_a_helper_ends_with_the_process_that_started_it(number: signal.Signals) -> None:
+    code = (
+        "import os, time; from tasks.stores.helper import helped, in_helper\n"
+        "with helped(): print(in_helper(os.getpid), flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        helper = int(parent.stdout.readline())
+        parent.send_signal(number)
+    limit = time.monotonic() + 60
+    while not is_gone(helper):
+        assert time.monotonic() < limit, "the helper is still there"
+        time.sleep(0.05)
+
+
+def is_gone(process: int) -> bool:
+    """Whether it has ended; who ought to take note of that may not have done so yet."""
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True).stdout
+    return not state or state.startswith("Z")
 
 
 # -- servers -----------------------------------------------------------------------
