@@ -39,7 +39,7 @@ def run(
     from flows.cli.progress import shown
     from flows.isolation import isolated
     from flows.kept import in_use, retire_stale_server
-    from flows.server import ended_if_refused, forbid_core_dumps, use_server
+    from flows.server import ended_if_refused, forbid_core_dumps, kept_from_collection, use_server
     from tasks.stores.helper import helped
     from tasks.stores.workspace import Workspace
 
@@ -52,7 +52,7 @@ def run(
     with in_use(place), place.scratch() as scratch, isolated(place, scratch), helped():
         is_up = use_server(place)
         server = _server(place, idle_minutes if keep_server else None)
-        with ended_if_refused(server):
+        with ended_if_refused(server), kept_from_collection():
             planned = _refuse_early(place, request)
         with shown("releasing" if is_up else "starting the orchestration server (up to a minute)"):
             try:
@@ -85,7 +85,9 @@ def _refuse_early(place: Workspace, request: dict[str, Any]) -> ReleaseRun:
     from tasks.stores.ledger import utc_now
     from tasks.stores.run import prepare_run
     from tasks.stores.shapes import require_columns
+    from tasks.stores.tables import forgo_pandas
 
+    forgo_pandas()
     run = prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
     require_columns(run)
     return run

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from importlib.abc import MetaPathFinder
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -194,6 +196,28 @@ def table_of(cells: Cells, schema: RecordSchema) -> pa.Table:
     """A table in the original columns; its types follow from the schema, never from the data."""
     arrays = [_arrow_column(cells[column.name], column) for column in schema.columns]
     return pa.table(arrays, schema=arrow_schema(schema))
+
+
+def forgo_pandas() -> None:
+    """Keep Arrow from loading pandas with its first array, only to recognise objects that it is never given here.
+
+    Arrow looks for it once. What asks for pandas itself, such as `to_pandas`, still finds it.
+    """
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
+class _NoPandas(MetaPathFinder):
+    """Finds that pandas is not installed."""
+
+    @classmethod
+    def find_spec(cls, name: str, *_: Any) -> None:
+        """Raises: ModuleNotFoundError for pandas; the next finder looks for any other module."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
 
 
 def arrow_schema(schema: RecordSchema) -> pa.Schema:

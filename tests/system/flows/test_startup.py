@@ -135,7 +135,7 @@ def test_a_command_loads_nothing_that_only_others_need(clinic: Path, tmp_path: P
 
 # -- the helper of a run -----------------------------------------------------------
 
-HELPER_LOADS = {"great_expectations", "matplotlib", "PIL"}
+HELPER_LOADS = {"great_expectations", "pandas", "matplotlib", "PIL"}
 
 
 @pytest.mark.slow  # starts a server
@@ -210,6 +210,16 @@ def is_gone(process: int) -> bool:
     """Whether it has ended; who ought to take note of that may not have done so yet."""
     state = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True).stdout
     return not state or state.startswith("Z")
+
+
+def test_arrow_does_without_pandas_until_somebody_asks_for_a_frame() -> None:
+    code = (
+        "from tasks.stores.tables import forgo_pandas; forgo_pandas(); import pyarrow as pa, numpy as np\n"
+        "table = pa.table({'a': pa.array(np.arange(3.0), mask=np.arange(3) < 1), 'b': ['x', None, 'y']})\n"
+        "assert table.column('a').take([2]).to_pylist() == [2.0]; assert 'pandas' not in sys.modules\n"
+    )
+    assert not {"pandas"} & loaded_after(code)
+    assert "pandas" in loaded_after(code + "assert list(table.to_pandas()['a'].isna()) == [True, False, False]")
 
 
 # -- servers -----------------------------------------------------------------------
