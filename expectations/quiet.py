@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LIBRARY = "great_expectations"
 _UNUSED = ("altair", "boto3", "mistune", "scipy.stats")
 """What Great Expectations imports for pages, stores and expectations that no suite of ours has: a third of its time."""
+_ABSENT = "botocore"
+"""What it does without where it is not installed, and imports parts of where it is."""
 _ONE_AT_A_TIME = threading.RLock()  # the filter of warnings belongs to the whole process
 
 
@@ -79,9 +81,12 @@ def _deferred(names: Iterable[str]) -> Iterator[None]:
     """Whoever imports one of these modules in the block, and uses nothing of it there, loads it on first use."""
     stand_ins = [_Deferred(name) for name in names if name not in sys.modules]
     sys.modules.update({each.__name__: each for each in stand_ins})
+    sys.modules.setdefault(_ABSENT, None)  # type: ignore[arg-type]  # as if it were not installed
     try:
         yield
     finally:
+        if sys.modules[_ABSENT] is None:
+            del sys.modules[_ABSENT]
         for each in stand_ins:
             _give_way(each)
 
