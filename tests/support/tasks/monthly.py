@@ -81,7 +81,7 @@ def release_again(workspace: Workspace, release_id: str, period: str, reason: st
     def prepared(place: Workspace, *, request: dict[str, Any], **options: Any) -> ReleaseRun:
         return prepare_run(place, request=request | more, **options)
 
-    with mock.patch("staged.prepare_run", prepared), clock_at(at):
+    with mock.patch("support.tasks.staged.prepare_run", prepared), clock_at(at):
         staged.release(workspace, period)
 
 
