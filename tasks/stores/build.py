@@ -30,7 +30,7 @@ def code_digest() -> str:
 def digest_of(root: Path) -> str:
     """SHA-256 over every source file of a program, Python's version and the numeric libraries'."""
     lines = [f"python {platform.python_version()}"]
-    lines += [f"{name} {importlib.metadata.version(name)}" for name in NUMERICS]
+    lines += [f"{name} {version_of(name)}" for name in NUMERICS]
     for package in PACKAGES:
         for path in sorted(path for path in (root / package).rglob("*") if path.suffix in SOURCES):
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -43,7 +43,7 @@ def code_facts() -> dict[str, Any]:
     """Which program, interpreter and libraries made a release, and one digest over all that was installed."""
     installed = installed_distributions()
     return {
-        "version": importlib.metadata.version("dprelease"),
+        "version": version_of("dprelease"),
         "digest": code_digest(),
         "python": platform.python_version(),
         "platform": platform_facts(),
@@ -52,9 +52,15 @@ def code_facts() -> dict[str, Any]:
     }
 
 
+@functools.cache
+def version_of(name: str) -> str:
+    """The version of an installed distribution; looking it up reads all its metadata."""
+    return importlib.metadata.version(name)
+
+
 def software_versions() -> dict[str, str]:
     """The versions of this program and of the libraries that a release goes through."""
-    return {name: importlib.metadata.version(name) for name in SOFTWARE}
+    return {name: version_of(name) for name in SOFTWARE}
 
 
 @functools.cache

@@ -7,7 +7,6 @@ minute, and run ids carry no time.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import uuid
@@ -36,6 +35,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.serde import Serde
 
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
+from tasks.stores.build import version_of
 from tasks.stores.clock import MINUTE_FORMAT
 from tasks.stores.reading import read_text
 from tasks.stores.redaction import LANDING_REFUSED
@@ -161,9 +161,10 @@ class LineageRun:
 
     def facets_of(self, job: str) -> dict[str, RunFacet]:
         """What every event of a job tells: which release it is, of which period, made by what, and in which flow."""
-        version = importlib.metadata.version("dprelease")
         facets: dict[str, RunFacet] = {
-            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(version=version, name="dprelease"),
+            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
+                version=version_of("dprelease"), name="dprelease"
+            ),
             "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
         }
         facets |= {"nominalTime": _month(self._period)} if self._period else {}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -24,10 +24,18 @@ def one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:
-        with threadpool_limits(1, user_api="blas"):
+        with _blas().limit(limits=1, user_api="blas"):
             return function(*args, **kwargs)
 
     return alone
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """NumPy's and SciPy's BLAS, found once: the search goes through every library that the process has loaded."""
+    import scipy.linalg  # noqa: F401  loads its BLAS beside NumPy's
+
+    return ThreadpoolController()
 
 
 def cores() -> int:
