@@ -7,17 +7,22 @@ Text is never read as mathematics and never leaves the SVG unescaped.
 
 from __future__ import annotations
 
+import functools
 import gc
 import html
 import io
+import json
 import re
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec
 
 from tasks.pages.layout import arrange
+
+P = ParamSpec("P")
 
 COLOURS = {
     "synthetic": "#2f68c5",
@@ -116,6 +121,31 @@ def svg_of(figure: Any, alt: str) -> str:
     points_wide, points_high = figure.get_size_inches() * 72
     head = f'<svg class="plot" role="img" aria-label="{name}" viewBox="0 0 {points_wide:g} {points_high:g}">'
     return f"{head}<title>{name}</title>{body}</svg>"
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What is drawn; two calls are equal if their arguments are the same JSON."""
+
+    name: str
+    arguments: str
+    draw: Callable[[], str] = field(compare=False)
+
+
+@functools.lru_cache(maxsize=256)
+def plot_of(call: _Call) -> str:
+    """The plot of a call: report, audit and site of a release show the same ones, and little else takes their time."""
+    return call.draw()
+
+
+def draw_once(draw: Callable[P, str]) -> Callable[P, str]:
+    """Decorate a plot that is a function of its arguments, which JSON can hold: equal ones are drawn once."""
+
+    @functools.wraps(draw)
+    def once(*args: P.args, **kwargs: P.kwargs) -> str:
+        return plot_of(_Call(draw.__qualname__, json.dumps([args, kwargs]), functools.partial(draw, *args, **kwargs)))
+
+    return once
 
 
 def _inner(drawn: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from markupsafe import Markup
 
 from tasks.pages import wording
-from tasks.pages.canvas import COLOURS, figure_of, svg_of
+from tasks.pages.canvas import COLOURS, draw_once, figure_of, svg_of
 
 INSIDE = 1.96
 """Standard deviations within which 95 of 100 gaps lie that are nothing but noise and chance."""
@@ -43,6 +43,7 @@ def _gaps_card(title: str, gaps: dict[str, Any], *, key: str) -> dict[str, Any]:
     return {"title": title, "told": told, "largest": largest, "svg": Markup(svg)}  # noqa: S704  (built escaped)
 
 
+@draw_once
 def _gaps_svg(edges: Sequence[float], counts: Sequence[int], *, key: str, alt: str) -> str:
     """A histogram of gaps; those that noise and chance explain in one colour, the others in another."""
     from matplotlib.ticker import MaxNLocator
@@ -87,6 +88,7 @@ def _score_card(score: dict[str, Any], threshold: float | None, measurement: dic
     }
 
 
+@draw_once
 def _score_svg(score: dict[str, Any], threshold: float | None, *, alt: str) -> str:
     """The noisy value with its margin, the value on synthetic rows, and the threshold, on one line."""
     bounded = score["direction"] == "at-least"

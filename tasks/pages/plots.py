@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks.pages.canvas import COLOURS, figure_of, png_of, svg_of
+from tasks.pages.canvas import COLOURS, draw_once, figure_of, png_of, svg_of
 from tasks.pages.wording import DAYS_PER_UNIT, calendar_labels, is_number, plain_label
 
 MOST_COLUMNS = 24
@@ -52,6 +52,7 @@ def is_nominal(column: dict[str, Any]) -> bool:
 # -- pictures ----------------------------------------------------------------------
 
 
+@draw_once
 def column_svg(column: dict[str, Any], *, key: str, alt: str) -> str:
     """One column: what was sampled against what was measured."""
     height = 42 + 28 * len(shown_levels(column)) if is_nominal(column) else 168
@@ -60,6 +61,7 @@ def column_svg(column: dict[str, Any], *, key: str, alt: str) -> str:
         return svg_of(figure, alt)
 
 
+@draw_once
 def correlation_svg(names: Sequence[str], matrix: Sequence[Sequence[float | None]], *, key: str, alt: str) -> str:
     """A correlation matrix as a map; strength is opacity, so it reads on any background."""
     with figure_of(420, 400, key=key) as figure:
@@ -69,6 +71,7 @@ def correlation_svg(names: Sequence[str], matrix: Sequence[Sequence[float | None
         return svg_of(figure, alt)
 
 
+@draw_once
 def spectrum_svg(
     eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float], *, key: str, alt: str
 ) -> str:

@@ -27,7 +27,7 @@ from support.tasks.pages import (
 )
 
 from tasks.pages import plots, wording
-from tasks.pages.canvas import COLOURS
+from tasks.pages.canvas import COLOURS, plot_of
 from tasks.pages.report import render_report, utility_plot
 
 
@@ -390,21 +390,25 @@ def test_calendar_axes_read_as_dates(
 def test_the_page_is_a_function_of_the_record(clinic_html: str) -> None:
     record = clinic_record()
     untouched = copy.deepcopy(record)
+    plot_of.cache_clear()
     assert render_report(record) == clinic_html
     assert record == untouched
 
 
 def test_the_record_may_come_from_json(clinic_html: str) -> None:
+    plot_of.cache_clear()
     assert render_report(json.loads(json.dumps(clinic_record()))) == clinic_html
 
 
 @pytest.mark.slow
 def test_threads_draw_the_same_page(clinic_html: str) -> None:
+    plot_of.cache_clear()
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(render_report, [clinic_record()] * 2)) == {clinic_html}
 
 
 def test_the_page_is_small_and_soon(clinic_html: str) -> None:
+    plot_of.cache_clear()
     start = time.process_time()
     render_report(clinic_record())
     assert time.process_time() - start < 5
