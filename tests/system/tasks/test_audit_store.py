@@ -24,6 +24,7 @@ from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import Entry
 from tasks.stores.lineage import append_line
 from tasks.stores.signing import PUBLIC_FILE, SigningKey, signing_key
+from tasks.stores.survey import FAULTS
 from tasks.stores.workspace import Workspace
 
 BUNDLE_FILES = (
@@ -359,16 +360,21 @@ def test_a_flipped_byte_in_the_ledger_is_found_or_changes_nothing(workspace: Wor
     for _ in range(100):
         place, mask = dice.randrange(len(good)), dice.randrange(1, 256)
         workspace.ledger_path.write_bytes(good[:place] + bytes([good[place] ^ mask]) + good[place + 1 :])
-        if broken(audit_workspace(workspace)):
+        if broken(audit_workspace(workspace, since="2999-01-01")):  # all of an audit but its releases
             found += 1
-        else:
-            assert _contents(workspace) == intact, f"byte {place} xor {mask} changed the ledger unnoticed"
+        elif _contents(workspace) != intact:  # else their checks read what they read before
+            assert broken(audit_workspace(workspace)), f"byte {place} xor {mask} changed the ledger unnoticed"
+            found += 1
     assert found > 10, "the flips hit something"
 
 
-def _contents(workspace: Workspace) -> tuple[object, ...]:
-    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
-        return ledger.entries(), *(ledger.measurement(release, "moments") for release in (FIRST, SECOND))
+def _contents(workspace: Workspace) -> tuple[object, ...] | None:
+    """What an audit reads of a ledger; None if it cannot be read."""
+    try:
+        with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+            return ledger.entries(), *(ledger.measurement(release, "moments") for release in (FIRST, SECOND))
+    except FAULTS:
+        return None
 
 
 # ---------------------------------------------------------------- records that say something else

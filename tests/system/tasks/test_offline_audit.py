@@ -121,7 +121,8 @@ def test_a_flipped_byte_anywhere_is_found_or_changes_nothing(given: Given):
         good = path.read_bytes()
         place, mask = dice.randrange(len(good)), dice.randrange(1, 256)
         rewritten(path, good[:place] + bytes([good[place] ^ mask]) + good[place + 1 :])
-        if broken(given.audit()):
+        release = None if path == given.export else path.parent.name
+        if broken(given.audit(release)) or broken(given.audit()):  # the first is a part of the second, and soon done
             found += 1
         else:
             assert content(given) == intact, f"byte {place} xor {mask} of {path.name} changed something unnoticed"
