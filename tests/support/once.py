@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
     """The folder `name` of this run: the first worker that asks makes it, and the others wait for it."""
     run = factory.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else factory.getbasetemp()
     folder, made = run / name, run / f"{name}.made"

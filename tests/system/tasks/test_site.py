@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import pairwise
@@ -27,7 +29,8 @@ from support.tasks.sited import ADDRESS, dead_links, pages, text_of, written
 from support.tasks.tampering import on_the_ledger, rewritten
 
 from dpcore.errors import LedgerError, WorkspaceError
-from tasks.pages.site import frame
+from tasks.pages.canvas import plot_of
+from tasks.pages.site import frame, render_site
 from tasks.stores import sites
 from tasks.stores.audit import audit_workspace
 from tasks.stores.ledger import Ledger
@@ -45,6 +48,20 @@ FIRST = "small-2025-11-1"
 def months_of_two(published: Path, tmp_path: Path) -> Workspace:
     """A copy of a workspace with two published months."""
     return Workspace(Path(shutil.copytree(published, tmp_path / "workspace")))
+
+
+@pytest.fixture(scope="session")
+def put(published: Path) -> Callable[..., None]:
+    """Writes the site of two published months, surveyed once: how it comes to its place does not depend on that."""
+    workspace = Workspace(published)
+    survey = survey_workspace(workspace, now=monthly.AFTERWARDS)
+
+    def put(out: Path, *, now: datetime = monthly.AFTERWARDS) -> None:
+        sites.require_place(workspace, out)
+        at_that_time = replace(survey, made_at=now)
+        sites.write_site(out, render_site(at_that_time), at_that_time)
+
+    return put
 
 
 def drawn(site: Path, page: str, kind: str) -> int:
@@ -224,6 +241,7 @@ def test_times_are_told_to_the_minute(eventful_site: Path) -> None:
 
 def test_the_same_survey_gives_the_same_pages(months_of_two: Workspace, tmp_path: Path) -> None:
     for out in ("one", "two"):
+        plot_of.cache_clear()
         written(months_of_two, tmp_path / out)
     assert dict(pages(tmp_path / "one")) == dict(pages(tmp_path / "two"))
 
@@ -440,17 +458,17 @@ def test_text_from_the_ledger_is_escaped(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- whole or not there
 
 
-def test_a_site_of_ours_is_replaced_as_a_whole(months_of_two: Workspace, tmp_path: Path) -> None:
+def test_a_site_of_ours_is_replaced_as_a_whole(put: Callable[..., None], tmp_path: Path) -> None:
     out = tmp_path / "site"
-    written(months_of_two, out)
+    put(out)
     (out / "releases" / "left-over.html").write_text("old")
-    written(months_of_two, out)
+    put(out)
     assert not (out / "releases" / "left-over.html").exists()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "workspace"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
 
 
 @pytest.mark.parametrize("way", ["files", "file", "link"])
-def test_what_is_not_ours_is_never_replaced(months_of_two: Workspace, tmp_path: Path, way: str) -> None:
+def test_what_is_not_ours_is_never_replaced(put: Callable[..., None], tmp_path: Path, way: str) -> None:
     out = tmp_path / "site"
     if way == "files":
         out.mkdir()
@@ -461,7 +479,7 @@ def test_what_is_not_ours_is_never_replaced(months_of_two: Workspace, tmp_path: 
         (tmp_path / "elsewhere").mkdir()
         out.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(WorkspaceError) as refusal:
-        written(months_of_two, out)
+        put(out)
     assert refusal.value.rule == "site-foreign"
     assert way != "files" or (out / "thesis.txt").read_text() == "mine"
 
@@ -487,30 +505,30 @@ def test_a_landing_folder_that_lies_elsewhere_is_no_place_for_a_site(months_of_t
 
 @pytest.mark.parametrize("exchange", [True, False])
 def test_a_failure_in_the_middle_leaves_the_old_site(
-    months_of_two: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
+    put: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool
 ) -> None:
     out = tmp_path / "site"
     if not exchange:  # as on a system that cannot exchange two folders
         monkeypatch.setattr(sites, "_exchange", lambda *_: False)
-    written(months_of_two, out)
+    put(out)
     before = (out / "index.html").read_bytes()
     later = datetime(2027, 1, 1, tzinfo=UTC)
     with monkeypatch.context() as broken:
         broken.setattr(sites, "_write_evidence", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
         with pytest.raises(WorkspaceError) as refusal:
-            written(months_of_two, out, now=later)
+            put(out, now=later)
     assert refusal.value.rule == "site-unwritable"
     assert (out / "index.html").read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "workspace"]
-    written(months_of_two, out, now=later)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
+    put(out, now=later)
     assert (out / "index.html").read_bytes() != before
 
 
-def test_two_writers_of_one_site_do_not_mix(months_of_two: Workspace, tmp_path: Path) -> None:
+def test_two_writers_of_one_site_do_not_mix(put: Callable[..., None], tmp_path: Path) -> None:
     with sites._draft(tmp_path / "site"), pytest.raises(WorkspaceError) as refusal:
-        written(months_of_two, tmp_path / "site")
+        put(tmp_path / "site")
     assert refusal.value.rule == "site-busy"
-    written(months_of_two, tmp_path / "site")
+    put(tmp_path / "site")
 
 
 KILLED = """
@@ -540,15 +558,15 @@ SELDOM = [pytest.param(moment, marks=pytest.mark.slow) for moment in ("writing",
 
 
 @pytest.mark.parametrize("moment", ["between two renames", *SELDOM])
-def test_what_a_killed_writer_left_is_cleared(months_of_two: Workspace, tmp_path: Path, moment: str) -> None:
+def test_what_a_killed_writer_left_is_cleared(put: Callable[..., None], tmp_path: Path, moment: str) -> None:
     out = tmp_path / "site"
-    written(months_of_two, out)
+    put(out)
     killed = subprocess.run([sys.executable, "-c", KILLED, out, moment], capture_output=True, check=False, timeout=60)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     left = [path.name for path in tmp_path.iterdir() if path.name.startswith(".site.")]
     assert len(left) == 2, "the lock and a draft"
-    written(months_of_two, out)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["site", "workspace"]
+    put(out)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
     assert (out / "index.html").is_file()
     assert not (out / "half.html").exists()
 
@@ -579,7 +597,7 @@ FOREIGN = {
 @pytest.mark.parametrize("name", [".site.draft", ".site.before", ".site.0abc12_z"])
 @pytest.mark.parametrize("case", FOREIGN)
 def test_folders_of_others_beside_the_site_are_left_alone(
-    months_of_two: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, name: str
+    put: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, name: str
 ) -> None:
     monkeypatch.setattr(sites, "_exchange", lambda *_: False)  # the way that puts the old site aside
     out, victim = tmp_path / "site", tmp_path / "victim"
@@ -590,7 +608,7 @@ def test_folders_of_others_beside_the_site_are_left_alone(
     if not (tmp_path / name).is_symlink():
         (tmp_path / name / "thesis.txt").write_text("mine")
     for _ in range(2):
-        written(months_of_two, out)
+        put(out)
     assert (victim / "thesis.txt").read_text() == "mine"
     assert (tmp_path / name / "thesis.txt").read_text() == "mine"
     assert (out / "index.html").is_file()
@@ -600,7 +618,7 @@ def test_folders_of_others_beside_the_site_are_left_alone(
     ("way", "rule"), [("link", "site-unwritable"), ("content", "site-foreign"), ("folder", "site-unwritable")]
 )
 def test_something_else_of_the_locks_name_is_not_taken(
-    months_of_two: Workspace, tmp_path: Path, way: str, rule: str
+    put: Callable[..., None], tmp_path: Path, way: str, rule: str
 ) -> None:
     lock, victim = tmp_path / ".site.lock", tmp_path / "victim"
     victim.touch()
@@ -611,14 +629,14 @@ def test_something_else_of_the_locks_name_is_not_taken(
     else:
         lock.mkdir()
     with pytest.raises(WorkspaceError) as refusal:
-        written(months_of_two, tmp_path / "site")
+        put(tmp_path / "site")
     assert refusal.value.rule == rule
     assert victim.exists()
     assert lock.exists()
 
 
 def test_a_folder_that_somebody_made_while_the_site_was_written_is_not_replaced(
-    months_of_two: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    put: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, write = tmp_path / "site", sites._write_evidence
 
@@ -629,16 +647,16 @@ def test_a_folder_that_somebody_made_while_the_site_was_written_is_not_replaced(
 
     monkeypatch.setattr(sites, "_write_evidence", meanwhile)
     with pytest.raises(WorkspaceError) as refusal:
-        written(months_of_two, out)
+        put(out)
     assert refusal.value.rule == "site-foreign"
     assert (out / "thesis.txt").read_text() == "mine"
 
 
 def test_a_place_that_cannot_be_taken_keeps_the_old_site(
-    months_of_two: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    put: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, move = tmp_path / "site", Path.rename
-    written(months_of_two, out)
+    put(out)
 
     def failing(self: Path, target: Path) -> Path:
         if self.name == "site" and target == out:  # not what puts the old one back
@@ -648,13 +666,13 @@ def test_a_place_that_cannot_be_taken_keeps_the_old_site(
     monkeypatch.setattr(sites, "_exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", failing)
     with pytest.raises(WorkspaceError):
-        written(months_of_two, out)
+        put(out)
     assert (out / "index.html").is_file()
 
 
-def test_the_site_may_be_read_by_whom_new_folders_may(months_of_two: Workspace, tmp_path: Path) -> None:
+def test_the_site_may_be_read_by_whom_new_folders_may(put: Callable[..., None], tmp_path: Path) -> None:
     (tmp_path / "any").mkdir()
-    written(months_of_two, tmp_path / "site")
+    put(tmp_path / "site")
     assert (tmp_path / "site").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
