@@ -187,11 +187,19 @@ class GramSum:
 
     def upper_triangles(self) -> list[list[int]]:
         """The blocks' upper triangles, row by row."""
-        rows, columns = np.triu_indices(self.layout.dimension)
+        rows, columns = upper_triangle(self.layout.dimension)
         return [block[rows, columns].tolist() for block in self.blocks]
 
     def __repr__(self) -> str:
         return "GramSum(<private>)"
+
+
+@functools.cache
+def upper_triangle(size: int) -> tuple[Codes, Codes]:
+    """Rows and columns of a square matrix's upper triangle; found once, since an audit draws thousands of them."""
+    rows, columns = np.triu_indices(size)
+    rows.flags.writeable = columns.flags.writeable = False
+    return rows, columns
 
 
 @functools.cache

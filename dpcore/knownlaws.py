@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho
+from dpcore.exactgram import upper_triangle
 from dpcore.measure import Released
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent
 from dpcore.registry import Event, cost_of, gram_mechanism, mechanism_of, vector_mechanism
@@ -98,8 +99,8 @@ def without_noise(event: Event, table: Floats) -> Floats:
 def numbers(event: Event, views: Floats) -> Floats:
     """The numbers that get noise of their own, one row a view: equal entries of a matrix once."""
     if not isinstance(event, VectorEvent) and mechanism_of(event.mechanism).gives is Gives.GRAM:
-        upper = np.triu_indices(event.layout.dimension)
-        views = views[..., upper[0], upper[1]]
+        rows, columns = upper_triangle(event.layout.dimension)
+        views = views[..., rows, columns]
     return views.reshape(len(views), -1)
 
 
@@ -113,7 +114,7 @@ def deviations(event: Event) -> Floats:
         return np.full(event.components or blocks * size, math.sqrt(2) * float(event.noise) / UNIT)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     block = np.where(np.eye(size, dtype=bool), expected.diagonal_sd, expected.off_diagonal_sd)
-    return np.tile(block[np.triu_indices(size)], blocks)
+    return np.tile(block[upper_triangle(size)], blocks)
 
 
 def planned_loss(event: Event, one: Floats, two: Floats) -> Budget:

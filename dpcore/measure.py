@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product
+from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product, upper_triangle
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
 from dpcore.noise import Noise
 from dpcore.registry import mechanism_of, vector_mechanism
@@ -113,7 +113,7 @@ class Released:
     def matrices(self) -> NDArray[np.float64]:
         """The noisy blocks as symmetric matrices, in records."""
         p = self.event.layout.dimension
-        rows, columns = np.triu_indices(p)
+        rows, columns = upper_triangle(p)
         result = np.zeros((len(self.values), p, p))
         for block, triangle in zip(result, self.values, strict=True):
             block[rows, columns] = [cell * self.event.step / UNIT for cell in triangle]
