@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,28 @@ def record_of(bundle: Path) -> dict[str, Any]:
     return record
 
 
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Path]:
+    """A workspace with bought checks of a labelled table, and its bundle; not to be changed."""
+    workspace = workspace_of(tmp_path_factory.mktemp("labelled"), VARIANTS["label"])
+    return workspace, release(workspace, "2026-01")
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace in which a bought check failed; not to be changed."""
+    workspace = workspace_of(tmp_path_factory.mktemp("refused"), with_threshold(1.0))
+    with pytest.raises(CheckFailedError, match="accuracy"):
+        release(workspace, "2026-01")
+    return workspace.root
+
+
+@pytest.fixture
+def failed(refused: Path, tmp_path: Path) -> Workspace:
+    """A copy of it."""
+    return Workspace(Path(shutil.copytree(refused, tmp_path / "workspace")))
+
+
 BOTH = {"accuracy": {"budget": 0.05, "at_least": 0.6}, "silhouette": {"budget": 0.05, "clusters": 3}}
 VARIANTS: dict[str, dict[str, Any]] = {
     "label": specification(LABELLED, BOTH),
@@ -116,10 +139,14 @@ SLOW = ("target, gaussian", "mixed table", "persons")
 
 
 @pytest.mark.parametrize("variant", [pytest.param(v, marks=pytest.mark.slow) if v in SLOW else v for v in VARIANTS])
-def test_a_release_with_bought_checks_is_published_and_audited(tmp_path: Path, variant: str) -> None:
+def test_a_release_with_bought_checks_is_published_and_audited(
+    labelled: tuple[Workspace, Path], tmp_path: Path, variant: str
+) -> None:
     spec = VARIANTS[variant]
-    workspace = workspace_of(tmp_path, spec)
-    bundle = release(workspace, "2026-01")
+    workspace, bundle = labelled
+    if variant != "label":
+        workspace = workspace_of(tmp_path, spec)
+        bundle = release(workspace, "2026-01")
     assert [check for check in audit_workspace(workspace) if not check.ok] == []
     assert_valid_documents(bundle)
     record = record_of(bundle)
@@ -140,9 +167,9 @@ def test_a_release_with_bought_checks_is_published_and_audited(tmp_path: Path, v
     assert len([name for name in done["run"]["facets"] if name.startswith("dp_spend")]) == len(scores)
 
 
-def test_the_noisy_score_is_near_the_true_one(tmp_path: Path) -> None:
+def test_the_noisy_score_is_near_the_true_one(labelled: tuple[Workspace, Path]) -> None:
     """The classes lie so far apart that any sensible model is right about nine of ten."""
-    record = record_of(release(workspace_of(tmp_path, VARIANTS["label"]), "2026-01"))
+    record = record_of(labelled[1])
     accuracy, silhouette = (next(s for s in record["utility"]["scores"] if s["name"] == n) for n in BOTH)
     assert 0.85 < accuracy["value"] < 1.0
     assert accuracy["high"] - accuracy["low"] < 0.08
@@ -154,16 +181,13 @@ def with_threshold(threshold: float, **changes: Any) -> dict[str, Any]:
     return specification(LABELLED, {"accuracy": {"budget": 0.05, "at_least": threshold}}, **changes)
 
 
-def test_a_check_that_fails_refuses_to_publish_and_stays_charged_and_is_never_drawn_again(tmp_path: Path) -> None:
-    workspace = workspace_of(tmp_path, with_threshold(1.0))
-    with pytest.raises(CheckFailedError, match="accuracy"):
-        release(workspace, "2026-01")
-    before = spends(workspace)
+def test_a_check_that_fails_refuses_to_publish_and_stays_charged_and_is_never_drawn_again(failed: Workspace) -> None:
+    before = spends(failed)
     assert set(before) == {"moments", "accuracy"}
-    assert not list((workspace.releases / "checked").glob("checked-2026-01-1"))
-    workspace.spec_path.write_text(written(with_threshold(0.5)))
-    record = record_of(release(workspace, "2026-01"))
-    assert spends(workspace) == before
+    assert not list((failed.releases / "checked").glob("checked-2026-01-1"))
+    failed.spec_path.write_text(written(with_threshold(0.5)))
+    record = record_of(release(failed, "2026-01"))
+    assert spends(failed) == before
     assert {m["name"]: m["digest"] for m in record["privacy"]["measurements"]} == before
 
 
@@ -177,13 +201,10 @@ def spends(workspace: Workspace) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("change", [{"rows": 77}, {"checks": {"accuracy": {"budget": 0.06, "at_least": 0.5}}}])
-def test_what_a_bought_check_tested_cannot_be_changed_afterwards(tmp_path: Path, change: dict[str, Any]) -> None:
-    workspace = workspace_of(tmp_path, with_threshold(1.0))
-    with pytest.raises(CheckFailedError):
-        release(workspace, "2026-01")
-    workspace.spec_path.write_text(written(with_threshold(0.5) | change))
+def test_what_a_bought_check_tested_cannot_be_changed_afterwards(failed: Workspace, change: dict[str, Any]) -> None:
+    failed.spec_path.write_text(written(with_threshold(0.5) | change))
     with pytest.raises(LedgerError, match="changed since"):
-        release(workspace, "2026-01")
+        release(failed, "2026-01")
 
 
 def test_a_table_that_fails_a_free_check_takes_nothing_for_a_bought_one(tmp_path: Path) -> None:
