@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
-from support.dpcore.samplers import agrees, generator, symmetric, wishart_difference
+from support.dpcore.samplers import NEVER, agrees, generator, symmetric, wishart_difference
 from support.dpcore.strategies import as_cells, pipeline, pipelines, schema_with, units
 
 from dpcore.accounting import Epsilon, Rho
@@ -34,7 +34,6 @@ from dpcore.wishes import PlanError, Wishes
 Floats = NDArray[np.float64]
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
-NEVER = 1e-9
 FITS = pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 SHAPES = {(2, 1, False): 1500, (2, 1, True): 2200, (3, 1, True): 1100, (2, 2, True): 750}
 """Dimension, blocks, trace factor; and draws, enough that 10 % too much or too little is seen."""

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 from support.dpcore.samplers import (
+    NEVER,
     SIGMAS,
     agrees,
     gaussian_triangles,
@@ -42,9 +43,6 @@ from dpcore.registry import gram_mechanism
 from dpcore.schema import Neighbours
 
 Floats = NDArray[np.float64]
-
-NEVER = 1e-9
-"""False-alarm probability of a test on unseeded noise; seeded ones use it too."""
 
 FITS = pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 

@@ -9,8 +9,12 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 Floats = NDArray[np.float64]
+
+NEVER = 1e-9
+"""False-alarm probability of a test on unseeded noise; seeded ones use it too."""
 
 SIGMAS = 6.1
 """Standard errors that a seeded mean may be off: once in a thousand million."""
@@ -67,6 +71,17 @@ def gaussian_triangles(p: int, scale: float, size: int, rng: np.random.Generator
 def agrees(samples: Floats, expected: float) -> bool:
     """Whether a sample mean lies within `SIGMAS` standard errors of what is expected."""
     return bool(abs(samples.mean() - expected) <= SIGMAS * samples.std() / math.sqrt(len(samples)))
+
+
+def has_scale(draws: Floats, law: str, scale: float) -> bool:
+    """Whether Laplace or normal draws have this scale, by the exact two-sided tail of their sufficient statistic.
+
+    Sums of |x| / b are Gamma(n), sums of (x / s)² / 2 are Gamma(n / 2). Of 18,000 draws the right scale is denied with
+    probability `NEVER`, and one that is wrong by a tenth is accepted less often than that.
+    """
+    sizes, shape = (np.abs(draws / scale), 1.0) if law == "laplace" else ((draws / scale) ** 2 / 2, 0.5)
+    total = stats.gamma(shape * len(draws))
+    return bool(2 * min(total.cdf(sizes.sum()), total.sf(sizes.sum())) > NEVER)
 
 
 def symmetric(triangles: list[list[int]], p: int, unit: float) -> Floats:
