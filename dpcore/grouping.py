@@ -93,11 +93,10 @@ def group_columns(
     deviations = [released.deviation() / float(weight) for weight in query.weights]
     parts = zip(query.split(released.numbers()), deviations, strict=True)
     histograms = _agreed([Histogram(counts, deviation) for counts, deviation in parts], columns)
-    while True:
-        groups = [_grouped(c, h, least) for c, h in zip(columns, histograms, strict=True)]
-        if sum(column.size - 1 for column in groups) <= coordinates:
-            return groups
+    both = list(zip(columns, histograms, strict=True))
+    while sum(_group_count(c, h, least) - 1 for c, h in both) > coordinates:
         least *= FEWER
+    return [_grouped(c, h, least) for c, h in both]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +140,17 @@ def _agreed(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> 
     ]
 
 
+def _group_count(cells: ColumnCells, histogram: Histogram, least: float) -> int:
+    """The number of groups that `_grouped` makes, without the shares within them."""
+    counts = histogram.counts
+    if isinstance(cells.column, NominalColumn):
+        kept = _kept_levels(counts, least)
+        return kept + (kept < len(counts))
+    present = counts[: len(cells.edges) - 1]
+    missing_apart = len(present) < len(counts) and bool(counts[-1] >= least)
+    return len(_joined_ranges(present, histogram, least)) + missing_apart
+
+
 def _grouped(cells: ColumnCells, histogram: Histogram, least: float) -> ColumnGroups:
     if isinstance(cells.column, NominalColumn):
         group, within = _levels(histogram, least)
@@ -155,10 +165,7 @@ def _grouped(cells: ColumnCells, histogram: Histogram, least: float) -> ColumnGr
 def _levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
     """Every level with enough units for itself, the others together."""
     counts, deviation = histogram.counts, histogram.deviation
-    order = np.argsort(-counts, kind="stable")
-    kept = int(np.count_nonzero(counts >= least))
-    while 0 < kept < len(counts) and counts[order[kept:]].sum() < least:
-        kept -= 1
+    order, kept = np.argsort(-counts, kind="stable"), _kept_levels(counts, least)
     group = np.full(len(counts), kept, dtype=np.int64)
     group[np.sort(order[:kept])] = np.arange(kept)
     within = np.ones(len(counts))
@@ -169,12 +176,20 @@ def _levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
     return group, within
 
 
+def _kept_levels(counts: Floats, least: float) -> int:
+    """How many levels stay for themselves, so that the others together are enough."""
+    order, kept = np.argsort(-counts, kind="stable"), int(np.count_nonzero(counts >= least))
+    while 0 < kept < len(counts) and counts[order[kept:]].sum() < least:
+        kept -= 1
+    return kept
+
+
 def _neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Codes, Floats]:
     """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
     counts = histogram.counts
     present = counts[: len(edges) - 1]
     apart = len(present) < len(counts)
-    ranges = _joined(_ranges(present, histogram, least), present, histogram, least)
+    ranges = _joined_ranges(present, histogram, least)
     group, within = np.empty(len(counts), dtype=np.int64), np.ones(len(counts))
     for number, (start, stop) in enumerate(ranges):
         group[start:stop] = number
@@ -208,8 +223,9 @@ def _ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
     return ranges + [(start, len(counts))] * (start < len(counts))
 
 
-def _joined(ranges: list[Range], counts: Floats, histogram: Histogram, least: float) -> list[Range]:
+def _joined_ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
     """Ranges that surely hold too few units are joined with a neighbour, a wide or small one first."""
+    ranges = _ranges(counts, histogram, least)
 
     def surely(part: Range) -> float:
         return float(counts[slice(*part)].sum()) - SURE * histogram.noise(part[1] - part[0])
