@@ -1,0 +1,3 @@
+"""A published workspace."""
+
+from support.fixtures import published, workspace  # noqa: F401
