@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -13,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from support.dpcore.samplers import (
+    NEVER,
     SIGMAS,
     gaussian_triangles,
     generator,
@@ -21,7 +24,7 @@ from support.dpcore.samplers import (
     wishart_trace,
 )
 
-from benchmarks.coverage import SCHEMA, Setting, bulk_noise, exact_sum, people, settings, simulate
+from benchmarks.coverage import SCHEMA, Draw, Setting, bulk_noise, exact_sum, people, settings, simulate
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.copula import cells_of_schema
 from dpcore.encoding import Encoding
@@ -31,9 +34,9 @@ from dpcore.functionals import NotIdentifiedError
 from dpcore.histograms import exact_histograms, histograms_query
 from dpcore.inference import ReleaseInference
 from dpcore.intervals import Estimand, Interval
-from dpcore.measure import PrivateGram, Released, exact_gram, gram_sum, measure_gram, measure_vector
+from dpcore.measure import PrivateGram, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.mechanisms.base import UNIT, GramEvent
-from dpcore.noise import SeededNoise, SystemNoise
+from dpcore.noise import SeededNoise
 from dpcore.noiselaws import NoiseCovariance, framed_noise, noise_facts
 from dpcore.projection import Projection, no_projection, principal_projection, ron_projection
 from dpcore.registry import gram_mechanism, mechanism_of, vector_mechanism
@@ -159,11 +162,16 @@ def layout_of(encoding: Encoding, **more: Any) -> Layout:
     return Layout(encoding.width + 1, encoding.schema.class_count, Fraction(1, 2), **more)
 
 
-def loud(cells: Cells = CELLS, encoding: Encoding = ENCODING, budget: Budget = LOUD, **more: Any) -> ReleaseInference:
-    """A release of the cells; almost without noise, unless a budget is given."""
+def release_of(cells: Cells, encoding: Encoding, budget: Budget, **more: Any) -> ReleaseInference:
     event = event_of("wishart-difference-trace", layout_of(encoding, **more), budget)
     gram = exact_gram([(cells, None)], encoding, event.layout, no_projection(encoding))
-    return ReleaseInference.from_released(encoding, measure_gram(gram, event, SystemNoise()), draws=4000)
+    return ReleaseInference.from_released(encoding, measure_gram(gram, event, SeededNoise(1)), draws=4000)
+
+
+@functools.cache
+def loud(**more: Any) -> ReleaseInference:
+    """A release of the people, almost without noise."""
+    return release_of(CELLS, ENCODING, LOUD, **more)
 
 
 def numbers(name: str) -> Floats:
@@ -250,7 +258,7 @@ def test_an_interval_allows_for_the_grid() -> None:
     """Every value is cut towards the middle: without an allowance the interval would lie beside the truth."""
     schema = RecordSchema((IntervalColumn(name="x", kind=Kind.NUMERIC, lower=-1, upper=1),))
     cells: Cells = {"x": np.full(ROWS, 0.5 + 0.9 * 2.0**-16)}
-    interval = loud(cells, Encoding(schema), Epsilon(Fraction(10**9))).mean("x", estimand=Estimand.TABLE)
+    interval = release_of(cells, Encoding(schema), Epsilon(Fraction(10**9))).mean("x", estimand=Estimand.TABLE)
     assert interval.estimate < interval.low + 1.1 * 2.0**-16
     assert interval.low <= 0.5 + 0.9 * 2.0**-16 <= interval.high
 
@@ -258,7 +266,7 @@ def test_an_interval_allows_for_the_grid() -> None:
 def test_two_readers_of_one_release_get_the_same_figures() -> None:
     event = event_of("gaussian", layout_of(ENCODING))
     gram = exact_gram([(CELLS, None)], ENCODING, event.layout, no_projection(ENCODING))
-    released = measure_gram(gram, event, SystemNoise())
+    released = measure_gram(gram, event, SeededNoise(1))
     first, second = (ReleaseInference.from_released(ENCODING, released) for _ in range(2))
     assert first.mean("age") == second.mean("age")
     assert first.regression("income", ["age"]) == second.regression("income", ["age"])
@@ -283,7 +291,7 @@ def test_what_a_projection_leaves_out_is_refused_and_what_it_keeps_is_answered()
     ]:
         event = event_of("wishart-difference-trace", Layout(projection.dimension + 1, 2, Fraction(1, 2)), LOUD)
         gram = exact_gram([(CELLS, None)], encoding, event.layout, projection)
-        released = measure_gram(gram, event, SystemNoise())
+        released = measure_gram(gram, event, SeededNoise(1))
         inference = ReleaseInference.from_released(encoding, released, projection=projection, draws=1000)
         close(inference.mean("income"), numbers("income").mean(), numbers("income").std() / math.sqrt(ROWS))
         close(inference.proportion("ill", "yes"), *_share(CELLS["ill"] == 1))
@@ -307,13 +315,13 @@ def _share(indicator: Any) -> tuple[float, float]:
 def test_what_components_leave_out_is_answered_by_the_gram_behind_them() -> None:
     whole = event_of("wishart-difference-trace", Layout(ENCODING.width + 1, 1, Fraction(1, 2)), LOUD)
     gram = exact_gram([(CELLS, None)], ENCODING, whole.layout, no_projection(ENCODING))
-    components = measure_gram(gram, whole, SystemNoise())
+    components = measure_gram(gram, whole, SeededNoise(1))
     covariance = np.diag(np.arange(ENCODING.width, dtype=np.float64))
     projection = principal_projection(
         "private-pca", ENCODING, mean=np.zeros(ENCODING.width), covariance=covariance, dimension=2
     )
     event = event_of("wishart-difference-trace", Layout(3, 2, Fraction(1, 2)), LOUD)
-    moments = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SystemNoise())
+    moments = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SeededNoise(1))
     inference = ReleaseInference.from_measurements(ENCODING, {"moments": moments, "projection": components}, projection)
     close(inference.mean("age"), numbers("age").mean(), numbers("age").std() / math.sqrt(ROWS))
     close(inference.proportion("ill", "yes"), *_share(CELLS["ill"] == 1))
@@ -325,7 +333,7 @@ def test_components_out_of_the_moments_leave_nothing_out() -> None:
     event = event_of("wishart-difference-trace", layout_of(ENCODING), LOUD)
     gram = exact_gram([(CELLS, None)], ENCODING, event.layout, no_projection(ENCODING))
     basis = Projection("private-pca", ENCODING.width, 2, np.eye(ENCODING.width)[:, :2] * 2**20)
-    measured = {"moments": measure_gram(gram, event, SystemNoise())}
+    measured = {"moments": measure_gram(gram, event, SeededNoise(1))}
     inference = ReleaseInference.from_measurements(ENCODING, measured, basis)
     close(inference.mean("income"), numbers("income").mean(), numbers("income").std() / math.sqrt(ROWS))
 
@@ -333,7 +341,7 @@ def test_components_out_of_the_moments_leave_nothing_out() -> None:
 def test_in_a_frame_that_draws_points_back_only_the_classes_sizes_are_known() -> None:
     projection = replace(no_projection(ENCODING), frame=Frame.around_middle(ENCODING.width, 0.5))
     event = event_of("wishart-difference-trace", layout_of(ENCODING), LOUD)
-    released = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SystemNoise())
+    released = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SeededNoise(1))
     for kind in ("none", "private-pca"):
         own = replace(projection, kind=kind)
         inference = ReleaseInference.from_measurements(ENCODING, {"moments": released}, own)
@@ -424,7 +432,7 @@ def test_with_labels_in_one_block_classes_have_means_but_no_regressions() -> Non
     layout = Layout(ENCODING.width + 2, 1, Fraction(1, 2), labels=2)
     event = event_of("wishart-difference-trace", layout, LOUD)
     gram = exact_gram([(CELLS, None)], ENCODING, layout, no_projection(ENCODING))
-    inference = ReleaseInference.from_released(ENCODING, measure_gram(gram, event, SystemNoise()), draws=2000)
+    inference = ReleaseInference.from_released(ENCODING, measure_gram(gram, event, SeededNoise(1)), draws=2000)
     age, ill = numbers("age"), CELLS["ill"] == 1
     within = np.concatenate([age[ill] - age[ill].mean(), age[~ill] - age[~ill].mean()]).std()
     close(inference.mean("age", given={"ill": "yes"}), age[ill].mean(), within / math.sqrt(ill.sum()))
@@ -434,25 +442,24 @@ def test_with_labels_in_one_block_classes_have_means_but_no_regressions() -> Non
         inference.regression("income", ["age"], given={"ill": "yes"})
 
 
-def histogram_release(budget: Budget, cells: Cells = CELLS) -> ReleaseInference:
-    columns = cells_of_schema(SCHEMA)
-    query = histograms_query(SCHEMA.encoded_columns)
+def histogram_releases(budget: Budget, count: int) -> Iterator[ReleaseInference]:
+    """Releases of the people by histograms, each with noise of its own."""
+    query, layout, noise = histograms_query(SCHEMA.encoded_columns), Layout(5, 2, Fraction(1, 4)), SeededNoise(7)
     name = "histogram-gaussian" if isinstance(budget, Rho) else "histogram-laplace"
     event = vector_mechanism(name).calibrate(query, R1, budget)
-    histograms = measure_vector(exact_histograms([(cells, None)], columns, query), event, SystemNoise())
-    layout = Layout(5, 2, Fraction(1, 4))
     groups = event_of("gaussian", layout, budget if isinstance(budget, Rho) else CONCENTRATED)
-    total = GramSum(layout)
-    codes = np.asarray(cells["ill"], dtype=np.int64)
-    points = np.zeros((len(codes), 4))
-    total.add(integer_records(points, None, layout, classes=codes), codes)
-    moments = measure_gram(PrivateGram(total), groups, SystemNoise())
-    return ReleaseInference.from_histograms(ENCODING, histograms, moments, draws=1000)
+    exact = exact_histograms([(CELLS, None)], cells_of_schema(SCHEMA), query)
+    total, codes = GramSum(layout), np.asarray(CELLS["ill"], dtype=np.int64)
+    total.add(integer_records(np.zeros((ROWS, 4)), None, layout, classes=codes), codes)
+    for _ in range(count):
+        histograms = measure_vector(exact, event, noise)
+        moments = measure_gram(PrivateGram(total), groups, noise)
+        yield ReleaseInference.from_histograms(ENCODING, histograms, moments, draws=1000)
 
 
 @pytest.mark.parametrize("budget", [Epsilon(Fraction(20)), Rho(Fraction(20))])
 def test_histograms_answer_means_and_shares_of_all_rows(budget: Budget) -> None:
-    inference = histogram_release(budget)
+    (inference,) = histogram_releases(budget, 1)
     visits = numbers("visits")
     for estimand in Estimand:
         for interval, truth in [
@@ -473,8 +480,7 @@ def test_histograms_answer_means_and_shares_of_all_rows(budget: Budget) -> None:
 def test_intervals_out_of_histograms_cover(budget: Budget) -> None:
     covered = {"f": 0, "missing": 0, "age": 0}
     runs = 150
-    for _ in range(runs):
-        inference = histogram_release(budget)
+    for inference in histogram_releases(budget, runs):
         share = inference.proportion("sex", "f", estimand=Estimand.TABLE)
         gaps = inference.proportion("visits", "(missing)", estimand=Estimand.TABLE)
         age = inference.mean("age", estimand=Estimand.TABLE)
@@ -489,8 +495,10 @@ def test_intervals_out_of_histograms_cover(budget: Budget) -> None:
 # ---------------------------------------------------------------- coverage
 
 
-def door(name: str, event: GramEvent, total: GramSum) -> Released:
-    return measure_gram(PrivateGram(total), event, SystemNoise())
+def door(seed: int) -> Draw:
+    """Measurements through the real door."""
+    noise = SeededNoise(seed)
+    return lambda _, event, total: measure_gram(PrivateGram(total), event, noise)
 
 
 def test_the_tables_of_the_coverage_benchmark_are_summed_as_a_release_sums_them() -> None:
@@ -505,19 +513,21 @@ def test_the_tables_of_the_coverage_benchmark_are_summed_as_a_release_sums_them(
 
 @pytest.mark.parametrize("name", LAWS)
 def test_the_benchmark_s_noise_has_the_law_of_the_mechanism(name: str) -> None:
-    event = event_of(name, Layout(3, 2, Fraction(1, 2)))
-    real = np.array([door("", event, GramSum(event.layout)).matrices() for _ in range(600)])
+    event, measure = event_of(name, Layout(3, 2, Fraction(1, 2))), door(5)
+    real = np.array([measure("", event, GramSum(event.layout)).matrices() for _ in range(600)])
     ours = bulk_noise(event, 20_000, generator(6))
     for functional in (lambda z: z[:, 0, 0, 0], lambda z: z[:, 0, 0, 1], lambda z: z[:, 0, 0, 0] - z[:, 1, 1, 1]):
-        assert stats.ks_2samp(functional(ours), functional(real)).pvalue > 1e-6
-        assert stats.ks_2samp(functional(2 * ours), functional(real)).pvalue < 1e-6
+        assert stats.ks_2samp(functional(ours), functional(real)).pvalue > NEVER
+        sizes = [np.abs(functional(draws)) for draws in (ours, real)]  # tell scales apart better
+        assert stats.ks_2samp(*sizes).pvalue > NEVER
+        assert stats.ks_2samp(2 * sizes[0], sizes[1]).pvalue < NEVER
 
 
 @pytest.mark.parametrize("index", [1, 4], ids=["pure", "gaussian"])
 def test_intervals_hold_the_truth_as_often_as_they_say_with_the_mechanisms_own_noise(index: int) -> None:
     setting, runs = settings(False)[index], 100
     assert setting.epsilon == 1
-    tallies = simulate(setting, simulations=runs, rows=20_000, draw=door)
+    tallies = simulate(setting, simulations=runs, rows=20_000, draw=door(9))
     held = {question: sum(tally.held) for question, tally in tallies.items()}
     assert len(held) == 26
     assert min(stats.binomtest(count, runs, 0.95).pvalue for count in held.values()) > 1e-6
