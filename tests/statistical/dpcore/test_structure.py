@@ -168,7 +168,7 @@ def test_in_a_frame_class_means_and_spread_come_out_where_they_were_lost(kind: t
 
 @pytest.mark.parametrize("delta", [0, 1e-5])
 def test_privacy_states_every_measurement_of_a_frame(delta: float) -> None:
-    rows, classes = off_centre(500)
+    rows, classes = off_centre()
     fitted = model(MomentMixture, radius="auto", delta=delta).fit(rows, classes)
     assert list(fitted.privacy_["measurements"]) == ["radius", "centre", "spread", "moments"]
     assert fitted.privacy_["epsilon"] <= 1

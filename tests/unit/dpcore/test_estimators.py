@@ -45,8 +45,8 @@ def test_every_check_of_scikit_learn_holds(estimator: type[MomentMixture]) -> No
 def test_samples_look_like_the_data(estimator: type[MomentMixture]) -> None:
     X, y = rows()
     model = estimator(epsilon=5.0, bounds=(-1.0, 1.0), n_components=4, classes=["no", "yes"]).fit(X, y)
-    S, t = model.sample(4000)
-    assert S.shape == (4000, 4)
+    S, t = model.sample(40_000)
+    assert S.shape == (40_000, 4)
     assert set(t) == {"no", "yes"}
     assert np.mean(t == "yes") == pytest.approx(np.mean(y == "yes"), abs=0.03)
     assert np.corrcoef(S[:, 0], S[:, 1])[0, 1] == pytest.approx(np.corrcoef(X[:, 0], X[:, 1])[0, 1], abs=0.08)
