@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.flows.command_line import call
+
+from flows.demos import write_demo
+from tasks.stores.workspace import Workspace
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The clinic's workspace as `init` makes it; not to be changed."""
+    root = tmp_path_factory.mktemp("demo") / "w"
+    Workspace(root).create()
+    write_demo("clinic", root)
+    return root
+
+
+@pytest.fixture
+def place(demo: Path, tmp_path: Path) -> Path:
+    """A copy of it, to be changed."""
+    return Path(shutil.copytree(demo, tmp_path / "w"))
 
 
 @pytest.fixture
@@ -59,18 +78,18 @@ def test_a_fresh_workspace_has_an_empty_history_a_full_budget_and_a_green_audit(
 
 
 REFUSED = {
-    "an existing workspace": (["init", "W"], "workspace-exists"),
-    "an unknown demo": (["init", "W2", "--demo", "nothing"], "demo-unknown"),
-    "no workspace": (["plan", "-w", "W3"], "workspace-missing"),
-    "no specification": (["plan", "-w", "W/landing"], "workspace-without-spec"),
-    "an unknown release": (["show", "x", "-w", "W"], "release-unknown"),
-    "a release to audit": (["audit", "x", "-w", "W"], "ledger-missing"),
-    "an empty reason": (["budget", "raise", "--reason", " ", "-w", "W"], "reason-missing"),
-    "a cap set by nobody": (["budget", "raise", "--reason", "x", "--who", " ", "-w", "W"], "who-missing"),
-    "a reason that is no text": (["budget", "raise", "--reason", "\udcff", "-w", "W"], "text-unwritable"),
-    "a malformed period": (["run", "--period", "soon", "-w", "W"], "period-malformed"),
-    "a missing input": (["run", "--input", "nowhere.csv", "-w", "W"], "landing-missing"),
-    "an input of another kind": (["run", "--input", "W/release.yaml", "-w", "W"], "format-unknown"),
+    "an existing workspace": (["init", "w"], "workspace-exists"),
+    "an unknown demo": (["init", "w2", "--demo", "nothing"], "demo-unknown"),
+    "no workspace": (["plan", "-w", "w3"], "workspace-missing"),
+    "no specification": (["plan", "-w", "w/landing"], "workspace-without-spec"),
+    "an unknown release": (["show", "x", "-w", "w"], "release-unknown"),
+    "a release to audit": (["audit", "x", "-w", "w"], "ledger-missing"),
+    "an empty reason": (["budget", "raise", "--reason", " ", "-w", "w"], "reason-missing"),
+    "a cap set by nobody": (["budget", "raise", "--reason", "x", "--who", " ", "-w", "w"], "who-missing"),
+    "a reason that is no text": (["budget", "raise", "--reason", "\udcff", "-w", "w"], "text-unwritable"),
+    "a malformed period": (["run", "--period", "soon", "-w", "w"], "period-malformed"),
+    "a missing input": (["run", "--input", "nowhere.csv", "-w", "w"], "landing-missing"),
+    "an input of another kind": (["run", "--input", "w/release.yaml", "-w", "w"], "format-unknown"),
     "an unknown command": (["walk"], "usage"),
     "an unknown option": (["plan", "--fast"], "usage"),
     "a missing argument": (["show"], "usage"),
@@ -79,10 +98,9 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_done_is_refused_in_words_and_in_json(
-    run: Any, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+    run: Any, place: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    run("init", "W")
+    monkeypatch.chdir(place.parent)
     argv, rule = REFUSED[case]
     code, out, _ = run(*argv, "--json")
     assert code == 2
@@ -95,9 +113,7 @@ def test_what_cannot_be_done_is_refused_in_words_and_in_json(
     assert err.strip()
 
 
-def test_a_broken_specification_is_refused_with_its_key(run: Any, tmp_path: Path) -> None:
-    place = tmp_path / "w"
-    run("init", str(place))
+def test_a_broken_specification_is_refused_with_its_key(run: Any, place: Path) -> None:
     spec = place / "release.yaml"
     spec.write_text(spec.read_text().replace("  epsilon: 1.0", "  epsilonn: 1.0"))
     for command in ("plan", "run", "budget"):
@@ -107,9 +123,7 @@ def test_a_broken_specification_is_refused_with_its_key(run: Any, tmp_path: Path
         assert refusal["where"].startswith("privacy")
 
 
-def test_a_plan_that_the_cap_cannot_carry_says_so(run: Any, tmp_path: Path) -> None:
-    place = tmp_path / "w"
-    run("init", str(place))
+def test_a_plan_that_the_cap_cannot_carry_says_so(run: Any, place: Path) -> None:
     run("budget", "raise", "--reason", "first use", "-w", str(place))
     spec = place / "release.yaml"
     text = (
@@ -125,17 +139,15 @@ def test_a_plan_that_the_cap_cannot_carry_says_so(run: Any, tmp_path: Path) -> N
 
 
 def test_an_unexpected_error_shows_its_type_and_place_only(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import tasks.stores.spec
-
-    run("init", str(tmp_path / "w"))
 
     def fail(_path: Path) -> None:
         raise RuntimeError("a secret value 417.83920517462")
 
     monkeypatch.setattr(tasks.stores.spec, "load_spec", fail)
-    code, out, err = run("plan", "-w", str(tmp_path / "w"), "--json")
+    code, out, err = run("plan", "-w", str(place), "--json")
     assert code == 3
     assert "RuntimeError" in out
     assert "417" not in out + err

@@ -16,10 +16,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from support.flows.command_line import call
 
 from dpcore.accounting import epsilon_of_rho, population_balance, times
 from dpcore.errors import LedgerError
-from flows.cli import main, plans
+from flows.cli import plans
+from flows.demos import DEMOS
 from tasks.stores import ledger as ledger_module
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledgers import writable_ledger
@@ -46,21 +48,15 @@ Plan = Callable[..., dict[str, Any]]
 
 
 class Steward:
-    """A workspace with the clinic's specification, edited, and the command line on it."""
+    """A workspace with the clinic's specification, edited, and no data, and the command line on it."""
 
     def __init__(self, folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._capsys, self._monkeypatch = folder, capsys, monkeypatch
-        self.call("init", str(folder))
+        Workspace(folder).create()
+        (folder / "release.yaml").write_text(DEMOS["clinic"].specification())
 
     def call(self, *argv: str) -> tuple[int, str, str]:
-        self._monkeypatch.setattr(sys, "argv", ["dprelease", *argv])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        out, err = self._capsys.readouterr()
-        return code, out, err
+        return call(self._capsys, self._monkeypatch, *argv)
 
     def edit(self, edits: dict[str, str]) -> None:
         path = self.folder / "release.yaml"
