@@ -45,10 +45,18 @@ def make_workspace(root: Path, spec: str = SPEC) -> Workspace:
     return workspace
 
 
+PROMPT = {
+    "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "0.5",
+}
+"""Prefect looks for runs every ten seconds by default and writes events after five: tests need not wait for that."""
+
+
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a command gets to see: a home of its own, and nobody's server."""
+    """What a command gets to see: a home of its own, nobody's server, and a Prefect that does not dawdle."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
-    return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", **more}
+    return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", **PROMPT, **more}
 
 
 def until(found: Callable[[], T], *, seconds: float, what: str | Callable[[], str]) -> T:
@@ -57,7 +65,7 @@ def until(found: Callable[[], T], *, seconds: float, what: str | Callable[[], st
     while time.monotonic() < end:
         if answer := found():
             return answer
-        time.sleep(0.5)
+        time.sleep(0.1)
     raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
 
 
@@ -82,6 +90,7 @@ class Served:
     folder: Path | None = None
     process: subprocess.Popen[bytes] | None = None
     log: Path = Path()
+    first_up: datetime | None = None
     server: Server = field(default_factory=lambda: Server(""))
 
     def start(self, seconds: float = 200) -> None:
@@ -102,6 +111,7 @@ class Served:
         password = told["password_file"]
         self.server = Server(told["api"], Path(password).read_text().strip() if password else None)
         until(lambda: "registered" in self.said(), seconds=120, what=lambda: f"registered\n{self.said()}")
+        self.first_up = self.first_up or datetime.now(UTC)
 
     def _ended(self) -> bool:
         assert self.process is not None
@@ -127,7 +137,7 @@ class Served:
         family, start = self.family(), time.monotonic()
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(30) == 0, self.said()
-        _, alive = psutil.wait_procs(family, timeout=0.5)
+        _, alive = psutil.wait_procs(family, timeout=5)
         assert not alive, alive
         return time.monotonic() - start
 
@@ -143,11 +153,12 @@ class Served:
     def runs(self, **filters: Any) -> list[dict[str, Any]]:
         """The flow runs that the server knows."""
         asked = {"flow_runs": filters, "sort": "EXPECTED_START_TIME_ASC", "limit": 200}
-        try:
-            found: list[dict[str, Any]] = self.server.ask("POST", "/flow_runs/filter", asked)
-        except ServerUnreachableError:
-            return []
+        found: list[dict[str, Any]] = ask_again(self.server, "POST", "/flow_runs/filter", asked)
         return found
+
+    def started_by_somebody(self) -> set[str]:
+        """The ids of the flow runs that no schedule started."""
+        return {run["id"] for run in self.runs() if not run["auto_scheduled"]}
 
 
 @contextmanager

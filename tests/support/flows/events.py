@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import socketserver
 import subprocess
 import sys
 import threading
@@ -98,6 +99,30 @@ def event_api() -> Iterator[EventApi]:
         finally:
             api.answering.set()
             api.shutdown()
+            thread.join()
+
+
+class MuteServer(socketserver.TCPServer):
+    """Takes connections and hangs up; counts them."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.asked, self.url = 0, f"http://127.0.0.1:{self.server_address[1]}/api"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.asked += 1
+        super().process_request(request, client_address)
+
+
+@contextmanager
+def mute_server() -> Iterator[MuteServer]:
+    with MuteServer() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
             thread.join()
 
 

@@ -190,7 +190,7 @@ def test_a_landed_file_is_released_by_the_pool_s_worker(team: Team):
         )
         refuse_what_is_planted(team, said)
         serving.send_signal(signal.SIGINT)
-        assert serving.wait(10) == 0
+        assert serving.wait(60) == 0
     assert PASSWORD not in said()
     assert not mark.exists(), "the worker imports nothing from its current folder"
     assert not (team.workspace.prefect_home / "prefect.db").exists(), "the history is the team's, on PostgreSQL"
