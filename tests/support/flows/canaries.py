@@ -42,7 +42,7 @@ def packed() -> dict[str, list[bytes]]:
     }
 
 
-def needles() -> Iterator[tuple[str, bytes]]:
+def _needles() -> Iterator[tuple[str, bytes]]:
     """Everything to look for: texts in three encodings, bytes, and base64 of both at each alignment."""
     plain = [(name, text.encode(code)) for name, all_ in texts().items() for text in all_ for code in CODES]
     raw = [(name, value) for name, all_ in packed().items() for value in all_]
@@ -57,9 +57,12 @@ def needles() -> Iterator[tuple[str, bytes]]:
 CODES = ("utf-8", "utf-16-le", "utf-16-be")
 
 
+NEEDLES = tuple(dict.fromkeys(_needles()))
+
+
 def found_in(content: bytes) -> set[str]:
     """Names of the canaries in some bytes."""
-    return {name for name, value in needles() if value in content}
+    return {name for name, value in NEEDLES if value in content}
 
 
 def found_below(folder: Path, skip: tuple[Path, ...] = ()) -> dict[str, set[str]]:
