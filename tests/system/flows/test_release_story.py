@@ -350,10 +350,9 @@ def test_one_changed_byte_of_a_bundle_fails_the_audit_and_is_named(copied: Works
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(bytes(content))
-    broken = [check for check in audit_workspace(copied) if not check.ok]
-    assert broken
-    assert broken[0].name == "visits-2026-04-3: bundle"
-    assert name in broken[0].detail
+    (broken,) = (check for check in audit_workspace(copied, "visits-2026-04-3") if not check.ok)
+    assert broken.name == "visits-2026-04-3: bundle"
+    assert name in broken.detail
 
 
 @pytest.mark.parametrize("column", ["at", "kind", "population", "release_id", "body", "previous", "hash"])
