@@ -11,6 +11,7 @@ from tasks.stores.gate import audit_of_build, kept_audit, known_audit, replay_of
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger, ReserveRequest, release_id_of
 from tasks.stores.ledger_state import UNFINISHED, LedgerState, ReleaseState
+from tasks.stores.relations import at_most
 from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
 
 
@@ -44,7 +45,7 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             hint="put the old specification back to finish that release first",
         )
     what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
-    tell(f"{what} epsilon {run.stated['epsilon']:g} for {release.release_id}")
+    tell(f"{what} epsilon {at_most(run.stated['epsilon'])} for {release.release_id}")
     return Grant.of(release, builds)
 
 

@@ -188,25 +188,27 @@ def _guess_membership() -> MembershipFigure:
 
 
 def _show_audit(result: MechanismAudit) -> None:
+    from tasks.stores.relations import at_least, at_most
+
     rows = table("claimed and measured epsilon", "mechanism", "neighbours", "by", "claimed", "at least", "share", "")
     for f in result.findings:
         verdict = f"[green]{f.verdict}[/]" if f.ok else f"[bold red]{f.verdict}[/]"
-        claimed = f"{f.claimed:.3g}" + (f", delta {f.delta:g}" if f.delta else "")
+        claimed = f"{at_most(f.claimed, 3)}" + (f", delta {at_most(f.delta)}" if f.delta else "")
         share = f"{f.measured / f.claimed:.0%}"
-        rows.add_row(f.mechanism, f.neighbours, f.how, claimed, f"{f.measured:.3g}", share, verdict)
+        rows.add_row(f.mechanism, f.neighbours, f.how, claimed, at_least(f.measured, 3), share, verdict)
     out = console()
     out.print(rows)
     faults = sum(not replay.ok for replay in result.replays)
     largest = max(max(r.nuclear, r.frobenius, r.weighted_l1) for r in result.replays)
     out.print(
         f"replay: {len(result.replays)} pairs of hostile neighbours with the same noise, {faults} faults; "
-        f"one unit used at most {largest:.0%} of a sensitivity"
+        f"one unit used at most {at_most(100 * largest, 3)}% of a sensitivity"
     )
     if result.membership:
         m = result.membership
         out.print(
             f"membership in RON-Gauss rows at epsilon {m.epsilon:g}: {m.accuracy:.1%} of {m.guesses} guesses right, "
-            f"between {m.interval[0]:.1%} and {m.interval[1]:.1%}; chance 50%, ceiling {m.ceiling:.1%}"
+            f"between {m.interval[0]:.1%} and {m.interval[1]:.1%}; chance 50%, ceiling {at_most(100 * m.ceiling, 3)}%"
         )
     out.print("everything is as the registry says" if result.ok else "[bold red]the audit failed[/]")
 

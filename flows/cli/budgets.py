@@ -131,4 +131,6 @@ def raise_cap(
     if as_json:
         print_json(content)
     else:
-        console().print(f"the cap of {content['population']} is now epsilon {content['lifetime']['epsilon']:g}")
+        from tasks.stores.relations import at_most
+
+        console().print(f"the cap of {content['population']} is now epsilon {at_most(content['lifetime']['epsilon'])}")

@@ -60,13 +60,15 @@ def history(
 
 
 def _show_history(rows: Sequence[dict[str, Any]]) -> None:
+    from tasks.stores.relations import at_most
+
     out = console()
     shown = table("", "release", "period", "status", "epsilon", "entries", "published (UTC)", "flow run", "state")
     for row in rows:
         run = row["flow_run"] or {"state": "-", "url": None}
         short = str(row["flow_run_id"])[:8]  # `show` has it whole
         place = f"[link={run['url']}]{short}[/link]" if run["url"] else short
-        figures = (f"{row['epsilon']:g}", _ranges(row["ledger_entries"]), _minute(row["published_at"]))
+        figures = (at_most(row["epsilon"]), _ranges(row["ledger_entries"]), _minute(row["published_at"]))
         status, state = (_coloured(text) for text in (row["status"], run["state"]))
         shown.add_row(row["release_id"], row["period"], status, *figures, place, state)
     out.print(shown, soft_wrap=True)
@@ -184,19 +186,20 @@ def _facts(whole: dict[str, Any]) -> dict[str, str]:
     facts = {"status": _coloured(whole["status"]), "period": whole["period"]}
     if whole["record"]:
         return facts | _record_facts(whole["record"])
-    spent = whole["spent"]["epsilon"] or whole["spent"]["rho"]
-    kind = "rho" if whole["spent"]["rho"] and not whole["spent"]["epsilon"] else "epsilon"
-    asked = f"{whole['epsilon']:g}, {whole['delta']:g}"
-    return facts | {"epsilon, delta": asked, "spent": f"{kind} {spent:g}" if spent else "nothing"}
+    from tasks.stores.relations import at_most
+
+    spent = [f"{kind} {at_most(whole['spent'][kind])}" for kind in ("epsilon", "rho") if whole["spent"][kind]]
+    asked = f"{at_most(whole['epsilon'])}, {at_most(whole['delta'])}"
+    return facts | {"epsilon, delta": asked, "spent": ", ".join(spent) or "nothing"}
 
 
 def _record_facts(record: dict[str, Any]) -> dict[str, str]:
     from tasks.pages.wording import finite_precision
-    from tasks.stores.relations import in_words
+    from tasks.stores.relations import at_most, in_words
 
     privacy = record["privacy"]
     return {
-        "epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} ({finite_precision(privacy)})",
+        "epsilon, delta": f"{at_most(privacy['epsilon'])}, {at_most(privacy['delta'])} ({finite_precision(privacy)})",
         "unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
         **in_words(privacy),
         "mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),

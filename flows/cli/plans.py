@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,11 +119,11 @@ def _show(outlook: Outlook, content: dict[str, Any]) -> None:
 
 
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
-    from tasks.stores.relations import in_words
+    from tasks.stores.relations import at_most, in_words
 
     error = content["expected_error"]
     rows = {
-        "epsilon, delta": f"{content['epsilon']:g}, {content['delta']:g} a release",
+        "epsilon, delta": f"{at_most(content['epsilon'])}, {at_most(content['delta'])} a release",
         **in_words(content),
         "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {content['dimension']}",
         "mechanism": content["mechanism"],
@@ -149,9 +149,11 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
 
 
 def _epsilon_left(left: float | None) -> str:
+    from tasks.stores.relations import at_least
+
     if left is None or left < 0:
         return "none: the cap does not allow this release"
-    return f"epsilon {left:g}"
+    return f"epsilon {at_least(left)}"
 
 
 def _figures(title: str, *columns: str) -> Table:
@@ -163,14 +165,16 @@ def _figures(title: str, *columns: str) -> Table:
 
 
 def _show_year(out: Console, outlook: Outlook, content: dict[str, Any]) -> None:
+    from tasks.stores.relations import at_least, at_most
+
     steps = content["year"]
     deltas = {"delta_spent": "delta", "delta_num_spent": "delta_num"}
     shown = {key: name for key, name in deltas.items() if any(step[key] for step in steps)}
     year = _figures("the months ahead", "data of", "costs", "spent after", *shown.values(), "left", "")
     year.columns[-1].justify = "left"
     for step in steps:
-        figures = [step["epsilon"], step["epsilon_spent"], *(step[key] for key in shown), step["epsilon_remaining"]]
-        year.add_row(step["period"], *(_number(figure) for figure in figures), _verdict(step))
+        spent = [_number(step[key], at_most) for key in ("epsilon", "epsilon_spent", *shown)]
+        year.add_row(step["period"], *spent, _number(step["epsilon_remaining"], at_least), _verdict(step))
     out.print()
     if steps:
         out.print(year)
@@ -178,8 +182,8 @@ def _show_year(out: Console, outlook: Outlook, content: dict[str, Any]) -> None:
         out.print(sentence, markup=False)
 
 
-def _number(figure: float | None) -> str:
-    return "-" if figure is None else f"{figure:.4g}"
+def _number(figure: float | None, rounded: Callable[[float, int], str]) -> str:
+    return "-" if figure is None else rounded(figure, 4)
 
 
 def _verdict(step: dict[str, Any]) -> str:
@@ -190,8 +194,10 @@ def _verdict(step: dict[str, Any]) -> str:
 
 def year_sentences(outlook: Outlook) -> list[str]:
     """When the cap is reached, and what would fit."""
+    from tasks.stores.relations import at_most
+
     count = sum(not step.counted for step in outlook.year)
-    cap, population = f"{float(outlook.cap.epsilon):g}", outlook.spec.privacy.population
+    cap, population = at_most(outlook.cap.epsilon), outlook.spec.privacy.population
     if outlook.cap_reached:
         ends = f"The cap of epsilon {cap} is reached: {outlook.cap_reached} and what follows are refused."
     elif not outlook.year:
@@ -205,10 +211,14 @@ def year_sentences(outlook: Outlook) -> list[str]:
 
 
 def _what_fits(outlook: Outlook, count: int) -> str:
+    from tasks.stores.relations import at_least
+
     these = f"all {count} releases" if count > 1 else "this release"
     fits = outlook.fits_the_year
     return (
-        f"No epsilon fits {these} under the cap." if fits is None else f"At most epsilon {float(fits):g} fits {these}."
+        f"No epsilon fits {these} under the cap."
+        if fits is None
+        else f"At most epsilon {at_least(float(fits))} fits {these}."
     )
 
 
@@ -233,12 +243,14 @@ def _show_alternatives(out: Console, outlook: Outlook) -> None:
 
 
 def _alternative_row(other: Alternative) -> list[str]:
+    from tasks.stores.relations import at_most
+
     content = other.as_json()
     error = content["expected_error"]
     last = other.lasts_until or ("-" if other.months is not None else "> 50 years")
     sizes = (error.get("mean_percent_of_range"), error.get("share_points"), error["signal_to_noise"])
     shown = ["-" if size is None else f"{size:.2g}" for size in sizes]
-    return [f"{content['epsilon']:g}", str(other.releases_left), last, *shown, str(content["dimension"])]
+    return [at_most(other.epsilon), str(other.releases_left), last, *shown, str(content["dimension"])]
 
 
 def _show_columns(out: Console, outlook: Outlook, columns: list[dict[str, Any]]) -> None:

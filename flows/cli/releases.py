@@ -65,10 +65,12 @@ def run(
     if as_json:
         print_json(content)
         return
+    from tasks.stores.relations import at_most
+
     out = console()
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
-    out.print(f"  epsilon {content['epsilon']:g}, delta {content['delta']:g}{_doubt(result)}{rows}")
+    out.print(f"  epsilon {at_most(content['epsilon'])}, delta {at_most(content['delta'])}{_doubt(result)}{rows}")
     if content["status"] == "awaiting-approval":
         out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpcore.accounting import Cost, population_balance
+from dpcore.accounting import Cost, float_above, population_balance
 from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, Event, cost_of
 from tasks.pages.wording import ABSENT, finite_precision, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
-from tasks.stores.relations import at_least, in_words
+from tasks.stores.relations import at_least, at_most, in_words
 from tasks.stores.resuming import resume_command
 from tasks.stores.run import ReleaseRun
 
@@ -53,7 +53,7 @@ def _allocation_row(run: ReleaseRun, release: ReleaseState, name: str, event: Ev
 def cost_words(cost: Cost) -> str:
     """A cost as people read it: its epsilon, its rho, or both."""
     parts = {"epsilon": cost.epsilon, "rho": cost.rho}
-    return ", ".join(f"{name} {float(value):.4g}" for name, value in parts.items() if value) or "nothing"
+    return ", ".join(f"{name} {at_most(float_above(value), 4)}" for name, value in parts.items() if value) or "nothing"
 
 
 def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
@@ -142,7 +142,10 @@ def _gate_rows(name: str, build: Mapping[str, Any]) -> Iterable[Row]:
         found = f"{size['share']:.3f} ± {size['error']:.3f} ({size['entries']} draws)"
         yield {"of": name, "figure": "mean square of the gate's noise over the planned", "planned": "1", "found": found}
     if attack:
-        words = {"planned": f"at most {attack['claimed']:.4g}", "found": f"at least {at_least(attack['measured'], 4)}"}
+        words = {
+            "planned": f"at most {at_most(attack['claimed'], 4)}",
+            "found": f"at least {at_least(attack['measured'], 4)}",
+        }
         yield {"of": name, "figure": "epsilon that the gate's attack shows", **words}
 
 
@@ -160,7 +163,7 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
         "Release": record["release_id"],
         "Status": status,
         "Period": record["period"],
-        "Epsilon, delta": f"{privacy['epsilon']:g}, {privacy['delta']:g} ({finite_precision(privacy)})",
+        "Epsilon, delta": f"{at_most(privacy['epsilon'])}, {at_most(privacy['delta'])} ({finite_precision(privacy)})",
         "Budget": _budget_words(record["budget"]),
         "Unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
         **{words.capitalize(): figures for words, figures in in_words(privacy).items()},
@@ -178,8 +181,8 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
 
 
 def _budget_words(budget: Mapping[str, Any]) -> str:
-    before, after, cap = (budget[name]["epsilon"] for name in ("before", "after", "lifetime"))
-    return f"epsilon {before:g} spent before, {after:g} after, of {cap:g}; {budget['releases_left']} like it are left"
+    before, after, cap = (at_most(budget[name]["epsilon"]) for name in ("before", "after", "lifetime"))
+    return f"epsilon {before} spent before, {after} after, of {cap}; {budget['releases_left']} like it are left"
 
 
 def _digest(entries: Sequence[Entry]) -> str:

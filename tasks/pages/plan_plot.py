@@ -11,6 +11,7 @@ from typing import Any
 
 from tasks.pages.canvas import COLOURS, figure_of, png_of, svg_of
 from tasks.stores.outlook import Alternative, Outlook, readable_error
+from tasks.stores.relations import at_most
 
 MOST_TICKS = 13
 _WIDTH, _HEIGHT = 820, 350
@@ -45,11 +46,11 @@ def plan_png(outlook: Outlook) -> bytes:
 
 def description(outlook: Outlook) -> str:
     """What the picture shows, in words."""
-    cap = f"a cap of epsilon {float(outlook.cap.epsilon):g}"
+    cap = f"a cap of epsilon {at_most(outlook.cap.epsilon)}"
     allowed = sum(step.allowed for step in outlook.year)
     ends = f"it is reached in {outlook.cap_reached}" if outlook.cap_reached else "it is not reached"
     others = "; ".join(
-        f"epsilon {float(other.epsilon):g}: {other.releases_left} releases left, noise {_size(other)[1]:.2g}"
+        f"epsilon {at_most(other.epsilon)}: {other.releases_left} releases left, noise {_size(other)[1]:.2g}"
         for other in outlook.alternatives
     )
     return (
@@ -89,7 +90,7 @@ def _draw_burn_down(axes: Any, outlook: Outlook) -> None:
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, cap * 1.16)
     axes.set_xlim(-0.6, max(len(left), 1) - 0.4)
-    axes.text(-0.5, cap * 1.025, f"cap {cap:g}", color=COLOURS["measured"], va="bottom")
+    axes.text(-0.5, cap * 1.025, f"cap {at_most(cap)}", color=COLOURS["measured"], va="bottom")
     _mark_refused(axes, outlook, cap)
     _label_months(axes, [step.period for step in outlook.year])
 

@@ -79,7 +79,8 @@ def _budget(budget: dict[str, Any]) -> dict[str, Any]:
     parts = [("Spent before", "before"), ("Added by this release", "this"), ("Remaining", "left")]
     whole = sum(main[key] for _, key in parts) or 1.0
     segments = [
-        {"label": label, "key": key, "value": main[key], "width": 100 * main[key] / whole} for label, key in parts
+        {"label": label, "key": key, "shown": _shown(key, main[key]), "width": 100 * main[key] / whole}
+        for label, key in parts
     ]
     return {"rows": rows, "kind": main["kind"], "lifetime": main["lifetime"], "segments": segments}
 
@@ -88,6 +89,11 @@ def _budget_row(budget: dict[str, Any], kind: str) -> dict[str, Any]:
     lifetime, before, after = (budget[when].get(kind) or 0.0 for when in ("lifetime", "before", "after"))
     spent, left = _difference(after, before), _difference(lifetime, after)
     return {"kind": kind, "lifetime": lifetime, "before": before, "this": spent, "left": left}
+
+
+def _shown(part: str, value: float) -> str:
+    """What is spent is rounded up, and what remains down."""
+    return wording.rounded_down(value) if part == "left" else wording.rounded_up(value)
 
 
 def _difference(larger: float, smaller: float) -> float:

@@ -81,8 +81,8 @@ def _basic(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     basic = {
         "name": f"{record['name']}, {record['period']}",
         "data_curators": [about.get("curator", NOT_STATED)],
-        "description": f"{told}{record['rows']} synthetic rows of the columns {columns}, drawn from differentially "
-        f"private moments of the data of {record['period']}.",
+        "description": f"{told}{record['rows']} synthetic rows of the columns {columns}, drawn from "
+        f"{'noisy' if unproved(record) else 'differentially private'} moments of the data of {record['period']}.",
         "intended_use": about.get("use", NOT_STATED),
         "data_product_type": "Synthetic data",
         "data_product_region": about.get("region", NOT_STATED),
@@ -102,20 +102,19 @@ def _variant(record: dict[str, Any]) -> dict[str, str]:
 
 def _unprotected(record: dict[str, Any]) -> str:
     return (
-        f"No statistic is released without noise. {_count(record['privacy'])}Public by specification: columns, "
-        "bounds, categories, "
-        "the expected number of rows, all settings, that a release was made and when, and that data with the declared "
-        "structure were there."
+        f"{_count(record['privacy'])} Public by specification: columns, bounds, categories, the expected number "
+        "of rows, all settings, that a release was made and when, and that data with the declared structure were there."
     )
 
 
 def _count(privacy: dict[str, Any]) -> str:
-    """What is said of the number of rows or persons: nothing where a record states what hides it."""
+    """What is without noise: the number of rows or persons, unless a record states what hides it."""
+    nothing = "No statistic is released without noise."
     if privacy.get(PARTICIPATION) is not None or privacy["neighbours"] == "add-remove":
-        return ""
+        return nothing
     if PARTICIPATION in privacy:
-        return "The number of rows (or persons) is shown. "
-    return "The number of rows (or persons) is treated as known, though it is never shown without noise. "
+        return "Of all statistics one is released without noise: the number of rows (or persons) is shown."
+    return f"{nothing} The number of rows (or persons) is treated as known."
 
 
 def _relations(privacy: dict[str, Any]) -> str:
@@ -170,7 +169,7 @@ def _cost(measurement: dict[str, Any]) -> str:
 
 
 def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
-    cap, spent = record["budget"]["lifetime"], record["budget"]["after"]["epsilon"]
+    privacy, cap, spent = record["privacy"], record["budget"]["lifetime"], record["budget"]["after"]["epsilon"]
     at_delta = f" at delta {at_most(cap['delta'])}" if cap["delta"] else ""
     return {
         "model_name": "Central",
@@ -179,9 +178,10 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
         "this bundle. Everybody else, adversaries with any other knowledge included, sees this bundle and is not "
         f"trusted. Access to the raw data: {about.get('access', NOT_STATED)}",
         "release_type": "Many releases",
-        "release_type_details": f"One release a period; the budget never resets. All releases over the population "
-        f"{record['privacy']['population']!r} stay within {lifetime(cap['epsilon'], cap['delta'])}, as far as the cost "
-        "of every measurement is proved, and unless that cap is raised with a reason in the ledger; with this one "
+        "release_type_details": "One release a period, or several where one supersedes another; the budget never "
+        f"resets. All releases over the population {privacy['population']!r}, counted for {privacy['neighbours']} "
+        f"neighbours, stay within {lifetime(cap['epsilon'], cap['delta'], cap['delta_num'])}, as far as the cost of "
+        "every measurement is proved, and unless that cap is raised with a reason in the ledger; with this one "
         f"epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained "
         "entries refuses what would exceed it.",
         "data_source_type": "Dynamic",
@@ -223,10 +223,10 @@ def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, 
 
 def _build(measurement: dict[str, Any]) -> str:
     attack = measurement["build"]["attack"]
-    delta = f", delta {attack['delta']:g}" if attack.get("delta") else ""
+    delta = f", delta {at_most(attack['delta'])}" if attack.get("delta") else ""
     known = ", the shape of the noise taken as known" if "known shape" in attack.get("how", "") else ""
     return (
-        f"{measurement['mechanism']}: epsilon {attack['claimed']:g}{delta} claimed, at least "
+        f"{measurement['mechanism']}: epsilon {at_most(attack['claimed'])}{delta} claimed, at least "
         f"{at_least(attack['measured'], 3)} measured by attack ({attack['verdict']}{known})"
     )
 

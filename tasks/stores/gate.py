@@ -21,7 +21,7 @@ from tasks.stores.build import code_digest, platform_facts
 from tasks.stores.entry_content import canonical
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.reading import parse_json
-from tasks.stores.relations import at_least
+from tasks.stores.relations import at_least, at_most
 from tasks.stores.user_cache import UserCache
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -102,7 +102,7 @@ def require_passed(build: dict[str, Any], mechanism: str) -> None:
         return
     attack = build["attack"]
     raise RefusedError(
-        f"this build's {mechanism} failed its audit: epsilon {attack['claimed']:.3g} is claimed, "
+        f"this build's {mechanism} failed its audit: epsilon {at_most(attack['claimed'], 3)} is claimed, "
         f"at least {at_least(attack['measured'], 3)} was measured, and its noise has "
         f"{build['noise']['share'] if build['noise'] else 1:.3g} of the planned mean square",
         rule="build-audit-failed",

@@ -13,7 +13,7 @@ from dpcore.errors import RefusedError
 from tasks.stores.facets import COST, GUARANTEE, LEDGER, SPEND
 from tasks.stores.heads import bundle_folders
 from tasks.stores.lineage import FLOW, events_of, is_whole, listed
-from tasks.stores.relations import UNPROVED
+from tasks.stores.relations import UNPROVED, at_most
 from tasks.stores.workspace import Workspace
 
 Event = dict[str, Any]
@@ -212,4 +212,4 @@ def _delta(stated: dict[str, Any]) -> str:
 
 
 def _figure(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
+    return at_most(value) if isinstance(value, int | float) else str(value)

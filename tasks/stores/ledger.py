@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +47,7 @@ from tasks.stores.ledger_state import (
     ReleaseState,
     cost_to_json,
 )
+from tasks.stores.relations import at_most
 from tasks.stores.signing import PublicKey, Signer
 
 CLOCK_BEHIND_HINT = (
@@ -505,7 +505,7 @@ class Ledger:
         mixed = (state.committed(request.population) + wanted).is_mixed
         raise BudgetExceededError(
             f"the lifetime budget of {request.population!r} does not allow this release: "
-            f"epsilon {float(used.epsilon):g} of {float(cap.epsilon):g} is spent or reserved",
+            f"epsilon {at_most(used.epsilon)} of {at_most(cap.epsilon)} is spent or reserved",
             rule="budget-exceeded",
             where="privacy.lifetime",
             hint="ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`"
@@ -945,5 +945,4 @@ def _cannot_supersede(release_id: str | None) -> LedgerError:
 
 
 def _show(cap: Cap) -> str:
-    figures = ((name, float(Fraction(getattr(cap, name)))) for name in ("epsilon", "delta", "delta_num"))
-    return ", ".join(f"{name} {value:g}" for name, value in figures)
+    return ", ".join(f"{name} {at_most(getattr(cap, name))}" for name in ("epsilon", "delta", "delta_num"))

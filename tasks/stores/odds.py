@@ -74,20 +74,22 @@ def group(run: PlannedRelease) -> str:
     """What is left of the promise for several units together: the end of a sentence."""
     epsilon, cost = run.spec.privacy.epsilon, run.plan.cost
     figure = f"{GROUP} with epsilon {at_most(epsilon * GROUP)}"
+    exact = ", up to what finite precision adds" if cost.delta_num else ""
     if not cost.rho:
-        return f"a group of k of them is protected with k times epsilon only, {figure}"
+        return f"a group of k of them is protected with k times epsilon only, {figure}{exact}"
     delta = group_delta(cost, epsilon=epsilon, size=GROUP)
     return (
         f"a group of k of them is protected with k times epsilon and a delta that grows faster, {figure} and "
-        f"delta {at_most(delta, 2)} only"
+        f"delta {at_most(delta, 2)} only{exact}"
     )
 
 
-def lifetime(epsilon: Fraction | float, delta: Fraction | float) -> str:
+def lifetime(epsilon: Fraction | float, delta: Fraction | float, delta_num: Fraction | float) -> str:
     """What the cap of a population promises: the end of a sentence."""
+    exact = f", with at most {at_most(delta_num)} added by finite precision" if delta_num else ""
     if not delta:
-        return f"epsilon {at_most(epsilon)} for life"
+        return f"epsilon {at_most(epsilon)} for life{exact}"
     return (
         f"epsilon {at_most(epsilon)}, delta {at_most(delta)} for life (twice that delta at the worst, if the "
-        "population began with Gaussian noise and what was released decided whether pure costs joined it)"
+        f"population began with Gaussian noise and what was released decided whether pure costs joined it){exact}"
     )

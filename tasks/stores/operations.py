@@ -21,6 +21,7 @@ from tasks.stores.ledger_state import Entry, LedgerState
 from tasks.stores.ledgers import trust_anchors, writable_ledger
 from tasks.stores.postgres import PostgresDatabase
 from tasks.stores.reading import parse_json
+from tasks.stores.relations import at_most
 from tasks.stores.run import basis_of, cap_of
 from tasks.stores.signing import Signer
 from tasks.stores.spec import ReleaseSpec
@@ -169,10 +170,10 @@ def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: 
     least = sum(stated.values(), Fraction(0))
     if missing and epsilons.get(population, Fraction(0)) < max(least, Fraction(1, 10**9)):
         raise LedgerError(
-            f"{missing[0].what} shows that something was spent: at least epsilon {float(least):g} is to be charged",
+            f"{missing[0].what} shows that something was spent: at least epsilon {at_most(least)} is to be charged",
             rule="charge-too-small",
             where="--charge",
-            hint=f"charge what the lost releases cost, at least --charge {float(least):g}",
+            hint=f"charge what the lost releases cost, at least --charge {at_most(least)}",
         )
 
 

@@ -28,6 +28,7 @@ from tasks.stores.calendar import periods_due
 from tasks.stores.forecast import MONTHLY, overdue_period
 from tasks.stores.ledger import cap_difference
 from tasks.stores.ledger_state import LedgerState
+from tasks.stores.relations import at_most
 from tasks.stores.run import cap_of, plan_release
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.spec.privacy import MOST_EPSILON
@@ -161,8 +162,8 @@ class Outlook:
         after = self.committed + self.plan.cost
         if not after.is_mixed:
             return []
-        counted = float(population_balance(after, delta=self.cap.delta).epsilon)
-        takes = f"as zCDP: epsilon {counted:.4g} of {float(self.cap.epsilon):g} is taken after this release"
+        counted = at_most(population_balance(after, delta=self.cap.delta).epsilon, 4)
+        takes = f"as zCDP: epsilon {counted} of {at_most(self.cap.epsilon)} is taken after this release"
         if self.plan.cost.is_mixed:
             kinds = {name: "Gaussian" if cost_of(event).rho else "pure" for name, event in self.plan.events.items()}
             return [

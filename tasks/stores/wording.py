@@ -34,7 +34,11 @@ def _whom(unit: PrivacyUnit) -> str:
             "them by itself, not for all of them together."
         )
     weighted = unit.row_rule is RowRule.WEIGHT
-    kept = "each counted once, whatever their number" if weighted else f"of which the first {unit.most_rows} were used"
+    kept = (
+        "each person counted once, whatever the number of rows"
+        if weighted
+        else f"of which the first {unit.most_rows} were used"
+    )
     return (
         f"Protected is every single person in the data with all of their rows, {kept}. Rows without an identifier "
         "count together as one person. Somebody whose rows bear none is part of that one person: whether they are in "
@@ -69,7 +73,9 @@ def _precision(run: PlannedRelease) -> list[str]:
 
 def _composition(run: PlannedRelease) -> str:
     privacy = run.spec.privacy
-    lifetime = odds.lifetime(privacy.lifetime.epsilon, privacy.lifetime.delta)
+    cap = privacy.lifetime
+    lifetime = odds.lifetime(cap.epsilon, cap.delta, cap.delta_num)
+    declared, other = _relations(run)
     whose = (
         " With persons the sum holds for rows to which every column that identifies them in the population's releases "
         "gives one identifier."
@@ -78,10 +84,10 @@ def _composition(run: PlannedRelease) -> str:
     )
     return (
         f"Releases add up. This one is counted together with every release over the population "
-        f"{privacy.population!r}, and the ledger keeps what they cost together within {lifetime}, as far as the "
-        "cost of every measurement is proved, and unless that cap is raised with a reason that the ledger keeps."
-        f"{whose} What was published about the same people under another "
-        "population's name, or without this ledger, adds to it and is not counted here."
+        f"{privacy.population!r}, and the ledger keeps what they cost together for {declared} within {lifetime}, as "
+        "far as the cost of every measurement is proved, and unless that cap is raised with a reason that the ledger "
+        f"keeps. What they cost for {other} adds up as well, and is not capped.{whose} What was published about the "
+        "same people under another population's name, or without this ledger, adds to it and is not counted here."
     )
 
 
@@ -103,17 +109,22 @@ def _doubt(mechanism: str) -> str:
 
 def _participation(run: PlannedRelease) -> str:
     """What holds under the other relation than the declared one, with figures of its own."""
-    whom = "person" if run.spec.unit.person else "row"
-    contained, is_there = f"what a {whom} of the data contained", f"whether a {whom} is in the data at all"
+    declared, other = _relations(run)
+    figures, otherwise = run.relations[PARTICIPATION], "had it not been there"
     if run.spec.neighbours is Neighbours.ADD_REMOVE:
-        declared, other, figures = f"{is_there} (add-remove)", contained, run.relations[VALUES]
-        otherwise = "had it been anything else"
-    else:
-        declared, other, figures = f"{contained} (replace-one)", is_there, run.relations[PARTICIPATION]
-        otherwise = "had it not been there"
+        figures, otherwise = run.relations[VALUES], "had it been anything else"
     if figures is None:
         return f"The promise is about {declared}. Not protected is {other}: the release shows how many there are."
     return f"The promise is about {declared}. Protected as well is {other}: {otherwise}, {_changes(figures)}."
+
+
+def _relations(run: PlannedRelease) -> tuple[str, str]:
+    """What the declared relation is about, with its name, and what the other one is about."""
+    whom = "person" if run.spec.unit.person else "row"
+    contained, is_there = f"what a {whom} of the data contained", f"whether a {whom} is in the data at all"
+    if run.spec.neighbours is Neighbours.ADD_REMOVE:
+        return f"{is_there} (add-remove)", contained
+    return f"{contained} (replace-one)", is_there
 
 
 def _changes(figures: Figures) -> str:

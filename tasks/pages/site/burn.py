@@ -20,7 +20,7 @@ from tasks.pages.site.svg import (
     tag,
     text,
 )
-from tasks.pages.wording import number
+from tasks.pages.wording import number, rounded_up
 
 Line = Sequence[tuple[datetime, float]]
 MOST_POINTS = 600
@@ -137,7 +137,7 @@ def _cap(burn: Burn, axes: Axes) -> Iterator[str]:
     last = -1e9
     for moment, value in burn.caps:
         x, y = axes.at(moment, value)
-        words = f"cap ε {number(value)}"
+        words = f"cap ε {rounded_up(value)}"
         if x - last > LETTER * len(words):
             yield text(x + 4, y - 8, words, class_="cap-label")
             last = x

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tasks.pages import wording
 from tasks.stores.bundle import CHECKSUMS
+from tasks.stores.relations import is_unproved
 from tasks.stores.sites import BUNDLES, EVIDENCE
 from tasks.stores.survey import Survey
 
@@ -98,6 +99,7 @@ def _templates() -> Environment:
     for name in _NUMBERS:
         templates.filters[name] = getattr(wording, name)
     templates.filters["bytes"] = size
+    templates.tests["unproved"] = is_unproved
     templates.filters["minute"] = minute
     return templates
 

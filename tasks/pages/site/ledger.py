@@ -10,7 +10,7 @@ from typing import Any
 
 from dpcore.accounting import Cost, total
 from tasks.pages.site.frame import ENTRIES_A_PAGE, Site
-from tasks.pages.wording import number, short_hash
+from tasks.pages.wording import rounded_up, short_hash
 from tasks.stores.ledger_state import Entry, cost_from_json
 from tasks.stores.survey import FAULTS
 
@@ -94,7 +94,7 @@ def _cost(kind: str, facts: Facts) -> str:
 def cost_words(cost: Cost) -> str:
     """A cost as people read it."""
     parts = {"ε": cost.epsilon, "ρ": cost.rho, "δ num.": cost.delta_num}
-    return ", ".join(f"{sign} {number(float(value))}" for sign, value in parts.items() if value)
+    return ", ".join(f"{sign} {rounded_up(float(value))}" for sign, value in parts.items() if value)
 
 
 def _nothing(_facts: Facts) -> str:
@@ -109,7 +109,7 @@ def _key_words(facts: Facts) -> str:
 
 def _cap_words(facts: Facts) -> str:
     figures = {sign: float(Fraction(facts[kind])) for sign, kind in (("ε", "epsilon"), ("δ", "delta"))}
-    words = ", ".join(f"{sign} ≤ {number(value)}" for sign, value in figures.items())
+    words = ", ".join(f"{sign} ≤ {rounded_up(value)}" for sign, value in figures.items())
     by = f", set by {facts['who']}" if facts.get("who") else ""
     return f"{words}{by}: {facts['reason']}" if facts.get("reason") else words + by
 

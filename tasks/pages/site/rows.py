@@ -8,6 +8,7 @@ from typing import Any
 
 from tasks.pages.site.frame import Site
 from tasks.stores.ledger_state import Entry, ReleaseState
+from tasks.stores.relations import is_unproved
 
 TONES = {
     "published": "good",
@@ -97,6 +98,9 @@ def _words(site: Site, release: ReleaseState) -> Iterator[str]:
         yield f"Supersedes {release.facts['supersedes']}."
     if release.refusal is not None:
         yield f"{release.refusal.facts['who']}: {release.refusal.facts['reason']}"
+    bundle = site.survey.bundles.get(release.release_id)
+    if bundle is not None and bundle.record is not None and is_unproved(bundle.record["privacy"]):
+        yield "Approximate: not proved."
     if is_elsewhere(site, release):
         yield "Published from another workspace of this ledger."
 

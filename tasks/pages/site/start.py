@@ -11,7 +11,7 @@ from dpcore.accounting import Cost, population_balance
 from tasks.pages.site.burn import NARROW, WIDE, Burn, burn_svg
 from tasks.pages.site.frame import Site
 from tasks.pages.site.rows import rows_of, strips, summary
-from tasks.pages.wording import number
+from tasks.pages.wording import rounded_up
 from tasks.stores.bases import kind_of
 from tasks.stores.forecast import Forecast
 from tasks.stores.ledger_state import Entry, Population
@@ -134,7 +134,7 @@ def _alt(population: str, burn: Burn, forecast: Forecast | None) -> str:
     """The drawing in words."""
     spent = burn.spent[-1][1] if burn.spent else 0.0
     cap = burn.caps[-1][1] if burn.caps else 0.0
-    words = f"Epsilon of {population} over time: {number(spent)} of {number(cap)} spent"
+    words = f"Epsilon of {population} over time: {rounded_up(spent)} of {rounded_up(cap)} spent"
     if burn.refused:
         words += f", {len(burn.refused)} refused"
     if forecast:

@@ -80,8 +80,8 @@ def _cap_faults(evidence: Evidence) -> list[str]:
             if entry.kind == "reconcile" and not known.cap.admits_if_fixed(taken):
                 found.append(f"{name}: what entry {entry.seq} charges for lost entries exceeds the cap")
             elif taken.is_mixed and not known.cap.admits(taken):
-                epsilon = float(population_balance(taken, delta=known.cap.delta).epsilon)
-                beyond[name] = f"{name}: entry {entry.seq} takes epsilon {epsilon:g} of {float(known.cap.epsilon):g}"
+                epsilon = at_most(population_balance(taken, delta=known.cap.delta).epsilon)
+                beyond[name] = f"{name}: entry {entry.seq} takes epsilon {epsilon} of {at_most(known.cap.epsilon)}"
     if beyond and not found:
         raise NotShownError(
             f"{'; '.join(beyond.values())}, as pure costs and Gaussian noise together are counted today; an earlier "
@@ -101,7 +101,7 @@ def _cap_words(evidence: Evidence) -> str:
     words = []
     for name, known in evidence.state.populations.items():
         spent = population_balance(known.spent, delta=known.cap.delta)
-        words.append(f"{name}: epsilon {at_most(float(spent.epsilon))} of {float(known.cap.epsilon):g} spent")
+        words.append(f"{name}: epsilon {at_most(spent.epsilon)} of {at_most(known.cap.epsilon)} spent")
     changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.facts["reason"]]
     later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
     return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"

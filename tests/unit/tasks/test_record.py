@@ -106,11 +106,15 @@ def test_the_record_names_program_interpreter_and_everything_installed(record: d
 
 
 def test_the_registry_entry_states_the_cap_with_its_conditions(record: dict[str, Any]):
-    budget = {"lifetime": {"epsilon": 3.0000001, "delta": 1e-5}, "after": {"epsilon": 0.20000001}}
+    budget = {
+        "lifetime": {"epsilon": 3.0000001, "delta": 1e-5, "delta_num": 1.0000001e-9},
+        "after": {"epsilon": 0.20000001},
+    }
     entry = build_deployment(record | {"budget": record["budget"] | budget})["deployment"]
     details = entry["deployment_model"]["release_type_details"]
     assert "epsilon 3.00001, delta 1e-05 for life (twice that delta at the worst" in details
-    assert "as far as the cost of every measurement is proved" in details
+    assert "with at most 1.00001e-09 added by finite precision, as far as the cost of every measurement is" in details
+    assert "counted for replace-one neighbours" in details, "the cap says nothing of the other relation"
     assert "epsilon 0.200001 at delta 1e-05 is spent" in details
     choices = entry["implementation"]["preprocessing_and_hyperparameter_tuning"]
     assert "released noisy values" in choices, "a radius, groups and components are chosen by them"
@@ -137,7 +141,9 @@ def test_the_guarantee_says_whom_against_whom_over_what_and_what_not(record: dic
     assert "e^0.1 (below 1.106)" in promise
     assert "52.5% sure" in promise, "1 / (1 + e^-0.1)"
     assert "'people'" in composition
-    assert "epsilon 1.2 for life, as far as the cost of every measurement is proved" in composition
+    assert "cost together for what a row of the data contained (replace-one) within epsilon 1.2 for life" in composition
+    assert "with at most 1e-09 added by finite precision, as far as the cost of every measurement is" in composition
+    assert "What they cost for whether a row is in the data at all adds up as well, and is not capped." in composition
     assert limits.startswith("Not protected are")
     assert not any("treated as known" in sentence for sentence in record["privacy"]["guarantee"])
 

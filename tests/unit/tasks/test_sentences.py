@@ -179,7 +179,7 @@ def test_figures_are_rounded_upward(value: float, digits: int, due: str) -> None
 def test_the_lifetime_says_when_its_delta_doubles(words: Any) -> None:
     """GUARANTEE.md, "The statement": at 2 delta at the worst where Gaussian noise came first and was mixed."""
     assert "within epsilon 200, delta 0.0001 for life (twice that delta at the worst" in words(GAUSSIAN)[0]
-    assert odds.lifetime(Fraction(12), Fraction(0)) == "epsilon 12 for life"
+    assert odds.lifetime(Fraction(12), Fraction(0), Fraction(0)) == "epsilon 12 for life"
 
 
 def test_figures_with_many_digits_are_rounded_upward(words: Any) -> None:
@@ -192,7 +192,7 @@ def test_figures_with_many_digits_are_rounded_upward(words: Any) -> None:
     assert 1.2345672e-6 <= delta <= 1.2345672e-6 + 1e-11
     epsilon, _ = figures("10 with epsilon # and delta # only", words(GAUSSIAN, "1.2345612")[0])
     assert 12.345612 <= epsilon <= 12.345612 + 1e-4
-    assert odds.lifetime(Fraction("1.2345612"), Fraction("1.0000001e-6")).startswith(
+    assert odds.lifetime(Fraction("1.2345612"), Fraction("1.0000001e-6"), Fraction(0)).startswith(
         "epsilon 1.23457, delta 1.00001e-06 for life"
     )
     record = {"delta_num": 2.2e-16, "measurements": [{"status": "proved"}]}
