@@ -12,7 +12,7 @@ from tasks.pages import wording
 from tasks.pages.canvas import COLOURS, draw_once, figure_of, svg_of
 
 INSIDE = 1.96
-"""Standard deviations within which 95 of 100 gaps lie that are nothing but noise and chance."""
+"""Standard deviations within which 94 of 100 gaps of Laplace noise lie, and 95 of Gaussian noise or chance."""
 
 MOST_GAPS = 5
 WORDS = {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from matplotlib import rc_context, rcParams
-from support.tasks.pages import HOSTILE, Page, clinic_record, hostile
+from support.tasks.pages import HOSTILE, Page, checked_record, clinic_record, gaps, hostile
 
 from dpcore.fit import EDGES, Gaps
 from tasks.pages.canvas import figure_of
@@ -18,35 +17,6 @@ if TYPE_CHECKING:
     from support.browser import Browser
 
 pytest_plugins = ["support.browser"]
-
-
-def gaps(sizes: list[float]) -> dict[str, Any]:
-    """Gaps of so many standard deviations, by the names of their sizes."""
-    names = [f"age × {size:g}" for size in sizes]
-    return Gaps(names, np.zeros(len(sizes)), np.array(sizes), np.ones(len(sizes))).as_json()
-
-
-def checked_record() -> dict[str, Any]:
-    """A release whose fit is known, and which bought two scores."""
-    record = clinic_record()
-    accuracy = {"name": "accuracy", "of": "readmitted", "value": 0.8213, "low": 0.8111, "high": 0.8315}
-    error = {"name": "rmse", "of": "cost", "value": 412.0, "low": 401.0, "high": 423.0}
-    record["utility"] |= {
-        "fit": {"columns": gaps([0.2, -1.1, 0.4]), "pairs": gaps([0.1, 1.2, -1.7, 7.5])},
-        "coverage": {"found": 11, "of": 12, "share": 11 / 12, "missing": ["ward = dermatology"]},
-        "scores": [
-            accuracy | {"on_synthetic": 0.8377, "direction": "at-least"},
-            error | {"on_synthetic": 398.0, "direction": "at-most"},
-        ],
-    }
-    record["privacy"]["measurements"].append(
-        record["privacy"]["measurements"][-1] | {"name": "accuracy", "ledger_entry": {"seq": 77, "hash": "4c" * 32}}
-    )
-    record["checks"] += [
-        {"name": "accuracy", "value": 0.8213, "threshold": 0.75, "direction": "at-least", "ok": True},
-        {"name": "rmse", "value": 412.0, "threshold": None, "direction": "at-most", "ok": True},
-    ]
-    return record
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
-import matplotlib.font_manager  # noqa: F401  its first import asks a process for fonts, which no unit test may
 import pytest
 from rich.console import Console
 from scipy import integrate, optimize
 from scipy.stats import norm
-from support.tasks.pages import Page, clinic_record
+from support.tasks.pages import Page, checked_record, clinic_record
 
 from dpcore.accounting import Cost, Epsilon, Rho, population_balance, times
 from dpcore.membership import MembershipFigure
 from flows.cli import audits, plans
 from tasks.pages import cards
+from tasks.pages.fit import INSIDE
 from tasks.pages.report import render_report
 from tasks.pages.site.ledger import cost_words
 from tasks.stores import odds
@@ -300,3 +300,15 @@ def test_the_ceiling_of_an_attack_on_membership_is_rounded_up(monkeypatch: pytes
     assert 100 / (1 + math.exp(-1)) <= float(ceiling) <= 73.2
     ((used,),) = [re.findall("used at most ([0-9.]+)% of a sensitivity", text)]
     assert 99.42 <= float(used) <= 99.5
+
+
+def test_noise_stays_within_its_band_as_often_as_the_report_says() -> None:
+    """The share of each law within 1.96 of its own standard deviations, by quadrature."""
+    text = Page(render_report(checked_record())).text()
+    said = re.search(r"within it about (\d+) times out of 100 if it is Laplace noise, and (\d+) times if", text)
+    assert said
+    scale = 1 / math.sqrt(2)  # of Laplace noise with variance 1
+    laplace = 2 * integrate.quad(lambda x: math.exp(-x / scale) / (2 * scale), 0, INSIDE)[0]
+    gaussian = 2 * integrate.quad(lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi), 0, INSIDE)[0]
+    assert [int(figure) for figure in said.groups()] == [round(100 * laplace), round(100 * gaussian)]
+    assert f"at least about {min(round(100 * laplace), round(100 * gaussian))} of 100" in text
