@@ -25,6 +25,8 @@ WHEELS := --only-binary :all:
 INSTALL_LOCKED := $(INSTALL) --require-hashes --no-deps $(WHEELS) --requirement
 INSTALL_PROJECT := $(INSTALL) --no-index --no-deps --no-build-isolation --editable .
 
+unexport PYTHONDONTWRITEBYTECODE  # where it is set, every process would compile all libraries anew
+
 .PHONY: release check test verify lint lock clean
 
 release: $(VENV)/.installed
@@ -41,7 +43,7 @@ check: lint
 
 # what a release of this software needs; tests of servers wait more than they compute, so a third worker fills the cores
 test: $(VENV)/.installed-dev
-	$(PYTEST) -m "not slow" -n 3
+	$(PYTEST) tests/system tests/statistical tests/unit -m "not slow" -n 3
 
 verify: $(VENV)/.installed-dev lint
 	$(PYTEST) -n 2 --hypothesis-profile=verify --timeout=3600

@@ -9,6 +9,7 @@ from typing import Any
 from tasks.pages.site.frame import Site
 from tasks.stores.ledger_state import Entry, ReleaseState
 from tasks.stores.relations import is_unproved
+from tasks.stores.survey import FAULTS
 
 TONES = {
     "published": "good",
@@ -98,11 +99,19 @@ def _words(site: Site, release: ReleaseState) -> Iterator[str]:
         yield f"Supersedes {release.facts['supersedes']}."
     if release.refusal is not None:
         yield f"{release.refusal.facts['who']}: {release.refusal.facts['reason']}"
-    bundle = site.survey.bundles.get(release.release_id)
-    if bundle is not None and bundle.record is not None and is_unproved(bundle.record["privacy"]):
+    if _is_approximate(site, release):
         yield "Approximate: not proved."
     if is_elsewhere(site, release):
         yield "Published from another workspace of this ledger."
+
+
+def _is_approximate(site: Site, release: ReleaseState) -> bool:
+    """Whether the record says so; one that somebody changed may say nothing that can be read."""
+    bundle = site.survey.bundles.get(release.release_id)
+    try:
+        return bundle is not None and bundle.record is not None and is_unproved(bundle.record["privacy"])
+    except FAULTS:
+        return False
 
 
 def _refusal_row(site: Site, entry: Entry) -> Row:

@@ -158,8 +158,9 @@ def test_no_verdict_on_landing_data_is_in_the_orchestrators_database(story: Stor
 
 
 def test_the_operator_keeps_the_verdict(story: Story) -> None:
+    """Of what only reading finds; a structure that does not fit is told on the terminal, before there is a run."""
     kept = json.loads((story.workspace / "landing" / "verdicts" / "visits-2026-11-1.json").read_text())
-    assert {verdict["rule"] for verdict in kept["verdicts"]} == {story.json("refuse wrong-type.parquet")["rule"]}
+    assert {verdict["rule"] for verdict in kept["verdicts"]} == {story.json("refuse damaged.parquet")["rule"]}
 
 
 def test_history_joins_ledger_runs_and_commands(story: Story) -> None:
