@@ -7,7 +7,7 @@ import tempfile
 
 from hypothesis import HealthCheck, settings
 
-for name, examples in {"check": 20, "test": 60, "verify": 500}.items():  # one for each target of the Makefile
+for name, examples in {"check": 20, "test": 40, "verify": 500}.items():  # one for each target of the Makefile
     settings.register_profile(name, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("test")
 

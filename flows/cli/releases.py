@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ def run(
     from flows.isolation import isolated
     from flows.kept import in_use, retire_stale_server
     from flows.server import ended_if_refused, forbid_core_dumps, kept_from_collection, use_server
-    from tasks.stores.helper import helped
+    from tasks.stores.helper import helped, is_loaded
     from tasks.stores.workspace import Workspace
 
     place = Workspace(workspace.resolve())
@@ -49,7 +49,8 @@ def run(
     request = _request(given, period, supersedes, reason)
     forbid_core_dumps()
     retire_stale_server(place)
-    with in_use(place), place.scratch() as scratch, isolated(place, scratch), helped():
+    helper = nullcontext() if is_loaded() else helped()
+    with in_use(place), place.scratch() as scratch, isolated(place, scratch), helper:
         is_up = use_server(place)
         server = _server(place, idle_minutes if keep_server else None)
         with ended_if_refused(server), kept_from_collection():

@@ -82,6 +82,11 @@ _running: list[Helper] = []
 """The helper of this process, if it has one."""
 
 
+def is_loaded() -> bool:
+    """Whether this process has loaded by itself what a helper would load for it."""
+    return all(module in sys.modules for module in MODULES)
+
+
 @contextmanager
 def helped() -> Iterator[None]:
     """Have a helper for what is called in the block through `in_helper`."""

@@ -73,8 +73,20 @@ def _run(step: dict[str, Any]) -> dict[str, Any]:
             main()
         except SystemExit as end:
             code = int(end.code or 0)
+    if code == 0 and "run" in step["argv"]:
+        _load_libraries()
     result = {"name": step["name"], "code": code, "out": out.getvalue(), "err": err.getvalue()}
     return result | {"servers": len(_servers), "strangers": _answer_to_strangers()}
+
+
+def _load_libraries() -> None:
+    """After the first release, load what its helper loaded: else every later one starts a helper that loads it anew."""
+    from expectations.quiet import quietly
+    from tasks.stores.helper import MODULES
+
+    with quietly():
+        for module in MODULES:
+            importlib.import_module(module)
 
 
 def _answer_to_strangers() -> dict[str, int]:
