@@ -234,9 +234,12 @@ def _loose_mode(path: Path) -> str:
 
 
 def write_key(folder: Path, key: SigningKey) -> None:
-    """Put a key in its place, readable by its owner alone, and its public half beside it."""
-    _write_durably(folder / KEY_FILE, key.stored(), mode=0o600)
+    """Put a key in its place, readable by its owner alone, and its public half beside it.
+
+    The public half first: killed in between, the next start finds no key and makes both anew.
+    """
     _write_durably(folder / PUBLIC_FILE, key.public.pem.encode(), mode=0o600)
+    _write_durably(folder / KEY_FILE, key.stored(), mode=0o600)
 
 
 def write_anchor(folder: Path, public: PublicKey) -> None:

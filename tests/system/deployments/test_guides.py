@@ -1,4 +1,4 @@
-"""The reader of guides runs their commands in one shell, and finds what is not true."""
+"""The reader of guides runs their commands in one shell, and finds what is not true; README and analyst's guide run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
-from support.deployments.guides import Reader, blocks_of, steps_of
+from support.deployments.guides import GUIDES, Reader, blocks_of, section_of, steps_of
 
 README = ROOT / "README.md"
 
@@ -55,3 +55,25 @@ def test_one_shell_serves_the_whole_document(tmp_path: Path):
 def test_a_document_that_is_not_true_is_caught(tmp_path: Path, commands: list[str], fault: str):
     with pytest.raises(AssertionError, match=fault):
         follow(tmp_path, *commands)
+
+
+QUICK_START = "Quick start"
+
+
+# ---------------------------------------------------------------- two documents, as a newcomer and an analyst read them
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_quick_start_runs(tmp_path: Path):
+    reader = Reader(tmp_path / "checkout", tmp_path / "home")
+    reader.folder.mkdir()
+    (reader.folder / ".venv").symlink_to(sys.prefix)  # what `make release` makes
+    reader.follow(steps_of(section_of(README.read_text(), QUICK_START)))
+    assert (reader.folder / "demo" / "site" / "index.html").is_file()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_analyst_s_guide_runs(tmp_path: Path):
+    Reader(tmp_path / "folder", tmp_path / "home").follow(steps_of((GUIDES / "analyst.md").read_text()))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from support import ROOT
-from support.deployments.guides import GUIDES, Reader, Step, blocks_of, is_shown, section_of, steps_of
+from support.deployments.guides import GUIDES, Step, blocks_of, is_shown, section_of, steps_of
 
 from flows.cli import app
 
 README = ROOT / "README.md"
-QUICK_START = "Quick start"
 DOCUMENTS = [README, *sorted(GUIDES.glob("*.md"))]
 NOT_RUN = {
     "operator.md": [
@@ -98,22 +96,3 @@ def test_a_block_is_read_as_a_person_reads_it():
         Step(7, "run", "false", 1),
         Step(11, "file", "key: 1\n", name="f.txt"),
     ]
-
-
-# ---------------------------------------------------------------- two documents, as a newcomer and an analyst read them
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_quick_start_runs(tmp_path: Path):
-    reader = Reader(tmp_path / "checkout", tmp_path / "home")
-    reader.folder.mkdir()
-    (reader.folder / ".venv").symlink_to(sys.prefix)  # what `make release` makes
-    reader.follow(steps_of(section_of(README.read_text(), QUICK_START)))
-    assert (reader.folder / "demo" / "site" / "index.html").is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_analyst_s_guide_runs(tmp_path: Path):
-    Reader(tmp_path / "folder", tmp_path / "home").follow(steps_of((GUIDES / "analyst.md").read_text()))

@@ -18,6 +18,7 @@ from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.errors import LedgerError, RefusedError
 from flows.joins import Joined
+from tasks.stores import signing
 from tasks.stores.audit import audit_export, audit_workspace
 from tasks.stores.decision import Decision, SignedDecision
 from tasks.stores.key_changes import enrol_key, revoke_key, trust_owner
@@ -510,3 +511,24 @@ def test_a_release_for_which_too_few_approvers_have_keys_is_not_reserved(place: 
 def test_measurements_are_no_business_of_an_approver(waiting: Signed, ada: SigningKey):
     with pytest.raises(LedgerError, match="without the role 'release'"):
         state_of(waiting.by(ada).reserve("b", {"moments": "0.1"}, period="2026-02"))
+
+
+@pytest.mark.parametrize("written", [0, 1])
+def test_a_first_key_whose_making_was_killed_is_made_with_both_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+):
+    write, done = signing._write_durably, []
+
+    def killed(path: Path, *content: Any, **options: Any) -> None:
+        if len(done) == written:
+            raise KeyboardInterrupt
+        done.append(path)
+        write(path, *content, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signing, "_write_durably", killed)
+        with pytest.raises(KeyboardInterrupt):
+            signing_key(tmp_path)
+    assert (tmp_path / "signing.pub").read_text() if written else not list(tmp_path.iterdir())
+    key = signing_key(tmp_path)
+    assert (tmp_path / "signing.pub").read_text() == key.public.pem
