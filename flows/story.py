@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from dpcore.copula_utility import measured_of
 from dpcore.errors import LandingError, RefusedError
@@ -34,6 +35,7 @@ class RunStory:
         self._key, self._title = run.spec.name, f"{run.spec.name} {run.period}"
         head = run.ledger().state().head
         self._before = head.seq if head else 0
+        self._pictures: list[tuple[str, Callable[[], None]]] = []
         self.label()
 
     # -- names and tags ------------------------------------------------------------
@@ -107,6 +109,9 @@ class RunStory:
         spectrum = noisy_spectrum(self._measured(moments, projection))
         rows = cards.noise_rows(self._run, self._release, count=moments.count, spectrum=spectrum)
         self.board.table(f"{self._key}-noise", rows, f"Noise of {self._release_id}, planned and found")
+        self._pictures.append(("the spectrum", lambda: self._show_spectrum(spectrum)))
+
+    def _show_spectrum(self, spectrum: dict[str, Any]) -> None:
         png = in_helper(spectra.moments_plot, self._title, spectrum)
         self.board.picture(f"{self._key}-spectrum", png, f"Noisy moments of {self._release_id} against the noise")
 
@@ -115,7 +120,7 @@ class RunStory:
 
     def decoded(self, moments: NoisyMoments, projection: Projection, summary: TableSummary) -> None:
         """Before the checks, which may refuse what the picture shows."""
-        self.board.attempt("the utility plot", lambda: self._show_utility(moments, projection, summary))
+        self._pictures.append(("the utility plot", lambda: self._show_utility(moments, projection, summary)))
 
     def _show_utility(self, moments: NoisyMoments, projection: Projection, summary: TableSummary) -> None:
         utility = utility_report(self._measured(moments, projection), summary)
@@ -129,10 +134,16 @@ class RunStory:
 
     # -- the end -------------------------------------------------------------------
 
+    def _draw(self) -> None:
+        """Draw the pictures of measurements and rows, for which no stage waits."""
+        for what, show in self._pictures:
+            self.board.attempt(what, show)
+
     def finished(self, bundle: BundleRef) -> None:
         """After the bundle is published, or waits for approval: the release card."""
         self.label()
         self.board.attempt("the release card", lambda: self._show_card(bundle))
+        self._draw()
 
     def _show_card(self, bundle: BundleRef) -> None:
         folder = self._run.workspace.bundle(self._run.spec.name, self._release_id)
@@ -157,6 +168,7 @@ class RunStory:
         self.label(REFUSED)
         words = public_words(error) if isinstance(error, LandingError) else f"{error.message} ({error.rule})"
         self.board.attempt("the refusal", lambda: self._show_refusal(words))
+        self._draw()
 
     def _show_refusal(self, words: str) -> None:
         text = cards.refusal_card(self._release_id, words=words, entries=self._entries())
@@ -166,6 +178,7 @@ class RunStory:
         self.label()
         words = public_words(error)
         self.board.attempt("the failure", lambda: self._show_failure(words))
+        self._draw()
 
     def _show_failure(self, words: str) -> None:
         release, entries = self._run.ledger().state().releases.get(self._release_id), self._entries()

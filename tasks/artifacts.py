@@ -19,9 +19,8 @@ from uuid import UUID
 import httpx
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
-from prefect.context import SettingsContext
+from prefect.context import SettingsContext, get_settings_context
 from prefect.exceptions import PrefectException
-from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from tasks.boundary import tell_operator
 from tasks.stores.redaction import own_error
@@ -60,10 +59,10 @@ class Board:
 
     @cached_property
     def _settings(self) -> SettingsContext:
-        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}):
-            settings = SettingsContext.get()
-        assert settings is not None  # noqa: S101  it was entered the line before
-        return settings
+        """The settings as they are, without retries; `temporary_settings` would read all of them anew."""
+        context = get_settings_context()
+        client = context.settings.client.model_copy(update={"max_retries": 0})
+        return context.model_copy(update={"settings": context.settings.model_copy(update={"client": client})})
 
     @cached_property
     def _client(self) -> SyncPrefectClient:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,10 +49,11 @@ def run(
     request = _request(given, period, supersedes, reason)
     forbid_core_dumps()
     retire_stale_server(place)
-    helper = nullcontext() if is_loaded() else helped()
-    with in_use(place), place.scratch() as scratch, isolated(place, scratch), helper:
+    with in_use(place), place.scratch() as scratch, isolated(place, scratch), ExitStack() as held:
         is_up = use_server(place)
         server = _server(place, idle_minutes if keep_server else None)
+        if server is None and not is_loaded():  # where a server starts, the second core is the server's
+            held.enter_context(helped())
         with ended_if_refused(server), kept_from_collection():
             planned = _refuse_early(place, request)
         with shown("releasing" if is_up else "starting the orchestration server (up to a minute)"):
@@ -65,13 +66,17 @@ def run(
     content = _result_json(place, result)
     if as_json:
         print_json(content)
-        return
+    else:
+        _print_result(content, _doubt(result))
+
+
+def _print_result(content: dict[str, Any], doubt: str) -> None:
     from tasks.stores.relations import at_most
 
     out = console()
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
-    out.print(f"  epsilon {at_most(content['epsilon'])}, delta {at_most(content['delta'])}{_doubt(result)}{rows}")
+    out.print(f"  epsilon {at_most(content['epsilon'])}, delta {at_most(content['delta'])}{doubt}{rows}")
     if content["status"] == "awaiting-approval":
         out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
@@ -131,6 +136,7 @@ def _run_flow(
     from flows.isolation import forbid_stored_results
     from flows.server import kept_from_collection, quiet_libraries
     from tasks.beforehand import prepare_stages
+    from tasks.stores.helper import load_slow_libraries
 
     with kept_from_collection():
         if server is not None:
@@ -141,6 +147,7 @@ def _run_flow(
         quiet_libraries()
         forbid_stored_results()
         if server is not None:
+            load_slow_libraries()  # while the server starts
             server.use()
     source = request.pop("input")
     note = place.leave_note(scratch, {"input": source}) if source else None

@@ -8,6 +8,8 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Iterable
+from email.message import Message
+from email.parser import HeaderParser
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +83,18 @@ def installed_distributions() -> tuple[str, ...]:
     """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
-        name = re.sub(r"[-_.]+", "-", distribution.metadata["Name"] or "").lower()
+        head = _metadata_head(distribution)
+        name = re.sub(r"[-_.]+", "-", head["Name"] or "").lower()
         if name and name not in found:
             digest = installed_digest(distribution)
-            found[name] = f"{name}=={distribution.version}" + (f" sha256:{digest}" if digest else "")
+            found[name] = f"{name}=={head['Version']}" + (f" sha256:{digest}" if digest else "")
     return tuple(sorted(found.values()))
+
+
+def _metadata_head(distribution: importlib.metadata.Distribution) -> Message:
+    """The header fields of a distribution; `distribution.metadata` parses its long description as well."""
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    return HeaderParser().parsestr(text.partition("\n\n")[0])
 
 
 def installed_digest(distribution: importlib.metadata.Distribution) -> str | None:

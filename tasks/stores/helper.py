@@ -1,8 +1,9 @@
 """A second process for the libraries that are slowest to load: `python -P -m tasks.stores.helper DESCRIPTOR`.
 
 Great Expectations and matplotlib take longer to load than everything else that a release needs, and no two threads of
-a process load at the same time. So `dprelease run` starts a helper, which loads them on another core, and calls there
-the functions that need them. Elsewhere, under `dprelease serve` for example, the same functions are called in place.
+a process load at the same time. So `dprelease run` beside a server starts a helper, which loads them on another core,
+and calls there the functions that need them. Where a run starts a server, which loads on the other core, and under
+`dprelease serve` the same functions are called in place.
 
 Arguments and results go through a pipe between the two processes and are written nowhere. The helper keeps nothing of
 a call, says nothing on the terminal, and ends when the process that started it ends, however that happens.
@@ -97,6 +98,12 @@ def helped() -> Iterator[None]:
     finally:
         _running.remove(helper)
         helper.close()
+
+
+def load_slow_libraries() -> None:
+    """Load here what a helper would load."""
+    for module in MODULES:
+        _load(module)
 
 
 def in_helper(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:

@@ -6,6 +6,7 @@ or raise `SpecError` for the first problem they meet.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -53,8 +54,9 @@ def load_spec(path: Path) -> ReleaseSpec:
     return parse_spec(_read_text(path))
 
 
+@functools.lru_cache(maxsize=8)
 def parse_spec(text: str) -> ReleaseSpec:
-    """The specification in a text.
+    """The specification in a text; a run asks for the same one several times.
 
     Raises:
         SpecError: the text is not YAML, or breaks a rule.

@@ -20,7 +20,9 @@ from support import ROOT
 
 from dpcore.errors import StageFailedError
 from flows.cli import app
+from flows.kept import end_kept_server
 from tasks.stores.helper import helped, in_helper
+from tasks.stores.workspace import Workspace
 
 ORCHESTRATION = {"prefect", "fastapi", "uvicorn", "httpx"}
 DATA = {"pandas", "pyarrow", "great_expectations", "sklearn"}
@@ -139,12 +141,18 @@ HELPER_LOADS = {"great_expectations", "pandas", "matplotlib", "PIL"}
 
 
 @pytest.mark.slow  # starts a server
-def test_a_release_leaves_validation_and_drawing_to_its_helper(clinic: Path) -> None:
-    loaded = loaded_by("run", "-w", str(clinic), "--period", "2026-10")
-    assert {"prefect", "pyarrow"} <= loaded
-    assert not loaded & (HELPER_LOADS | {"sklearn", "uvicorn", "duckdb", "boto3", "botocore", "dask"})
-    (report,) = clinic.glob("releases/*/*/report.html")
-    assert "<svg" in report.read_text()
+def test_a_release_beside_a_server_leaves_validation_and_drawing_to_its_helper(clinic: Path) -> None:
+    try:
+        alone = loaded_by("run", "-w", str(clinic), "--period", "2026-09", "--keep-server")
+        beside = loaded_by("run", "-w", str(clinic), "--period", "2026-10")
+    finally:
+        end_kept_server(Workspace(clinic))
+    assert alone >= HELPER_LOADS, "the server has the second core"
+    assert {"prefect", "pyarrow"} <= beside
+    assert not beside & HELPER_LOADS
+    assert not (alone | beside) & {"sklearn", "uvicorn", "duckdb", "boto3", "botocore", "dask"}
+    reports = list(clinic.glob("releases/*/*/report.html"))
+    assert ["<svg" in report.read_text() for report in reports] == [True, True]
 
 
 def test_calls_are_made_in_the_helper_while_there_is_one() -> None:
