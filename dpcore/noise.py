@@ -30,7 +30,7 @@ GUARD_BITS = 64
 """Working precision beyond the known places of the uniform numbers."""
 
 QUICK_BITS = 64
-"""Working precision at which a yes or no is tried first; nearly always it is enough."""
+"""Working precision at which a rounding or a yes or no is tried first; nearly always it is enough."""
 
 
 def fresh_seed() -> str:
@@ -162,6 +162,10 @@ class LazyUniforms:
         unit = arb(2) ** -(self.known_bits + 1)
         return [arb(2 * known + 1, 1) * unit for known in self._places]
 
+    def precisions(self) -> tuple[int, int]:
+        """Working precisions at which a rounding is tried before more places are asked for."""
+        return QUICK_BITS, self.known_bits + GUARD_BITS
+
 
 class NormalSums:
     """Independent normal numbers as certified balls, to be added to whole numbers."""
@@ -175,23 +179,24 @@ class NormalSums:
         A rounding that a ball cannot decide asks for more places of the same uniform
         numbers, so the result is what exact real arithmetic would give.
         """
+        whole: list[Any] = [None] * len(offsets)
         while True:
-            whole = self._try_rounding(offsets, variances)
-            if all(number is not None for number in whole):
-                return [int(number) for number in whole]
+            for bits in self._uniforms.precisions():
+                self._round_open(whole, variances, bits)
+                if all(number is not None for number in whole):
+                    return [base + int(number) for base, number in zip(offsets, whole, strict=True)]
             self._uniforms.extend()
 
-    def _try_rounding(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[Any]:
+    def _round_open(self, whole: list[Any], variances: Sequence[Fraction], bits: int) -> None:
+        """Round the normal numbers that no ball has decided yet."""
         from flint import arb, ctx, fmpq
 
-        with ctx.workprec(self._uniforms.known_bits + GUARD_BITS):
+        with ctx.workprec(bits):
             half = arb(1) / 2
             roots = {v: arb(fmpq(2 * v.numerator, v.denominator)).sqrt() for v in set(variances)}
-            normals = ((2 * u - 1).erfinv() for u in self._uniforms.balls())
-            return [
-                (n * roots[v] + (base + half)).floor().unique_fmpz()
-                for n, v, base in zip(normals, variances, offsets, strict=True)
-            ]
+            for k, (u, v) in enumerate(zip(self._uniforms.balls(), variances, strict=True)):
+                if whole[k] is None:
+                    whole[k] = ((2 * u - 1).erfinv() * roots[v] + half).floor().unique_fmpz()
 
 
 class WishartDifference:
@@ -217,27 +222,30 @@ class WishartDifference:
         uniform numbers, so the result is what exact real arithmetic would give.
         """
         while True:
-            rows = self._try_rounding(offsets, Fraction(unit, step), step)
-            if rows is not None:
-                return rows
+            for bits in self._normals.precisions():
+                rows = self._try_rounding(offsets, Fraction(unit, step), step, bits)
+                if rows is not None:
+                    return rows
             self._normals.extend()
             self._traces.extend()
 
-    def _try_rounding(self, offsets: Sequence[Sequence[int]], scale: Fraction, step: int) -> list[list[int]] | None:
+    def _try_rounding(
+        self, offsets: Sequence[Sequence[int]], scale: Fraction, step: int, bits: int
+    ) -> list[list[int]] | None:
         from flint import arb, ctx, fmpq
 
-        with ctx.workprec(self._normals.known_bits + GUARD_BITS):
+        with ctx.workprec(bits):
             factor = arb(fmpq(scale.numerator, scale.denominator))
             result = []
             for block, offset in zip(self._difference(), offsets, strict=True):
                 cells = [block[i, j] for i in range(self.dimension) for j in range(i, self.dimension)]
                 row = [
-                    (cell * factor + arb(fmpq(2 * base + step, 2 * step))).floor().unique_fmpz()
+                    (cell * factor + arb(fmpq(2 * (base % step) + step, 2 * step))).floor().unique_fmpz()
                     for cell, base in zip(cells, offset, strict=True)
                 ]
                 if any(whole is None for whole in row):
                     return None
-                result.append([int(whole) for whole in row])
+                result.append([base // step + int(whole) for base, whole in zip(offset, row, strict=True)])
             return result
 
     def _difference(self) -> list[arb_mat]:
