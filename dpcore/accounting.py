@@ -202,6 +202,7 @@ def _upper_tail(x: float) -> float:
     return math.erfc(x / math.sqrt(2)) / 2
 
 
+@functools.lru_cache(maxsize=256)  # a plan asks several times for the same
 def gaussian_epsilon(rho: float, *, delta: float) -> float:
     """The smallest epsilon at which Gaussian noise meets a delta, rounded up; infinite when delta is 0."""
     if not delta > 0 or not math.isfinite(rho):
@@ -299,6 +300,7 @@ def delta_of_rho(rho: float, *, epsilon: float) -> float:
     return math.exp(min(0.0, log_delta(1 + math.exp((low + high) / 2))))  # at most 1, and no overflow before
 
 
+@functools.lru_cache(maxsize=256)  # a plan asks several times for the same
 def epsilon_of_rho(rho: float, *, delta: float) -> float:
     """An epsilon such that rho-zCDP implies (epsilon, delta)-DP; infinite when delta is 0."""
     if not delta > 0 or not math.isfinite(rho):

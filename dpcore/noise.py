@@ -214,6 +214,7 @@ class WishartDifference:
         self._shape = blocks * dimension * (dimension + 1) // 2  # N of GUARANTEE.md, M2
         self._traces = LazyUniforms(2 * self._shape + 1 if trace_factor else 0, noise)
         self._coin = noise.bits(1)
+        self._computed: tuple[tuple[int, ...], tuple[list[arb_mat], list[arb_mat]]] | None = None
 
     def rounded_sums(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
         """The upper triangles of (offset + unit Z) / step, rounded to whole numbers without error.
@@ -254,6 +255,14 @@ class WishartDifference:
 
     def terms(self) -> tuple[list[arb_mat], list[arb_mat]]:
         """The blocks of A and of B at the present working precision."""
+        from flint import ctx
+
+        known = ctx.prec, self._normals.known_bits, self._traces.known_bits
+        if self._computed is None or self._computed[0] != known:
+            self._computed = known, self._terms()
+        return self._computed[1]
+
+    def _terms(self) -> tuple[list[arb_mat], list[arb_mat]]:
         from flint import arb, fmpq
 
         plus, minus = self._wisharts()

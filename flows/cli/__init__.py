@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -93,13 +95,18 @@ def _keep_others_from_writing() -> None:
     os.umask(os.umask(0) | 0o022)
 
 
+@functools.cache  # Typer would read the signatures of all commands anew for each command of a process
+def _command() -> Callable[..., Any]:
+    return typer.main.get_command(app)
+
+
 def main() -> None:
     """Run a command; every error on purpose becomes an exit code and a sentence."""
     atexit.register(_forget_cycles)
     _keep_others_from_writing()
     as_json = "--json" in sys.argv[1:]
     try:
-        app(standalone_mode=False)
+        _command()(standalone_mode=False)
         with suppress(BrokenPipeError):  # whoever read the output has seen enough
             sys.stdout.flush()
     except PrivacyError as error:

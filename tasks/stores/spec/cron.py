@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import functools
 import re
 from dataclasses import dataclass
 from datetime import date
@@ -50,6 +51,7 @@ def valid_cron(expression: str) -> str:
     return expression
 
 
+@functools.lru_cache(maxsize=64)  # a year of firings asks for the same again and again
 def cron_fields(expression: str) -> CronFields:
     """The numbers that each of an expression's fields stands for."""
     texts = expression.lower().split()
