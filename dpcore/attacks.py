@@ -115,6 +115,12 @@ class Finding:
             "how": self.how,
         }
 
+    @staticmethod
+    def from_json(body: dict[str, Any]) -> Finding:
+        """A finding that was kept."""
+        names = ("mechanism", "neighbours", "claimed", "delta", "measured", "draws", "how")
+        return Finding(**{name: body[name] for name in names}, status=Status(body["status"]))
+
 
 Tables = tuple[Floats, Floats]
 Judge = Callable[["Attack", Floats, Floats], float]

@@ -129,15 +129,30 @@ class EventAudit:
         }
 
 
-def audit_event(event: Event, noise: Noise) -> EventAudit:
-    """Attack the event's mechanism and compare its noise with what the event promises.
+def attacked(event: Event) -> dict[str, Any]:
+    """What the attack on an event depends on: not on its budget or its shape, so that many events share one attack.
 
     An event of several classes is attacked by a record that changes its class, one of several
-    directions by directions. Of the attack's findings the one that comes closest to the claim counts.
+    directions by directions.
+    """
+    single = isinstance(event, VectorEvent) and event.query.size == 1
+    return {
+        "name": event.mechanism,
+        "neighbours": event.neighbours,
+        "several": has_several(event),
+        "draws": SINGLE_DRAWS if single else ATTACK_DRAWS,
+    }
+
+
+def attack_event(event: Event, noise: Noise) -> Finding:
+    """Attack the event's mechanism; of the findings the one that comes closest to the claim counts."""
+    return max(attack(**attacked(event), noise=noise), key=lambda finding: finding.measured)
+
+
+def audit_event(event: Event, noise: Noise, finding: Finding | None = None) -> EventAudit:
+    """Attack the event's mechanism, unless that was done, and compare its noise with what the event promises.
+
     Guarantee: an honest build fails with probability at most 3e-6, an attack's error for each of its findings
     and for the size of the noise. Noise or a sensitivity 10 % too small fails almost surely.
     """
-    single = isinstance(event, VectorEvent) and event.query.size == 1
-    draws = SINGLE_DRAWS if single else ATTACK_DRAWS
-    found = attack(event.mechanism, event.neighbours, draws=draws, noise=noise, several=has_several(event))
-    return EventAudit(max(found, key=lambda finding: finding.measured), noise_size(event, noise))
+    return EventAudit(finding or attack_event(event, noise), noise_size(event, noise))

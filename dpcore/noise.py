@@ -102,17 +102,24 @@ class SystemNoise:
 
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
         """Independent integers with mass proportional to exp(-|x| / scale)."""
-        from opendp import domains, measurements, metrics, mod  # its prelude would load scikit-learn and pandas
-
-        mod.enable_features("contrib")
-        space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
-        return list(measurements.make_laplace(*space, scale=scale)([0] * size))
+        return list(_laplace_on_zeros(scale)([0] * size))
 
     def generator(self) -> np.random.Generator:
         """A new ChaCha stream under a key of operating-system entropy."""
         from randomgen import ChaCha
 
         return np.random.Generator(ChaCha(key=secrets.randbits(256)))
+
+
+@functools.lru_cache(maxsize=64)  # making one takes longer than the few draws it is asked for
+def _laplace_on_zeros(scale: float) -> Callable[[list[int]], list[int]]:
+    """OpenDP's exact sampler; it holds no state between draws."""
+    from opendp import domains, measurements, metrics, mod  # its prelude would load scikit-learn and pandas
+
+    mod.enable_features("contrib")
+    space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
+    sampler: Callable[[list[int]], list[int]] = measurements.make_laplace(*space, scale=scale)
+    return sampler
 
 
 class SeededNoise:

@@ -1,8 +1,9 @@
 """The release gate: a build draws noise for a release only after its own audit passed.
 
 An audit says something about a build and a measurement's public parameters, not about a workspace. One that
-passed is kept in the account's cache and in the ledgers that relied on it. The replay on hostile neighbours of
-the specification's columns runs for each release anew.
+passed is kept in the account's cache and in the ledgers that relied on it; its attack, which does not depend on the
+parameters, serves all measurements with the same mechanism. The replay on hostile neighbours of the specification's
+columns runs for each release anew.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import hashlib
 import threading
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import RefusedError
 from dpcore.noise import SystemNoise, fresh_seed
@@ -23,6 +24,9 @@ from tasks.stores.ledger_state import LedgerState
 from tasks.stores.reading import parse_json
 from tasks.stores.relations import at_least, at_most
 from tasks.stores.user_cache import UserCache
+
+if TYPE_CHECKING:
+    from dpcore.attacks import Finding
 
 _ONE_AT_A_TIME = threading.Lock()
 REPLAYED_PAIRS = 8
@@ -43,9 +47,7 @@ def known_audit(state: LedgerState, event: Event) -> dict[str, Any] | None:
 
 def kept_audit(event: Event) -> dict[str, Any] | None:
     """An audit of this very build and event, on this platform, that passed in any workspace of this account."""
-    cache = UserCache.of()
-    entry = cache.read(_entry_name(event)) if cache else None
-    return dict(parse_json(entry)) if entry is not None else None
+    return _kept(_entry_name(event))
 
 
 def audit_of_build(event: Event) -> dict[str, Any]:
@@ -61,21 +63,50 @@ def audit_of_build(event: Event) -> dict[str, Any]:
 def _audit(event: Event) -> dict[str, Any]:
     from dpcore.gate import audit_event
 
-    facts = {
-        "code_digest": code_digest(),
-        "audited_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:00Z}",  # records show times to the minute
-        **audit_event(event, SystemNoise()).as_json(),
-    }
-    cache = UserCache.of() if facts["holds"] else None
-    if cache:
-        cache.keep(_entry_name(event), canonical(facts).encode())
+    made_at, finding = _attack(event)
+    audit = audit_event(event, SystemNoise(), finding)
+    facts = {"code_digest": code_digest(), "audited_at": made_at, **audit.as_json()}
+    if audit.holds:
+        _keep(_entry_name(event), facts)
     return facts
 
 
+def _attack(event: Event) -> tuple[str, Finding]:
+    """The attack on an event's mechanism, and when it was made: one that passed serves every event that shares it."""
+    from dpcore.attacks import Finding
+    from dpcore.gate import attack_event, attacked
+
+    name = _name_of("attack", attacked(event))
+    kept = _kept(name)
+    if kept is not None:
+        return kept["audited_at"], Finding.from_json(kept["attack"])
+    finding = attack_event(event, SystemNoise())
+    made_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:00Z}"  # records show times to the minute
+    if finding.holds:
+        _keep(name, {"audited_at": made_at, "attack": finding.as_json()})
+    return made_at, finding
+
+
+def _kept(name: str) -> dict[str, Any] | None:
+    cache = UserCache.of()
+    entry = cache.read(name) if cache else None
+    return dict(parse_json(entry)) if entry is not None else None
+
+
+def _keep(name: str, facts: dict[str, Any]) -> None:
+    cache = UserCache.of()
+    if cache:
+        cache.keep(name, canonical(facts).encode())
+
+
 def _entry_name(event: Event) -> str:
-    """One name for what an audit depends on: code, interpreter, numeric libraries, platform and the event."""
-    subject = {"code": code_digest(), "platform": platform_facts(), "event": event.as_json()}
-    return f"audit-{hashlib.sha256(canonical(subject).encode()).hexdigest()}.json"
+    return _name_of("audit", event.as_json())
+
+
+def _name_of(kind: str, what: dict[str, Any]) -> str:
+    """One name for what an audit depends on: code, interpreter, numeric libraries, platform and what is audited."""
+    subject = {"code": code_digest(), "platform": platform_facts(), "event": what}
+    return f"{kind}-{hashlib.sha256(canonical(subject).encode()).hexdigest()}.json"
 
 
 def replay_of_plan(plan: Plan) -> dict[str, Any]:

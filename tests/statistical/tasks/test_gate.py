@@ -21,6 +21,7 @@ from dpcore.knownlaws import NoiseSize
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise import WishartDifference
 from dpcore.registry import Event
+from dpcore.schema import Neighbours
 from tasks.stores import gate
 from tasks.stores.audit import audit_workspace
 from tasks.stores.build import code_digest, digest_of
@@ -115,14 +116,17 @@ def event(fresh: Workspace) -> GramEvent:
 
 
 AS_PLANNED = NoiseSize(share=1.0, error=0.01, entries=10)
+PASSED, FAILED = (Finding("m", "n", 2.0, 0.0, measured, 10) for measured in (1.0, 3.0))
 
 
 @pytest.fixture
 def audits(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """The events that the gate attacks from now on; its attack is replaced by one that always passes."""
+    """The events that the gate audits from now on; its audit is replaced by one that always passes."""
     made: list[Event] = []
-    passed = EventAudit(Finding("m", "n", 2.0, 0.0, 1.0, 10), AS_PLANNED)
-    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: made.append(event) or passed)
+    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: PASSED)
+    monkeypatch.setattr(
+        "dpcore.gate.audit_event", lambda event, noise, found: made.append(event) or EventAudit(found, AS_PLANNED)
+    )
     return made
 
 
@@ -171,11 +175,49 @@ def test_a_kept_audit_that_this_account_did_not_write_as_it_is_counts_for_nothin
 
 @pytest.mark.usefixtures("_audited_anew")
 def test_an_audit_that_failed_is_not_kept(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
-    failed = EventAudit(Finding("m", "n", 2.0, 0.0, 3.0, 10), AS_PLANNED)
+    failed = EventAudit(FAILED, AS_PLANNED)
     assert not failed.holds
-    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise: failed)
+    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: FAILED)
+    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise, found: failed)
     assert not gate.audit_of_build(event)["holds"]
     assert gate.kept_audit(event) is None
+
+
+@pytest.mark.usefixtures("_audited_anew")
+def test_an_attack_that_passed_serves_other_events_of_its_mechanism_and_their_noise_is_measured(
+    event: GramEvent, monkeypatch: pytest.MonkeyPatch
+):
+    attacks: list[Event] = []
+    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: attacks.append(event) or PASSED)
+    first, second = (gate.audit_of_build(each) for each in (event, replace(event, noise=event.noise * 2)))
+    assert attacks == [event]
+    assert first["attack"] == second["attack"] == PASSED.as_json()
+    assert first["audited_at"] == second["audited_at"]
+    assert first["noise"] != second["noise"], "each event's noise was drawn"
+
+
+@pytest.mark.usefixtures("_audited_anew", "audits")
+@pytest.mark.parametrize("differs", ["mechanism", "relation", "several classes"])
+def test_an_attack_on_something_else_serves_no_event(event: GramEvent, monkeypatch: pytest.MonkeyPatch, differs: str):
+    attacks: list[Event] = []
+    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: attacks.append(event) or PASSED)
+    other = {
+        "mechanism": replace(event, mechanism="wishart-difference"),
+        "relation": replace(event, neighbours=next(n for n in Neighbours if n is not event.neighbours)),
+        "several classes": replace(event, layout=replace(event.layout, blocks=event.layout.blocks + 1)),
+    }[differs]
+    gate.audit_of_build(event)
+    gate.audit_of_build(other)
+    assert attacks == [event, other]
+
+
+@pytest.mark.usefixtures("_audited_anew", "audits")
+def test_an_attack_that_succeeded_is_repeated_for_the_next_event(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
+    attacks: list[Event] = []
+    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: attacks.append(event) or FAILED)
+    for each in (event, replace(event, noise=event.noise * 2)):
+        assert not gate.audit_of_build(each)["holds"]
+    assert len(attacks) == 2
 
 
 @pytest.mark.usefixtures("_audited_anew")
