@@ -8,12 +8,15 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from support.dpcore.samplers import generator
 
 from dpcore.accounting import Rho
 from dpcore.cells import NOTHING_KNOWN, ColumnCells
 from dpcore.exactgram import Layout
-from dpcore.grouping import MOST_GROUPS, ColumnGroups, group_columns, least_group
+from dpcore.grouping import MOST_GROUPS, ColumnGroups, Histogram, _group_count, _grouped, group_columns, least_group
 from dpcore.histograms import counted, histograms_query
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.gaussian import GAUSSIAN
@@ -148,6 +151,15 @@ def test_no_more_groups_than_fit_into_the_coordinates() -> None:
         groups = group_columns(marginals, places, least=10.0, coordinates=coordinates)
         assert sum(column.size - 1 for column in groups) <= coordinates
     assert [column.size for column in groups] == [1, 1, 1]
+
+
+@given(data=st.data(), column=st.sampled_from([NUMBER, MAYBE, LEVELS]), least=st.floats(0.5, 3000.0))
+def test_groups_are_counted_as_they_are_made(data: st.DataObject, column: Column, least: float) -> None:
+    """They are counted without being made while they are too many for the coordinates."""
+    cells = ColumnCells(column)
+    counts = data.draw(hnp.arrays(np.float64, cells.count, elements=st.floats(-50.0, 2000.0)))
+    histogram = Histogram(counts, data.draw(st.floats(0.001, 40.0)), data.draw(st.none() | st.floats(1.0, 400.0)))
+    assert _group_count(cells, histogram, least) == _grouped(cells, histogram, least).size
 
 
 def test_the_least_group_is_three_deviations_of_the_noise_on_a_pair() -> None:
