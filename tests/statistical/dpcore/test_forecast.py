@@ -9,11 +9,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.dpcore.samplers import SIGMAS
 
 from dpcore.accounting import Cap, Cost, Epsilon, Rho, population_balance, rho_of_epsilon, times
+from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding, level_corners
 from dpcore.forecast import (
     ColumnNoise,
@@ -24,7 +25,7 @@ from dpcore.forecast import (
     nice_below,
 )
 from dpcore.generators import ClassGaussians
-from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
+from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram, measure_vector
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
 from dpcore.planning import make_plan
@@ -41,6 +42,7 @@ from dpcore.schema import (
     Role,
 )
 from dpcore.utility import Measured
+from dpcore.vectors import PrivateVector
 from dpcore.wishes import Wishes
 
 # -- the year ahead ----------------------------------------------------------------
@@ -103,6 +105,7 @@ def test_the_finite_precision_of_many_releases_exhausts_a_cap_too() -> None:
 
 
 @given(value=st.fractions(min_value=Fraction(1, 10**6), max_value=10**6))
+@example(value=1 - Fraction(1, 10**20))  # whose logarithm rounds to 0
 def test_a_nice_number_has_two_digits_and_is_just_below(value: Fraction) -> None:
     nice = nice_below(value)
     digits = f"{float(nice):.10e}".replace(".", "").partition("e")[0]
@@ -268,6 +271,19 @@ def test_a_forecast_of_half_the_noise_would_be_noticed() -> None:
     noise = figures_in_the_middle("gaussian")["age"]
     with pytest.raises(AssertionError):
         assert_agrees(noise, by_name(PLANS["gaussian"])["age"].least / 2)
+
+
+def test_a_copula_s_forecast_is_the_noise_of_its_histograms() -> None:
+    """On the share of a level, and on the mean that the counts of all cells say."""
+    plan, noise = planned(AGE, SEX, LABEL, generator="copula"), SeededNoise(5)
+    event, forecast = plan.marginals_event, by_name(plan)
+    assert event is not None
+    nothing = PrivateVector(event.query, [0] * event.query.size)
+    draws = [event.query.split(measure_vector(nothing, event, noise).numbers()) for _ in range(DRAWS)]
+    positions, _ = ColumnCells(AGE).positions()
+    assert_agrees(np.array([AGE.half_width * positions @ ages for ages, _ in draws]) / ROWS, forecast["age"].most)
+    assert_agrees(np.array([sexes[0] for _, sexes in draws]) / ROWS, forecast["sex"].most)
+    assert [forecast[name].is_share for name in ("age", "sex", "class")] == [False, True, True]
 
 
 def test_a_random_projection_passes_on_the_part_of_the_noise_that_it_keeps() -> None:

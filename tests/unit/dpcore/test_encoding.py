@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,15 @@ ENCODING = Encoding(SCHEMA)
 
 def bits(array: np.ndarray) -> bytes:
     return np.ascontiguousarray(array).tobytes()
+
+
+def test_lengths_without_clamping_are_above_one_only_where_a_cell_is_outside_its_bounds() -> None:
+    numbers = tuple(IntervalColumn(name=name, kind=Kind.NUMERIC, lower=-2.0, upper=2.0) for name in "ab")
+    cells: Cells = {"a": np.array([2.0, 0.0, 6.0, np.nan, 1e308]), "b": np.array([2.0, 1.0, -8.0, 2.0, -1e308])}
+    positions = np.array([[1, 1], [0, 0.5], [3, -4], [0, 1]]) / math.sqrt(2)  # what is missing counts as the middle
+    lengths = Encoding(RecordSchema(numbers)).lengths(cells)
+    assert lengths[:4] == pytest.approx(np.linalg.norm(positions, axis=1))
+    assert lengths[4] == math.inf
 
 
 @given(rows=rows_of(SCHEMA, most=12), order=st.randoms())
@@ -268,6 +278,8 @@ def test_a_privacy_unit_says_whom_it_protects_and_by_which_rule(unit: PrivacyUni
         lambda: NominalColumn(name="c", kind=Kind.CATEGORICAL, levels=("a", "b"), other=2),
         lambda: NominalColumn(name="c", kind=Kind.CATEGORICAL, levels=("a", "b"), impute=-1),
         lambda: RecordSchema((LABEL,)),
+        lambda: RecordSchema((IntervalColumn(name="l", kind=Kind.NUMERIC, lower=0, upper=1, role=Role.LABEL),)),
+        lambda: RecordSchema((replace(LABEL, role=Role.TARGET),)),
         lambda: RecordSchema(SCHEMA.columns + SCHEMA.columns[:1]),
         lambda: RecordSchema(
             (*SCHEMA.columns, NominalColumn(name="l2", kind=Kind.BOOLEAN, levels=(False, True), role=Role.LABEL))

@@ -185,6 +185,7 @@ def test_a_seed_of_sampling_is_hexadecimal_text_or_a_number() -> None:
         ({"n_components": "auto"}, ValueError, "expected_rows"),
         ({"expected_rows": 0}, ValueError, "expected_rows must be at least 1, got 0"),
         ({"allocation": {"moments": float("nan")}}, ValueError, "sum to 1"),
+        ({"allocation": "generous"}, ValueError, "allocation must be auto, fractions, or one of"),
         ({"mechanism": "published-sn"}, PlanError, "refuted"),
         ({"classes": ["a", "b"]}, ValueError, "y must have"),
         ({"classes": ["a"]}, ValueError, "two levels"),

@@ -197,13 +197,14 @@ def test_the_products_self_test_uses_nearly_every_bit_and_no_more() -> None:
         (1, 1, Fraction(1, 2)),
         (2, 0, Fraction(1, 2)),
         (2, 1, Fraction(1, 2), 0),
+        (4, 2, Fraction(1, 2), 1, 2),
         (2, 1, Fraction(0)),
         (2, 1, Fraction(2)),
         (2, 1, Fraction(1, 3)),
     ],
 )
 def test_impossible_layouts_are_refused(arguments: tuple[object, ...]) -> None:
-    with pytest.raises(ValueError, match=r"layout|count_weight"):
+    with pytest.raises(ValueError, match=r"layout|count_weight|blocks"):
         Layout(*arguments)  # type: ignore[arg-type]
 
 

@@ -307,6 +307,17 @@ def test_correlations_are_those_of_the_readable_columns(label: bool) -> None:
     assert found[np.ix_(at, at)] == pytest.approx(oracle, abs=1e-6)
 
 
+def test_a_report_says_nothing_of_means_that_a_projection_left_out() -> None:
+    schema, cells = mixed_table(500)
+    encoding, mixture = noise_free(schema, cells, dimension=3)
+    summary = TableSummary(encoding)
+    summary.add(drawn(mixture, encoding, 500))
+    columns = {c["name"]: c for c in utility_report(Measured.of(encoding, mixture), summary)["columns"]}
+    assert columns["weight"]["measured"] == {"mean": None, "mean_margin": None, "sd": None}
+    assert columns["ward"]["measured"] == {"shares": [None] * 4, "margins": [None] * 4}
+    assert {name for name, column in columns.items() if "gap" in column} == {"outcome"}, "the label's shares are known"
+
+
 @pytest.mark.parametrize("label", [False, True])
 def test_the_report_of_a_noise_free_release_shows_the_tables_own_figures(label: bool) -> None:
     schema, cells = mixed_table(6000, label=label)

@@ -286,6 +286,7 @@ def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dime
         ({"epsilon": Fraction(1, 10**320)}, "epsilon must lie between"),
         ({"epsilon": Fraction(10**400)}, "epsilon must lie between"),
         ({"delta": Fraction(1, 10**320)}, "delta must be 0 or at least"),
+        ({"delta": Fraction(1)}, "delta must lie in"),
     ],
 )
 def test_a_budget_beyond_all_reason_is_refused_with_the_rule(wish: dict[str, Fraction], match: str) -> None:
