@@ -346,6 +346,23 @@ def test_ordinary_sums_are_rounded_as_at_1024_bits(trace_factor: bool) -> None:
         assert tapes.places_read == FIRST_BITS
 
 
+@pytest.mark.parametrize(("scale_bits", "places"), [(20, 1), (100, 1), (300, 4)], ids=["quick", "first", "more"])
+def test_normal_sums_are_rounded_as_at_1024_bits_whatever_precision_decides_each(scale_bits: int, places: int) -> None:
+    """A scale of 2^100 needs more than the quick precision, one of 2^300 more places; small ones stay as decided."""
+    from flint import arb, ctx, fmpq
+
+    source = SeededNoise(8)
+    tapes = Tapes([source.bits(TAPE_BITS) for _ in range(40)], [], 0)
+    scales = [1 << scale_bits if k % 2 else 5 for k in range(40)]
+    offsets = [(-1) ** k * 10 ** (k + 1) for k in range(40)]
+    with ctx.workprec(TAPE_BITS):
+        uniforms = [arb(fmpq(2 * t + 1, 1 << (TAPE_BITS + 1))) for t in tapes.tapes]
+        normals = [arb(2).sqrt() * (2 * u - 1).erfinv() * s for u, s in zip(uniforms, scales, strict=True)]
+        ideal = [base + int((n + arb(0.5)).floor().unique_fmpz()) for n, base in zip(normals, offsets, strict=True)]
+    assert NormalSums(40, tapes).rounded(offsets, [Fraction(s) ** 2 for s in scales]) == ideal
+    assert tapes.places_read == places * FIRST_BITS
+
+
 @pytest.mark.parametrize("places", [0, (1 << FIRST_BITS) - 1], ids=["zero", "one"])
 @pytest.mark.parametrize("which", ["normals", "traces"])
 def test_a_uniform_whose_first_places_are_all_equal_asks_for_more_places(places: int, which: str) -> None:

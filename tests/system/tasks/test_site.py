@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
+from support.flows.command_line import call
 from support.tasks import monthly
 from support.tasks.builders import BASIS, cap, released, request
 from support.tasks.goldens import GOLDEN
@@ -284,18 +285,23 @@ def test_the_site_needs_no_raw_data_and_no_secret_keys(months_of_two: Workspace,
 # ---------------------------------------------------------------- evidence
 
 
-def run_printed_command(site: Path) -> subprocess.CompletedProcess[str]:
-    """The command of the evidence page, run in the site's folder as an auditor would."""
+def printed_arguments(site: Path) -> list[str]:
+    """The arguments of the evidence page's command."""
     printed = re.search(r"<code>(dprelease audit [^<]*)</code>", (site / "evidence.html").read_text())
     assert printed is not None
+    return [*shlex.split(printed[1])[1:], "--json"]
+
+
+def run_printed_command(site: Path) -> subprocess.CompletedProcess[str]:
+    """The command of the evidence page, run in the site's folder as an auditor would."""
     program = [sys.executable, "-c", "from flows.cli import main; main()"]
     environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    arguments = [*program, *shlex.split(printed[1])[1:], "--json"]
+    arguments = [*program, *printed_arguments(site)]
     return subprocess.run(arguments, cwd=site, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_the_printed_command_verifies_the_evidence_and_finds_what_was_changed(
-    eventful_site: Path, tmp_path: Path
+    eventful_site: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = Path(shutil.copytree(eventful_site, tmp_path / "handed over"))
     whole = run_printed_command(site)
@@ -303,7 +309,10 @@ def test_the_printed_command_verifies_the_evidence_and_finds_what_was_changed(
     assert json.loads(whole.stdout)["ok"]
     record = site / "evidence" / "bundles" / "small" / FIRST / "record.json"
     rewritten(record, record.read_bytes().replace(b"proved", b"proven", 1))
-    assert run_printed_command(site).returncode == 1
+    monkeypatch.chdir(site)
+    code, out, _ = call(capsys, monkeypatch, *printed_arguments(site))
+    assert code == 1
+    assert not json.loads(out)["ok"]
 
 
 def test_the_evidence_is_what_the_workspace_has(months_of_two: Workspace, tmp_path: Path) -> None:
