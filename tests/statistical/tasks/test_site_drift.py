@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.dpcore.samplers import seed_the_noise
 from support.tasks.pages import clinic_record
 
+from dpcore import mixed
 from dpcore.copula_utility import measured_of
 from dpcore.drift import LEVEL, Verdict, compare
 from dpcore.encoding import Encoding
@@ -158,7 +160,10 @@ def test_one_table_measured_again_and_again_raises_no_more_alarms_than_stated(pr
 
 
 @pytest.mark.parametrize("privacy", PRIVACY, ids=["laplace", "gaussian", "add-remove"])
-def test_histograms_measured_again_and_again_raise_no_more_alarms_than_stated(privacy: dict[str, Any]) -> None:
+def test_histograms_measured_again_and_again_raise_no_more_alarms_than_stated(
+    privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed_the_noise(monkeypatch, mixed)
     measurer = Measurer(spec_of("copula", **privacy))
     months = [quantities(measurer.grouped_record(table())) for _ in range(MONTHS // 4)]
     assert len(months[0]) == 7, "rows, two means, three levels and one of two"

@@ -1,15 +1,20 @@
 """Fast second implementations of the noise: plain numpy, drawn in bulk for audits and two-sample tests.
 
-They share no code with dpcore. `test_dpcore_noise.py` checks that they agree with the real samplers.
+They share no code with dpcore. `statistical/dpcore/test_noise.py` checks that they agree with the real samplers.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from types import ModuleType
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from scipy import stats
+
+from dpcore.noise import SeededNoise
 
 Floats = NDArray[np.float64]
 
@@ -22,6 +27,12 @@ SIGMAS = 6.1
 
 def generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
+
+
+def seed_the_noise(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    """Let a module that draws noise of the system draw repeatable noise, by the next seed each time."""
+    seeds = itertools.count(1)
+    monkeypatch.setattr(module, "SystemNoise", lambda: SeededNoise(next(seeds)))
 
 
 def wisharts(p: int, blocks: int, size: int, rng: np.random.Generator) -> Floats:
