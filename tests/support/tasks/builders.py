@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -189,21 +189,21 @@ def leave_rows_in_scratch(root: Path, inside: Any) -> None:
     with Workspace(root).scratch() as folder:
         (folder / "points.npy").write_bytes(b"rows")
         inside.set()
-        time.sleep(3600)
+        threading.Event().wait()
 
 
-def hold_the_lock(root: Path, name: str, inside: Any, seconds: float | None) -> None:
-    """Take a workspace's lock, say so, and keep it: for a while, or until the process is ended."""
+def hold_the_lock(root: Path, name: str, inside: Any, leave: Any) -> None:
+    """Take a workspace's lock, say so, and keep it until asked to leave or ended."""
     with Workspace(root).exclusive(name):
         inside.set()
-        time.sleep(3600 if seconds is None else seconds)
+        leave.wait()
 
 
-def hold_a_name(place: Place, name: str, inside: Any, seconds: float | None) -> None:
-    """Take a name's lock on the ledger, say so, and keep it: for a while, or until the process is ended."""
+def hold_a_name(place: Place, name: str, inside: Any, leave: Any) -> None:
+    """Take a name's lock on the ledger, say so, and keep it until asked to leave or ended."""
     with opened(place) as ledger, ledger.exclusive(name):
         inside.set()
-        time.sleep(3600 if seconds is None else seconds)
+        leave.wait()
 
 
 def fill_the_disk(path: Path, answers: Any) -> None:

@@ -73,11 +73,27 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-@contextmanager
-def hanging() -> Iterator[str]:
+class Hanging:
     """Takes connections and never answers."""
-    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
-        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server, self.url = server, f"http://127.0.0.1:{server.getsockname()[1]}"
+
+    def connections(self) -> int:
+        """How many there were since the last look."""
+        self._server.setblocking(False)
+        count = 0
+        with suppress(BlockingIOError):
+            while True:
+                self._server.accept()[0].close()
+                count += 1
+        return count
+
+
+@contextmanager
+def hanging() -> Iterator[Hanging]:
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        yield Hanging(server)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,13 +146,11 @@ def race_to_admit(root: Path, name: str, barrier: Any, answers: Any) -> None:
 
 def scan_and_stall(root: Path, where: str, reached: Any) -> None:
     """Scan, and stay for ever at a function of the intake, until the process is ended."""
-    import time
-
     from tasks.stores import arrivals as module
 
     def stall(*_args: object) -> None:
         reached.set()
-        time.sleep(3600)
+        threading.Event().wait()
 
     setattr(module, where, stall)
     workspace = Workspace(root)

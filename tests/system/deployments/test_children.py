@@ -9,10 +9,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.flows.events import wait_for
 
-from deployments.children import GRACE_SECONDS, QUICK_ENDS, Child, ChildFailedError, end
+from deployments.children import QUICK_ENDS, Child, ChildFailedError, end
 
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); {more}; time.sleep(600)"
+STUBBORN = (
+    "import signal, time; signal.signal(signal.SIGTERM, lambda *_: open({asked!r}, 'a').close()); "
+    "{more}; [time.sleep(600) for _ in range(9)]"
+)
 WITH_A_CHILD = (
     "import subprocess, sys; subprocess.Popen([sys.executable, '-c', {inner!r}], start_new_session=True); "
     "open({mark!r}, 'w').close()"
@@ -25,33 +29,34 @@ def child(code: str) -> Child:
     return made
 
 
-def wait_for(path: Path) -> None:
-    limit = time.monotonic() + 30
-    while not path.exists():
-        assert time.monotonic() < limit
-        time.sleep(0.05)
+def is_alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
-def test_a_stubborn_process_and_what_it_started_elsewhere_are_gone_within_the_grace(tmp_path: Path):
-    ready, inner_ready = tmp_path / "ready", tmp_path / "inner"
-    inner = STUBBORN.format(more=f"open({str(inner_ready)!r}, 'w').close()")
-    parent = child(STUBBORN.format(more=WITH_A_CHILD.format(inner=inner, mark=str(ready))))
-    wait_for(ready)
-    wait_for(inner_ready)
+def test_a_stubborn_process_and_what_it_started_elsewhere_are_asked_and_killed_after_the_grace(tmp_path: Path):
+    ready, inner_ready, asked, inner_asked = (tmp_path / name for name in ("ready", "inner", "asked", "inner_asked"))
+    inner = STUBBORN.format(asked=str(inner_asked), more=f"open({str(inner_ready)!r}, 'w').close()")
+    more = WITH_A_CHILD.format(inner=inner, mark=str(ready))
+    parent = child(STUBBORN.format(asked=str(asked), more=more))
+    wait_for(lambda: ready.exists() and inner_ready.exists(), "both have started")
     family = parent.family()
     assert len(family) == 2
     start = time.monotonic()
-    end([parent])
-    assert GRACE_SECONDS - 1 < time.monotonic() - start < 10
-    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family)
+    end([parent], grace=2.0)
+    assert time.monotonic() - start >= 2.0
+    assert asked.exists()
+    assert inner_asked.exists()
+    wait_for(lambda: not any(is_alive(process) for process in family), "both are gone")
 
 
-def test_a_process_that_listens_is_not_kept_waiting():
-    polite = child("import time; time.sleep(600)")
-    start = time.monotonic()
-    end([polite])
-    assert time.monotonic() - start < GRACE_SECONDS
+def test_a_process_that_listens_may_tidy_up_and_is_not_killed(tmp_path: Path):
+    ready, tidied = tmp_path / "ready", tmp_path / "tidied"
+    tidy = f"signal.signal(signal.SIGTERM, lambda *_: sys.exit(open({str(tidied)!r}, 'w').close()))"
+    polite = child(f"import signal, sys, time; {tidy}; open({str(ready)!r}, 'w').close(); time.sleep(600)")
+    wait_for(ready.exists, "it has started")
+    end([polite], grace=60.0)
     assert polite.has_ended
+    assert tidied.exists()
 
 
 def test_ending_what_has_ended_does_nothing():

@@ -6,7 +6,6 @@ import json
 import re
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +17,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.tasks.builders import Chain
+from support.tasks.endpoints import hanging
 from support.tasks.staged import NOW, SPEC, land_rows
 
 from dpcore.generators import ClassGaussians
@@ -240,22 +240,13 @@ def test_names_tags_and_progress_reach_the_run() -> None:
     assert [body.get("data") for _, _, body in told[1:]] == [0.0, 50.0]
 
 
-def deaf_port(listening: socket.socket) -> int:
-    """A port that takes connections and never answers."""
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    return int(listening.getsockname()[1])
-
-
 def test_a_server_that_never_answers_costs_seconds_once(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
     monkeypatch.setattr(artifacts, "PATIENCE", 0.3)
-    with closing(socket.socket()) as listening:
-        begun = time.monotonic()
-        with temporary_settings({PREFECT_API_URL: f"http://127.0.0.1:{deaf_port(listening)}/api"}):
-            board = Board(RUN)
-            for _ in range(20):
-                board.attempt("the card", lambda: board.markdown("card", "text", "words"))
-        assert time.monotonic() - begun < 5
+    with hanging() as server, temporary_settings({PREFECT_API_URL: f"{server.url}/api"}):
+        board = Board(RUN)
+        for _ in range(20):
+            board.attempt("the card", lambda: board.markdown("card", "text", "words"))
+        assert server.connections() == 1
     assert words.messages == ["the orchestrator's history goes without the card: no answer (ReadTimeout)"]
 
 

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,6 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
+from support.flows.events import wait_for
 from support.tasks.builders import BASIS, POPULATION, Place, cap, hold_a_name, opened, released, request
 from support.tasks.postgres import Server
 from support.tasks.staged import NOW, SPEC, land_rows, release, share
@@ -89,18 +89,11 @@ def test_a_writer_sees_the_head_whatever_isolation_the_server_prefers(
     with opened(shared) as one, opened(shared) as other, ThreadPoolExecutor(1) as pool:
         with one._writing() as transaction:
             waiting = pool.submit(lambda: other.reserve(request("2026-03")).release_id)
-            _until_somebody_waits(server)
+            waits = "SELECT 1 FROM pg_locks WHERE NOT granted"
+            wait_for(lambda: server.execute(waits), "somebody waits for the writers' lock")
             transaction.append("cap", "others", "", _cap_facts())
         assert waiting.result(timeout=30) == "visits-2026-03-1"
         assert LedgerState.replay(one.entries()).head == other.state().head
-
-
-def _until_somebody_waits(server: Server) -> None:
-    for _ in range(200):
-        if server.execute("SELECT 1 FROM pg_locks WHERE NOT granted"):
-            return
-        time.sleep(0.05)
-    raise AssertionError("nobody waits for the writers' lock")
 
 
 def _cap_facts() -> dict[str, Any]:
@@ -258,8 +251,8 @@ def test_a_shared_ledger_of_a_newer_program_is_refused(server: Server, database:
 
 @pytest.mark.parametrize("way", ["finished", "killed"])
 def test_a_name_is_held_until_its_process_lets_go_or_dies(server: Server, database: str, shared: Place, way: str):
-    inside = SPAWN.Event()
-    holder = SPAWN.Process(target=hold_a_name, args=(shared, "visits", inside, 1.5 if way == "finished" else None))
+    inside, leave = SPAWN.Event(), SPAWN.Event()
+    holder = SPAWN.Process(target=hold_a_name, args=(shared, "visits", inside, leave))
     holder.start()
     assert inside.wait(60)
     with opened(shared) as ledger:
@@ -268,6 +261,8 @@ def test_a_name_is_held_until_its_process_lets_go_or_dies(server: Server, databa
         assert _is_held(server, database, "visits")
         if way == "killed":
             holder.kill()
+        else:
+            leave.set()
         with ledger.exclusive("visits"):
             assert _is_held(server, database, "visits")
     holder.join(60)

@@ -35,9 +35,10 @@ def test_what_a_killed_run_left_is_gone_with_the_next_and_only_that(place: Works
 
 
 def test_a_second_process_waits_for_the_first_and_is_let_in_by_its_death(place: Workspace):
-    first_in, second_in = SPAWN.Event(), SPAWN.Event()
-    first = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", first_in, None))
-    second = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", second_in, 0))
+    first_in, second_in, never, at_once = (SPAWN.Event() for _ in range(4))
+    at_once.set()
+    first = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", first_in, never))
+    second = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", second_in, at_once))
     first.start()
     try:
         assert first_in.wait(60)
