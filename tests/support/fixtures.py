@@ -10,8 +10,10 @@ import pytest
 
 from support.flows.storybook import Story, tell_story
 from support.once import made_once
+from support.tasks.builders import Place, opened
 from support.tasks.postgres import NOT_THERE, Server, running_server, wheel
 from support.tasks.staged import publish_months
+from tasks.stores.ledger import Ledger
 from tasks.stores.workspace import Workspace
 
 
@@ -25,6 +27,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def workspace(published: Path, tmp_path: Path) -> Workspace:
     """A copy of the published workspace, to be changed."""
     return Workspace(Path(shutil.copytree(published, tmp_path / "workspace")))
+
+
+@pytest.fixture
+def ledger(place: Place) -> Iterator[Ledger]:
+    """An empty ledger, wherever the tests of a folder keep theirs."""
+    with opened(place) as ledger:
+        yield ledger
 
 
 @pytest.fixture(scope="session")

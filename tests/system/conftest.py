@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.fixtures import database, published, server, story, workspace  # noqa: F401
+from support.fixtures import database, ledger, published, server, story, workspace  # noqa: F401
 from support.tasks.builders import Place
 
 

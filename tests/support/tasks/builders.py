@@ -25,7 +25,7 @@ from dpcore.noise import SeededNoise, SystemNoise
 from dpcore.registry import cost_of
 from dpcore.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
-from tasks.stores.ledger_state import Entry, cost_to_json
+from tasks.stores.ledger_state import Entry, LedgerState, cost_to_json
 from tasks.stores.signing import PublicKey, signing_key
 from tasks.stores.workspace import Workspace
 
@@ -150,6 +150,21 @@ def measurement(epsilon: str, *, blocks: int = 1) -> dict[str, Any]:
     """A measurement as a reservation or a spend states it."""
     measured = event(epsilon, blocks=blocks)
     return {"event": measured.as_json(), "cost": cost_to_json(cost_of(measured))}
+
+
+def with_a_reservation(path: Path) -> Path:
+    """Create a ledger file that holds a large cap and a reservation."""
+    with opened(path) as ledger:
+        ledger.ensure_cap(POPULATION, cap("1000"), BASIS)
+        ledger.reserve(request())
+    return path
+
+
+def entries_of(path: Path) -> list[Entry]:
+    """All entries of a ledger file, which can be replayed."""
+    with closing(Ledger.open_to_read(path)) as ledger:
+        LedgerState.replay(ledger.entries())
+        return list(ledger.entries())
 
 
 # ---------------------------------------------------------------- what spawned processes run

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-import pytest
-from support.tasks.builders import Place, opened
 from support.tasks.staged import release
 
 from dpcore.accounting import population_balance
@@ -19,13 +16,6 @@ from tasks.stores.ledger import Ledger
 from tasks.stores.run import basis_of
 from tasks.stores.spec import parse_spec
 from tasks.stores.workspace import Workspace
-
-
-@pytest.fixture
-def ledger(place: Place) -> Iterator[Ledger]:
-    with opened(place) as ledger:
-        yield ledger
-
 
 SPEC = """
 name: small

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -30,10 +30,9 @@ RACERS, ROOM = 16, 5
 
 
 @pytest.fixture
-def ledger(place: Place) -> Iterator[Ledger]:
-    with opened(place) as ledger:
-        ledger.ensure_cap(POPULATION, cap(), BASIS)
-        yield ledger
+def ledger(ledger: Ledger) -> Ledger:
+    ledger.ensure_cap(POPULATION, cap(), BASIS)
+    return ledger
 
 
 def kinds(ledger: Ledger) -> list[str]:

@@ -6,28 +6,25 @@ import multiprocessing
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from support.tasks.builders import (
-    BASIS,
-    POPULATION,
     Place,
-    cap,
     die_inside_the_spend,
+    entries_of,
     fill_the_disk,
     opened,
     released,
     request,
     reserve_as_nobody,
+    with_a_reservation,
 )
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import LedgerError
 from tasks.stores.audit import audit_workspace
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import LedgerState
 from tasks.stores.workspace import Workspace
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -35,18 +32,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A ledger with a reservation."""
-    path = tmp_path / "ledger.db"
-    with opened(path) as ledger:
-        ledger.ensure_cap(POPULATION, cap("1000"), BASIS)
-        ledger.reserve(request())
-    return path
-
-
-def entries_of(path: Path) -> list[object]:
-    with closing(Ledger.open_to_read(path)) as ledger:
-        LedgerState.replay(ledger.entries())
-        return list(ledger.entries())
+    return with_a_reservation(tmp_path / "ledger.db")
 
 
 def test_a_full_disk_refuses_and_loses_nothing(path: Path):

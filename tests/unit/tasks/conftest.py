@@ -6,7 +6,7 @@ from pathlib import Path
 
 import matplotlib.font_manager  # noqa: F401  its first import asks a process for fonts, which no unit test may
 import pytest
-from support.fixtures import published, workspace  # noqa: F401
+from support.fixtures import ledger, published, workspace  # noqa: F401
 from support.tasks.builders import Place
 
 

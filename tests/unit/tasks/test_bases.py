@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from fractions import Fraction
 
 import pytest
 from support import ROOT
-from support.tasks.builders import POPULATION, Place, cap, opened, released, request
+from support.tasks.builders import POPULATION, cap, released, request
 
 from dpcore.accounting import population_balance
 from dpcore.errors import LedgerError
@@ -46,12 +45,6 @@ SCENARIOS = {
     "persons with other neighbours": (basis("patient"), basis("patient", neighbours="add-remove"), "neighbours"),
     "both": (basis("patient"), basis(neighbours="add-remove"), "neighbours"),
 }
-
-
-@pytest.fixture
-def ledger(place: Place) -> Iterator[Ledger]:
-    with opened(place) as ledger:
-        yield ledger
 
 
 @pytest.mark.parametrize("case", SCENARIOS)

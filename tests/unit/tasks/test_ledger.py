@@ -42,10 +42,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ledger(place: Place) -> Iterator[Ledger]:
-    with opened(place) as ledger:
-        ledger.ensure_cap(POPULATION, cap(), BASIS)
-        yield ledger
+def ledger(ledger: Ledger) -> Ledger:
+    ledger.ensure_cap(POPULATION, cap(), BASIS)
+    return ledger
 
 
 @pytest.fixture

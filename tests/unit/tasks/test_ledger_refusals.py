@@ -17,9 +17,11 @@ from support.tasks.builders import (
     POPULATION,
     Place,
     cap,
+    entries_of,
     opened,
     released,
     request,
+    with_a_reservation,
 )
 from support.tasks.staged import land_rows, release
 
@@ -36,18 +38,7 @@ FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A ledger with a reservation."""
-    path = tmp_path / "ledger.db"
-    with opened(path) as ledger:
-        ledger.ensure_cap(POPULATION, cap("1000"), BASIS)
-        ledger.reserve(request())
-    return path
-
-
-def entries_of(path: Path) -> list[object]:
-    with closing(Ledger.open_to_read(path)) as ledger:
-        LedgerState.replay(ledger.entries())
-        return list(ledger.entries())
+    return with_a_reservation(tmp_path / "ledger.db")
 
 
 def faults(workspace: Workspace) -> dict[str, str]:
