@@ -20,7 +20,8 @@ from dpcore.accounting import Budget, Epsilon, Rho, float_above
 from dpcore.encoding import ColumnCode, Encoding, level_of
 from dpcore.exactgram import GRID_BITS, ROWS_AT_ONCE, require_exact_product
 from dpcore.mechanisms.base import integer_scale, require_budget
-from dpcore.noise import Noise, NormalSums
+from dpcore.noise import Noise
+from dpcore.noise_certified import NormalSums
 from dpcore.queries import (
     GRID,
     HistogramsQuery,

@@ -9,7 +9,8 @@ from fractions import Fraction
 from dpcore.accounting import Budget, Rho
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, is_diagonal, require_budget
-from dpcore.noise import Noise, NormalSums
+from dpcore.noise import Noise
+from dpcore.noise_certified import NormalSums
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import gram_frobenius, root_above
 

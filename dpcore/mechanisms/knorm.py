@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from dpcore.accounting import Budget, Epsilon
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, require_budget, triangle_size
-from dpcore.noise import Noise, NuclearNoise
+from dpcore.noise import Noise
+from dpcore.noise_nuclear import NuclearNoise
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import gram_nuclear
 

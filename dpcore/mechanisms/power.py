@@ -21,7 +21,8 @@ from dpcore.mechanisms.frames import (
     pooled_points,
     require_frame,
 )
-from dpcore.noise import Noise, NormalSums
+from dpcore.noise import Noise
+from dpcore.noise_certified import NormalSums
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import gram_frobenius, root_above
 

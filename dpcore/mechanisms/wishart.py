@@ -9,7 +9,8 @@ from fractions import Fraction
 from dpcore.accounting import Budget, Epsilon
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, require_budget
-from dpcore.noise import Noise, WishartDifference
+from dpcore.noise import Noise
+from dpcore.noise_wishart import WishartDifference
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import gram_nuclear
 

@@ -64,7 +64,9 @@ NEAREST = {
     "sensitivity": ("sensitivity", "sums", "vectors", "histograms", "scores", "eigenvalues"),
     "vectors": ("vectors", "histograms"),
     "queries": ("vectors", "histograms", "scores"),
-    "noise": ("noise", "knorm"),
+    "noise_certified": ("noise", "knorm"),
+    "noise_wishart": ("noise",),
+    "noise_nuclear": ("knorm",),
     "registry": ("relations",),
 }
 """Where a mutated module is looked at first; by default in the tests of its own name."""
@@ -106,7 +108,8 @@ def mutants() -> Iterator[Mutant]:
     """All of them."""
     s, w = "dpcore/sensitivity.py", "dpcore/mechanisms/wishart.py"
     g, a = "dpcore/mechanisms/gaussian.py", "dpcore/mechanisms/laplace.py"
-    n, e, c = "dpcore/noise.py", "dpcore/exactgram.py", "dpcore/accounting.py"
+    n, nw, nn = "dpcore/noise_certified.py", "dpcore/noise_wishart.py", "dpcore/noise_nuclear.py"
+    e, c = "dpcore/exactgram.py", "dpcore/accounting.py"
     yield from scaled(s, "else 2 * squared_norm", "2 * squared_norm")
     yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else 2", "squared_norm")
     yield from scaled(s, "root_above(2 * squared_norm**2)", "root_above(2 * squared_norm**2)")
@@ -139,16 +142,16 @@ def mutants() -> Iterator[Mutant]:
     yield from scaled(a, "float_above(event.noise / best_l1_weight(event.neighbours))", "event.noise")
     yield from scaled(a, "float_above(event.noise), blocks * p", "event.noise")
     yield from scaled_float(n, "arb(2 * known + 1, 1) * unit", "unit")
-    yield from scaled_float(n, "root = arb(2).sqrt()", "2")
-    yield Mutant(n, "[a - b for a, b in zip(*self.terms()", "[a + b for a, b in zip(*self.terms()")
-    yield Mutant(n, "[a * ratio_plus for a in plus]", "[a * ratio_minus for a in plus]")
+    yield from scaled_float(nw, "root = arb(2).sqrt()", "2")
+    yield Mutant(nw, "[a - b for a, b in zip(*self.terms()", "[a + b for a, b in zip(*self.terms()")
+    yield Mutant(nw, "[a * ratio_plus for a in plus]", "[a * ratio_minus for a in plus]")
     halved = "ratio_plus = ratio_minus = arb(fmpq(self.rate.denominator, 2 * self.rate.numerator))"
-    yield from (Mutant(n, halved, halved.replace("2 *", f"{k} *")) for k in (1, 3))
-    yield Mutant(n, "2 * self._shape + 1 if trace_factor", "self._shape + 1 if trace_factor")
-    yield Mutant(n, "(first.log() / self._shape).exp()", "(first.log() / (2 * self._shape)).exp()")
-    yield Mutant(n, "fmpq(2 * (base % step) + step,", "fmpq(2 * (base % step),")
-    yield Mutant(n, "fmpq(2 * (base % step) + step,", "fmpq(step - 2 * (base % step),")
-    yield Mutant(n, "fmpq(2 * (base % step) + step,", "fmpq(step,")
+    yield from (Mutant(nw, halved, halved.replace("2 *", f"{k} *")) for k in (1, 3))
+    yield Mutant(nw, "2 * self._shape + 1 if trace_factor", "self._shape + 1 if trace_factor")
+    yield Mutant(nw, "(first.log() / self._shape).exp()", "(first.log() / (2 * self._shape)).exp()")
+    yield Mutant(nw, "fmpq(2 * (base % step) + step,", "fmpq(2 * (base % step),")
+    yield Mutant(nw, "fmpq(2 * (base % step) + step,", "fmpq(step - 2 * (base % step),")
+    yield Mutant(nw, "fmpq(2 * (base % step) + step,", "fmpq(step,")
     yield Mutant(n, "(known << more) | self._noise.bits(more)", "self._noise.bits(2 * more)")
     k, v = "dpcore/mechanisms/knorm.py", "dpcore/mechanisms/eigenvalues.py"
     yield from scaled(k, "rate = epsilon / self._sensitivity(layout, neighbours)", "epsilon")
@@ -158,11 +161,11 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(k, "if layout.dimension > LARGEST_DIMENSION:", "if False:")
     yield Mutant(k, "size + 2 + rest, neighbours)", "size + rest, neighbours)")
     yield Mutant(k, "_pairing(i + 2, j) + _pairing(i, j + 2)", "_pairing(i + 2, j)")
-    yield Mutant(n, "plus + minus - modulus", "plus + minus + modulus")
-    yield Mutant(n, "plus + minus - modulus", "plus - modulus")
-    yield Mutant(n, "abs(values[j].real)", "values[j].real")
-    yield Mutant(n, "self._factor_at_once = trace_factor and blocks == 1", "self._factor_at_once = trace_factor")
-    yield from (Mutant(n, "- rate * abs(total)", f"- {factor} * rate * abs(total)") for factor in (0.9, 1.1))
+    yield Mutant(nn, "plus + minus - modulus", "plus + minus + modulus")
+    yield Mutant(nn, "plus + minus - modulus", "plus - modulus")
+    yield Mutant(nn, "abs(values[j].real)", "values[j].real")
+    yield Mutant(nn, "self._factor_at_once = trace_factor and blocks == 1", "self._factor_at_once = trace_factor")
+    yield from (Mutant(nn, "- rate * abs(total)", f"- {factor} * rate * abs(total)") for factor in (0.9, 1.1))
     yield Mutant(n, "return True if ball > 0 else False if ball < 0 else None", "return bool(ball.mid() > 0)")
     yield from scaled(s, "else min(components, 2) * squared_norm", "min(components, 2)")
     yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else min", "squared_norm")
@@ -207,15 +210,24 @@ def mutants() -> Iterator[Mutant]:
 
 def relations() -> Iterator[Mutant]:
     """Those of what noise costs under the relation that it was not drawn for."""
-    folder, r = "dpcore/mechanisms", "dpcore/registry.py"
-    yield Mutant(f"{folder}/wishart.py", "event.neighbours if self.trace_factor else neighbours or", "neighbours or")
-    yield Mutant(f"{folder}/knorm.py", "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = False")
-    yield Mutant(f"{folder}/knorm.py", "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = True")
+    r, knorm, laplace = "dpcore/registry.py", "dpcore/mechanisms/knorm.py", "dpcore/mechanisms/laplace.py"
+    others = (
+        "dpcore/mechanisms/wishart.py",
+        "dpcore/mechanisms/gaussian.py",
+        "dpcore/mechanisms/laplace.py",
+        "dpcore/mechanisms/sums.py",
+        "dpcore/mechanisms/eigenvalues.py",
+        "dpcore/mechanisms/power.py",
+        "dpcore/mechanisms/bingham.py",
+    )
+    yield Mutant(others[0], "event.neighbours if self.trace_factor else neighbours or", "neighbours or")
+    yield Mutant(knorm, "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = False")
+    yield Mutant(knorm, "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = True")
     weight = "weight = best_l1_weight(event.neighbours)"
-    yield Mutant(f"{folder}/laplace.py", weight, weight.replace("event", "neighbours or event"))
-    for name in ("wishart", "gaussian", "laplace", "sums", "eigenvalues", "power", "bingham"):
-        yield Mutant(f"{folder}/{name}.py", "neighbours or event.neighbours", "event.neighbours")
-    yield Mutant(f"{folder}/knorm.py", "else neighbours or event.neighbours", "else event.neighbours")
+    yield Mutant(laplace, weight, weight.replace("event", "neighbours or event"))
+    for file in others:
+        yield Mutant(file, "neighbours or event.neighbours", "event.neighbours")
+    yield Mutant(knorm, "else neighbours or event.neighbours", "else event.neighbours")
     for query in ("_sensitivity", "_squared_sensitivity"):
         line = f"self.{query}(event.query, neighbours or event.neighbours)"
         yield Mutant("dpcore/vectors.py", line, line.replace("neighbours or ", ""))

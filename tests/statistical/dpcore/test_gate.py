@@ -22,7 +22,9 @@ from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms import bingham, gaussian, knorm, laplace, power, sums, wishart
 from dpcore.mechanisms.base import UNIT, GramEvent, Triangles
 from dpcore.mechanisms.frames import FRAME_UNIT
-from dpcore.noise import NormalSums, SeededNoise, WishartDifference
+from dpcore.noise import SeededNoise
+from dpcore.noise_certified import NormalSums
+from dpcore.noise_wishart import WishartDifference
 from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
 from dpcore.registry import ENTRIES, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours

@@ -23,7 +23,10 @@ from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent, triangle_size
 from dpcore.mechanisms.knorm import LARGEST_DIMENSION, NUCLEAR, mean_squares
-from dpcore.noise import FIRST_BITS, Noise, NuclearNoise, SeededNoise, WishartDifference, _decided, _dominates, _modulus
+from dpcore.noise import Noise, SeededNoise
+from dpcore.noise_certified import FIRST_BITS, decided
+from dpcore.noise_nuclear import NuclearNoise, _dominates, _modulus
+from dpcore.noise_wishart import WishartDifference
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
 from dpcore.registry import cost_of, gram_mechanism
@@ -243,7 +246,7 @@ def test_a_difference_is_kept_exactly_when_both_terms_dominate_its_parts(p: int)
     noise, verdicts = SeededNoise(p), []
     for _ in range(200):
         block = WishartDifference(dimension=p, blocks=1, rate=Fraction(1), trace_factor=False, noise=noise)
-        verdict = _decided(functools.partial(_dominates, block), block.uniforms)
+        verdict = decided(functools.partial(_dominates, block), block.uniforms)
         (plus,), (minus,) = (
             [np.array([[float(x.mid()) for x in row] for row in m.tolist()]) for m in part] for part in block.terms()
         )
@@ -263,7 +266,7 @@ def test_an_open_question_is_asked_again_with_more_places_of_the_same_numbers() 
     def only_with_many_places() -> bool | None:
         return True if block.uniforms[0].known_bits >= 8 * FIRST_BITS and ctx.prec >= 8 * FIRST_BITS else None
 
-    assert _decided(only_with_many_places, block.uniforms)
+    assert decided(only_with_many_places, block.uniforms)
     with ctx.workprec(4096):
         assert all(abs(b - a) < 1e-15 for b, a in zip(block.uniforms[0].balls(), before, strict=True))
 

@@ -27,18 +27,9 @@ from support.dpcore.samplers import (
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, GramEvent
-from dpcore.noise import (
-    FIRST_BITS,
-    LazyUniforms,
-    Noise,
-    NormalSums,
-    SeededNoise,
-    SystemNoise,
-    WishartDifference,
-    bulk_generator,
-    fresh_seed,
-    public_generator,
-)
+from dpcore.noise import Noise, SeededNoise, SystemNoise, bulk_generator, fresh_seed, public_generator
+from dpcore.noise_certified import FIRST_BITS, LazyUniforms, NormalSums
+from dpcore.noise_wishart import WishartDifference
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Neighbours
 

@@ -19,7 +19,7 @@ from dpcore.errors import RefusedError
 from dpcore.gate import EventAudit
 from dpcore.knownlaws import NoiseSize
 from dpcore.mechanisms.base import GramEvent
-from dpcore.noise import WishartDifference
+from dpcore.noise_wishart import WishartDifference
 from dpcore.registry import Event
 from dpcore.schema import Neighbours
 from tasks.stores import gate

@@ -33,7 +33,8 @@ from dpcore.mechanisms.bingham import (
 )
 from dpcore.mechanisms.frames import FRAME_UNIT, contracting, orthonormal, pooled_points, squared_norm_above
 from dpcore.mechanisms.power import ITERATIONS, PowerMechanism, exact_product, noisy_product, product_sensitivity
-from dpcore.noise import NormalSums, SeededNoise, SystemNoise
+from dpcore.noise import SeededNoise, SystemNoise
+from dpcore.noise_certified import NormalSums
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
 from dpcore.projection import measured_coordinates, no_projection, private_components
