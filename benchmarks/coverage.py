@@ -31,6 +31,7 @@ from dpcore.inference import ReleaseInference
 from dpcore.intervals import Estimand, Interval
 from dpcore.measure import Released
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent
+from dpcore.names import MEAN, MOMENTS
 from dpcore.noise import public_generator
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
@@ -38,7 +39,7 @@ from dpcore.projection import no_projection, ron_projection
 from dpcore.registry import mechanism_of
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.sensitivity import best_l1_weight
-from dpcore.wishes import MEAN, MOMENTS, Wishes
+from dpcore.wishes import Wishes
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

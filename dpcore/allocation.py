@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.wishes import AUTO, CENTRE, COPULA, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD, PlanError, Wishes
+from dpcore.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
+from dpcore.wishes import AUTO, COPULA, PlanError, Wishes
 
 Shares = dict[str, Fraction]
 

@@ -80,13 +80,3 @@ def require_releasable(wishes: Wishes) -> str:
         places = ", ".join(entry.offered)
         rule, fault = "mechanism-not-moments", f"mechanism {name!r} gives no whole moments; it serves {places}"
     raise PlanError(fault, rule=rule, where=MOMENTS_KEY, hint=f"use auto, {', '.join(offered)}")
-
-
-def operator_noise(event: GramEvent) -> float:
-    """The noise's expected operator norm, in records."""
-    return gram_mechanism(event.mechanism).expected_error(event).operator
-
-
-def entry_noise(event: GramEvent) -> float:
-    """The standard deviation of the noise on an entry, in records."""
-    return gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd

@@ -14,7 +14,7 @@ from dpcore.queries import ScoreQuery
 from dpcore.registry import vector_mechanism
 from dpcore.schema import Role, RowRule
 from dpcore.scores import ACCURACY, RMSE, SILHOUETTE
-from dpcore.utility import Z95
+from dpcore.stats import Z95
 from dpcore.vectors import VectorEvent
 from dpcore.wishes import PlanError, Wishes
 

@@ -12,11 +12,13 @@ from dpcore.allocation import (
     spends,
     whole_budgets,
 )
-from dpcore.candidates import best_event, entry_noise, needs_delta, require_releasable
+from dpcore.candidates import best_event, needs_delta, require_releasable
 from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS, Layout
+from dpcore.expected_noise import entry_noise
 from dpcore.grouping import least_group
 from dpcore.histograms import histograms_query
 from dpcore.layouts import WEIGHT_GRID, unit_rows
+from dpcore.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.plan_refusals import require_projection_mechanism, too_wide
 from dpcore.plans import Plan, signal_to_noise
 from dpcore.registry import (
@@ -24,16 +26,7 @@ from dpcore.registry import (
     vector_mechanism,
 )
 from dpcore.schema import NominalColumn
-from dpcore.wishes import (
-    AUTO,
-    COPULA,
-    MARGINALS,
-    MEAN,
-    MOMENTS,
-    PROJECTION,
-    PlanError,
-    Wishes,
-)
+from dpcore.wishes import AUTO, COPULA, PlanError, Wishes
 
 COORDINATES = {Rho: 6, Epsilon: 4}
 """Coordinates of groups that a column of a mixed table takes on average; pure noise grows with them."""

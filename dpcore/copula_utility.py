@@ -16,7 +16,8 @@ from dpcore.grouping import ColumnGroups
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.schema import Column, IntervalColumn, NominalColumn
-from dpcore.utility import Z95, ClassSums, Measured
+from dpcore.stats import Z95
+from dpcore.utility import ClassSums, Measured
 
 Floats = NDArray[np.float64]
 

@@ -44,6 +44,7 @@ from dpcore.generators import ClassGaussians, synthetic_rows
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import NoisyMoments
+from dpcore.names import MEAN, MOMENTS, PROJECTION
 from dpcore.noise import SystemNoise, fresh_seed, seed_of
 from dpcore.planning import make_plan
 from dpcore.projection import (
@@ -64,7 +65,7 @@ from dpcore.schema import (
     RecordSchema,
     Role,
 )
-from dpcore.wishes import AUTO, MEAN, MOMENTS, PROJECTION, Wishes
+from dpcore.wishes import AUTO, Wishes
 
 Floats = NDArray[np.float64]
 

@@ -32,6 +32,9 @@ PROJECTION_BITS = 20
 EXACT = 1 << 53
 """Integers up to here are exact in float64."""
 
+SMALLEST_RADIUS = Fraction(1, 256)
+"""In a smaller ball, records would come close to the grid on which they are measured."""
+
 ROWS_AT_ONCE = 1 << 20
 """Rows in one product; with squared norms up to 2 on the grid 2^-16 this stays within `EXACT`."""
 

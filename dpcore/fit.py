@@ -18,20 +18,13 @@ from numpy.typing import NDArray
 
 from dpcore.copula_utility import CopulaMeasured, group_vectors
 from dpcore.encoding import Encoding
+from dpcore.expected_noise import count_and_sum_noise
 from dpcore.generators import ClassGaussians
 from dpcore.moments import NoisyMoments
 from dpcore.noiselaws import NoiseCovariance
-from dpcore.plans import count_and_sum_noise
 from dpcore.schema import NominalColumn
-from dpcore.utility import (
-    Z95,
-    ClassSums,
-    Measured,
-    TableSummary,
-    level_names,
-    readable_map,
-    utility_report,
-)
+from dpcore.stats import Z95
+from dpcore.utility import ClassSums, Measured, TableSummary, level_names, readable_map, utility_report
 
 Floats = NDArray[np.float64]
 Named = tuple[str, float, float, float]

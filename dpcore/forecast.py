@@ -15,7 +15,8 @@ from fractions import Fraction
 from dpcore.accounting import Cap, Cost, Statement, population_balance
 from dpcore.cells import ColumnCells
 from dpcore.encoding import Encoding
-from dpcore.plans import Plan, count_and_sum_noise
+from dpcore.expected_noise import count_and_sum_noise
+from dpcore.plans import Plan
 from dpcore.queries import HistogramsQuery
 from dpcore.registry import vector_mechanism
 from dpcore.schema import Column, IntervalColumn, NominalColumn, Role

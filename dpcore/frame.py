@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.exactgram import GRID_BITS, Layout, integer_records
+from dpcore.exactgram import GRID_BITS, SMALLEST_RADIUS, Layout, integer_records
+from dpcore.expected_noise import entry_noise
 from dpcore.measure import Encoded, Released
 from dpcore.mechanisms.base import Gives
 from dpcore.mechanisms.sums import LAPLACE_SUMS
-from dpcore.registry import gram_mechanism, mechanism_of
+from dpcore.names import CENTRE, RADIUS, SPREAD
+from dpcore.registry import mechanism_of
 from dpcore.schema import Cells
-from dpcore.wishes import CENTRE, RADIUS, SMALLEST_RADIUS, SPREAD
 
 if TYPE_CHECKING:  # a projection has a frame
     from dpcore.projection import Projection
@@ -145,7 +146,7 @@ class _Lengths:
         event, block = released.event, released.matrices()[0]
         weight = float(event.layout.count_weight)
         count = max(1.0, float(block[0, 0]) / weight**2)
-        noise = gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd / weight / count
+        noise = entry_noise(event) / weight / count
         return _Lengths(count, float(block[0, 1]) / weight / count, noise)
 
 
@@ -154,6 +155,6 @@ def _sums_and_deviation(released: Released) -> tuple[Floats, float]:
     event, weight = released.event, float(released.event.layout.count_weight)
     if mechanism_of(event.mechanism).gives is Gives.SUMS:
         return released.counts_and_sums()[1][0], LAPLACE_SUMS.deviations(event)[1]
-    noise = gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
+    noise = entry_noise(event)
     sums: Floats = released.matrices()[0][0, 1:] / weight
     return sums, noise / weight

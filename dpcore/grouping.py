@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.cells import NOTHING_KNOWN, ColumnCells
+from dpcore.expected_noise import entry_noise
 from dpcore.measure import ReleasedVector
 from dpcore.mechanisms.base import GramEvent
 from dpcore.moments import onto_simplex
 from dpcore.queries import HistogramsQuery
-from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, NominalColumn
 from dpcore.within import shares_within
 
@@ -46,7 +46,7 @@ LEAST_DEVIATIONS = 3.0
 
 def least_group(event: GramEvent, columns: int) -> float:
     """Units that a group must hold, from public constants alone."""
-    noise = gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
+    noise = entry_noise(event)
     return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns
 
 

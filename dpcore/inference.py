@@ -25,11 +25,11 @@ from dpcore.histogram_quotients import NoisyHistograms
 from dpcore.intervals import Estimand, Interval, Quotient, coefficients
 from dpcore.measure import Measurement, Released, ReleasedVector
 from dpcore.mechanisms.base import Gives
+from dpcore.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.products import NoisyProducts
 from dpcore.projection import Projection
 from dpcore.registry import mechanism_of
 from dpcore.schema import LevelValue
-from dpcore.wishes import MARGINALS, MEAN, MOMENTS, PROJECTION
 
 Floats = NDArray[np.float64]
 Given = dict[str, LevelValue]

@@ -7,13 +7,9 @@ from fractions import Fraction
 
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GRID_BITS, Layout
+from dpcore.names import MEAN
 from dpcore.schema import RowRule
-from dpcore.wishes import (
-    DIAGONAL,
-    LDA,
-    MEAN,
-    Wishes,
-)
+from dpcore.wishes import DIAGONAL, LDA, Wishes
 
 WEIGHT_GRID = 64
 """The count's weight is rounded to multiples of 1/64."""

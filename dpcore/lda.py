@@ -37,13 +37,14 @@ from dpcore.estimators import LABEL
 from dpcore.greedy import GreedySampler, PooledMoments
 from dpcore.measure import Released, ReleasedVector, exact_gram, measure_gram, measure_vector
 from dpcore.moments import NoisyMoments
+from dpcore.names import MOMENTS
 from dpcore.noise import SystemNoise, seed_of
 from dpcore.planning import make_plan
 from dpcore.projection import no_projection
 from dpcore.queries import GRID
 from dpcore.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.vectors import JIANG_LAPLACE, UnitCoordinates, exact_moments
-from dpcore.wishes import AUTO, MOMENTS, Wishes
+from dpcore.wishes import AUTO, Wishes
 
 Floats = NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from dpcore.allocation import (
 )
 from dpcore.encoding import Encoding
 from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS
+from dpcore.names import PROJECTION
 from dpcore.registry import (
     BY_NAME,
     COMPONENTS_KEY,
@@ -15,12 +16,7 @@ from dpcore.registry import (
     offered_under,
 )
 from dpcore.schema import RecordSchema
-from dpcore.wishes import (
-    AUTO,
-    PROJECTION,
-    PlanError,
-    Wishes,
-)
+from dpcore.wishes import AUTO, PlanError, Wishes
 
 
 def require_projection(wishes: Wishes) -> None:

@@ -24,13 +24,15 @@ from dpcore.allocation import (
     spends,
     whole_budgets,
 )
-from dpcore.candidates import best_event, entry_noise, needs_delta, operator_noise
+from dpcore.candidates import best_event, needs_delta
 from dpcore.copula_planning import copula_plan, is_for_copula
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout
+from dpcore.expected_noise import entry_noise, operator_noise
 from dpcore.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
+from dpcore.names import CENTRE, MEAN, PROJECTION, RADIUS, SPREAD
 from dpcore.plan_refusals import (
     require_exact_width,
     require_frame,
@@ -48,19 +50,7 @@ from dpcore.registry import (
 )
 from dpcore.schema import RecordSchema, Role
 from dpcore.structure import Scale, Structure, choose_structure
-from dpcore.wishes import (
-    AUTO,
-    CENTRE,
-    COPULA,
-    DIAGONAL,
-    LDA,
-    MEAN,
-    PROJECTION,
-    RADIUS,
-    SPREAD,
-    PlanError,
-    Wishes,
-)
+from dpcore.wishes import AUTO, COPULA, DIAGONAL, LDA, PlanError, Wishes
 
 NOISE_SHARE = 0.25
 """Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""

@@ -11,25 +11,18 @@ from dpcore.accounting import Cost, total
 from dpcore.allocation import (
     Shares,
 )
+from dpcore.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
-from dpcore.mechanisms.sums import LAPLACE_SUMS
+from dpcore.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.registry import (
     BY_NAME,
     Event,
     Status,
     cost_of,
-    gram_mechanism,
     mechanism_of,
 )
 from dpcore.schema import RecordSchema
 from dpcore.vectors import VectorEvent
-from dpcore.wishes import (
-    CENTRE,
-    MARGINALS,
-    MEAN,
-    MOMENTS,
-    PROJECTION,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +126,6 @@ class Plan:
             "reasons": list(self.reasons),
             "expected_error": self.expected_error(),
         }
-
-
-def count_and_sum_noise(moments: GramEvent, mean: GramEvent | None = None) -> tuple[float, float]:
-    """Standard deviations of the noise on a class's count and on one coordinate of its sum, in records."""
-    if mean is not None:
-        return LAPLACE_SUMS.deviations(mean)
-    expected, weight = gram_mechanism(moments.mechanism).expected_error(moments), float(moments.layout.count_weight)
-    return expected.diagonal_sd / weight**2, expected.off_diagonal_sd / weight
 
 
 def signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> float:

@@ -13,9 +13,9 @@ from dpcore.frame import Frame, SquaredLengths
 from dpcore.measure import Encoded, Released
 from dpcore.mechanisms.base import Gives, GramEvent
 from dpcore.moments import pooled_moments
+from dpcore.names import RADIUS, SPREAD
 from dpcore.noise import public_generator
 from dpcore.registry import mechanism_of
-from dpcore.wishes import RADIUS, SPREAD
 
 Floats = NDArray[np.float64]
 

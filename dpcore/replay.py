@@ -18,12 +18,14 @@ import numpy as np
 
 from dpcore.copula import cells_of_schema, grouped_encoding
 from dpcore.encoding import Encoding
+from dpcore.exactgram import SMALLEST_RADIUS
 from dpcore.frame import Frame
 from dpcore.grouped import GroupedEncoding
 from dpcore.histograms import counted
 from dpcore.hostile import Part, hostile_pair, hostile_rows
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import Gives, Triangles
+from dpcore.names import PROJECTION
 from dpcore.noise import Noise, SeededNoise, public_generator
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
@@ -34,7 +36,7 @@ from dpcore.replayed import Replayed, ReplayedGram, ReplayedHistograms, Replayed
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.scores import Scorer, trained
 from dpcore.vectors import PrivateVector, VectorEvent
-from dpcore.wishes import COPULA, PROJECTION, SMALLEST_RADIUS, Wishes
+from dpcore.wishes import COPULA, Wishes
 
 INVENTED_CHUNKS, INVENTED_ROWS = 20, 50
 """Chunks of rows whose histograms stand in for marginals that a plan has yet to measure."""

@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from dpcore.blocks import rows_by_class
 from dpcore.encoding import Encoding, level_corners, level_of
+from dpcore.expected_noise import count_and_sum_noise
 from dpcore.generators import ClassGaussians, Generator
-from dpcore.plans import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import MISSING_LEVEL, Cells, Column, IntervalColumn, NominalColumn
+from dpcore.stats import Z95
 
 Floats = NDArray[np.float64]
 
 BINS = 24
-Z95 = 1.959964
 CONSTANT = 1e-6
 """A spread below this is the rounding of a difference of squares: a constant, which correlates with nothing."""
 

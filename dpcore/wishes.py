@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
+from dpcore.exactgram import SMALLEST_RADIUS
 from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema
 
 AUTO = "auto"
@@ -16,14 +17,6 @@ DIAGONAL = "diagonal"
 
 COPULA = "copula"
 """The generator for mixed tables, whose marginals are measured apart."""
-
-MOMENTS, PROJECTION, MEAN, MARGINALS = "moments", "projection", "mean", "marginals"
-RADIUS, CENTRE, SPREAD = "radius", "centre", "spread"
-"""Names of the measurements in allocation, ledger and record."""
-
-
-SMALLEST_RADIUS = Fraction(1, 256)
-"""In a smaller ball, records would come close to the grid on which they are measured."""
 
 SMALLEST, SMALLEST_DELTA = Fraction(1, 10**12), Fraction(1, 10**100)
 """Beyond these no statement is worth computing, and floating point could not."""

@@ -10,9 +10,9 @@ from dpcore.copula_utility import measured_of
 from dpcore.errors import LandingError, RefusedError
 from dpcore.measure import Released
 from dpcore.moments import NoisyMoments
+from dpcore.names import PROJECTION
 from dpcore.projection import Projection
 from dpcore.utility import Measured, TableSummary, noisy_spectrum, utility_report
-from dpcore.wishes import PROJECTION
 from flows.history import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
 from tasks.pages import cards, spectra

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from dpcore.copula import Copula, grouped_encoding
 from dpcore.moments import NoisyMoments
+from dpcore.names import MEAN, MOMENTS
 from dpcore.projection import Projection, no_projection, private_components
-from dpcore.wishes import MEAN, MOMENTS
 from tasks.boundary import private_task
 from tasks.measure import measured, measured_marginals
 from tasks.stores.ordered import one_blas_thread

@@ -20,11 +20,11 @@ from dpcore.measure import (
     measure_vector,
 )
 from dpcore.mechanisms.base import GramEvent
+from dpcore.names import MARGINALS
 from dpcore.noise import Noise, SystemNoise
 from dpcore.projection import Projection, measured_as
 from dpcore.queries import HistogramsQuery
 from dpcore.vectors import PrivateVector
-from dpcore.wishes import MARGINALS
 from tasks.boundary import tell
 from tasks.stores.run import Grant, ReleaseRun
 

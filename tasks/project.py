@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.frame import Frame, bought_frame
+from dpcore.names import PROJECTION
 from dpcore.projection import (
     Projection,
     measured_coordinates,
@@ -16,7 +17,6 @@ from dpcore.projection import (
     private_components,
     ron_projection,
 )
-from dpcore.wishes import PROJECTION
 from tasks.boundary import private_task, tell
 from tasks.measure import measured
 from tasks.stores.landing import open_public

@@ -11,12 +11,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from dpcore.drift import LARGEST_COUNT_NOISE, Quantity, ratio_noise
+from dpcore.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.base import Gives, GramEvent
-from dpcore.plans import count_and_sum_noise
+from dpcore.names import CENTRE
 from dpcore.registry import mechanism_of
 from dpcore.schema import Role
-from dpcore.utility import Z95
-from dpcore.wishes import CENTRE
+from dpcore.stats import Z95
 from tasks.pages.wording import is_number
 
 

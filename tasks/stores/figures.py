@@ -13,15 +13,16 @@ import pyarrow.parquet as pq
 
 from dpcore.copula_utility import measured_of
 from dpcore.encoding import Encoding
+from dpcore.expected_noise import count_and_sum_noise
 from dpcore.fit import release_report
 from dpcore.measure import ReleasedVector
 from dpcore.moments import NoisyMoments
-from dpcore.plans import count_and_sum_noise
 from dpcore.projection import Projection
 from dpcore.queries import GRID, ScoreQuery
 from dpcore.schema import Cells, RecordSchema
 from dpcore.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, summed_scores
-from dpcore.utility import Z95, TableSummary
+from dpcore.stats import Z95
+from dpcore.utility import TableSummary
 from tasks.stores.spec import ChecksSpec
 from tasks.stores.tables import cells_of
 

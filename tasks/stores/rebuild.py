@@ -17,9 +17,9 @@ from dpcore.frame import Frame, bought_frame
 from dpcore.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
 from dpcore.measure import Measurement, Released, ReleasedVector, measurement_from_json
 from dpcore.moments import NoisyMoments
+from dpcore.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS
 from dpcore.projection import Projection, no_projection, private_components, ron_projection
 from dpcore.schema import RecordSchema, Role
-from dpcore.wishes import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS
 from tasks.stores.ordered import one_blas_thread
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.synthesis import rows_wanted

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
 
 from dpcore.allocation import PRESETS
-from dpcore.wishes import AUTO, SMALLEST_RADIUS
+from dpcore.exactgram import SMALLEST_RADIUS
+from dpcore.wishes import AUTO
 from tasks.stores.spec.refusals import UNION_TAG, refuse
 from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
 

@@ -12,11 +12,11 @@ from support.dpcore.strategies import pipeline
 
 from dpcore.accounting import Rho
 from dpcore.exactgram import GramSum
+from dpcore.expected_noise import count_and_sum_noise
 from dpcore.generators import ClassGaussians
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
-from dpcore.plans import count_and_sum_noise
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema
 from dpcore.utility import Measured
