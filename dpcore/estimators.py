@@ -39,7 +39,8 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.encoding import Encoding
-from dpcore.frame import Frame, bought_frame
+from dpcore.frame import Frame
+from dpcore.frame_measurements import bought_frame, measured_as
 from dpcore.generators import ClassGaussians, synthetic_rows
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
@@ -47,14 +48,7 @@ from dpcore.moments import NoisyMoments
 from dpcore.names import MEAN, MOMENTS, PROJECTION
 from dpcore.noise import SystemNoise, fresh_seed, seed_of
 from dpcore.planning import make_plan
-from dpcore.projection import (
-    Projection,
-    measured_as,
-    measured_coordinates,
-    no_projection,
-    private_components,
-    ron_projection,
-)
+from dpcore.projection import Projection, measured_coordinates, no_projection, private_components, ron_projection
 from dpcore.schema import (
     Cells,
     IntervalColumn,

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +23,6 @@ from dpcore.noise import Noise
 from dpcore.registry import mechanism_of, vector_mechanism
 from dpcore.schema import Cells
 from dpcore.vectors import PrivateVector, VectorEvent
-
-if TYPE_CHECKING:  # dpcore.projection builds on released values
-    from dpcore.projection import Projection
-
 
 STORED = "triangles"
 """The name of a measurement's whole numbers in its stored form, after what was first measured."""
@@ -40,6 +36,17 @@ class Encoded(Protocol):
 
     def classes(self, cells: Cells) -> NDArray[np.int64]:
         """The class block each record falls into."""
+
+
+class LinearMap(Protocol):
+    """A public linear map of encoded points into the coordinates in which they are measured."""
+
+    @property
+    def columns(self) -> NDArray[np.float64] | None:
+        """Its entries as whole multiples of 2^-20; None where points are kept as they are."""
+
+    def framed(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """Points as they are measured, and the radius in units of which they are."""
 
 
 class PrivateGram:
@@ -69,7 +76,7 @@ def exact_gram(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
     encoding: Encoded,
     layout: Layout,
-    projection: Projection,
+    projection: LinearMap,
 ) -> PrivateGram:
     """The exact Gram blocks of a table that comes in chunks, each row with its share of its person or None.
 
@@ -82,7 +89,7 @@ def gram_sum(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
     encoding: Encoded,
     layout: Layout,
-    projection: Projection,
+    projection: LinearMap,
 ) -> GramSum:
     """The sum behind `exact_gram`, in the open: for invented rows, and for parts of a table."""
     require_exact_product()

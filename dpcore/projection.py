@@ -9,11 +9,10 @@ from numpy.typing import NDArray
 
 from dpcore.encoding import Encoding
 from dpcore.exactgram import PROJECTION_BITS, quantised_projection
-from dpcore.frame import Frame, SquaredLengths
-from dpcore.measure import Encoded, Released
+from dpcore.frame import Frame
+from dpcore.measure import Released
 from dpcore.mechanisms.base import Gives, GramEvent
 from dpcore.moments import pooled_moments
-from dpcore.names import RADIUS, SPREAD
 from dpcore.noise import public_generator
 from dpcore.registry import mechanism_of
 
@@ -86,10 +85,6 @@ class Projection:
         return np.eye(self.width) if self.columns is None else self.columns / (1 << PROJECTION_BITS)
 
 
-ONE_COORDINATE = Projection("none", 1, 1, None)
-"""Keeps a single number, such as a squared length."""
-
-
 def no_projection(encoding: Encoding) -> Projection:
     """Keep every encoded coordinate."""
     return Projection("none", encoding.width, encoding.width, None)
@@ -129,13 +124,6 @@ def principal_projection(
     features = covariance[: encoding.feature_width, : encoding.feature_width]
     _, vectors = np.linalg.eigh((features + features.T) / 2)
     return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean, noise)
-
-
-def measured_as(name: str, encoding: Encoding, projection: Projection) -> tuple[Encoded, Projection]:
-    """What a measurement of this name sees of a record: its projected point, or only that point's squared length."""
-    if name in (RADIUS, SPREAD):
-        return SquaredLengths(encoding, projection), ONE_COORDINATE
-    return encoding, projection
 
 
 def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:

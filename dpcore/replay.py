@@ -20,6 +20,7 @@ from dpcore.copula import cells_of_schema, grouped_encoding
 from dpcore.encoding import Encoding
 from dpcore.exactgram import SMALLEST_RADIUS
 from dpcore.frame import Frame
+from dpcore.frame_measurements import measured_as
 from dpcore.grouped import GroupedEncoding
 from dpcore.histograms import counted
 from dpcore.hostile import Part, hostile_pair, hostile_rows
@@ -29,7 +30,7 @@ from dpcore.names import PROJECTION
 from dpcore.noise import Noise, SeededNoise, public_generator
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
-from dpcore.projection import Projection, measured_as, measured_coordinates, no_projection, ron_projection
+from dpcore.projection import Projection, measured_coordinates, no_projection, ron_projection
 from dpcore.queries import HistogramsQuery, ScoreQuery
 from dpcore.registry import ENTRIES
 from dpcore.replayed import Replayed, ReplayedGram, ReplayedHistograms, ReplayedScore

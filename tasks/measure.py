@@ -8,6 +8,7 @@ from functools import partial
 from dpcore.copula import cells_of_schema
 from dpcore.errors import LandingError
 from dpcore.exactgram import GramSum
+from dpcore.frame_measurements import measured_as
 from dpcore.histograms import counted
 from dpcore.measure import (
     Encoded,
@@ -22,7 +23,7 @@ from dpcore.measure import (
 from dpcore.mechanisms.base import GramEvent
 from dpcore.names import MARGINALS
 from dpcore.noise import Noise, SystemNoise
-from dpcore.projection import Projection, measured_as
+from dpcore.projection import Projection
 from dpcore.queries import HistogramsQuery
 from dpcore.vectors import PrivateVector
 from tasks.boundary import tell

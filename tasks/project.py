@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.frame import Frame, bought_frame
+from dpcore.frame import Frame
+from dpcore.frame_measurements import bought_frame
 from dpcore.names import PROJECTION
 from dpcore.projection import (
     Projection,

@@ -13,7 +13,8 @@ import numpy as np
 
 from dpcore.copula import Copula
 from dpcore.encoding import Encoding
-from dpcore.frame import Frame, bought_frame
+from dpcore.frame import Frame
+from dpcore.frame_measurements import bought_frame
 from dpcore.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
 from dpcore.measure import Measurement, Released, ReleasedVector, measurement_from_json
 from dpcore.moments import NoisyMoments

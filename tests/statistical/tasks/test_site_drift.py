@@ -15,7 +15,7 @@ from dpcore import mixed
 from dpcore.copula_utility import measured_of
 from dpcore.drift import LEVEL, Verdict, compare
 from dpcore.encoding import Encoding
-from dpcore.frame import bought_frame
+from dpcore.frame_measurements import bought_frame, measured_as
 from dpcore.generators import ClassGaussians
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
@@ -24,7 +24,6 @@ from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
 from dpcore.projection import (
     Projection,
-    measured_as,
     measured_coordinates,
     no_projection,
     principal_projection,

@@ -16,14 +16,15 @@ from support.dpcore.strategies import schema_with
 from dpcore.accounting import Epsilon, Rho
 from dpcore.encoding import Encoding
 from dpcore.exactgram import Layout, integer_records
-from dpcore.frame import ROOM, Frame, SquaredLengths, bought_frame
+from dpcore.frame import Frame
+from dpcore.frame_measurements import ONE_COORDINATE, ROOM, SquaredLengths, bought_frame, moved
 from dpcore.hostile import hostile_pair
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.noise import SeededNoise
 from dpcore.planning import make_plan
-from dpcore.projection import ONE_COORDINATE, Projection, no_projection, ron_projection
+from dpcore.projection import Projection, no_projection, ron_projection
 from dpcore.registry import gram_mechanism
 from dpcore.replay import replay
 from dpcore.replayed import ReplayedGram
@@ -158,14 +159,14 @@ def test_whatever_the_noise_a_frame_is_usable(rate: Fraction) -> None:
 def test_a_mean_of_nothing_but_noise_does_not_move_the_centre_far() -> None:
     """Drawn in, it ends nearer to the truth than as it was measured."""
     table = cells(spread=0.1, middle=0.0)
-    plain, moved, raw = no_projection(ENCODING), [], []
+    plain, distances, raw = no_projection(ENCODING), [], []
     start = replace(plain, frame=Frame.around_middle(WIDTH))
     for seed in range(20):
         lengths = draw("radius", start, PURE, seed, table)
         sums = draw("centre", start, Epsilon(Fraction(1, 100)), seed, table)
-        moved.append(np.linalg.norm(frame_of(start).moved(sums, lengths, plain).centre))
+        distances.append(np.linalg.norm(moved(frame_of(start), sums, lengths, plain).centre))
         raw.append(np.linalg.norm(sums.counts_and_sums()[1][0] / ROWS))
-    assert np.mean(moved) < 0.6 * np.mean(raw)
+    assert np.mean(distances) < 0.6 * np.mean(raw)
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, 2.0**-9, 1.5, np.nan, np.inf])
