@@ -26,10 +26,10 @@ from benchmarks.common import Curve, Dataset, Floats, arguments, load, run_seed,
 from benchmarks.papers_methods import leading, measured, pure
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
 from dpcore import published
+from dpcore.decoding import ClassRules, LevelRule
 from dpcore.encoding import Encoding
 from dpcore.greedy import GreedySampler, PooledMoments
 from dpcore.lda import DifferentialLda
-from dpcore.levels import ClassRules, LevelRule
 from dpcore.measure import measure_vector
 from dpcore.noise import SystemNoise, public_generator
 from dpcore.queries import GRID

@@ -20,8 +20,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from dpcore.accounting import release_statement, total
+from dpcore.decoding import ClassRules, LevelRule
 from dpcore.encoding import Encoding
-from dpcore.levels import ClassRules, LevelRule
 from dpcore.mechanisms.base import GramEvent
 from dpcore.registry import BY_NAME, Status, cost_of
 from dpcore.schema import UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn

@@ -17,7 +17,8 @@ from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.schema import Column, IntervalColumn, NominalColumn
 from dpcore.stats import Z95
-from dpcore.utility import ClassSums, Measured
+from dpcore.table_summary import ClassSums
+from dpcore.utility import Measured
 
 Floats = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.levels import ClassRules, Present
+from dpcore.decoding import ClassRules, Present
 from dpcore.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn, RecordSchema, Role
 from dpcore.shapes import BoundedShape
 

@@ -22,9 +22,10 @@ from dpcore.expected_noise import count_and_sum_noise
 from dpcore.generators import ClassGaussians
 from dpcore.moments import NoisyMoments
 from dpcore.noiselaws import NoiseCovariance
-from dpcore.schema import NominalColumn
+from dpcore.schema import NominalColumn, level_names
 from dpcore.stats import Z95
-from dpcore.utility import ClassSums, Measured, TableSummary, level_names, readable_map, utility_report
+from dpcore.table_summary import ClassSums, TableSummary
+from dpcore.utility import Measured, readable_map, utility_report
 
 Floats = NDArray[np.float64]
 Named = tuple[str, float, float, float]

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.encoding import ColumnCode, Encoding, level_corners
-from dpcore.schema import MISSING_LEVEL, IntervalColumn, LevelValue, NominalColumn
-from dpcore.utility import level_names
+from dpcore.schema import MISSING_LEVEL, IntervalColumn, LevelValue, NominalColumn, level_names
 
 Floats = NDArray[np.float64]
 

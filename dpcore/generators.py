@@ -12,8 +12,9 @@ from threadpoolctl import threadpool_limits
 
 from dpcore.blocks import drawn_classes, rows_by_class
 from dpcore.copula import Copula, CopulaDecoder
+from dpcore.decoding import ClassRules
 from dpcore.encoding import Encoding
-from dpcore.levels import ClassRules, fit_level_rule
+from dpcore.levels import fit_level_rule
 from dpcore.moments import NoisyMoments
 from dpcore.noise import bulk_generator, public_generator
 from dpcore.projection import Projection

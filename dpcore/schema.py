@@ -136,6 +136,11 @@ class NominalColumn:
 Column = IntervalColumn | NominalColumn
 
 
+def level_names(column: NominalColumn) -> list[str]:
+    """The levels as text, the missing one last."""
+    return [str(level) for level in column.levels] + [MISSING_LEVEL] * column.missing_level
+
+
 class RowRule(StrEnum):
     """How a person's several rows are bounded."""
 

@@ -12,7 +12,8 @@ from dpcore.measure import Released
 from dpcore.moments import NoisyMoments
 from dpcore.names import PROJECTION
 from dpcore.projection import Projection
-from dpcore.utility import Measured, TableSummary, noisy_spectrum, utility_report
+from dpcore.table_summary import TableSummary
+from dpcore.utility import Measured, noisy_spectrum, utility_report
 from flows.history import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
 from tasks.pages import cards, spectra

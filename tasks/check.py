@@ -11,7 +11,7 @@ from dpcore.errors import CheckFailedError
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
 from dpcore.schema import RecordSchema
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from expectations.released import DecidingCells, released_verdicts
 from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell

@@ -10,7 +10,8 @@ import numpy as np
 from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError
 from dpcore.schema import Cells, IntervalColumn, RecordSchema
-from dpcore.utility import TableSummary, correlations
+from dpcore.table_summary import TableSummary
+from dpcore.utility import correlations
 from tasks.pages.comparison import render_comparison
 from tasks.stores.ledger import utc_now
 from tasks.stores.matching import absolute

@@ -14,7 +14,7 @@ from dpcore.errors import CheckFailedError
 from dpcore.generators import PointLaw, SyntheticRows, decoder_of, generator_of
 from dpcore.moments import NoisyMoments
 from dpcore.projection import Projection
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from tasks.boundary import private_task, tell
 from tasks.progress import RowsDone
 from tasks.stores.ordered import one_blas_thread

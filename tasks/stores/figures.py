@@ -22,7 +22,7 @@ from dpcore.queries import GRID, ScoreQuery
 from dpcore.schema import Cells, RecordSchema
 from dpcore.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, summed_scores
 from dpcore.stats import Z95
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from tasks.stores.spec import ChecksSpec
 from tasks.stores.tables import cells_of
 

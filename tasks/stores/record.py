@@ -20,7 +20,7 @@ from dpcore.moments import NoisyMoments
 from dpcore.noiselaws import noise_facts
 from dpcore.projection import Projection
 from dpcore.registry import BY_NAME, cost_of, event_from_json
-from dpcore.utility import level_names
+from dpcore.schema import level_names
 from tasks.stores import wording
 from tasks.stores.build import code_facts, software_versions
 from tasks.stores.clock import MINUTE_FORMAT

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpcore.encoding import Encoding
 from dpcore.errors import SpecError
 from dpcore.schema import MISSING, Cells, Column, NominalColumn, RecordSchema
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from tasks.stores.codebook import column_entry
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import cells_of, table_of

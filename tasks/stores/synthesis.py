@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from dpcore.generators import SyntheticRows
 from dpcore.moments import NoisyMoments
 from dpcore.schema import NominalColumn, RecordSchema
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from tasks.stores.ordered import in_order
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import arrow_schema, table_of

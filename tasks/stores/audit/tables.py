@@ -19,7 +19,7 @@ from dpcore.noise import fresh_seed, public_generator
 from dpcore.queries import ScoreQuery
 from dpcore.schema import RecordSchema
 from dpcore.scores import trained
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from tasks.stores.audit.agreement import odd_cells
 from tasks.stores.audit.checks import BrokenError
 from tasks.stores.figures import metric_checks, score_check, score_of, table_check, training_rows, utility_of

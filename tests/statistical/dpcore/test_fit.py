@@ -27,7 +27,8 @@ from dpcore.planning import make_plan
 from dpcore.projection import no_projection, private_components, ron_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
-from dpcore.utility import Measured, TableSummary, utility_report
+from dpcore.table_summary import TableSummary
+from dpcore.utility import Measured, utility_report
 from dpcore.wishes import COPULA, Wishes
 
 R1 = Neighbours.REPLACE_ONE

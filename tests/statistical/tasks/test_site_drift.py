@@ -30,7 +30,8 @@ from dpcore.projection import (
     private_components,
     ron_projection,
 )
-from dpcore.utility import Measured, TableSummary, utility_report
+from dpcore.table_summary import TableSummary
+from dpcore.utility import Measured, utility_report
 from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.months import Month, comparisons
 from tasks.stores.run import plan_release

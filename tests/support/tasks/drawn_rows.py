@@ -17,7 +17,7 @@ from dpcore.noise import SeededNoise
 from dpcore.projection import no_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
-from dpcore.utility import TableSummary
+from dpcore.table_summary import TableSummary
 from tasks.stores.synthesis import write_rows
 
 SCHEMA = RecordSchema(

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.dpcore.strategies import LABEL, Row, as_cells, hostile_cell, rows_of, schema_with
 
+from dpcore.decoding import ClassRules, LevelRule
 from dpcore.encoding import ColumnCode, Encoding, level_corners, level_of
-from dpcore.levels import ClassRules, LevelRule
 from dpcore.schema import (
     MISSING,
     UNKNOWN,

@@ -14,17 +14,19 @@ from support.dpcore.strategies import as_cells, pipeline, schema_with
 
 from dpcore.accounting import Epsilon
 from dpcore.blocks import rows_by_class
+from dpcore.decoding import LevelRule, Present
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GramSum
 from dpcore.generators import ClassGaussians, synthetic_rows
-from dpcore.levels import LevelRule, Present, fit_level_rule
+from dpcore.levels import fit_level_rule
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.moments import ClassMoments, NoisyMoments
 from dpcore.noise import SeededNoise
 from dpcore.projection import haar_basis, no_projection, ron_projection
 from dpcore.registry import gram_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
-from dpcore.utility import IntervalTally, Measured, TableSummary, correlations, utility_report
+from dpcore.table_summary import IntervalTally, TableSummary
+from dpcore.utility import Measured, correlations, utility_report
 
 SEED = "0123456789abcdef" * 2
 SIGMAS = 6.1
