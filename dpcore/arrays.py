@@ -20,10 +20,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from dpcore.accounting import release_statement, total
+from dpcore.catalogue import BY_NAME
 from dpcore.decoding import ClassRules, LevelRule
 from dpcore.encoding import Encoding
+from dpcore.entry import Status
 from dpcore.mechanisms.base import GramEvent
-from dpcore.registry import BY_NAME, Status, cost_of
+from dpcore.registry import cost_of
 from dpcore.schema import UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn
 from dpcore.vectors import VectorEvent
 

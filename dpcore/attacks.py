@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from dpcore.accounting import Budget, Cost, Epsilon, Rho
 from dpcore.auditing import audit
 from dpcore.bulk import DIMENSIONS, SIMULATED, claim_of, simulate, stated
+from dpcore.catalogue import BY_NAME, ENTRIES
+from dpcore.entry import Entry, Status
 from dpcore.exactgram import GramSum, Layout
 from dpcore.knownlaws import (
     TOLERANCE,
@@ -39,7 +41,7 @@ from dpcore.mechanisms.power import POWER
 from dpcore.noise import Noise, fresh_seed, public_generator
 from dpcore.published import WITNESSES, by_entries
 from dpcore.queries import HistogramsQuery, MomentsQuery, RowsQuery, ScoreQuery
-from dpcore.registry import BY_NAME, ENTRIES, Entry, Status, mechanism_of, vector_mechanism
+from dpcore.registry import mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight
 from dpcore.vectors import PrivateVector, VectorEvent

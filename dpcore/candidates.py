@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dpcore.accounting import Budget, Rho
+from dpcore.catalogue import BY_NAME
+from dpcore.entry import MOMENTS_KEY, PROJECTION_KEY, Status
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import GramEvent
-from dpcore.registry import (
-    BY_NAME,
-    MOMENTS_KEY,
-    PROJECTION_KEY,
-    Status,
-    gram_mechanism,
-    offered_under,
-)
+from dpcore.registry import gram_mechanism, offered_under
 from dpcore.schema import Neighbours
 from dpcore.wishes import (
     AUTO,

@@ -5,16 +5,12 @@ from __future__ import annotations
 from dpcore.allocation import (
     Shares,
 )
+from dpcore.catalogue import BY_NAME
 from dpcore.encoding import Encoding
+from dpcore.entry import COMPONENTS_KEY, PROJECTION_KEY, Status
 from dpcore.exactgram import EXACT, POINT_BITS, PROJECTION_BITS
 from dpcore.names import PROJECTION
-from dpcore.registry import (
-    BY_NAME,
-    COMPONENTS_KEY,
-    PROJECTION_KEY,
-    Status,
-    offered_under,
-)
+from dpcore.registry import offered_under
 from dpcore.schema import RecordSchema
 from dpcore.wishes import AUTO, PlanError, Wishes
 

@@ -25,8 +25,10 @@ from dpcore.allocation import (
     whole_budgets,
 )
 from dpcore.candidates import best_event, needs_delta
+from dpcore.catalogue import BY_NAME
 from dpcore.copula_planning import copula_plan, is_for_copula
 from dpcore.encoding import Encoding
+from dpcore.entry import Status
 from dpcore.exactgram import Layout
 from dpcore.expected_noise import entry_noise, operator_noise
 from dpcore.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
@@ -41,13 +43,7 @@ from dpcore.plan_refusals import (
     require_projection_mechanism,
 )
 from dpcore.plans import Plan, signal_to_noise
-from dpcore.registry import (
-    BY_NAME,
-    Status,
-    basis_mechanism,
-    gram_mechanism,
-    mechanism_of,
-)
+from dpcore.registry import basis_mechanism, gram_mechanism, mechanism_of
 from dpcore.schema import RecordSchema, Role
 from dpcore.structure import Scale, Structure, choose_structure
 from dpcore.wishes import AUTO, COPULA, DIAGONAL, LDA, PlanError, Wishes

@@ -11,16 +11,12 @@ from dpcore.accounting import Cost, total
 from dpcore.allocation import (
     Shares,
 )
+from dpcore.catalogue import BY_NAME
+from dpcore.entry import Status
 from dpcore.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
 from dpcore.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION
-from dpcore.registry import (
-    BY_NAME,
-    Event,
-    Status,
-    cost_of,
-    mechanism_of,
-)
+from dpcore.registry import Event, cost_of, mechanism_of
 from dpcore.schema import RecordSchema
 from dpcore.vectors import VectorEvent
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.catalogue import ENTRIES
 from dpcore.copula import cells_of_schema, grouped_encoding
 from dpcore.encoding import Encoding
 from dpcore.exactgram import SMALLEST_RADIUS
@@ -32,7 +33,6 @@ from dpcore.planning import make_plan
 from dpcore.plans import Plan
 from dpcore.projection import Projection, measured_coordinates, no_projection, ron_projection
 from dpcore.queries import HistogramsQuery, ScoreQuery
-from dpcore.registry import ENTRIES
 from dpcore.replayed import Replayed, ReplayedGram, ReplayedHistograms, ReplayedScore
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.scores import Scorer, trained

@@ -111,7 +111,7 @@ def mechanisms(
     as_json: bool = JsonFlag,
 ) -> None:
     """List every mechanism with its paper, guarantee and proof status; with --audit, attack them."""
-    from dpcore.registry import ENTRIES
+    from dpcore.catalogue import ENTRIES
 
     result = _audit_all(draws, thorough) if attacked else None
     if as_json:
@@ -214,7 +214,7 @@ def _show_audit(result: MechanismAudit) -> None:
 
 
 def _show_entries() -> None:
-    from dpcore.registry import ENTRIES
+    from dpcore.catalogue import ENTRIES
 
     rows = table("mechanisms", "name", "kind", "status", "guarantee", "offered under", "why")
     for column in rows.columns:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import population_balance
+from dpcore.catalogue import BY_NAME
 from dpcore.encoding import Encoding
 from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
 from dpcore.generators import SAMPLER
@@ -19,7 +20,7 @@ from dpcore.mechanisms.base import UNIT
 from dpcore.moments import NoisyMoments
 from dpcore.noiselaws import noise_facts
 from dpcore.projection import Projection
-from dpcore.registry import BY_NAME, cost_of, event_from_json
+from dpcore.registry import cost_of, event_from_json
 from dpcore.schema import level_names
 from tasks.stores import wording
 from tasks.stores.build import code_facts, software_versions

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.registry import BY_NAME
+from dpcore.catalogue import BY_NAME
 from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
 from tasks.stores import odds
 from tasks.stores.query_words import query_words

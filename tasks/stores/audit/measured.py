@@ -7,8 +7,10 @@ import json
 from fractions import Fraction
 from typing import Any
 
+from dpcore.catalogue import BY_NAME
+from dpcore.entry import Status
 from dpcore.measure import measurement_from_json
-from dpcore.registry import BY_NAME, Status, cost_of, event_from_json
+from dpcore.registry import cost_of, event_from_json
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.entry_content import canonical

@@ -10,9 +10,10 @@ import pytest
 
 from dpcore.attacks import ATTACKS, SEVERAL, Attack, Finding, attack, attack_law, attack_published, steps, targets
 from dpcore.bulk import DIMENSIONS, SIMULATED
+from dpcore.catalogue import ENTRIES
+from dpcore.entry import Entry, Status
 from dpcore.noise import SeededNoise
 from dpcore.published import WITNESSES
-from dpcore.registry import ENTRIES, Entry, Status
 from dpcore.schema import Neighbours
 
 CASES = [

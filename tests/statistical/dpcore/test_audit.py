@@ -22,13 +22,15 @@ from support.dpcore.samplers import generator, wishart_difference, wishart_trace
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.auditing import audit
 from dpcore.bulk import DIMENSIONS, SIMULATED, Tail, claim_of, simulate, wishart_tail
+from dpcore.catalogue import BY_NAME
+from dpcore.entry import Status
 from dpcore.exactgram import GRID_BITS, GramSum, Layout, integer_records
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.noise import SeededNoise
 from dpcore.published import WITNESSES, by_entries
 from dpcore.queries import GRID, HistogramsQuery
-from dpcore.registry import BY_NAME, Status, gram_mechanism, mechanism_of, vector_mechanism
+from dpcore.registry import gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight, gram_weighted_l1
 from dpcore.worstpairs import orthogonal_pair, steep_pair

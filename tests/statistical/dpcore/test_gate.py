@@ -15,6 +15,7 @@ from dpcore import queries
 from dpcore.accounting import Cost, Epsilon, Rho
 from dpcore.attacks import ATTACKS
 from dpcore.bulk import claim_of, stated
+from dpcore.catalogue import ENTRIES
 from dpcore.exactgram import GramSum, Layout
 from dpcore.gate import ATTACK_DRAWS, audit_event, noise_size
 from dpcore.knownlaws import NoiseSize, loss_at
@@ -26,7 +27,7 @@ from dpcore.noise import SeededNoise
 from dpcore.noise_certified import NormalSums
 from dpcore.noise_wishart import WishartDifference
 from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
-from dpcore.registry import ENTRIES, mechanism_of, vector_mechanism
+from dpcore.registry import mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours
 from dpcore.vectors import VectorEvent
 

@@ -6,7 +6,7 @@ import pytest
 from support.dpcore.relations import crossed
 
 from dpcore.attacks import ATTACKS
-from dpcore.registry import BY_NAME
+from dpcore.catalogue import BY_NAME
 
 # ---- attacks: pairs of the other relation, through the real door ---------------------------------------
 

@@ -11,6 +11,7 @@ import pytest
 
 from dpcore import exactgram, hostile, replay, replayed
 from dpcore.allocation import FRAME_SHARES
+from dpcore.catalogue import ENTRIES
 from dpcore.encoding import Encoding
 from dpcore.grouped import GroupedEncoding
 from dpcore.hostile import hostile_pair, hostile_rows
@@ -20,7 +21,6 @@ from dpcore.mechanisms.gaussian import GaussianMechanism
 from dpcore.noise import Noise, SeededNoise, public_generator
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
-from dpcore.registry import ENTRIES
 from dpcore.replay import Recorder, Replay, example_plans, largest_change, replay_pairs
 from dpcore.replayed import ReplayedGram, share
 from dpcore.schema import (

@@ -23,13 +23,14 @@ from support.dpcore.strategies import Pipeline, as_cells, pipeline, rows_of, sch
 import dpcore
 from dpcore import EigenvalueGauss, eigengauss
 from dpcore.accounting import Epsilon, Rho
+from dpcore.catalogue import BY_NAME
 from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.eigenvalues import EIGENVALUES, rounded_eigenvalues
 from dpcore.noise import SeededNoise
 from dpcore.planning import make_plan
-from dpcore.registry import BY_NAME, cost_of, gram_mechanism, mechanism_of
+from dpcore.registry import cost_of, gram_mechanism, mechanism_of
 from dpcore.schema import Neighbours, PrivacyUnit
 from dpcore.sensitivity import top_eigenvalues
 from dpcore.wishes import PlanError, Wishes

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.accounting import Budget, Epsilon, Rho
+from dpcore.catalogue import BY_NAME
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import LARGEST_SCALE, UNIT, GramEvent, integer_scale, is_diagonal, triangle_size
 from dpcore.noise import SeededNoise
 from dpcore.noise_certified import NormalSums
-from dpcore.registry import BY_NAME, cost_of, gram_mechanism
+from dpcore.registry import cost_of, gram_mechanism
 from dpcore.schema import Neighbours
 from dpcore.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1
 

@@ -16,7 +16,9 @@ from support.dpcore.strategies import schema_with
 from dpcore import planning
 from dpcore.accounting import Budget, Epsilon, Rho, release_statement
 from dpcore.allocation import PRESETS, apart_error, best_share
+from dpcore.catalogue import BY_NAME
 from dpcore.encoding import Encoding
+from dpcore.entry import Status
 from dpcore.exactgram import GramSum
 from dpcore.layouts import count_weight
 from dpcore.measure import PrivateGram, measure_gram
@@ -24,7 +26,7 @@ from dpcore.mechanisms.base import ExpectedError
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SeededNoise
 from dpcore.planning import make_plan
-from dpcore.registry import BY_NAME, Status, cost_of
+from dpcore.registry import cost_of
 from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
 from dpcore.wishes import PlanError, Wishes
 

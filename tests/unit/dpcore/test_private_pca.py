@@ -21,7 +21,9 @@ from support.dpcore.strategies import schema_with
 
 from dpcore import PcaGauss
 from dpcore.accounting import Budget, Epsilon, Rho, release_statement
+from dpcore.catalogue import BY_NAME
 from dpcore.encoding import Encoding
+from dpcore.entry import Status
 from dpcore.exactgram import GramSum, Layout, integer_records
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
 from dpcore.mechanisms import power
@@ -38,7 +40,7 @@ from dpcore.noise_certified import NormalSums
 from dpcore.planning import make_plan
 from dpcore.plans import Plan
 from dpcore.projection import measured_coordinates, no_projection, private_components
-from dpcore.registry import BY_NAME, Status, basis_mechanism, cost_of, gram_mechanism, mechanism_of
+from dpcore.registry import basis_mechanism, cost_of, gram_mechanism, mechanism_of
 from dpcore.schema import Neighbours, PrivacyUnit
 from dpcore.wishes import PlanError, Wishes
 

@@ -9,9 +9,11 @@ import pytest
 from support import ROOT
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho
+from dpcore.catalogue import BY_NAME, ENTRIES
+from dpcore.entry import Status
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import Gives
-from dpcore.registry import BY_NAME, ENTRIES, Status, cost_of, gram_mechanism
+from dpcore.registry import cost_of, gram_mechanism
 from dpcore.schema import Neighbours
 
 REFUTED = [

@@ -25,13 +25,14 @@ from dpcore.accounting import Epsilon, Rho
 from dpcore.attacks import ATTACKS, LAYOUT
 from dpcore.auditing import audit
 from dpcore.bulk import DELTA
+from dpcore.catalogue import BY_NAME, ENTRIES
 from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, points_matrix
 from dpcore.mechanisms.eigenvalues import rounded_eigenvalues
 from dpcore.mechanisms.frames import FRAME_UNIT, contracting, orthonormal
 from dpcore.noise import SeededNoise
 from dpcore.queries import GRID, HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
-from dpcore.registry import BY_NAME, ENTRIES, Event, cost_of, cost_under, event_from_json, mechanism_of, statement_under
+from dpcore.registry import Event, cost_of, cost_under, event_from_json, mechanism_of, statement_under
 from dpcore.schema import Neighbours
 from dpcore.vectors import VectorEvent
 from dpcore.worstpairs import steep_pair

@@ -17,11 +17,13 @@ from support.dpcore.scores import AR, MECHANISMS, QUERIES, R1
 from support.dpcore.strategies import as_cells, hostile_cell
 
 from dpcore.accounting import Epsilon, Rho
+from dpcore.catalogue import BY_NAME
 from dpcore.encoding import Encoding
+from dpcore.entry import Status
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.noise import SeededNoise, SystemNoise
 from dpcore.queries import GRID, ScoreQuery
-from dpcore.registry import BY_NAME, Status, cost_of, vector_mechanism
+from dpcore.registry import cost_of, vector_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.scores import (
     ACCURACY,

@@ -22,12 +22,14 @@ from support.dpcore.samplers import NEVER, generator, has_scale
 from support.dpcore.strategies import LABEL, as_cells, hostile_cell
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho
+from dpcore.catalogue import BY_NAME, ENTRIES
 from dpcore.encoding import Encoding
+from dpcore.entry import Status
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.mechanisms.base import UNIT
 from dpcore.noise import SeededNoise, SystemNoise
 from dpcore.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
-from dpcore.registry import BY_NAME, ENTRIES, Status, cost_of, vector_mechanism
+from dpcore.registry import cost_of, vector_mechanism
 from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
 from dpcore.sensitivity import jiang_moments, rows_l1
 from dpcore.vectors import (
