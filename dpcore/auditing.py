@@ -46,6 +46,15 @@ def lower_bound_of_parts(counts: Sequence[tuple[int, int]], *, trials: int, erro
     return sum(lower_bound(hits=a, hits_neighbour=b, trials=trials, error=each) for a, b in counts)
 
 
+def by_entries(one: Floats, two: Floats, draws_one: Floats, draws_two: Floats, *, error: float = 1e-6) -> float:
+    """A bound from independent symmetric noise on every entry: each one lies at or beyond its value on table one."""
+    sign = np.where(one >= two, 1.0, -1.0)
+    hits = [np.count_nonzero(sign * (draws - one) >= 0, axis=0) for draws in (draws_one, draws_two)]
+    moved = np.abs(one - two) > 1e-12
+    counts = [(int(a), int(b)) for a, b in zip(hits[0][moved], hits[1][moved], strict=True)]
+    return lower_bound_of_parts(counts, trials=len(draws_one), error=error)
+
+
 def weighted_lower_bound(
     *, hits: int, hits_neighbour: int, trials: int, log_weights: float, error: float = 1e-6
 ) -> float:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.attacks import Finding, attack, has_several
+from dpcore.attack_table import has_several
+from dpcore.attacks import Finding, attack
 from dpcore.exactgram import GramSum, Layout
 from dpcore.knownlaws import NoiseSize, deviations, numbers, seen
 from dpcore.measure import PrivateGram, Released, measure_gram

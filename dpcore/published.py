@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.auditing import audit, lower_bound_of_parts
+from dpcore.auditing import audit, by_entries
 from dpcore.schema import Neighbours
 from dpcore.worstpairs import steep_pair
 
@@ -124,15 +124,6 @@ class Witness:
     def measured(self, rng: Generator) -> float:
         """A bound below the epsilon that is really lost."""
         return self.measure(self.claimed, self.draws, rng)
-
-
-def by_entries(one: Floats, two: Floats, draws_one: Floats, draws_two: Floats, *, error: float = 1e-6) -> float:
-    """A bound from independent symmetric noise on every entry: each one lies at or beyond its value on table one."""
-    sign = np.where(one >= two, 1.0, -1.0)
-    hits = [np.count_nonzero(sign * (draws - one) >= 0, axis=0) for draws in (draws_one, draws_two)]
-    moved = np.abs(one - two) > 1e-12
-    counts = [(int(a), int(b)) for a, b in zip(hits[0][moved], hits[1][moved], strict=True)]
-    return lower_bound_of_parts(counts, trials=len(draws_one), error=error)
 
 
 def _show_lap_pca(epsilon: float, draws: int, rng: Generator) -> float:

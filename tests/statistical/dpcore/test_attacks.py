@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.attacks import ATTACKS, SEVERAL, Attack, Finding, attack, attack_law, attack_published, steps, targets
+from dpcore.attack_table import ATTACKS, SEVERAL
+from dpcore.attacks import Finding, attack, attack_law, attack_published, steps, targets
 from dpcore.bulk import DIMENSIONS, SIMULATED
 from dpcore.catalogue import ENTRIES
+from dpcore.distinguishers import Attack
 from dpcore.entry import Entry, Status
 from dpcore.noise import SeededNoise
 from dpcore.published import WITNESSES

@@ -20,7 +20,7 @@ from support import ROOT
 from support.dpcore.samplers import generator, wishart_difference, wishart_trace
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.auditing import audit
+from dpcore.auditing import audit, by_entries
 from dpcore.bulk import DIMENSIONS, SIMULATED, Tail, claim_of, simulate, wishart_tail
 from dpcore.catalogue import BY_NAME
 from dpcore.entry import Status
@@ -28,7 +28,7 @@ from dpcore.exactgram import GRID_BITS, GramSum, Layout, integer_records
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.noise import SeededNoise
-from dpcore.published import WITNESSES, by_entries
+from dpcore.published import WITNESSES
 from dpcore.queries import GRID, HistogramsQuery
 from dpcore.registry import gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.schema import Neighbours

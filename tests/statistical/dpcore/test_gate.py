@@ -13,7 +13,7 @@ from scipy import integrate, special
 
 from dpcore import queries
 from dpcore.accounting import Cost, Epsilon, Rho
-from dpcore.attacks import ATTACKS
+from dpcore.attack_table import ATTACKS
 from dpcore.bulk import claim_of, stated
 from dpcore.catalogue import ENTRIES
 from dpcore.exactgram import GramSum, Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.dpcore.relations import crossed
 
-from dpcore.attacks import ATTACKS
+from dpcore.attack_table import ATTACKS
 from dpcore.catalogue import BY_NAME
 
 # ---- attacks: pairs of the other relation, through the real door ---------------------------------------

@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.attacks import ATTACKS
+from dpcore.attack_table import ATTACKS
 from dpcore.bulk import DELTA
 from dpcore.mechanisms.base import UNIT
 from dpcore.noise import SeededNoise

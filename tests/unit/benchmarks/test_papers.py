@@ -11,7 +11,7 @@ from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Summary, summary
 from benchmarks.papers_table import Pair, compared, verdict
 from dpcore import published
-from dpcore.published import by_entries
+from dpcore.auditing import by_entries
 
 RNG = np.random.default_rng
 POINTS = RNG(1).normal(size=(4_000, 5)) * [0.5, 0.3, 0.2, 0.1, 0.05]

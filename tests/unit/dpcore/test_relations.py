@@ -22,7 +22,7 @@ from support.dpcore.samplers import generator, wishart_trace
 from support.dpcore.strategies import Pipeline, pipelines, units
 
 from dpcore.accounting import Epsilon, Rho
-from dpcore.attacks import ATTACKS, LAYOUT
+from dpcore.attack_table import ATTACKS, LAYOUT
 from dpcore.auditing import audit
 from dpcore.bulk import DELTA
 from dpcore.catalogue import BY_NAME, ENTRIES
