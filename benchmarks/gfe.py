@@ -25,7 +25,8 @@ from sklearn.metrics import silhouette_score
 
 from benchmarks.common import Curve, Floats, load, run_seed, show, write_plot, write_results
 from benchmarks.repeated import Runs, Scores
-from dpcore.estimators import MomentMixture, RonGauss
+from dpcore.moment_mixture import MomentMixture
+from dpcore.ron_gauss import RonGauss
 
 CLUSTERS = (2, 4)
 TRIED = (2, 3, 4, 5, 6)

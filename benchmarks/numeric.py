@@ -31,7 +31,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Curve, Dataset, Floats, load, run_seed, show, write_plot, write_results
 from benchmarks.repeated import Runs, Scores
-from dpcore.estimators import MomentMixture
+from dpcore.moment_mixture import MomentMixture
 
 SETS = ("digits", "waveform40")
 DELTA = 1e-5

@@ -20,13 +20,13 @@ from benchmarks.common import Dataset
 from dpcore import published
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
 from dpcore.encoding import Encoding
-from dpcore.estimators import MomentMixture
 from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
 from dpcore.generators import ClassGaussians, synthetic_rows
 from dpcore.layouts import NO_WEIGHT, count_weight
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.sums import LAPLACE_SUMS
 from dpcore.mixed import measured_copula
+from dpcore.moment_mixture import MomentMixture
 from dpcore.noise import SystemNoise
 from dpcore.planning import make_plan
 from dpcore.plans import Plan

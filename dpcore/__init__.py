@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dpcore.eigengauss import EigenvalueGauss
-    from dpcore.estimators import Modips, MomentMixture, PcaGauss, RonGauss
     from dpcore.lda import DifferentialLda
     from dpcore.mixed import GaussianCopula
+    from dpcore.moment_mixture import Modips, MomentMixture
+    from dpcore.pca_gauss import PcaGauss
+    from dpcore.ron_gauss import RonGauss
     from dpcore.rowwise import BernoulliRows, JiangPca, LopRows
 
 __all__ = [
@@ -30,19 +32,23 @@ __all__ = [
     "RonGauss",
 ]
 
-_ELSEWHERE = {
-    "BernoulliRows": "rowwise",
-    "DifferentialLda": "lda",
-    "EigenvalueGauss": "eigengauss",
-    "GaussianCopula": "mixed",
-    "JiangPca": "rowwise",
-    "LopRows": "rowwise",
+_MODULES = {
+    "BernoulliRows": "dpcore.rowwise",
+    "DifferentialLda": "dpcore.lda",
+    "EigenvalueGauss": "dpcore.eigengauss",
+    "GaussianCopula": "dpcore.mixed",
+    "JiangPca": "dpcore.rowwise",
+    "LopRows": "dpcore.rowwise",
+    "Modips": "dpcore.moment_mixture",
+    "MomentMixture": "dpcore.moment_mixture",
+    "PcaGauss": "dpcore.pca_gauss",
+    "RonGauss": "dpcore.ron_gauss",
 }
-"""Modules of the estimators that are not in `dpcore.estimators`."""
+"""Where the estimators are."""
 
 
 def __getattr__(name: str) -> Any:
     """Load the estimators when they are asked for: scikit-learn takes a second to import."""
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"dpcore.{_ELSEWHERE.get(name, 'estimators')}"), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -33,9 +33,9 @@ from dpcore.arrays import (
     table_of,
 )
 from dpcore.encoding import Encoding
-from dpcore.estimators import LABEL
 from dpcore.greedy import GreedySampler, PooledMoments
 from dpcore.measure import Released, ReleasedVector, exact_gram, measure_gram, measure_vector
+from dpcore.moment_mixture import LABEL
 from dpcore.moments import NoisyMoments
 from dpcore.names import MOMENTS
 from dpcore.noise import SystemNoise, seed_of

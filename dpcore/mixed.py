@@ -29,10 +29,10 @@ from dpcore.arrays import (
 )
 from dpcore.copula import Copula, cells_of_schema, grouped_encoding
 from dpcore.encoding import Encoding
-from dpcore.estimators import LABEL
 from dpcore.generators import synthetic_rows
 from dpcore.histograms import exact_histograms
 from dpcore.measure import exact_gram, measure_gram, measure_vector
+from dpcore.moment_mixture import LABEL
 from dpcore.moments import NoisyMoments
 from dpcore.noise import SystemNoise, seed_of
 from dpcore.planning import make_plan

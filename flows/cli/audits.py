@@ -174,9 +174,9 @@ MEMBERSHIP_ROWS, MEMBERSHIP_GUESSES = 20, 400
 
 def _guess_membership() -> MembershipFigure:
     """RON-Gauss at epsilon 1 on a small public population, as in its paper's section 6.2."""
-    from dpcore.estimators import RonGauss
     from dpcore.membership import membership_inference, public_population
     from dpcore.noise import fresh_seed
+    from dpcore.ron_gauss import RonGauss
 
     def release(rows: Any) -> Any:
         return RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(rows).sample(200)

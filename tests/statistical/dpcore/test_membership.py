@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcore.estimators import MomentMixture
 from dpcore.membership import MembershipFigure, fit_logistic, membership_inference, public_population, traces
+from dpcore.moment_mixture import MomentMixture
 
 Floats = NDArray[np.float64]
 POPULATION = public_population(120, 3, "7")

@@ -1,9 +1,4 @@
-"""Estimators with scikit-learn habits: `fit`, `sample`, and `privacy_` that says what was spent.
-
-    >>> model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
-    >>> X = model.fit([[0.1, 0.2, 0.3]] * 50).sample(10)
-    >>> X.shape, model.privacy_["epsilon"]
-    ((10, 3), 1.0)
+"""A Gaussian, one a class, fitted to moments that are measured once; modips is the one in all coordinates.
 
 Bounds, classes and the expected number of rows are public parameters, never learned
 from the data: values outside the bounds are clamped, missing ones count as the middle.
@@ -216,60 +211,6 @@ class MomentMixture(PrivateEstimator):
     def _noisy_moments(self) -> NoisyMoments:
         basis = self.projection_.basis() if self.plan_.reuses_gram else None
         return NoisyMoments.from_released(self.moments_, basis, self.sums_)
-
-
-class RonGauss(MomentMixture):
-    """RON-Gauss, corrected: a Haar projection, then noisy moments at the true sensitivity."""
-
-    projection_kind: ClassVar[str] = "ron"
-
-
-class PcaGauss(MomentMixture):
-    """PCA-Gauss, corrected: private principal components, then noisy moments in them.
-
-    `projection_mechanism` names what gives the components: "auto", a Gram mechanism,
-    "noisy-power-method", or "exponential-pca", which is approximate.
-    """
-
-    projection_kind: ClassVar[str] = "private-pca"
-
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        delta: float | Fraction = 0,
-        neighbours: str = "replace-one",
-        classes: Sequence[Any] | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        n_components: int | str = AUTO,
-        expected_rows: int | None = None,
-        mechanism: str = AUTO,
-        allocation: str | Mapping[str, float | Fraction] = AUTO,
-        projection_mechanism: str = AUTO,
-        generator: str = AUTO,
-        radius: float | Fraction | str = 1,
-        random_state: str | int | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            bounds=bounds,
-            delta=delta,
-            neighbours=neighbours,
-            classes=classes,
-            target_bounds=target_bounds,
-            n_components=n_components,
-            expected_rows=expected_rows,
-            mechanism=mechanism,
-            allocation=allocation,
-            generator=generator,
-            radius=radius,
-            random_state=random_state,
-        )
-        self.projection_mechanism = projection_mechanism
-
-    def _wishes(self, schema: RecordSchema) -> Wishes:
-        return replace(super()._wishes(schema), projection_mechanism=self.projection_mechanism)
 
 
 class Modips(MomentMixture):
