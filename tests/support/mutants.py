@@ -27,49 +27,59 @@ from support import ROOT
 TEST_SECONDS = 60
 """What a test gets before it counts as endless: several times what the slowest needs on a busy machine."""
 TESTS = (
-    "sensitivity",
-    "relations",
-    "vectors",
-    "histograms",
-    "scores",
-    "checked",
-    "grouped",
-    "rowwise",
-    "mechanisms",
-    "accounting",
-    "certainty",
-    "filter",
-    "exactgram",
-    "encoding",
-    "measure",
-    "noise",
-    "audit",
-    "private_pca",
-    "eigenvalues",
-    "knorm",
-    "sums",
-    "planning",
+    "dpcore/test_sensitivity.py",
+    "dpcore/test_relations.py",
+    "dpcore/test_vectors.py",
+    "dpcore/test_histograms.py",
+    "dpcore/test_scores.py",
+    "dpcore/test_checked.py",
+    "dpcore/test_grouped.py",
+    "dpcore/test_rowwise.py",
+    "dpcore/test_mechanisms.py",
+    "dpcore/test_accounting.py",
+    "dpcore/test_certainty.py",
+    "dpcore/test_filter.py",
+    "dpcore/test_exactgram.py",
+    "dpcore/test_encoding.py",
+    "dpcore/test_measure.py",
+    "dpcore/test_noise.py",
+    "dpcore/test_audit.py",
+    "dpcore/test_private_pca.py",
+    "dpcore/test_eigenvalues.py",
+    "dpcore/test_knorm.py",
+    "dpcore/test_sums.py",
+    "dpcore/test_planning.py",
 )
-"""The fast tests that look at bounds and scales, the quickest to notice first."""
+"""The fast tests that look at bounds and scales, unit and statistical ones; the quickest to notice first."""
 
 NEAREST = {
-    "wishart": ("mechanisms", "noise"),
-    "gaussian": ("mechanisms", "noise"),
-    "laplace": ("mechanisms", "noise"),
-    "accounting": ("accounting", "certainty", "filter"),
-    "power": ("private_pca",),
-    "bingham": ("private_pca",),
-    "frames": ("private_pca",),
-    "allocation": ("private_pca", "planning"),
-    "sensitivity": ("sensitivity", "sums", "vectors", "histograms", "scores", "eigenvalues"),
-    "vectors": ("vectors", "histograms"),
-    "queries": ("vectors", "histograms", "scores"),
-    "noise_certified": ("noise", "knorm"),
-    "noise_wishart": ("noise",),
-    "noise_nuclear": ("knorm",),
-    "registry": ("relations",),
+    "dpcore/mechanisms/wishart.py": ("dpcore/test_mechanisms.py", "dpcore/test_noise.py"),
+    "dpcore/mechanisms/gaussian.py": ("dpcore/test_mechanisms.py", "dpcore/test_noise.py"),
+    "dpcore/mechanisms/laplace.py": ("dpcore/test_mechanisms.py", "dpcore/test_noise.py"),
+    "dpcore/accounting.py": ("dpcore/test_accounting.py", "dpcore/test_certainty.py", "dpcore/test_filter.py"),
+    "dpcore/mechanisms/power.py": ("dpcore/test_private_pca.py",),
+    "dpcore/mechanisms/bingham.py": ("dpcore/test_private_pca.py",),
+    "dpcore/mechanisms/frames.py": ("dpcore/test_private_pca.py",),
+    "dpcore/allocation.py": ("dpcore/test_private_pca.py", "dpcore/test_planning.py"),
+    "dpcore/sensitivity.py": (
+        "dpcore/test_sensitivity.py",
+        "dpcore/test_sums.py",
+        "dpcore/test_vectors.py",
+        "dpcore/test_histograms.py",
+        "dpcore/test_scores.py",
+        "dpcore/test_eigenvalues.py",
+    ),
+    "dpcore/vectors.py": ("dpcore/test_vectors.py", "dpcore/test_histograms.py"),
+    "dpcore/queries.py": ("dpcore/test_vectors.py", "dpcore/test_histograms.py", "dpcore/test_scores.py"),
+    "dpcore/noise_certified.py": ("dpcore/test_noise.py", "dpcore/test_knorm.py"),
+    "dpcore/noise_wishart.py": ("dpcore/test_noise.py",),
+    "dpcore/noise_nuclear.py": ("dpcore/test_knorm.py",),
+    "dpcore/registry.py": ("dpcore/test_relations.py",),
+    "dpcore/mechanisms/sums.py": ("dpcore/test_sums.py",),
+    "dpcore/mechanisms/knorm.py": ("dpcore/test_knorm.py",),
+    "dpcore/mechanisms/eigenvalues.py": ("dpcore/test_eigenvalues.py",),
 }
-"""Where a mutated module is looked at first; by default in the tests of its own name."""
+"""Where a mutated module is looked at first; by default in the tests at its own place."""
 
 
 @dataclass(frozen=True)
@@ -338,7 +348,8 @@ def fate_of(mutant: Mutant, tree: Path) -> str:
         text = text.replace("from dataclasses", "from fractions import Fraction\nfrom dataclasses", 1)
     path.write_text(text)
     try:
-        near = NEAREST.get(path.stem, (path.stem,))  # whose tests notice first: others are not even loaded before
+        file = Path(mutant.file)  # the tests of the mutated module notice first: others are not even loaded before
+        near = NEAREST.get(mutant.file, (file.with_name(f"test_{file.name}").as_posix(),))
         parts = [name for name in TESTS if name in near], [name for name in TESTS if name not in near]
         return next((fate for part in parts if part and (fate := _said(part, tree)) != LIVES), LIVES)
     finally:
@@ -346,7 +357,7 @@ def fate_of(mutant: Mutant, tree: Path) -> str:
 
 
 def _said(names: Sequence[str], tree: Path) -> str:
-    tests = [str(file) for name in names for file in sorted(tree.glob(f"tests/*/dpcore/test_{name}.py"))]
+    tests = [str(file) for name in names for file in sorted(tree.glob(f"tests/*/{name}"))]
     quickly = ("-x", "-q", "-m", "not slow", "--hypothesis-profile=mutants")  # no failure is made smaller
     limit = (f"--timeout={TEST_SECONDS}", "--timeout-method=thread")  # which ends the process
     command = [sys.executable, "-m", "pytest", *tests, *quickly, *limit]

@@ -241,7 +241,7 @@ def histograms(columns: int = COLUMNS, weight: Fraction = Fraction(1), rows: int
 def seen(name: str, query: HistogramsQuery, relation: Neighbours, change: Floats) -> tuple[float, float, float]:
     """Claim, its delta, and what an attack measures where counts move by `change` under a query's own noise.
 
-    Noise is drawn in bulk; that the door draws these laws is tested in test_dpcore_histograms.py.
+    Noise is drawn in bulk; that the door draws these laws is tested in `tests/statistical/dpcore/test_histograms.py`.
     """
     pure = name == "histogram-laplace"
     event = vector_mechanism(name).calibrate(query, relation, Epsilon(Fraction(4)) if pure else Rho(Fraction(1, 2)))

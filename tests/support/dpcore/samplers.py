@@ -1,6 +1,6 @@
 """Fast second implementations of the noise: plain numpy, drawn in bulk for audits and two-sample tests.
 
-They share no code with dpcore. `statistical/dpcore/test_noise.py` checks that they agree with the real samplers.
+They share no code with dpcore. `tests/statistical/dpcore/test_noise.py` checks that they agree with the real samplers.
 """
 
 from __future__ import annotations
