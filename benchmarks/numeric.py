@@ -7,10 +7,10 @@ there are training rows, and prints the accuracy on the test rows: mean and 95 %
 kept, so that the benchmark may be done in parts (`--fresh` begins again). LR is
 LogisticRegression(max_iter=300), GNB GaussianNB(), on numbers brought to [-1, 1] by public bounds.
 
-`library` leaves the structure of the classes to the public rule (dpcore.structure) and buys a frame
-(`radius="auto"`, dpcore.frame); the other rows take one of both away. Constants: CLEAR_BLOCK and
-STRONG_DIRECTION (dpcore.structure), ROOM (dpcore.frame), FRAME_SHARES (dpcore.allocation), MARGIN, LEAST_VARIANCE
-and RATIOS (dpcore.shrinkage), MOST_SPREAD (dpcore.shapes). They and the estimators came about on training rows, a fifth
+`library` leaves the structure of the classes to the public rule (dpcore.structure) and buys a frame (`radius="auto"`,
+dpcore.frame_measurements); the other rows take one of both away. Constants: CLEAR_BLOCK and STRONG_DIRECTION
+(dpcore.structure), ROOM (dpcore.frame_measurements), FRAME_SHARES (dpcore.allocation), MARGIN, LEAST_VARIANCE and
+RATIOS (dpcore.shrinkage), MOST_SPREAD (dpcore.shapes). They and the estimators came about on training rows, a fifth
 of them held out, of covertype, buzz_twitter, mnist, and of these two sets themselves; the very first sketches, of
 frames and of pooled against block covariances, were scored on another random quarter of the two sets, which overlaps
 with the test rows below. These chose nothing, with one exception: a look at them showed that GNB failed on columns
