@@ -25,8 +25,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy import stats
 
-from dpcore.noise import public_generator
-from dpcore.schema import Cells, Column, IntervalColumn, Kind, NominalColumn, RecordSchema, Role
+from dpcore.noise.sources import public_generator
+from dpcore.records.schema import Cells, Column, IntervalColumn, Kind, NominalColumn, RecordSchema, Role
 
 Floats = NDArray[np.float64]
 

@@ -1,14 +1,14 @@
-"""How often the intervals of `dpcore.inference` hold the truth, and how wide they are.
+"""How often the intervals of `dpcore.inference.release_estimates` hold the truth, and how wide they are.
 
     python -m benchmarks.coverage [--simulations 2000] [--rows 40000] [--variants]
 
-The population is a pool of invented people. Each simulation draws a table from it, sums it with the classes of a real
-release, adds noise and asks for 95 % intervals: of what the table says (noise only) and of what the population says
-(noise and sampling). A table draws each person with replacement, so that its exact sums follow from how often
+The population is a pool of invented people. Each simulation draws a table from it, sums it with the classes of a
+real release, adds noise and asks for 95 % intervals: of what the table says (noise only) and of what the population
+says (noise and sampling). A table draws each person with replacement, so that its exact sums follow from how often
 everybody was drawn. The noise is drawn in bulk, in floating point, by the definitions of the laws at the parameters
-that the real mechanisms calibrated; `tests/statistical/dpcore/test_inference.py` runs the same through the mechanisms
-themselves. `--variants` tries the other layouts and mechanisms at epsilon 1. The exit code is 1 if a coverage lies
-outside of 95 % +- 1.5 %.
+that the real mechanisms calibrated; `tests/statistical/dpcore/inference/test_release_estimates.py` runs the same
+through the mechanisms themselves. `--variants` tries the other layouts and mechanisms at epsilon 1. The exit code
+is 1 if a coverage lies outside of 95 % +- 1.5 %.
 """
 
 from __future__ import annotations
@@ -25,21 +25,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import Curve, show, summary, write_plot, write_results
-from dpcore.encoding import Encoding
-from dpcore.exactgram import GramSum, Layout, integer_records
-from dpcore.inference import ReleaseInference
-from dpcore.intervals import Estimand, Interval
+from dpcore.inference.intervals import Estimand, Interval
+from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import Released
+from dpcore.measurements.projection import no_projection, ron_projection
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent
-from dpcore.names import MEAN, MOMENTS
-from dpcore.noise import public_generator
-from dpcore.planning import make_plan
-from dpcore.plans import Plan
-from dpcore.projection import no_projection, ron_projection
-from dpcore.registry import mechanism_of
-from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
-from dpcore.sensitivity import best_l1_weight
-from dpcore.wishes import Wishes
+from dpcore.mechanisms.names import MEAN, MOMENTS
+from dpcore.mechanisms.registry import mechanism_of
+from dpcore.mechanisms.sensitivity import best_l1_weight
+from dpcore.noise.sources import public_generator
+from dpcore.planning.plan import Plan
+from dpcore.planning.planner import make_plan
+from dpcore.planning.request import Wishes
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.schema import (
+    Cells,
+    IntervalColumn,
+    Kind,
+    Neighbours,
+    NominalColumn,
+    PrivacyUnit,
+    RecordSchema,
+    Role,
+)
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

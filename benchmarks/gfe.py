@@ -25,8 +25,8 @@ from sklearn.metrics import silhouette_score
 
 from benchmarks.common import Curve, Floats, load, run_seed, show, write_plot, write_results
 from benchmarks.repeated import Runs, Scores
-from dpcore.moment_mixture import MomentMixture
-from dpcore.ron_gauss import RonGauss
+from dpcore.estimators.moment_mixture import MomentMixture
+from dpcore.estimators.ron_gauss import RonGauss
 
 CLUSTERS = (2, 4)
 TRIED = (2, 3, 4, 5, 6)

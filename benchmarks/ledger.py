@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import Cap, Epsilon
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
-from dpcore.noise import SystemNoise
-from dpcore.schema import Neighbours
+from dpcore.noise.sources import SystemNoise
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.signing import SigningKey

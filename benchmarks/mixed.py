@@ -7,10 +7,11 @@ training rows, and prints the area under the ROC curve on the test rows: mean an
 LR is LogisticRegression(max_iter=300), GNB GaussianNB(), HGB HistGradientBoostingClassifier(), all on numbers
 brought to [-1, 1] and indicators of categories.
 
-The generator's constants (groups, coordinates, shares of the budget, radius, tails: dpcore.grouping, dpcore.within,
-dpcore.grouped, dpcore.copula_planning, dpcore.allocation) were chosen on training rows of bank_marketing, acs_nist and
-credit_default, a quarter of them held out. Adult's figures were looked at while the generator was built, and one of
-them, too few groups under pure noise, led to histograms that agree on their total; no constant was chosen by them.
+The generator's constants (groups, coordinates, shares of the budget, radius, tails: dpcore.measurements.groups,
+dpcore.measurements.within_group, dpcore.measurements.group_encoding, dpcore.planning.copula_plan,
+dpcore.planning.allocation) were chosen on training rows of bank_marketing, acs_nist and credit_default, a quarter
+of them held out. Adult's figures were looked at while the generator was built, and one of them, too few groups
+under pure noise, led to histograms that agree on their total; no constant was chosen by them.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Dataset, load, run_seed, show, summary, write_results
-from dpcore.encoding import Encoding
-from dpcore.generators import synthetic_rows
-from dpcore.mixed import measured_copula
-from dpcore.planning import make_plan
-from dpcore.plans import Plan
-from dpcore.schema import Neighbours, PrivacyUnit
-from dpcore.wishes import COPULA, Wishes
+from dpcore.estimators.gaussian_copula import measured_copula
+from dpcore.planning.plan import Plan
+from dpcore.planning.planner import make_plan
+from dpcore.planning.request import COPULA, Wishes
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Neighbours, PrivacyUnit
+from dpcore.synthesis.generators import synthetic_rows
 
 SETS = ("adult", "bank_marketing", "credit_default", "acs_nist")
 EPSILONS = ("0.5", "1", "2")

@@ -28,9 +28,9 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.common import RESULTS, ROOT, Curve, Dataset, Floats, load, run_seed, show, write_plot, write_results
 from benchmarks.repeated import Runs, Scores
-from dpcore.moment_mixture import MomentMixture
-from dpcore.projection import Projection, principal_projection
-from dpcore.ron_gauss import RonGauss
+from dpcore.estimators.moment_mixture import MomentMixture
+from dpcore.estimators.ron_gauss import RonGauss
+from dpcore.measurements.projection import Projection, principal_projection
 
 SIDE, CLASSES = 28, 10
 SYNTHETIC = 20_000

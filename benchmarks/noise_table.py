@@ -21,12 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import GramEvent
-from dpcore.noise import SystemNoise
-from dpcore.registry import gram_mechanism
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.noise.sources import SystemNoise
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
 
 REFERENCE: dict[str, dict[int, tuple[float, float | None]]] = {
     "laplace": {2: (5.2, 4.7), 4: (19, 15), 8: (70, 44), 16: (271, 129), 32: (1054, 366)},

@@ -7,17 +7,18 @@ there are training rows, and prints the accuracy on the test rows: mean and 95 %
 kept, so that the benchmark may be done in parts (`--fresh` begins again). LR is
 LogisticRegression(max_iter=300), GNB GaussianNB(), on numbers brought to [-1, 1] by public bounds.
 
-`library` leaves the structure of the classes to the public rule (dpcore.structure) and buys a frame (`radius="auto"`,
-dpcore.frame_measurements); the other rows take one of both away. Constants: CLEAR_BLOCK and STRONG_DIRECTION
-(dpcore.structure), ROOM (dpcore.frame_measurements), FRAME_SHARES (dpcore.allocation), MARGIN, LEAST_VARIANCE and
-RATIOS (dpcore.shrinkage), MOST_SPREAD (dpcore.shapes). They and the estimators came about on training rows, a fifth
-of them held out, of covertype, buzz_twitter, mnist, and of these two sets themselves; the very first sketches, of
-frames and of pooled against block covariances, were scored on another random quarter of the two sets, which overlaps
-with the test rows below. These chose nothing, with one exception: a look at them showed that GNB failed on columns
-which noise had made constant, and led to the rules for moments that no bounded values have in dpcore.shapes.
-One split of few rows may be kinder or harder than another; the last rows show the same over a split for each run,
-whose test rows are partly those on which the constants came about.
-The plot shows the accuracy against epsilon at delta 1e-5.
+`library` leaves the structure of the classes to the public rule (dpcore.planning.class_structure) and buys a frame
+(`radius="auto"`, dpcore.measurements.frame_measurements); the other rows take one of both away. Constants:
+CLEAR_BLOCK and STRONG_DIRECTION (dpcore.planning.class_structure), ROOM (dpcore.measurements.frame_measurements),
+FRAME_SHARES (dpcore.planning.allocation), MARGIN, LEAST_VARIANCE and RATIOS (dpcore.measurements.shrinkage),
+MOST_SPREAD (dpcore.records.bounded_marginal). They and the estimators came about on training rows, a fifth of them
+held out, of covertype, buzz_twitter, mnist, and of these two sets themselves; the very first sketches, of frames
+and of pooled against block covariances, were scored on another random quarter of the two sets, which overlaps with
+the test rows below. These chose nothing, with one exception: a look at them showed that GNB failed on columns which
+noise had made constant, and led to the rules for moments that no bounded values have in
+dpcore.records.bounded_marginal. One split of few rows may be kinder or harder than another; the last rows show the
+same over a split for each run, whose test rows are partly those on which the constants came about. The plot shows
+the accuracy against epsilon at delta 1e-5.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Curve, Dataset, Floats, load, run_seed, show, write_plot, write_results
 from benchmarks.repeated import Runs, Scores
-from dpcore.moment_mixture import MomentMixture
+from dpcore.estimators.moment_mixture import MomentMixture
 
 SETS = ("digits", "waveform40")
 DELTA = 1e-5

@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.common import Dataset, Floats
-from dpcore.rowwise import BernoulliRows, JiangPca
-from dpcore.schema import IntervalColumn, RecordSchema, Role
+from dpcore.estimators.local_rows import BernoulliRows, JiangPca
+from dpcore.records.schema import IntervalColumn, RecordSchema, Role
 
 Codes = NDArray[np.int64]
 

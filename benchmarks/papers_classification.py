@@ -31,7 +31,7 @@ from benchmarks.common import Dataset, Floats, arguments, load, run_seed
 from benchmarks.papers_baselines import bernoulli_rows, jiang_rows, small_pictures
 from benchmarks.papers_methods import PCA_SHARE, Codes, Gaussians, encoded
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
-from dpcore.noise import public_generator
+from dpcore.noise.sources import public_generator
 
 EPSILON = 1.0
 DIMENSION = 8

@@ -29,12 +29,12 @@ from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Dataset, Floats, arguments, load, run_seed
 from benchmarks.papers_methods import Gaussians, RonMap, encoded, gram_of, pure
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
-from dpcore.exactgram import Layout
+from dpcore.estimators.local_rows import BernoulliRows, JiangPca
 from dpcore.measure import measure_gram
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
-from dpcore.noise import SystemNoise, public_generator
-from dpcore.rowwise import BernoulliRows, JiangPca
-from dpcore.schema import RecordSchema, Role
+from dpcore.noise.sources import SystemNoise, public_generator
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import RecordSchema, Role
 
 EPSILON = 1.0
 CLUSTERS, FEWER, DIMENSION = 4, 2, 8

@@ -35,7 +35,7 @@ from benchmarks.papers_clustering import JUDGED, REAL_FEWER, silhouettes, withou
 from benchmarks.papers_methods import encoded
 from benchmarks.papers_regression import RMSE, error
 from benchmarks.papers_table import verdict
-from dpcore.noise import public_generator
+from dpcore.noise.sources import public_generator
 
 DIMENSIONS = (2, 4, 8, 16, 32)
 EPSILON = 1.0

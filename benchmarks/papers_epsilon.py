@@ -12,9 +12,9 @@ import math
 import numpy as np
 
 from dpcore.accounting import gaussian_epsilon
-from dpcore.schema import Neighbours
-from dpcore.sensitivity import jiang_moments
-from dpcore.worstpairs import steep_pair
+from dpcore.auditing.worst_pairs import steep_pair
+from dpcore.mechanisms.sensitivity import jiang_moments
+from dpcore.records.schema import Neighbours
 
 RON_MEAN, RON_MOMENTS = 0.3, 0.7
 """RON-Gauss's split of epsilon."""

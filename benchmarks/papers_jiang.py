@@ -25,17 +25,17 @@ from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Curve, Dataset, Floats, arguments, load, run_seed, summary, write_plot
 from benchmarks.papers_methods import leading, measured, pure
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
-from dpcore import published
-from dpcore.decoding import ClassRules, LevelRule
-from dpcore.encoding import Encoding
-from dpcore.greedy import GreedySampler, PooledMoments
-from dpcore.lda import DifferentialLda
+from dpcore.auditing import refuted as published
+from dpcore.estimators.jiang_lda import DifferentialLda
+from dpcore.estimators.local_rows import RowBasis, publish_rows
 from dpcore.measure import measure_vector
-from dpcore.noise import SystemNoise, public_generator
-from dpcore.queries import GRID
-from dpcore.rowwise import RowBasis, publish_rows
-from dpcore.schema import IntervalColumn, NominalColumn, RecordSchema, Role
-from dpcore.vectors import JIANG_LAPLACE, UnitCoordinates, exact_moments
+from dpcore.mechanisms.queries import GRID
+from dpcore.mechanisms.vectors import JIANG_LAPLACE, UnitCoordinates, exact_moments
+from dpcore.noise.sources import SystemNoise, public_generator
+from dpcore.records.decoding import ClassRules, LevelRule
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import IntervalColumn, NominalColumn, RecordSchema, Role
+from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
 
 EPSILONS = (0.1, 0.5, 1.0, 1.5)
 SYNTHETIC, GREEDY = 4_000, 800

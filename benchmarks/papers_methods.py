@@ -17,23 +17,23 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from benchmarks.common import Dataset
-from dpcore import published
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
-from dpcore.encoding import Encoding
-from dpcore.exactgram import GramSum, Layout, integer_records, require_exact_product
-from dpcore.generators import ClassGaussians, synthetic_rows
-from dpcore.layouts import NO_WEIGHT, count_weight
+from dpcore.auditing import refuted as published
+from dpcore.estimators.gaussian_copula import measured_copula
+from dpcore.estimators.moment_mixture import MomentMixture
 from dpcore.measure import PrivateGram, Released, measure_gram
-from dpcore.mechanisms.sums import LAPLACE_SUMS
-from dpcore.mixed import measured_copula
-from dpcore.moment_mixture import MomentMixture
-from dpcore.noise import SystemNoise
-from dpcore.planning import make_plan
-from dpcore.plans import Plan
-from dpcore.projection import haar_basis
-from dpcore.registry import gram_mechanism
-from dpcore.schema import Cells, Neighbours, PrivacyUnit
-from dpcore.wishes import AUTO, COPULA, Wishes
+from dpcore.measurements.projection import haar_basis
+from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.noise.sources import SystemNoise
+from dpcore.planning.layouts import NO_WEIGHT, count_weight
+from dpcore.planning.plan import Plan
+from dpcore.planning.planner import make_plan
+from dpcore.planning.request import AUTO, COPULA, Wishes
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GramSum, Layout, integer_records, require_exact_product
+from dpcore.records.schema import Cells, Neighbours, PrivacyUnit
+from dpcore.synthesis.generators import ClassGaussians, synthetic_rows
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]

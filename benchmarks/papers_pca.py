@@ -32,12 +32,12 @@ from benchmarks.common import Curve, Floats, arguments, load, progress, run_seed
 from benchmarks.papers_baselines import small_pictures
 from benchmarks.papers_methods import RELATION, gaussian, gram_of, leading, measured, pure
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
-from dpcore import published
-from dpcore.exactgram import Layout
-from dpcore.layouts import NO_WEIGHT
+from dpcore.auditing import refuted as published
 from dpcore.measure import measure_gram
-from dpcore.noise import SystemNoise, public_generator
-from dpcore.registry import basis_mechanism
+from dpcore.mechanisms.registry import basis_mechanism
+from dpcore.noise.sources import SystemNoise, public_generator
+from dpcore.planning.layouts import NO_WEIGHT
+from dpcore.records.exact_sums import Layout
 
 DELTA = 1e-5
 COMPONENTS = 10

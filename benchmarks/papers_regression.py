@@ -22,7 +22,7 @@ from benchmarks.common import Dataset, Floats, arguments, load, run_seed
 from benchmarks.papers_baselines import bernoulli_targets, jiang_targets
 from benchmarks.papers_methods import PCA_SHARE, Gaussians, encoded
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
-from dpcore.noise import public_generator
+from dpcore.noise.sources import public_generator
 
 EPSILON = 1.0
 MOST_DIMENSIONS = 8

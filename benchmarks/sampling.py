@@ -15,15 +15,15 @@ from fractions import Fraction
 from rich.console import Console
 
 from dpcore.accounting import Rho
-from dpcore.encoding import Encoding
-from dpcore.exactgram import GramSum, Layout
-from dpcore.generators import ROWS_AT_ONCE, ClassGaussians
 from dpcore.measure import PrivateGram, measure_gram
-from dpcore.moments import NoisyMoments
-from dpcore.noise import SystemNoise, bulk_generator, fresh_seed
-from dpcore.projection import no_projection
-from dpcore.registry import gram_mechanism
-from dpcore.schema import IntervalColumn, Kind, Neighbours, RecordSchema
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import no_projection
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.noise.sources import SystemNoise, bulk_generator, fresh_seed
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import IntervalColumn, Kind, Neighbours, RecordSchema
+from dpcore.synthesis.generators import ROWS_AT_ONCE, ClassGaussians
 
 CLASSES = 10
 

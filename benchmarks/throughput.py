@@ -84,10 +84,10 @@ def passes(path: Path, size: Size) -> dict[str, Callable[[], object]]:
     """Our passes over the landing data."""
     from fractions import Fraction
 
-    from dpcore.encoding import Encoding
-    from dpcore.exactgram import GramSum, Layout
     from dpcore.measure import gram_sum
-    from dpcore.projection import ron_projection
+    from dpcore.measurements.projection import ron_projection
+    from dpcore.records.encoding import Encoding
+    from dpcore.records.exact_sums import GramSum, Layout
     from tasks.stores.landing import Landing
     from tasks.stores.readings import Readings
     from tasks.stores.spec import parse_spec
@@ -264,7 +264,7 @@ def print_digest(path: Path, size: Size, *, dask: bool) -> None:
     """A digest of the moments pass's exact sums."""
     import hashlib
 
-    from dpcore.exactgram import GramSum
+    from dpcore.records.exact_sums import GramSum
 
     if not dask:
         total = passes(path, size)["moments"]()

@@ -11,13 +11,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpcore.eigengauss import EigenvalueGauss
-    from dpcore.lda import DifferentialLda
-    from dpcore.mixed import GaussianCopula
-    from dpcore.moment_mixture import Modips, MomentMixture
-    from dpcore.pca_gauss import PcaGauss
-    from dpcore.ron_gauss import RonGauss
-    from dpcore.rowwise import BernoulliRows, JiangPca, LopRows
+    from dpcore.estimators.eigenvalue_gauss import EigenvalueGauss
+    from dpcore.estimators.gaussian_copula import GaussianCopula
+    from dpcore.estimators.jiang_lda import DifferentialLda
+    from dpcore.estimators.local_rows import BernoulliRows, JiangPca, LopRows
+    from dpcore.estimators.moment_mixture import Modips, MomentMixture
+    from dpcore.estimators.pca_gauss import PcaGauss
+    from dpcore.estimators.ron_gauss import RonGauss
 
 __all__ = [
     "BernoulliRows",
@@ -33,16 +33,16 @@ __all__ = [
 ]
 
 _MODULES = {
-    "BernoulliRows": "dpcore.rowwise",
-    "DifferentialLda": "dpcore.lda",
-    "EigenvalueGauss": "dpcore.eigengauss",
-    "GaussianCopula": "dpcore.mixed",
-    "JiangPca": "dpcore.rowwise",
-    "LopRows": "dpcore.rowwise",
-    "Modips": "dpcore.moment_mixture",
-    "MomentMixture": "dpcore.moment_mixture",
-    "PcaGauss": "dpcore.pca_gauss",
-    "RonGauss": "dpcore.ron_gauss",
+    "BernoulliRows": "dpcore.estimators.local_rows",
+    "DifferentialLda": "dpcore.estimators.jiang_lda",
+    "EigenvalueGauss": "dpcore.estimators.eigenvalue_gauss",
+    "GaussianCopula": "dpcore.estimators.gaussian_copula",
+    "JiangPca": "dpcore.estimators.local_rows",
+    "LopRows": "dpcore.estimators.local_rows",
+    "Modips": "dpcore.estimators.moment_mixture",
+    "MomentMixture": "dpcore.estimators.moment_mixture",
+    "PcaGauss": "dpcore.estimators.pca_gauss",
+    "RonGauss": "dpcore.estimators.ron_gauss",
 }
 """Where the estimators are."""
 

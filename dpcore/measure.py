@@ -17,12 +17,19 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.exactgram import PROJECTION_BITS, GramSum, Layout, integer_records, require_exact_product, upper_triangle
 from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
-from dpcore.noise import Noise
-from dpcore.registry import mechanism_of, vector_mechanism
-from dpcore.schema import Cells
-from dpcore.vectors import PrivateVector, VectorEvent
+from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
+from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import (
+    PROJECTION_BITS,
+    GramSum,
+    Layout,
+    integer_records,
+    require_exact_product,
+    upper_triangle,
+)
+from dpcore.records.schema import Cells
 
 STORED = "triangles"
 """The name of a measurement's whole numbers in its stored form, after what was first measured."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.schema import MISSING
+from dpcore.records.schema import MISSING
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dpcore.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.extremes import Extremes
 from expectations.quiet import quietly
 from expectations.verdicts import SuiteRunner, Verdict, label
@@ -69,7 +69,7 @@ def structure_suite(
 
 
 def cell_suite(schema: RecordSchema) -> ExpectationSuite:
-    """The suite for a frame of decoded cells, as `dpcore.schema` describes them, with their `ENCODED_NORM`.
+    """The suite for a frame of decoded cells, as `dpcore.records.schema` describes them, with their `ENCODED_NORM`.
 
     Rules: `in-bounds`, `known-category`, `not-missing` (where the schema says
     nothing about missing cells) and `unit-ball`: no record is longer than the ball in which it is

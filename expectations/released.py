@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.quiet import quietly
 from expectations.verdicts import Verdict, label, validate
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dpcore.copula_utility import measured_of
 from dpcore.errors import LandingError, RefusedError
+from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.evaluation.utility import Measured, noisy_spectrum, utility_report
 from dpcore.measure import Released
-from dpcore.moments import NoisyMoments
-from dpcore.names import PROJECTION
-from dpcore.projection import Projection
-from dpcore.table_summary import TableSummary
-from dpcore.utility import Measured, noisy_spectrum, utility_report
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.names import PROJECTION
 from flows.history import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
 from tasks.pages import cards, spectra

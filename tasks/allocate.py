@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcore.errors import BudgetExceededError, LedgerError
-from dpcore.noise import fresh_seed
+from dpcore.noise.sources import fresh_seed
 from tasks.boundary import private_task, tell
 from tasks.stores.gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
 from tasks.stores.heads import require_complete_ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
-from dpcore.plans import Plan
+from dpcore.planning.plan import Plan
 
 
 def prepare_stages(plan: Plan) -> None:

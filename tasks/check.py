@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
-from dpcore.moments import NoisyMoments
-from dpcore.projection import Projection
-from dpcore.schema import RecordSchema
-from dpcore.table_summary import TableSummary
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.records.schema import RecordSchema
 from expectations.released import DecidingCells, released_verdicts
 from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError
-from dpcore.schema import Cells, IntervalColumn, RecordSchema
-from dpcore.table_summary import TableSummary
-from dpcore.utility import correlations
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.evaluation.utility import correlations
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Cells, IntervalColumn, RecordSchema
 from tasks.pages.comparison import render_comparison
 from tasks.stores.ledger import utc_now
 from tasks.stores.matching import absolute

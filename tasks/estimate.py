@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpcore.copula import Copula, grouped_encoding
-from dpcore.moments import NoisyMoments
-from dpcore.names import MEAN, MOMENTS
-from dpcore.projection import Projection, no_projection, private_components
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection, no_projection, private_components
+from dpcore.mechanisms.names import MEAN, MOMENTS
+from dpcore.synthesis.copula.generator import Copula, grouped_encoding
 from tasks.boundary import private_task
 from tasks.measure import measured, measured_marginals
 from tasks.stores.ordered import one_blas_thread

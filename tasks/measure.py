@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from dpcore.copula import cells_of_schema
 from dpcore.errors import LandingError
-from dpcore.exactgram import GramSum
-from dpcore.frame_measurements import measured_as
-from dpcore.histograms import counted
 from dpcore.measure import (
     Encoded,
     Measurement,
@@ -20,12 +16,16 @@ from dpcore.measure import (
     measure_gram,
     measure_vector,
 )
+from dpcore.measurements.frame_measurements import measured_as
+from dpcore.measurements.histograms import counted
+from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
-from dpcore.names import MARGINALS
-from dpcore.noise import Noise, SystemNoise
-from dpcore.projection import Projection
-from dpcore.queries import HistogramsQuery
-from dpcore.vectors import PrivateVector
+from dpcore.mechanisms.names import MARGINALS
+from dpcore.mechanisms.queries import HistogramsQuery
+from dpcore.mechanisms.vectors import PrivateVector
+from dpcore.noise.sources import Noise, SystemNoise
+from dpcore.records.exact_sums import GramSum
+from dpcore.synthesis.copula.generator import cells_of_schema
 from tasks.boundary import tell
 from tasks.stores.run import Grant, ReleaseRun
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.frame import Frame
-from dpcore.frame_measurements import bought_frame
-from dpcore.names import PROJECTION
-from dpcore.projection import (
+from dpcore.measurements.frame_measurements import bought_frame
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.projection import (
     Projection,
     measured_coordinates,
     no_projection,
@@ -18,6 +17,7 @@ from dpcore.projection import (
     private_components,
     ron_projection,
 )
+from dpcore.mechanisms.names import PROJECTION
 from tasks.boundary import private_task, tell
 from tasks.measure import measured
 from tasks.stores.landing import open_public

@@ -11,10 +11,10 @@ import pickle
 from pathlib import Path
 
 from dpcore.errors import CheckFailedError
-from dpcore.generators import PointLaw, SyntheticRows, decoder_of, generator_of
-from dpcore.moments import NoisyMoments
-from dpcore.projection import Projection
-from dpcore.table_summary import TableSummary
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.synthesis.generators import PointLaw, SyntheticRows, decoder_of, generator_of
 from tasks.boundary import private_task, tell
 from tasks.progress import RowsDone
 from tasks.stores.ordered import one_blas_thread

@@ -14,11 +14,11 @@ from typing import Any
 
 from dpcore.errors import CheckFailedError
 from dpcore.measure import ReleasedVector, measure_vector
-from dpcore.noise import SystemNoise
-from dpcore.queries import ScoreQuery
-from dpcore.schema import Cells
-from dpcore.scores import Scorer, summed_scores, trained
-from dpcore.vectors import PrivateVector
+from dpcore.measurements.scores import Scorer, summed_scores, trained
+from dpcore.mechanisms.queries import ScoreQuery
+from dpcore.mechanisms.vectors import PrivateVector
+from dpcore.noise.sources import SystemNoise
+from dpcore.records.schema import Cells
 from tasks.boundary import private_task, tell
 from tasks.measure import drawn_once
 from tasks.stores.figures import score_check, score_of, training_rows

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.encoding import Encoding
-from dpcore.plans import Plan
-from dpcore.schema import Column, NominalColumn
+from dpcore.planning.plan import Plan
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Column, NominalColumn
 from expectations import landing
 from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, MEANINGS

@@ -1,1 +1,1 @@
-"""Mechanisms that add noise to Gram blocks: one module each, listed in `dpcore.registry`."""
+"""Mechanisms that add noise, one module each, the bounds they rest on, and their registry."""

@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from dpcore.accounting import Budget, float_above
-from dpcore.exactgram import GRID_BITS, Layout
-from dpcore.noise import Noise
-from dpcore.schema import Neighbours
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import GRID_BITS, Layout
+from dpcore.records.schema import Neighbours
 
 UNIT = 1 << 2 * GRID_BITS
 """One, on the grid of products of records: all integers below are multiples of 4^-k."""

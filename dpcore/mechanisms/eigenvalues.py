@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, float_above
-from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import (
     UNIT,
     Gives,
@@ -17,9 +16,10 @@ from dpcore.mechanisms.base import (
     require_budget,
     saturation_delta,
 )
-from dpcore.noise import Noise
-from dpcore.schema import Neighbours
-from dpcore.sensitivity import top_eigenvalues
+from dpcore.mechanisms.sensitivity import top_eigenvalues
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Neighbours
 
 FIRST_BITS = 128
 """Working precision at which the eigenvalues are tried first."""

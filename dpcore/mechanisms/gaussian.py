@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Rho
-from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, is_diagonal, require_budget
-from dpcore.noise import Noise
-from dpcore.noise_certified import NormalSums
-from dpcore.schema import Neighbours
-from dpcore.sensitivity import gram_frobenius, root_above
+from dpcore.mechanisms.sensitivity import gram_frobenius, root_above
+from dpcore.noise.certified import NormalSums
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Neighbours
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, float_above
-from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import (
     UNIT,
     ExpectedError,
@@ -19,9 +18,10 @@ from dpcore.mechanisms.base import (
     require_budget,
     saturation_delta,
 )
-from dpcore.noise import Noise
-from dpcore.schema import Neighbours
-from dpcore.sensitivity import best_l1_weight, gram_weighted_l1
+from dpcore.mechanisms.sensitivity import best_l1_weight, gram_weighted_l1
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Neighbours
 
 
 @dataclass(frozen=True, slots=True)

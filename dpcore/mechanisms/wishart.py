@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon
-from dpcore.exactgram import Layout
 from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, require_budget
-from dpcore.noise import Noise
-from dpcore.noise_wishart import WishartDifference
-from dpcore.schema import Neighbours
-from dpcore.sensitivity import gram_nuclear
+from dpcore.mechanisms.sensitivity import gram_nuclear
+from dpcore.noise.sources import Noise
+from dpcore.noise.wishart import WishartDifference
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Neighbours
 
 STEP_SHARE_BITS = 10
 """The output step is at most 2^-10 of the noise's standard deviation."""

@@ -14,9 +14,9 @@ from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_j
 from flows.cli.progress import watched
 
 if TYPE_CHECKING:
-    from dpcore.attacks import Finding
-    from dpcore.membership import MembershipFigure
-    from dpcore.replay import Replay
+    from dpcore.auditing.attacks import Finding
+    from dpcore.auditing.membership import MembershipFigure
+    from dpcore.auditing.replay import Replay
     from tasks.stores.audit import Check
 
 
@@ -111,7 +111,7 @@ def mechanisms(
     as_json: bool = JsonFlag,
 ) -> None:
     """List every mechanism with its paper, guarantee and proof status; with --audit, attack them."""
-    from dpcore.catalogue import ENTRIES
+    from dpcore.mechanisms.catalogue import ENTRIES
 
     result = _audit_all(draws, thorough) if attacked else None
     if as_json:
@@ -150,9 +150,9 @@ class MechanismAudit:
 
 
 def _audit_all(draws: int, thorough: bool) -> MechanismAudit:
-    from dpcore.attacks import steps
-    from dpcore.noise import SystemNoise, fresh_seed
-    from dpcore.replay import example_plans, replay_pairs
+    from dpcore.auditing.attacks import steps
+    from dpcore.auditing.replay import example_plans, replay_pairs
+    from dpcore.noise.sources import SystemNoise, fresh_seed
 
     draws, pairs = (10 * draws, 10 * PAIRS) if thorough else (draws, PAIRS)
     findings: list[Finding] = []
@@ -174,9 +174,9 @@ MEMBERSHIP_ROWS, MEMBERSHIP_GUESSES = 20, 400
 
 def _guess_membership() -> MembershipFigure:
     """RON-Gauss at epsilon 1 on a small public population, as in its paper's section 6.2."""
-    from dpcore.membership import membership_inference, public_population
-    from dpcore.noise import fresh_seed
-    from dpcore.ron_gauss import RonGauss
+    from dpcore.auditing.membership import membership_inference, public_population
+    from dpcore.estimators.ron_gauss import RonGauss
+    from dpcore.noise.sources import fresh_seed
 
     def release(rows: Any) -> Any:
         return RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(rows).sample(200)
@@ -214,7 +214,7 @@ def _show_audit(result: MechanismAudit) -> None:
 
 
 def _show_entries() -> None:
-    from dpcore.catalogue import ENTRIES
+    from dpcore.mechanisms.catalogue import ENTRIES
 
     rows = table("mechanisms", "name", "kind", "status", "guarantee", "offered under", "why")
     for column in rows.columns:

@@ -10,7 +10,7 @@ import typer
 from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json, table
 
 if TYPE_CHECKING:
-    from dpcore.plans import Plan
+    from dpcore.planning.plan import Plan
     from tasks.stores.ledger_state import Entry, LedgerState
     from tasks.stores.spec import ReleaseSpec
     from tasks.stores.workspace import Workspace

@@ -15,7 +15,7 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, tab
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpcore.plans import Plan
+    from dpcore.planning.plan import Plan
     from tasks.stores.ledger_state import LedgerState
     from tasks.stores.outlook import Alternative, Outlook
     from tasks.stores.spec import ReleaseSpec

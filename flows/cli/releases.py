@@ -12,7 +12,7 @@ from dpcore.errors import InterruptedReleaseError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 
 if TYPE_CHECKING:
-    from dpcore.plans import Plan
+    from dpcore.planning.plan import Plan
     from flows.release import ReleaseResult
     from flows.server import WaitingServer
     from tasks.stores.run import ReleaseRun

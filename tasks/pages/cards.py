@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpcore.accounting import Cost, float_above, population_balance
-from dpcore.catalogue import BY_NAME
-from dpcore.projection import Projection
-from dpcore.registry import Event, cost_of
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.registry import Event, cost_of
 from tasks.pages.wording import ABSENT, finite_precision, number
 from tasks.stores.ledger_state import Entry, LedgerState, ReleaseState, less
 from tasks.stores.relations import at_least, at_most, in_words

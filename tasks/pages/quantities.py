@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from dpcore.drift import LARGEST_COUNT_NOISE, Quantity, ratio_noise
-from dpcore.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.base import Gives, GramEvent
-from dpcore.names import CENTRE
-from dpcore.registry import mechanism_of
-from dpcore.schema import Role
+from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.mechanisms.names import CENTRE
+from dpcore.mechanisms.registry import mechanism_of
+from dpcore.records.schema import Role
+from dpcore.series.drift import LARGEST_COUNT_NOISE, Quantity, ratio_noise
 from dpcore.stats import Z95
 from tasks.pages.wording import is_number
 

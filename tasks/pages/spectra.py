@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.encoding import Encoding
 from dpcore.measure import Released
+from dpcore.measurements.noisy_moments import pooled_moments
+from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import Gives
-from dpcore.moments import pooled_moments
-from dpcore.projection import Projection
-from dpcore.registry import gram_mechanism, mechanism_of
+from dpcore.mechanisms.registry import gram_mechanism, mechanism_of
+from dpcore.records.encoding import Encoding
 from tasks.pages.canvas import COLOURS, figure_of, png_of
 from tasks.pages.plots import draw_spectrum, spectrum_limits
 from tasks.pages.wording import plain_label

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.copula_utility import measured_of
-from dpcore.encoding import Encoding
-from dpcore.moments import NoisyMoments
-from dpcore.projection import Projection
-from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
-from dpcore.utility import readable_map
+from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.utility import readable_map
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 
 MOST_NAMED = 12
 """So many names or pairs are listed in one sentence; the record has the figures of all."""

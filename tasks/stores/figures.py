@@ -11,18 +11,18 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.copula_utility import measured_of
-from dpcore.encoding import Encoding
-from dpcore.expected_noise import count_and_sum_noise
-from dpcore.fit import release_report
+from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.goodness_of_fit import release_report
+from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import ReleasedVector
-from dpcore.moments import NoisyMoments
-from dpcore.projection import Projection
-from dpcore.queries import GRID, ScoreQuery
-from dpcore.schema import Cells, RecordSchema
-from dpcore.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, summed_scores
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.measurements.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, summed_scores
+from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.mechanisms.queries import GRID, ScoreQuery
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Cells, RecordSchema
 from dpcore.stats import Z95
-from dpcore.table_summary import TableSummary
 from tasks.stores.spec import ChecksSpec
 from tasks.stores.tables import cells_of
 

@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import RefusedError
-from dpcore.noise import SystemNoise, fresh_seed
-from dpcore.plans import Plan
-from dpcore.registry import Event
+from dpcore.mechanisms.registry import Event
+from dpcore.noise.sources import SystemNoise, fresh_seed
+from dpcore.planning.plan import Plan
 from tasks.stores.build import code_digest, platform_facts
 from tasks.stores.entry_content import canonical
 from tasks.stores.ledger_state import LedgerState
@@ -26,7 +26,7 @@ from tasks.stores.relations import at_least, at_most
 from tasks.stores.user_cache import UserCache
 
 if TYPE_CHECKING:
-    from dpcore.attacks import Finding
+    from dpcore.auditing.attacks import Finding
 
 _ONE_AT_A_TIME = threading.Lock()
 REPLAYED_PAIRS = 8
@@ -61,7 +61,7 @@ def audit_of_build(event: Event) -> dict[str, Any]:
 
 @functools.cache
 def _audit(event: Event) -> dict[str, Any]:
-    from dpcore.gate import audit_event
+    from dpcore.auditing.build_audit import audit_event
 
     made_at, finding = _attack(event)
     audit = audit_event(event, SystemNoise(), finding)
@@ -73,8 +73,8 @@ def _audit(event: Event) -> dict[str, Any]:
 
 def _attack(event: Event) -> tuple[str, Finding]:
     """The attack on an event's mechanism, and when it was made: one that passed serves every event that shares it."""
-    from dpcore.attacks import Finding
-    from dpcore.gate import attack_event, attacked
+    from dpcore.auditing.attacks import Finding
+    from dpcore.auditing.build_audit import attack_event, attacked
 
     name = _name_of("attack", attacked(event))
     kept = _kept(name)
@@ -111,7 +111,7 @@ def _name_of(kind: str, what: dict[str, Any]) -> str:
 
 def replay_of_plan(plan: Plan) -> dict[str, Any]:
     """How much of every declared sensitivity hostile neighbours of the specification's columns use."""
-    from dpcore.replay import largest_change
+    from dpcore.auditing.replay import largest_change
 
     share = largest_change(plan, pairs=REPLAYED_PAIRS, seed=fresh_seed())
     return {"pairs": REPLAYED_PAIRS, "largest_share": share, "holds": share <= 1}

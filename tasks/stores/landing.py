@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from dpcore.errors import LandingError
-from dpcore.schema import Column, RecordSchema
+from dpcore.records.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
 from tasks.stores.fragments import (
     LONGEST_LINE,

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from dpcore.accounting import Cap, Cost, population_balance
 from dpcore.errors import BudgetExceededError, LedgerError, WorkspaceError
 from dpcore.measure import Measurement, measurement_from_json
-from dpcore.registry import Event, cost_of
+from dpcore.mechanisms.registry import Event, cost_of
 from tasks.stores.bases import what_differs
 from tasks.stores.clock import to_the_minute
 from tasks.stores.database_common import own_errors

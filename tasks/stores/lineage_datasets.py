@@ -20,8 +20,8 @@ from openlineage.client.facet_v2 import (
 )
 
 from dpcore.mechanisms.base import GramEvent
-from dpcore.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
-from dpcore.plans import Plan
+from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
+from dpcore.planning.plan import Plan
 from tasks.stores.tables import arrow_schema
 
 LANDING, PUBLIC, RESERVATION = "landing", "public-table", "reservation"

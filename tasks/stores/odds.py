@@ -9,8 +9,8 @@ import math
 from fractions import Fraction
 
 from dpcore.accounting import group_delta, loss_tail, loss_tail_of_views
-from dpcore.registry import cost_of
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import cost_of
+from dpcore.records.schema import Neighbours
 from tasks.stores.relations import at_most
 from tasks.stores.run import PlannedRelease
 

@@ -20,10 +20,10 @@ from zoneinfo import ZoneInfo
 
 from dpcore.accounting import Cap, Cost, population_balance, times
 from dpcore.errors import SpecError
-from dpcore.forecast import ColumnNoise, Step, alternative_epsilons, burn_down, column_noise, largest_fitting
-from dpcore.plans import Plan
-from dpcore.registry import cost_of
-from dpcore.schema import Kind
+from dpcore.mechanisms.registry import cost_of
+from dpcore.planning.forecast import ColumnNoise, Step, alternative_epsilons, burn_down, column_noise, largest_fitting
+from dpcore.planning.plan import Plan
+from dpcore.records.schema import Kind
 from tasks.stores.calendar import periods_due
 from tasks.stores.forecast import MONTHLY, overdue_period
 from tasks.stores.ledger import cap_difference

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpcore.schema import Cells, RecordSchema
+from dpcore.records.schema import Cells, RecordSchema
 from tasks.stores.fragments import SHARED, Fragment
 from tasks.stores.tables import cells_of
 

@@ -24,11 +24,11 @@ from openlineage.client.facet_v2 import (
 )
 
 from dpcore.accounting import Cost, Statement, release_statement, total
-from dpcore.catalogue import BY_NAME
 from dpcore.errors import LedgerError
-from dpcore.names import PROJECTION
-from dpcore.projection import Projection
-from dpcore.registry import cost_of, event_from_json
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.names import PROJECTION
+from dpcore.mechanisms.registry import cost_of, event_from_json
 from tasks.stores.balances import History, replay
 from tasks.stores.bundle import CHECKSUMS, checksums_in, sha256_of
 from tasks.stores.entry_content import canonical

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from dpcore.errors import LandingError, RefusedError
-from dpcore.schema import RecordSchema, RowRule
+from dpcore.records.schema import RecordSchema, RowRule
 from tasks.stores.query_cells import column_of, column_types
 from tasks.stores.sorting import BATCH_ROWS, in_order, vault_full
 from tasks.stores.spec import QuerySpec, ReleaseSpec

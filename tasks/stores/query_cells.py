@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import cells_of
 

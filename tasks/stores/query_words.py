@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpcore.schema import RowRule
+from dpcore.records.schema import RowRule
 from tasks.stores.spec import ReleaseSpec
 
 BEYOND_THE_ANSWER = "A person or a table's row that influences several rows of the answer is not protected as one."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from dpcore.schema import PrivacyUnit, RecordSchema
+from dpcore.records.schema import PrivacyUnit, RecordSchema
 from tasks.stores.fragments import changed
 from tasks.stores.landing import Landing
 from tasks.stores.passes import Chunk, Pass, Piece, Runner, Threads, merged

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.copula import Copula
-from dpcore.encoding import Encoding
-from dpcore.frame import Frame
-from dpcore.frame_measurements import bought_frame
-from dpcore.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
 from dpcore.measure import Measurement, Released, ReleasedVector, measurement_from_json
-from dpcore.moments import NoisyMoments
-from dpcore.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS
-from dpcore.projection import Projection, no_projection, private_components, ron_projection
-from dpcore.schema import RecordSchema, Role
+from dpcore.measurements.frame_measurements import bought_frame
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection, no_projection, private_components, ron_projection
+from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import RecordSchema, Role
+from dpcore.synthesis.copula.generator import Copula
+from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
 from tasks.stores.ordered import one_blas_thread
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.synthesis import rows_wanted

@@ -11,17 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import population_balance
-from dpcore.catalogue import BY_NAME
-from dpcore.encoding import Encoding
-from dpcore.exactgram import GRID_BITS, POINT_BITS, PROJECTION_BITS
-from dpcore.generators import SAMPLER
 from dpcore.measure import Measurement
+from dpcore.measurements.noise_law import noise_facts
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import UNIT
-from dpcore.moments import NoisyMoments
-from dpcore.noiselaws import noise_facts
-from dpcore.projection import Projection
-from dpcore.registry import cost_of, event_from_json
-from dpcore.schema import level_names
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.registry import cost_of, event_from_json
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GRID_BITS, POINT_BITS, PROJECTION_BITS
+from dpcore.records.schema import level_names
+from dpcore.synthesis.generators import SAMPLER
 from tasks.stores import wording
 from tasks.stores.build import code_facts, software_versions
 from tasks.stores.clock import MINUTE_FORMAT

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import yaml
 from numpy.typing import NDArray
 
-from dpcore.encoding import Encoding
 from dpcore.errors import SpecError
-from dpcore.schema import MISSING, Cells, Column, NominalColumn, RecordSchema
-from dpcore.table_summary import TableSummary
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import MISSING, Cells, Column, NominalColumn, RecordSchema
 from tasks.stores.codebook import column_entry
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import cells_of, table_of

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Statement, float_above
-from dpcore.registry import Event, statement_under
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import Event, statement_under
+from dpcore.records.schema import Neighbours
 
 VALUES, PARTICIPATION = "values", "participation"
 RELATIONS = {VALUES: Neighbours.REPLACE_ONE, PARTICIPATION: Neighbours.ADD_REMOVE}

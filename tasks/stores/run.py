@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.accounting import Cap
-from dpcore.checked import make_checked_plan
-from dpcore.encoding import Encoding
 from dpcore.errors import RefusedError, SpecError
-from dpcore.plans import Plan
-from dpcore.wishes import COPULA, PlanError, Wishes
+from dpcore.planning.budgeted_checks import make_checked_plan
+from dpcore.planning.plan import Plan
+from dpcore.planning.request import COPULA, PlanError, Wishes
+from dpcore.records.encoding import Encoding
 from tasks.stores.entry_content import is_text
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import ReleaseState

@@ -1,6 +1,6 @@
 """The released table: how many rows it has, and how they are written; the release and its audit share this.
 
-Whatever here decides a row or a byte of the file belongs to the sampler's number (`dpcore.generators`).
+Whatever here decides a row or a byte of the file belongs to the sampler's number (`dpcore.synthesis.generators`).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.generators import SyntheticRows
-from dpcore.moments import NoisyMoments
-from dpcore.schema import NominalColumn, RecordSchema
-from dpcore.table_summary import TableSummary
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.records.schema import NominalColumn, RecordSchema
+from dpcore.synthesis.generators import SyntheticRows
 from tasks.stores.ordered import in_order
 from tasks.stores.spec import ReleaseSpec
 from tasks.stores.tables import arrow_schema, table_of

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.encoding import Encoding
-from dpcore.frame import Frame
-from dpcore.inference import ReleaseInference
+from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import measurement_from_json
-from dpcore.projection import Projection
-from dpcore.schema import RecordSchema, Role
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.projection import Projection
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import RecordSchema, Role
 from tasks.stores.reading import parse_json, read_text
 from tasks.stores.spec.columns import ColumnSpec
 

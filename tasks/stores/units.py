@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.schema import PrivacyUnit, RowRule
+from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.stores.fragments import changed
 from tasks.stores.sorting import BATCH_ROWS, SORT_BYTES, in_order, vault_full
 

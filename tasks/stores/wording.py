@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpcore.catalogue import BY_NAME
-from dpcore.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.records.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
 from tasks.stores import odds
 from tasks.stores.query_words import query_words
 from tasks.stores.relations import PARTICIPATION, VALUES, Figures, at_most

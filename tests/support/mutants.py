@@ -27,57 +27,64 @@ from support import ROOT
 TEST_SECONDS = 60
 """What a test gets before it counts as endless: several times what the slowest needs on a busy machine."""
 TESTS = (
-    "dpcore/test_sensitivity.py",
-    "dpcore/test_relations.py",
-    "dpcore/test_vectors.py",
-    "dpcore/test_histograms.py",
-    "dpcore/test_scores.py",
-    "dpcore/test_checked.py",
-    "dpcore/test_grouped.py",
-    "dpcore/test_rowwise.py",
-    "dpcore/test_mechanisms.py",
+    "dpcore/mechanisms/test_sensitivity.py",
+    "dpcore/mechanisms/test_relations.py",
+    "dpcore/mechanisms/test_vectors.py",
+    "dpcore/measurements/test_histograms.py",
+    "dpcore/measurements/test_scores.py",
+    "dpcore/planning/test_budgeted_checks.py",
+    "dpcore/measurements/test_group_encoding.py",
+    "dpcore/estimators/test_local_rows.py",
+    "dpcore/mechanisms/test_mechanisms.py",
     "dpcore/test_accounting.py",
     "dpcore/test_certainty.py",
     "dpcore/test_filter.py",
-    "dpcore/test_exactgram.py",
-    "dpcore/test_encoding.py",
+    "dpcore/records/test_exact_sums.py",
+    "dpcore/records/test_encoding.py",
     "dpcore/test_measure.py",
-    "dpcore/test_noise.py",
-    "dpcore/test_audit.py",
-    "dpcore/test_private_pca.py",
-    "dpcore/test_eigenvalues.py",
-    "dpcore/test_knorm.py",
-    "dpcore/test_sums.py",
-    "dpcore/test_planning.py",
+    "dpcore/noise/test_noise.py",
+    "dpcore/auditing/test_simulated_attacks.py",
+    "dpcore/mechanisms/components/test_private_pca.py",
+    "dpcore/mechanisms/test_eigenvalues.py",
+    "dpcore/mechanisms/test_nuclear_knorm.py",
+    "dpcore/mechanisms/test_laplace_sums.py",
+    "dpcore/planning/test_planner.py",
 )
 """The fast tests that look at bounds and scales, unit and statistical ones; the quickest to notice first."""
 
 NEAREST = {
-    "dpcore/mechanisms/wishart.py": ("dpcore/test_mechanisms.py", "dpcore/test_noise.py"),
-    "dpcore/mechanisms/gaussian.py": ("dpcore/test_mechanisms.py", "dpcore/test_noise.py"),
-    "dpcore/mechanisms/laplace.py": ("dpcore/test_mechanisms.py", "dpcore/test_noise.py"),
+    "dpcore/mechanisms/wishart.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
+    "dpcore/mechanisms/gaussian.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
+    "dpcore/mechanisms/laplace.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
     "dpcore/accounting.py": ("dpcore/test_accounting.py", "dpcore/test_certainty.py", "dpcore/test_filter.py"),
-    "dpcore/mechanisms/power.py": ("dpcore/test_private_pca.py",),
-    "dpcore/mechanisms/bingham.py": ("dpcore/test_private_pca.py",),
-    "dpcore/mechanisms/frames.py": ("dpcore/test_private_pca.py",),
-    "dpcore/allocation.py": ("dpcore/test_private_pca.py", "dpcore/test_planning.py"),
-    "dpcore/sensitivity.py": (
-        "dpcore/test_sensitivity.py",
-        "dpcore/test_sums.py",
-        "dpcore/test_vectors.py",
-        "dpcore/test_histograms.py",
-        "dpcore/test_scores.py",
-        "dpcore/test_eigenvalues.py",
+    "dpcore/mechanisms/components/power_method.py": ("dpcore/mechanisms/components/test_private_pca.py",),
+    "dpcore/mechanisms/components/exponential_pca.py": ("dpcore/mechanisms/components/test_private_pca.py",),
+    "dpcore/mechanisms/components/orthonormal.py": ("dpcore/mechanisms/components/test_private_pca.py",),
+    "dpcore/planning/allocation.py": (
+        "dpcore/mechanisms/components/test_private_pca.py",
+        "dpcore/planning/test_planner.py",
     ),
-    "dpcore/vectors.py": ("dpcore/test_vectors.py", "dpcore/test_histograms.py"),
-    "dpcore/queries.py": ("dpcore/test_vectors.py", "dpcore/test_histograms.py", "dpcore/test_scores.py"),
-    "dpcore/noise_certified.py": ("dpcore/test_noise.py", "dpcore/test_knorm.py"),
-    "dpcore/noise_wishart.py": ("dpcore/test_noise.py",),
-    "dpcore/noise_nuclear.py": ("dpcore/test_knorm.py",),
-    "dpcore/registry.py": ("dpcore/test_relations.py",),
-    "dpcore/mechanisms/sums.py": ("dpcore/test_sums.py",),
-    "dpcore/mechanisms/knorm.py": ("dpcore/test_knorm.py",),
-    "dpcore/mechanisms/eigenvalues.py": ("dpcore/test_eigenvalues.py",),
+    "dpcore/mechanisms/sensitivity.py": (
+        "dpcore/mechanisms/test_sensitivity.py",
+        "dpcore/mechanisms/test_laplace_sums.py",
+        "dpcore/mechanisms/test_vectors.py",
+        "dpcore/measurements/test_histograms.py",
+        "dpcore/measurements/test_scores.py",
+        "dpcore/mechanisms/test_eigenvalues.py",
+    ),
+    "dpcore/mechanisms/vectors.py": ("dpcore/mechanisms/test_vectors.py", "dpcore/measurements/test_histograms.py"),
+    "dpcore/mechanisms/queries.py": (
+        "dpcore/mechanisms/test_vectors.py",
+        "dpcore/measurements/test_histograms.py",
+        "dpcore/measurements/test_scores.py",
+    ),
+    "dpcore/noise/certified.py": ("dpcore/noise/test_noise.py", "dpcore/mechanisms/test_nuclear_knorm.py"),
+    "dpcore/noise/wishart.py": ("dpcore/noise/test_noise.py",),
+    "dpcore/noise/nuclear.py": ("dpcore/mechanisms/test_nuclear_knorm.py",),
+    "dpcore/mechanisms/registry.py": ("dpcore/mechanisms/test_relations.py",),
+    "dpcore/mechanisms/laplace_sums.py": ("dpcore/mechanisms/test_laplace_sums.py",),
+    "dpcore/mechanisms/nuclear_knorm.py": ("dpcore/mechanisms/test_nuclear_knorm.py",),
+    "dpcore/mechanisms/eigenvalues.py": ("dpcore/mechanisms/test_eigenvalues.py",),
 }
 """Where a mutated module is looked at first; by default in the tests at its own place."""
 
@@ -116,10 +123,10 @@ TENTHS = ("Fraction(9, 10)", "Fraction(11, 10)")
 
 def mutants() -> Iterator[Mutant]:
     """All of them."""
-    s, w = "dpcore/sensitivity.py", "dpcore/mechanisms/wishart.py"
+    s, w = "dpcore/mechanisms/sensitivity.py", "dpcore/mechanisms/wishart.py"
     g, a = "dpcore/mechanisms/gaussian.py", "dpcore/mechanisms/laplace.py"
-    n, nw, nn = "dpcore/noise_certified.py", "dpcore/noise_wishart.py", "dpcore/noise_nuclear.py"
-    e, c = "dpcore/exactgram.py", "dpcore/accounting.py"
+    n, nw, nn = "dpcore/noise/certified.py", "dpcore/noise/wishart.py", "dpcore/noise/nuclear.py"
+    e, c = "dpcore/records/exact_sums.py", "dpcore/accounting.py"
     yield from scaled(s, "else 2 * squared_norm", "2 * squared_norm")
     yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else 2", "squared_norm")
     yield from scaled(s, "root_above(2 * squared_norm**2)", "root_above(2 * squared_norm**2)")
@@ -142,7 +149,7 @@ def mutants() -> Iterator[Mutant]:
     yield from scaled(s, "one_record = s**2 + length", "s**2 + length")
     yield from scaled(s, "rows * (s**2 + 2 * length", "s**2 + 2 * length")
     yield Mutant(s, "if blocks == 1 else 2 * one_record)", "if blocks else 2 * one_record)")
-    sums = "dpcore/mechanisms/sums.py"
+    sums = "dpcore/mechanisms/laplace_sums.py"
     yield from scaled(sums, "_sensitivity(layout, neighbours) / epsilon", "epsilon")
     yield from scaled(sums, "_sensitivity(event.layout, neighbours or event.neighbours) / event.noise", "event.noise")
     yield from scaled(sums, "float_above(event.noise), size", "event.noise")
@@ -163,7 +170,7 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(nw, "fmpq(2 * (base % step) + step,", "fmpq(step - 2 * (base % step),")
     yield Mutant(nw, "fmpq(2 * (base % step) + step,", "fmpq(step,")
     yield Mutant(n, "(known << more) | self._noise.bits(more)", "self._noise.bits(2 * more)")
-    k, v = "dpcore/mechanisms/knorm.py", "dpcore/mechanisms/eigenvalues.py"
+    k, v = "dpcore/mechanisms/nuclear_knorm.py", "dpcore/mechanisms/eigenvalues.py"
     yield from scaled(k, "rate = epsilon / self._sensitivity(layout, neighbours)", "epsilon")
     yield from scaled(k, "Epsilon(event.noise * self._sensitivity", "event.noise")
     yield Mutant(k, "trace_factor=event.neighbours is Neighbours.REPLACE_ONE", "trace_factor=True")
@@ -211,8 +218,10 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
     yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
     yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
-    yield Mutant("dpcore/encoding.py", "        coordinates /= self.scale\n", "")
-    yield from scaled_float("dpcore/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))")
+    yield Mutant("dpcore/records/encoding.py", "        coordinates /= self.scale\n", "")
+    yield from scaled_float(
+        "dpcore/records/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))"
+    )
     yield from directions()
     yield from vectors()
     yield from relations()
@@ -220,15 +229,19 @@ def mutants() -> Iterator[Mutant]:
 
 def relations() -> Iterator[Mutant]:
     """Those of what noise costs under the relation that it was not drawn for."""
-    r, knorm, laplace = "dpcore/registry.py", "dpcore/mechanisms/knorm.py", "dpcore/mechanisms/laplace.py"
+    r, knorm, laplace = (
+        "dpcore/mechanisms/registry.py",
+        "dpcore/mechanisms/nuclear_knorm.py",
+        "dpcore/mechanisms/laplace.py",
+    )
     others = (
         "dpcore/mechanisms/wishart.py",
         "dpcore/mechanisms/gaussian.py",
         "dpcore/mechanisms/laplace.py",
-        "dpcore/mechanisms/sums.py",
+        "dpcore/mechanisms/laplace_sums.py",
         "dpcore/mechanisms/eigenvalues.py",
-        "dpcore/mechanisms/power.py",
-        "dpcore/mechanisms/bingham.py",
+        "dpcore/mechanisms/components/power_method.py",
+        "dpcore/mechanisms/components/exponential_pca.py",
     )
     yield Mutant(others[0], "event.neighbours if self.trace_factor else neighbours or", "neighbours or")
     yield Mutant(knorm, "tied = event.neighbours is Neighbours.REPLACE_ONE", "tied = False")
@@ -240,7 +253,7 @@ def relations() -> Iterator[Mutant]:
     yield Mutant(knorm, "else neighbours or event.neighbours", "else event.neighbours")
     for query in ("_sensitivity", "_squared_sensitivity"):
         line = f"self.{query}(event.query, neighbours or event.neighbours)"
-        yield Mutant("dpcore/vectors.py", line, line.replace("neighbours or ", ""))
+        yield Mutant("dpcore/mechanisms/vectors.py", line, line.replace("neighbours or ", ""))
     yield Mutant(
         r, "    own = cost_of(event)\n    if neighbours is event", "    own = Cost()\n    if neighbours is event"
     )
@@ -251,7 +264,7 @@ def relations() -> Iterator[Mutant]:
 
 def directions() -> Iterator[Mutant]:
     """Those of the mechanisms that release directions."""
-    p, b = "dpcore/mechanisms/power.py", "dpcore/mechanisms/bingham.py"
+    p, b = "dpcore/mechanisms/components/power_method.py", "dpcore/mechanisms/components/exponential_pca.py"
     yield from scaled(p, "root_above(ITERATIONS * squared / (2 * rho))", "2 * rho")
     yield Mutant(p, "root_above(ITERATIONS * squared", "root_above(squared")
     yield from scaled(p, "Rho(event.iterations * squared / (2 * event.noise**2))", "2 * event.noise**2")
@@ -259,7 +272,7 @@ def directions() -> Iterator[Mutant]:
     yield from scaled(p, "return moved * UNIT", "moved")
     yield Mutant(p, "if components > 1 else r", "if components > 2 else r")
     yield Mutant(p, "r = Fraction(layout.rows_per_unit)", "r = Fraction(1)")
-    yield Mutant("dpcore/mechanisms/frames.py", "<= FRAME_UNIT**2", "<= 1.01 * FRAME_UNIT**2")
+    yield Mutant("dpcore/mechanisms/components/orthonormal.py", "<= FRAME_UNIT**2", "<= 1.01 * FRAME_UNIT**2")
     yield from scaled(b, "noise=epsilon / score_range", "epsilon")
     yield from scaled(b, "Epsilon(event.noise * score_range", "event.noise")
     yield from scaled(b, "else 2 * r", "2 * r")
@@ -270,12 +283,14 @@ def directions() -> Iterator[Mutant]:
     yield from (Mutant(b, "- u - most", f"- {factor} * u - most") for factor in (0.9, 1.1))
     yield Mutant(b, "math.log(m / b) - (m - b) / 2", "math.log(m / b) - (m - b)")
     unlike = "Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))"
-    yield Mutant("dpcore/allocation.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))")
+    yield Mutant(
+        "dpcore/planning/allocation.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))"
+    )
 
 
 def vectors() -> Iterator[Mutant]:
     """Those of Jiang's statistics and of noisy rows."""
-    s, v, q = "dpcore/sensitivity.py", "dpcore/vectors.py", "dpcore/queries.py"
+    s, v, q = "dpcore/mechanisms/sensitivity.py", "dpcore/mechanisms/vectors.py", "dpcore/mechanisms/queries.py"
     yield from scaled(
         s, "1 + p + q + Fraction((p + q) * (p + q + 1), 2)", "1 + p + q + Fraction((p + q) * (p + q + 1), 2)"
     )
@@ -295,16 +310,16 @@ def vectors() -> Iterator[Mutant]:
     yield Mutant(v, "(code.encode(cells) + 1) * (GRID / 2)", "(code.encode(cells) + 1) * GRID")
     yield Mutant(v, "np.arange(classes), float(GRID), 0.0)", "np.arange(classes), 1.01 * GRID, 0.0)")
     yield Mutant(v, "number + extra for", "number for")
-    yield Mutant("dpcore/rowwise.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
-    yield Mutant("dpcore/rowwise.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
+    yield Mutant("dpcore/estimators/local_rows.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
+    yield Mutant("dpcore/estimators/local_rows.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
     yield from histograms()
     yield from scores()
 
 
 def histograms() -> Iterator[Mutant]:
     """Those of histograms and of the groups that are made of them."""
-    s, v, q = "dpcore/sensitivity.py", "dpcore/vectors.py", "dpcore/queries.py"
-    counted, grouped = "dpcore/histograms.py", "dpcore/grouped.py"
+    s, v, q = "dpcore/mechanisms/sensitivity.py", "dpcore/mechanisms/vectors.py", "dpcore/mechanisms/queries.py"
+    counted, grouped = "dpcore/measurements/histograms.py", "dpcore/measurements/group_encoding.py"
     yield from scaled(s, "return sum(weights, Fraction(0)) * rows", "sum(weights, Fraction(0))")
     yield Mutant(s, "sum(weights, Fraction(0)) * rows * (1 if", "sum(weights, Fraction(0)) * (1 if")
     yield from scaled(s, "return squares * rows**2", "squares")
@@ -325,14 +340,19 @@ def histograms() -> Iterator[Mutant]:
 
 def scores() -> Iterator[Mutant]:
     """Those of budgeted checks."""
-    s, q, m, c = "dpcore/sensitivity.py", "dpcore/queries.py", "dpcore/scores.py", "dpcore/checked.py"
+    s, q, m, c = (
+        "dpcore/mechanisms/sensitivity.py",
+        "dpcore/mechanisms/queries.py",
+        "dpcore/measurements/scores.py",
+        "dpcore/planning/budgeted_checks.py",
+    )
     yield from scaled(s, "return Fraction(rows)", "Fraction(rows)")
     yield Mutant(q, "score_sum(neighbours, rows=self.rows_per_unit)", "score_sum(neighbours, rows=1)")
     yield Mutant(q, "return self.sensitivity(neighbours) ** 2", "return self.sensitivity(neighbours)")
     yield Mutant(m, "np.trunc(scores * shares)", "scores")
     yield Mutant(m, "np.clip(product * self.unit + self.offset, -1.0, 1.0)", "product * self.unit + self.offset")
     yield Mutant(m, "- predicted) / 2", "- predicted)")
-    yield Mutant("dpcore/exactgram.py", "return np.trunc(whole, out=whole)", "return whole")
+    yield Mutant("dpcore/records/exact_sums.py", "return np.trunc(whole, out=whole)", "return whole")
     yield Mutant(c, "epsilon=(1 - kept_back) * wishes.epsilon", "epsilon=wishes.epsilon")
     yield Mutant(c, "check.share / kept_back", "Fraction(1)")
     yield Mutant(c, "return Rho(whole - used)", "return Rho(whole)")

@@ -1,8 +1,9 @@
-"""Imports point downwards only, and each room keeps to what it may touch (design.md, rooms)."""
+"""Imports point downwards only, and each room keeps to what it may touch."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,6 +20,18 @@ RANDOMNESS = {"random", "secrets", "opendp", "randomgen", "uuid"}
 OUTSIDE_CALLS = {"open", "input", "print", "exec", "eval", "breakpoint", "__import__"}
 OUTSIDE_METHODS = {"read_text", "write_text", "getenv", "loadtxt", "savetxt", "fromfile", "tofile", "memmap"}
 LAZY = {"great_expectations", "opendp"}
+
+CHAPTERS = (
+    "errors", "stats", "accounting", "noise", "records", "mechanisms", "measure", "measurements", "synthesis",
+    "series", "evaluation", "planning", "inference", "auditing", "estimators",
+)  # fmt: skip
+"""The chapters of dpcore; each imports only earlier ones and itself."""
+
+MOST_MODULES = 15
+"""In one folder of dpcore."""
+
+RANDOM = ROOT / "dpcore" / "noise" / "sources.py"
+"""The only module that touches randomness."""
 
 
 def name(path: Path) -> str:
@@ -109,7 +122,54 @@ def last(called: str) -> str:
     return called.rpartition(".")[2]
 
 
-def test_only_the_noise_module_touches_randomness() -> None:
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def chapter_of(module: str) -> str:
+    return f"{module}.".split(".")[1]
+
+
+PUBLIC_NAMES = ROOT / "dpcore" / "__init__.py"
+"""Leads to the estimators when they are asked for."""
+
+MODULES = {module_name(path): path for path in DPCORE if path != PUBLIC_NAMES}
+
+
+def dpcore_imports(path: Path) -> set[str]:
+    """The modules of dpcore that a file imports anywhere, also for its types or inside a function."""
+    found = set()
+    for node in ast.walk(tree(path)):
+        for module in imported(node):
+            below = [f"{module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+            found |= {name for name in below if name in MODULES} or {module}
+    return {name for name in found if name.partition(".")[0] == "dpcore"}
+
+
+def test_every_chapter_of_dpcore_imports_only_earlier_ones() -> None:
+    def later(path: Path) -> set[str]:
+        allowed = CHAPTERS[: CHAPTERS.index(chapter_of(module_name(path))) + 1]
+        return {module for module in dpcore_imports(path) if chapter_of(module) not in allowed}
+
+    assert {chapter_of(module) for module in MODULES} == set(CHAPTERS)
+    assert not offenders(list(MODULES.values()), later)
+
+
+def test_no_modules_of_dpcore_import_each_other() -> None:
+    order = graphlib.TopologicalSorter({module: dpcore_imports(path) for module, path in MODULES.items()})
+    assert len(list(order.static_order())) == len(MODULES)
+
+
+def test_no_folder_of_dpcore_is_crowded() -> None:
+    def crowd(folder: Path) -> int:
+        return len([path for path in folder.glob("*.py") if path.name != "__init__.py"])
+
+    folders = {path.parent for path in DPCORE}
+    assert not {name(folder): crowd(folder) for folder in folders if crowd(folder) > MOST_MODULES}
+    assert all((folder / "__init__.py").exists() for folder in folders), "a folder without it is not installed"
+
+
+def test_only_the_sources_of_noise_touch_randomness() -> None:
     """`np.random.Generator` may be named elsewhere as a type; nothing random may be made or imported."""
     prefixes = ("np.random", "numpy.random")
 
@@ -120,8 +180,8 @@ def test_only_the_noise_module_touches_randomness() -> None:
         modules_of = [m for m in all_imports(path) if m.startswith(("numpy.random", "scipy.stats.sampling"))]
         return named + made + modules_of + sorted(roots(all_imports(path)) & RANDOMNESS)
 
-    assert not offenders([path for path in DPCORE if path.name != "noise.py"], random_things)
-    assert random_things(ROOT / "dpcore" / "noise.py"), "the rule sees randomness where it is"
+    assert not offenders([path for path in DPCORE if path != RANDOM], random_things)
+    assert random_things(RANDOM), "the rule sees randomness where it is"
 
 
 def test_dpcore_keeps_no_global_state() -> None:
@@ -144,6 +204,6 @@ def test_slow_libraries_are_not_imported_at_module_level() -> None:
 def test_the_rules_look_at_real_files() -> None:
     assert len(DPCORE) > 15
     assert len(ALL) > 50
-    assert "dpcore.noise" in all_imports(ROOT / "dpcore" / "measure.py")
-    assert "opendp" in all_imports(ROOT / "dpcore" / "noise.py")
-    assert "opendp" not in top_level_imports(ROOT / "dpcore" / "noise.py")
+    assert "dpcore.noise.sources" in dpcore_imports(ROOT / "dpcore" / "measure.py")
+    assert "opendp" in all_imports(RANDOM)
+    assert "opendp" not in top_level_imports(RANDOM)

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpcore.drift import LEVEL, Change, Verdict, reach
+from dpcore.series.drift import LEVEL, Change, Verdict, reach
 from tasks.pages.quantities import LeftOut, Name
 from tasks.pages.site.frame import Site
 from tasks.pages.site.months import Comparison, Month, comparisons, names_with_months

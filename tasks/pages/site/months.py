@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from dpcore.drift import Change, Quantity, Verdict, compare
+from dpcore.series.drift import Change, Quantity, Verdict, compare
 from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.frame import Site
 from tasks.pages.wording import DAYS_PER_UNIT

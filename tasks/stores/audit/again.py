@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import PrivacyError
-from dpcore.generators import SAMPLERS
+from dpcore.synthesis.generators import SAMPLERS
 from tasks.stores.audit.agreement import other_versions, same_figures
 from tasks.stores.audit.checks import BrokenError, NotShownError
 from tasks.stores.audit.evidence import Redraw

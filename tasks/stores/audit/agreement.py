@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dpcore.schema import Column, IntervalColumn, Kind, RecordSchema
+from dpcore.records.schema import Column, IntervalColumn, Kind, RecordSchema
 from tasks.stores.build import platform_facts, software_versions
 
 RELATIVE_DISTANCE = 1e-7

@@ -10,7 +10,7 @@ from typing import Any
 
 from openlineage.client.event_v2 import RunState
 
-from dpcore.names import PROJECTION
+from dpcore.mechanisms.names import PROJECTION
 from tasks.stores.audit.again import Again
 from tasks.stores.audit.checks import require
 from tasks.stores.audit.evidence import Evidence

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import population_balance, release_statement
-from dpcore.catalogue import BY_NAME
+from dpcore.mechanisms.catalogue import BY_NAME
 from tasks.stores.audit.checks import Check, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults

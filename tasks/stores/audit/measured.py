@@ -7,10 +7,10 @@ import json
 from fractions import Fraction
 from typing import Any
 
-from dpcore.catalogue import BY_NAME
-from dpcore.entry import Status
 from dpcore.measure import measurement_from_json
-from dpcore.registry import cost_of, event_from_json
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.entry import Status
+from dpcore.mechanisms.registry import cost_of, event_from_json
 from tasks.stores.audit.checks import Check, check
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.entry_content import canonical

@@ -8,10 +8,10 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cap, Cost, population_balance, release_statement, times, total
-from dpcore.catalogue import BY_NAME
-from dpcore.noiselaws import noise_facts
-from dpcore.registry import event_from_json
-from dpcore.schema import Neighbours
+from dpcore.measurements.noise_law import noise_facts
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.registry import event_from_json
+from dpcore.records.schema import Neighbours
 from tasks.stores.audit.checks import Check, NotShownError, check, require
 from tasks.stores.audit.evidence import Evidence
 from tasks.stores.balances import Composes

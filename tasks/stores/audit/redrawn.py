@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.generators import UNNUMBERED
+from dpcore.synthesis.generators import UNNUMBERED
 from tasks.stores.audit.again import Again
 from tasks.stores.audit.agreement import may_be_odd
 from tasks.stores.audit.checks import Check, NotShownError, check, require

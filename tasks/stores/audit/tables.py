@@ -13,13 +13,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dpcore.generators import SyntheticRows
+from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import ReleasedVector
-from dpcore.noise import fresh_seed, public_generator
-from dpcore.queries import ScoreQuery
-from dpcore.schema import RecordSchema
-from dpcore.scores import trained
-from dpcore.table_summary import TableSummary
+from dpcore.measurements.scores import trained
+from dpcore.mechanisms.queries import ScoreQuery
+from dpcore.noise.sources import fresh_seed, public_generator
+from dpcore.records.schema import RecordSchema
+from dpcore.synthesis.generators import SyntheticRows
 from tasks.stores.audit.agreement import odd_cells
 from tasks.stores.audit.checks import BrokenError
 from tasks.stores.figures import metric_checks, score_check, score_of, table_check, training_rows, utility_of

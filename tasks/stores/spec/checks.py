@@ -7,8 +7,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, PlainValidator, model_validator
 
-from dpcore.checked import BudgetedCheck
-from dpcore.scores import ACCURACY, RMSE, SILHOUETTE
+from dpcore.measurements.scores import ACCURACY, RMSE, SILHOUETTE
+from dpcore.planning.budgeted_checks import BudgetedCheck
 from tasks.stores.spec.refusals import refuse
 from tasks.stores.spec.values import ExactFraction, PositiveFloat, PositiveWhole, Section, positive_float
 

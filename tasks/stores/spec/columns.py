@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_serializer, model_validator
 from pydantic_core import PydanticCustomError
 
-from dpcore.schema import MISSING_LEVEL, Column, IntervalColumn, Kind, LevelValue, NominalColumn, Role
+from dpcore.records.schema import MISSING_LEVEL, Column, IntervalColumn, Kind, LevelValue, NominalColumn, Role
 from tasks.stores.spec.about import PublicText
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.ticks import as_ticks, from_ticks

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
 
-from dpcore.allocation import PRESETS
-from dpcore.exactgram import SMALLEST_RADIUS
-from dpcore.wishes import AUTO
+from dpcore.planning.allocation import PRESETS
+from dpcore.planning.request import AUTO
+from dpcore.records.exact_sums import SMALLEST_RADIUS
 from tasks.stores.spec.refusals import UNION_TAG, refuse
 from tasks.stores.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PlainValidator, field_validator, model_serializer, model_validator
 
 from dpcore.accounting import LARGEST_FIGURE
-from dpcore.schema import Neighbours, PrivacyUnit, RowRule
-from dpcore.wishes import SMALLEST, SMALLEST_DELTA
+from dpcore.planning.request import SMALLEST, SMALLEST_DELTA
+from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import ColumnName, ExactDecimal, Section, Slug, positive_whole
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
-from dpcore.encoding import Encoding
-from dpcore.schema import Neighbours, PrivacyUnit, RecordSchema, Role
-from dpcore.wishes import COPULA
+from dpcore.planning.request import COPULA
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.stores.bases import OF_ANSWER
 from tasks.stores.spec.about import AboutSpec

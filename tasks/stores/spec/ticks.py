@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from dpcore.schema import Kind
+from dpcore.records.schema import Kind
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import MOST_WHOLE, exact_decimal
 

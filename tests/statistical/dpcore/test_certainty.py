@@ -13,13 +13,13 @@ from scipy import integrate, optimize
 from scipy.stats import binomtest, norm
 
 from dpcore.accounting import Cost, Epsilon, Rho, group_delta, loss_tail, loss_tail_of_views, rho_of_epsilon
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.gaussian import GAUSSIAN
-from dpcore.noise import SeededNoise
-from dpcore.registry import cost_of
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import cost_of
+from dpcore.noise.sources import SeededNoise
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
 
 SETTINGS = [("1", 1e-6), ("0.1", 1e-6), ("3", 1e-9), ("10", 1e-5), ("0.5", 0.01)]
 

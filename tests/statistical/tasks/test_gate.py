@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from support.tasks.staged import SPEC, land_rows, release
 
-from dpcore.attacks import Finding
+from dpcore.auditing.attacks import Finding
+from dpcore.auditing.build_audit import EventAudit
+from dpcore.auditing.known_noise import NoiseSize
 from dpcore.errors import RefusedError
-from dpcore.gate import EventAudit
-from dpcore.knownlaws import NoiseSize
 from dpcore.mechanisms.base import GramEvent
-from dpcore.noise_wishart import WishartDifference
-from dpcore.registry import Event
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import Event
+from dpcore.noise.wishart import WishartDifference
+from dpcore.records.schema import Neighbours
 from tasks.stores import gate
 from tasks.stores.audit import audit_workspace
 from tasks.stores.build import code_digest, digest_of
@@ -85,7 +85,7 @@ def test_a_build_with_too_little_noise_is_refused_and_nothing_is_reserved(
 
 def test_a_build_whose_records_move_the_sums_too_far_is_refused(fresh: Workspace, monkeypatch: pytest.MonkeyPatch):
     """Records that leave the unit ball, as a wrong encoding would make them."""
-    monkeypatch.setattr("dpcore.exactgram._draw_into_ball", lambda body, share: np.multiply(body, 2, out=body))
+    monkeypatch.setattr("dpcore.records.exact_sums._draw_into_ball", lambda body, share: np.multiply(body, 2, out=body))
     with pytest.raises(RefusedError) as refusal:
         release(fresh, "2026-03")
     assert refusal.value.rule == "build-replay-failed"
@@ -123,9 +123,10 @@ PASSED, FAILED = (Finding("m", "n", 2.0, 0.0, measured, 10) for measured in (1.0
 def audits(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     """The events that the gate audits from now on; its audit is replaced by one that always passes."""
     made: list[Event] = []
-    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: PASSED)
+    monkeypatch.setattr("dpcore.auditing.build_audit.attack_event", lambda event, noise: PASSED)
     monkeypatch.setattr(
-        "dpcore.gate.audit_event", lambda event, noise, found: made.append(event) or EventAudit(found, AS_PLANNED)
+        "dpcore.auditing.build_audit.audit_event",
+        lambda event, noise, found: made.append(event) or EventAudit(found, AS_PLANNED),
     )
     return made
 
@@ -177,8 +178,8 @@ def test_a_kept_audit_that_this_account_did_not_write_as_it_is_counts_for_nothin
 def test_an_audit_that_failed_is_not_kept(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
     failed = EventAudit(FAILED, AS_PLANNED)
     assert not failed.holds
-    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: FAILED)
-    monkeypatch.setattr("dpcore.gate.audit_event", lambda event, noise, found: failed)
+    monkeypatch.setattr("dpcore.auditing.build_audit.attack_event", lambda event, noise: FAILED)
+    monkeypatch.setattr("dpcore.auditing.build_audit.audit_event", lambda event, noise, found: failed)
     assert not gate.audit_of_build(event)["holds"]
     assert gate.kept_audit(event) is None
 
@@ -188,7 +189,9 @@ def test_an_attack_that_passed_serves_other_events_of_its_mechanism_and_their_no
     event: GramEvent, monkeypatch: pytest.MonkeyPatch
 ):
     attacks: list[Event] = []
-    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: attacks.append(event) or PASSED)
+    monkeypatch.setattr(
+        "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
+    )
     first, second = (gate.audit_of_build(each) for each in (event, replace(event, noise=event.noise * 2)))
     assert attacks == [event]
     assert first["attack"] == second["attack"] == PASSED.as_json()
@@ -200,7 +203,9 @@ def test_an_attack_that_passed_serves_other_events_of_its_mechanism_and_their_no
 @pytest.mark.parametrize("differs", ["mechanism", "relation", "several classes"])
 def test_an_attack_on_something_else_serves_no_event(event: GramEvent, monkeypatch: pytest.MonkeyPatch, differs: str):
     attacks: list[Event] = []
-    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: attacks.append(event) or PASSED)
+    monkeypatch.setattr(
+        "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
+    )
     other = {
         "mechanism": replace(event, mechanism="wishart-difference"),
         "relation": replace(event, neighbours=next(n for n in Neighbours if n is not event.neighbours)),
@@ -214,7 +219,9 @@ def test_an_attack_on_something_else_serves_no_event(event: GramEvent, monkeypat
 @pytest.mark.usefixtures("_audited_anew", "audits")
 def test_an_attack_that_succeeded_is_repeated_for_the_next_event(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
     attacks: list[Event] = []
-    monkeypatch.setattr("dpcore.gate.attack_event", lambda event, noise: attacks.append(event) or FAILED)
+    monkeypatch.setattr(
+        "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or FAILED
+    )
     for each in (event, replace(event, noise=event.noise * 2)):
         assert not gate.audit_of_build(each)["holds"]
     assert len(attacks) == 2

@@ -11,18 +11,15 @@ import pytest
 from support.dpcore.samplers import seed_the_noise
 from support.tasks.pages import clinic_record
 
-from dpcore import mixed
-from dpcore.copula_utility import measured_of
-from dpcore.drift import LEVEL, Verdict, compare
-from dpcore.encoding import Encoding
-from dpcore.frame_measurements import bought_frame, measured_as
-from dpcore.generators import ClassGaussians
+from dpcore.estimators import gaussian_copula
+from dpcore.estimators.gaussian_copula import measured_copula
+from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.evaluation.utility import Measured, utility_report
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
-from dpcore.mechanisms.base import GramEvent
-from dpcore.mixed import measured_copula
-from dpcore.moments import NoisyMoments
-from dpcore.noise import SeededNoise
-from dpcore.projection import (
+from dpcore.measurements.frame_measurements import bought_frame, measured_as
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import (
     Projection,
     measured_coordinates,
     no_projection,
@@ -30,8 +27,11 @@ from dpcore.projection import (
     private_components,
     ron_projection,
 )
-from dpcore.table_summary import TableSummary
-from dpcore.utility import Measured, utility_report
+from dpcore.mechanisms.base import GramEvent
+from dpcore.noise.sources import SeededNoise
+from dpcore.records.encoding import Encoding
+from dpcore.series.drift import LEVEL, Verdict, compare
+from dpcore.synthesis.generators import ClassGaussians
 from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.months import Month, comparisons
 from tasks.stores.run import plan_release
@@ -163,7 +163,7 @@ def test_one_table_measured_again_and_again_raises_no_more_alarms_than_stated(pr
 def test_histograms_measured_again_and_again_raise_no_more_alarms_than_stated(
     privacy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seed_the_noise(monkeypatch, mixed)
+    seed_the_noise(monkeypatch, gaussian_copula)
     measurer = Measurer(spec_of("copula", **privacy))
     months = [quantities(measurer.grouped_record(table())) for _ in range(MONTHS // 4)]
     assert len(months[0]) == 7, "rows, two means, three levels and one of two"

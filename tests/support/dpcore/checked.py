@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpcore.checked import BudgetedCheck
-from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
-from dpcore.wishes import Wishes
+from dpcore.planning.budgeted_checks import BudgetedCheck
+from dpcore.planning.request import Wishes
+from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 
 NUMBERS = tuple(IntervalColumn(name=n, kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for n in ("a", "b", "c", "d"))
 LABEL = NominalColumn(name="class", kind=Kind.CATEGORICAL, levels=("x", "y", "z"), role=Role.LABEL)

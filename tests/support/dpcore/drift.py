@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpcore.drift import Change, Quantity, compare
+from dpcore.series.drift import Change, Quantity, compare
 
 REPEATS = 20_000
 

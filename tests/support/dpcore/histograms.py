@@ -6,8 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.schema import Neighbours
-from dpcore.vectors import HISTOGRAM_GAUSSIAN, HISTOGRAM_LAPLACE
+from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, HISTOGRAM_LAPLACE
+from dpcore.records.schema import Neighbours
 
 R1, AR = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 ONE = Fraction(1)

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from support.dpcore.strategies import schema_with
 
-from dpcore.planning import make_plan
-from dpcore.plans import Plan
-from dpcore.schema import Neighbours, PrivacyUnit
-from dpcore.wishes import Wishes
+from dpcore.planning.plan import Plan
+from dpcore.planning.planner import make_plan
+from dpcore.planning.request import Wishes
+from dpcore.records.schema import Neighbours, PrivacyUnit
 
 WISHES = Wishes(
     schema=schema_with(),

@@ -7,11 +7,11 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram
 from dpcore.mechanisms.base import UNIT, GramEvent
-from dpcore.registry import basis_mechanism
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import basis_mechanism
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
 
 POWER, EXPONENTIAL = "noisy-power-method", "exponential-pca"
 GRAMS = ("wishart-difference-trace", "wishart-difference", "laplace", "gaussian")

@@ -8,12 +8,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.attack_table import ATTACKS
-from dpcore.bulk import DELTA
+from dpcore.auditing.attack_table import ATTACKS
+from dpcore.auditing.simulated_attacks import DELTA
 from dpcore.mechanisms.base import UNIT
-from dpcore.noise import SeededNoise
-from dpcore.registry import cost_of, statement_under
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import cost_of, statement_under
+from dpcore.noise.sources import SeededNoise
+from dpcore.records.schema import Neighbours
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
 OTHER = {ADD: REPLACE, REPLACE: ADD}

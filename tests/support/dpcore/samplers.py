@@ -1,6 +1,7 @@
 """Fast second implementations of the noise: plain numpy, drawn in bulk for audits and two-sample tests.
 
-They share no code with dpcore. `tests/statistical/dpcore/test_noise.py` checks that they agree with the real samplers.
+They share no code with dpcore. `tests/statistical/dpcore/noise/test_noise.py` checks that they agree with the real
+samplers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from dpcore.noise import SeededNoise
+from dpcore.noise.sources import SeededNoise
 
 Floats = NDArray[np.float64]
 

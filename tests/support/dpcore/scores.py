@@ -5,13 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from dpcore.accounting import Epsilon, Rho
-from dpcore.queries import ScoreQuery
-from dpcore.schema import Neighbours
-from dpcore.scores import (
-    ACCURACY,
-    RMSE,
-    SILHOUETTE,
-)
+from dpcore.measurements.scores import ACCURACY, RMSE, SILHOUETTE
+from dpcore.mechanisms.queries import ScoreQuery
+from dpcore.records.schema import Neighbours
 
 R1, AR = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 QUERIES = {

@@ -10,10 +10,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from dpcore.encoding import Encoding
-from dpcore.exactgram import GramSum, Layout, integer_records
-from dpcore.projection import Projection, no_projection, ron_projection
-from dpcore.schema import (
+from dpcore.measurements.projection import Projection, no_projection, ron_projection
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.schema import (
     MISSING,
     UNKNOWN,
     Cells,

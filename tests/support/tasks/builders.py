@@ -17,13 +17,13 @@ from typing import Any
 
 from dpcore.accounting import Cap, Epsilon
 from dpcore.errors import BudgetExceededError, RefusedError
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.registry import cost_of
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
-from dpcore.noise import SeededNoise, SystemNoise
-from dpcore.registry import cost_of
-from dpcore.schema import Neighbours
+from dpcore.noise.sources import SeededNoise, SystemNoise
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import Entry, LedgerState, cost_to_json
 from tasks.stores.signing import PublicKey, signing_key

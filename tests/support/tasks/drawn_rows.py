@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from dpcore.accounting import Rho
-from dpcore.encoding import Encoding
-from dpcore.exactgram import Layout
-from dpcore.generators import ClassGaussians, SyntheticRows, synthetic_rows
+from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import exact_gram, measure_gram
-from dpcore.moments import NoisyMoments
-from dpcore.noise import SeededNoise
-from dpcore.projection import no_projection
-from dpcore.registry import gram_mechanism
-from dpcore.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
-from dpcore.table_summary import TableSummary
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import no_projection
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.noise.sources import SeededNoise
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
+from dpcore.synthesis.generators import ClassGaussians, SyntheticRows, synthetic_rows
 from tasks.stores.synthesis import write_rows
 
 SCHEMA = RecordSchema(

@@ -10,8 +10,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 from support.tasks.staged import SPEC, invented_rows
 
-from dpcore.generators import ROWS_AT_ONCE
-from dpcore.schema import RecordSchema
+from dpcore.records.schema import RecordSchema
+from dpcore.synthesis.generators import ROWS_AT_ONCE
 from tasks.stores.spec import parse_spec
 from tasks.stores.synthesis import write_chunks
 

@@ -23,7 +23,7 @@ from support.tasks.builders import released, request
 from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap
-from dpcore.generators import SAMPLER
+from dpcore.synthesis.generators import SAMPLER
 from tasks.stores.approval import approve, decide_apart
 from tasks.stores.bundle import Staging
 from tasks.stores.key_changes import enrol_key, rotate_key

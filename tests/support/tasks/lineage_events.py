@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.stores.facets import DpGuaranteeFacet, DpSpendFacet, facet_schema
 from tasks.stores.lineage import LineageRun
 from tasks.stores.lineage_datasets import ReleaseDatasets

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.fit import Gaps
+from dpcore.evaluation.goodness_of_fit import Gaps
 
 HOSTILE = "<script>alert('x')</script> & \"q\" $\\frac{1}{0$ --> ]]>"
 

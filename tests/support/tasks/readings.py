@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dpcore.encoding import Encoding
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import gram_sum
-from dpcore.projection import ron_projection
+from dpcore.measurements.projection import ron_projection
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GramSum, Layout
 from tasks.stores.landing import Landing
 from tasks.stores.passes import Threads
 from tasks.stores.readings import Readings

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from dpcore.attacks import Finding
-from dpcore.schema import Cells, Column, NominalColumn
+from dpcore.auditing.attacks import Finding
+from dpcore.records.schema import Cells, Column, NominalColumn
 from tasks.stores.spec import ReleaseSpec, parse_spec
 from tasks.stores.tables import table_of
 from tasks.stores.workspace import Workspace

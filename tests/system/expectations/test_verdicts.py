@@ -17,7 +17,7 @@ def test_the_first_use_prints_nothing_and_leaves_the_warnings_alone():
     script = """
 import logging, warnings
 logging.basicConfig(level=logging.DEBUG)
-from dpcore.schema import IntervalColumn, Kind, RecordSchema
+from dpcore.records.schema import IntervalColumn, Kind, RecordSchema
 from expectations.landing import structure_suite
 show, filters = warnings.showwarning, list(warnings.filters)
 structure_suite(RecordSchema((IntervalColumn(name="a", kind=Kind.NUMERIC, lower=0, upper=1),)), typed=True)

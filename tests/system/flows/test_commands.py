@@ -176,11 +176,13 @@ def test_one_command_audits_every_mechanism_and_says_what_it_found(run: Any) -> 
 
 
 def test_a_mechanism_that_is_not_as_the_registry_says_fails_the_audit(run: Any, monkeypatch: Any) -> None:
-    import dpcore.attacks
-    from dpcore.entry import Status
+    import dpcore.auditing.attacks
+    from dpcore.mechanisms.entry import Status
 
-    escaped = dpcore.attacks.Finding("some-name", "replace-one", 1.0, 0.0, 0.5, 100, Status.REFUTED)
-    monkeypatch.setattr(dpcore.attacks, "steps", lambda **_: [dpcore.attacks.Step("some-name", lambda: (escaped,))])
+    escaped = dpcore.auditing.attacks.Finding("some-name", "replace-one", 1.0, 0.0, 0.5, 100, Status.REFUTED)
+    monkeypatch.setattr(
+        dpcore.auditing.attacks, "steps", lambda **_: [dpcore.auditing.attacks.Step("some-name", lambda: (escaped,))]
+    )
     code, out, _ = run("mechanisms", "--audit")
     assert code == 1
     assert "ESCAPED" in out

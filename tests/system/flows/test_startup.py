@@ -300,7 +300,7 @@ def test_what_validation_left_out_loads_when_somebody_asks_for_it() -> None:
 
 
 def test_exact_noise_loads_neither_estimators_nor_tables() -> None:
-    code = "from dpcore.noise import SystemNoise; assert len(SystemNoise().discrete_laplace(3.0, 5)) == 5"
+    code = "from dpcore.noise.sources import SystemNoise; assert len(SystemNoise().discrete_laplace(3.0, 5)) == 5"
     loaded = loaded_after(code)
     assert "opendp.measurements" in loaded
     assert not loaded & {"sklearn", "pandas", "scipy", "polars"}

@@ -20,8 +20,8 @@ from support.tasks.builders import Chain
 from support.tasks.endpoints import hanging
 from support.tasks.staged import NOW, SPEC, land_rows
 
-from dpcore.generators import ClassGaussians
-from dpcore.utility import Measured, noisy_spectrum
+from dpcore.evaluation.utility import Measured, noisy_spectrum
+from dpcore.synthesis.generators import ClassGaussians
 from tasks import artifacts
 from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.artifacts import Board

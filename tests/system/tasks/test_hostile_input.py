@@ -19,7 +19,7 @@ import tasks.measure
 import tasks.project
 from dpcore.errors import CheckFailedError, LandingError, LedgerError, StageFailedError
 from dpcore.measure import Released, exact_gram
-from dpcore.projection import Projection
+from dpcore.measurements.projection import Projection
 from tasks.project import choose_projection
 from tasks.stores.heads import require_complete_ledger
 from tasks.stores.ledger import Ledger
@@ -181,7 +181,7 @@ def test_an_abandoned_reservation_of_another_plan_is_given_back(tmp_path: Path) 
 
 
 def test_the_budget_is_counted_for_one_person_column() -> None:
-    from dpcore.schema import PrivacyUnit
+    from dpcore.records.schema import PrivacyUnit
 
     assert str(PrivacyUnit(person="id")) != str(PrivacyUnit(person="row_id"))
 

@@ -13,8 +13,8 @@ import pytest
 import yaml
 from support.tasks.staged import NOW, release
 
-from dpcore.encoding import Encoding
-from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.boundary import PROGRESS
 from tasks.stores.run import prepare_run
 from tasks.stores.workspace import Workspace

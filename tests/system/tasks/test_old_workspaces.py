@@ -17,7 +17,7 @@ from support.tasks.goldens import FAMILIES, GOLDEN, archive
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import BudgetExceededError
-from dpcore.generators import SAMPLERS, UNNUMBERED
+from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
 from tasks.stores.audit import audit_workspace, broken, not_shown
 from tasks.stores.key_changes import rotate_key
 from tasks.stores.ledger import Ledger

@@ -22,7 +22,7 @@ from support.tasks.forger import ROWS, Forger
 from support.tasks.staged import SPEC, land_rows, release
 from support.tasks.tampering import FIRST, broken, rewritten
 
-from dpcore.generators import SAMPLERS, UNNUMBERED
+from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
 from tasks.pages.report import render_report
 from tasks.stores.audit import Redraw, audit_workspace, not_shown
 from tasks.stores.audit.agreement import RELATIVE_DISTANCE

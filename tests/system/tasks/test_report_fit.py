@@ -9,7 +9,7 @@ import pytest
 from matplotlib import rc_context, rcParams
 from support.tasks.pages import HOSTILE, Page, checked_record, clinic_record, gaps, hostile
 
-from dpcore.fit import EDGES, Gaps
+from dpcore.evaluation.goodness_of_fit import EDGES, Gaps
 from tasks.pages.canvas import figure_of
 from tasks.pages.report import render_report
 

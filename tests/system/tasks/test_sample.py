@@ -9,7 +9,7 @@ from pathlib import Path
 
 from support import IMPORTS
 
-from dpcore.generators import ROWS_AT_ONCE
+from dpcore.synthesis.generators import ROWS_AT_ONCE
 
 GROWTH_MIB = 60
 """What 20 times the rows may add to the peak: a few row groups' worth of jitter, where all rows would take 120."""

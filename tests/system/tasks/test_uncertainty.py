@@ -15,11 +15,11 @@ import yaml
 from support.tasks.staged import release
 from support.tasks.variants import specification, table, with_role
 
-from dpcore.functionals import NotIdentifiedError
-from dpcore.inference import ReleaseInference
-from dpcore.intervals import Estimand, Interval
+from dpcore.inference.functionals import NotIdentifiedError
+from dpcore.inference.intervals import Estimand, Interval
+from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import Released
-from dpcore.noiselaws import noise_facts
+from dpcore.measurements.noise_law import noise_facts
 from tasks.stores.uncertainty import inference_of, read_inference
 from tasks.stores.workspace import Workspace
 

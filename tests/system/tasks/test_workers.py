@@ -17,7 +17,7 @@ import pytest
 from support.tasks.readings import SPEC, SUM, readings, table, total
 
 from dpcore.errors import LandingError, RefusedError
-from dpcore.schema import PrivacyUnit, RowRule
+from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.cluster import runner_of
 from tasks.stores import workers
 from tasks.stores.landing import Landing

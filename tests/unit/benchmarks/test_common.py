@@ -10,8 +10,8 @@ from scipy import stats
 
 from benchmarks import common
 from benchmarks.common import SOURCES, DataAbsentError, data_folder, has_data, level_codes, load, paired, summary
-from dpcore.encoding import Encoding
-from dpcore.schema import IntervalColumn, NominalColumn, RecordSchema
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import IntervalColumn, NominalColumn, RecordSchema
 
 SETS = [name for name in SOURCES if name not in ("covertype", "mnist")]  # those two take seconds to read
 

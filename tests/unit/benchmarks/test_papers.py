@@ -10,8 +10,8 @@ import pytest
 from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Summary, summary
 from benchmarks.papers_table import Pair, compared, verdict
-from dpcore import published
-from dpcore.auditing import by_entries
+from dpcore.auditing import refuted
+from dpcore.auditing.lower_bounds import by_entries
 
 RNG = np.random.default_rng
 POINTS = RNG(1).normal(size=(4_000, 5)) * [0.5, 0.3, 0.2, 0.1, 0.05]
@@ -33,7 +33,7 @@ def test_lemma_4_loses_the_root_of_half_the_dimension(dimension: int) -> None:
 def test_the_audit_measures_nearly_what_is_said_of_lemma_4() -> None:
     claimed, dimension = 8.0, 8
     x, y = papers_epsilon.steep_pair(dimension, 2.0)
-    tables = [published.ron_gauss(row[None], epsilon=claimed, draws=50_000, rng=RNG(5)) for row in (x, y)]
+    tables = [refuted.ron_gauss(row[None], epsilon=claimed, draws=50_000, rng=RNG(5)) for row in (x, y)]
     measured = by_entries(np.outer(x, x), np.outer(y, y), *tables)
     truth = (papers_epsilon.ron_gauss(dimension, claimed) - 0.3 * claimed) / 0.7
     assert claimed < measured <= truth

@@ -16,12 +16,12 @@ from support import ROOT
 from support.dpcore.strategies import as_cells, pipeline, schema_with
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.exactgram import GramSum, Layout
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT
-from dpcore.noise import SeededNoise, SystemNoise
-from dpcore.registry import gram_mechanism
-from dpcore.schema import Neighbours
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.noise.sources import SeededNoise, SystemNoise
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
 
 NAMES = ["wishart-difference", "wishart-difference-trace", "laplace", "gaussian"]
 SECRET = 918273645

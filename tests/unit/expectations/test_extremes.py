@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.schema import MISSING, UNKNOWN, IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import MISSING, UNKNOWN, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, cell_suite
 from expectations.verdicts import SuiteRunner

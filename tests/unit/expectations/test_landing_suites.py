@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.schema import MISSING, UNKNOWN, IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import MISSING, UNKNOWN, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.landing import ENCODED_NORM, cell_suite, landing_dtypes, structure_suite
 from expectations.verdicts import SuiteRunner, Verdict, validate
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.released import DecidingCells, released_suite, released_verdicts
 from expectations.verdicts import SuiteRunner, Verdict
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from dpcore.errors import StageFailedError
-from dpcore.schema import IntervalColumn, Kind, RecordSchema
+from dpcore.records.schema import IntervalColumn, Kind, RecordSchema
 from expectations.landing import ENCODED_NORM, cell_suite
 from expectations.quiet import quietly, silent_context
 from expectations.verdicts import SuiteRunner, Verdict, validate

@@ -12,7 +12,7 @@ from support.tasks.builders import POPULATION, cap, released, request
 
 from dpcore.accounting import population_balance
 from dpcore.errors import LedgerError
-from dpcore.schema import Neighbours, PrivacyUnit, RowRule
+from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.stores.bases import OF_ANSWER, specified_basis
 from tasks.stores.ledger import Ledger
 from tasks.stores.ledger_state import LedgerState

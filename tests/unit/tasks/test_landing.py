@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.errors import LandingError
-from dpcore.schema import UNKNOWN
+from dpcore.records.schema import UNKNOWN
 from tasks.stores.fragments import ROWS_AT_ONCE, SHARED
 from tasks.stores.landing import Landing, canonical_dtypes, find_landing, last_complete_month
 from tasks.stores.spec import ReleaseSpec, parse_spec

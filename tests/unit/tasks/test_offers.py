@@ -12,9 +12,9 @@ import yaml
 from support import ROOT
 
 import dpcore
-from dpcore.catalogue import ENTRIES
-from dpcore.entry import COMPONENTS_KEY, MOMENTS_KEY, PROJECTION_KEY, Entry, Status
 from dpcore.errors import SpecError
+from dpcore.mechanisms.catalogue import ENTRIES
+from dpcore.mechanisms.entry import COMPONENTS_KEY, MOMENTS_KEY, PROJECTION_KEY, Entry, Status
 from tasks.stores.run import plan_release
 from tasks.stores.spec import load_spec
 

@@ -17,7 +17,7 @@ import yaml
 from support.tasks.documents import registry_faults
 from support.tasks.staged import SPEC
 
-from dpcore.encoding import Encoding
+from dpcore.records.encoding import Encoding
 from tasks.pages.cards import release_card
 from tasks.stores import codebook
 from tasks.stores.audit.again import Again

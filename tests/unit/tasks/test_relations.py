@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from support.tasks.staged import SPEC
 
 from dpcore.accounting import Epsilon
-from dpcore.cells import ColumnCells
-from dpcore.histograms import counted, histograms_query
-from dpcore.queries import RowsQuery
-from dpcore.schema import Kind, Neighbours, NominalColumn, PrivacyUnit
-from dpcore.vectors import NOISY_ROWS
+from dpcore.measurements.histograms import counted, histograms_query
+from dpcore.mechanisms.queries import RowsQuery
+from dpcore.mechanisms.vectors import NOISY_ROWS
+from dpcore.records.binning import ColumnCells
+from dpcore.records.schema import Kind, Neighbours, NominalColumn, PrivacyUnit
 from tasks.stores.deployment import build_deployment
 from tasks.stores.query_words import query_words
 from tasks.stores.relations import at_least, at_most, in_words, relation_figures

@@ -16,7 +16,7 @@ from scipy.stats import norm
 from support.tasks.pages import Page, checked_record, clinic_record
 
 from dpcore.accounting import Cost, Epsilon, Rho, population_balance, times
-from dpcore.membership import MembershipFigure
+from dpcore.auditing.membership import MembershipFigure
 from flows.cli import audits, plans
 from tasks.pages import cards
 from tasks.pages.fit import INSIDE

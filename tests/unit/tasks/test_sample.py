@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.tasks.drawn_rows import SCHEMA, invented_rows, written
 
-from dpcore.generators import ROWS_AT_ONCE
+from dpcore.synthesis.generators import ROWS_AT_ONCE
 from tasks.check import table_verdicts
 from tasks.progress import FIRST_AFTER, THEN_EVERY, RowsDone
 from tasks.stores import synthesis

@@ -13,8 +13,8 @@ from scipy import integrate, optimize
 from scipy.stats import binomtest, laplace, norm
 
 from dpcore.accounting import rho_of_epsilon
-from dpcore.checked import LAPLACE_95
-from dpcore.membership import MembershipFigure
+from dpcore.auditing.membership import MembershipFigure
+from dpcore.planning.budgeted_checks import LAPLACE_95
 from tasks.pages.wording import finite_precision
 from tasks.stores import odds
 from tasks.stores.relations import at_most

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from support import ROOT
 
 from dpcore.errors import SpecError
-from dpcore.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, Role, RowRule
+from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, Role, RowRule
 from tasks.stores.spec import ReleaseSpec, load_spec, parse_spec
 
 # The example of the design; its `checks: {...}` stands for thresholds.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.schema import MISSING, UNKNOWN, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from dpcore.records.schema import MISSING, UNKNOWN, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.stores.tables import arrow_schema, cells_of, table_of
 
 NAN, INF = math.nan, math.inf

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import LandingError, WorkspaceError
-from dpcore.schema import PrivacyUnit, RowRule
+from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.stores.landing import Landing
 from tasks.stores.query_cells import column_of
 from tasks.stores.readings import Readings

@@ -1,0 +1,1 @@
+"""Auditing: attacks on mechanisms, and replays of what a build draws."""

@@ -1,0 +1,157 @@
+"""Two tables, draws on each, and how an attacker tells them apart.
+
+A judge bounds epsilon from draws on both tables, whatever the noise is; a law takes the size of the noise
+from them, for a bound that rests on its shape (`dpcore.auditing.known_noise`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting import Budget, Rho
+from dpcore.auditing.known_noise import TOLERANCE, NoiseSize, deviations, numbers, planned_loss, seen, without_noise
+from dpcore.auditing.lower_bounds import audit, by_entries
+from dpcore.auditing.simulated_attacks import claim_of
+from dpcore.measure import PrivateGram, measure_gram, measure_vector
+from dpcore.mechanisms.base import UNIT, GramEvent
+from dpcore.mechanisms.components.orthonormal import FRAME_UNIT
+from dpcore.mechanisms.components.power_method import POWER
+from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.schema import Neighbours
+
+Floats = NDArray[np.float64]
+
+ERROR = 1e-6
+"""Probability with which an honest mechanism may look guilty."""
+
+Tables = tuple[Floats, Floats]
+Judge = Callable[["Attack", Floats, Floats], float]
+Law = Callable[["Attack", Floats, Floats], tuple[NoiseSize, Budget]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """One line of the table of attacks: what is drawn on which two tables, and how these are told apart.
+
+    `tables` hold exact answers, in records; of Gram matrices one a class block. `judge` gives
+    a bound from draws on each, whatever the noise is; `law` the size of the noise and what the pair loses
+    as planned, for a bound that rests on the shape of the noise (`dpcore.auditing.known_noise`).
+    """
+
+    event: GramEvent | VectorEvent
+    pair: str
+    tables: Tables
+    judge: Judge
+    law: Law | None
+
+    def draws(self, table: Floats, count: int, noise: Noise) -> Floats:
+        """What the door releases of a table, many times over."""
+        event = self.event
+        if isinstance(event, VectorEvent):
+            whole = np.rint(table * event.query.unit).astype(np.int64).tolist()
+            vector = PrivateVector(event.query, whole)
+            return np.array([measure_vector(vector, event, noise).numbers() for _ in range(count)])
+        if event.mechanism == POWER.name:
+            return np.array([_transcript(table, event, noise) for _ in range(count)])
+        gram = PrivateGram(_sum_of(table, event.layout))
+        return np.array([seen(measure_gram(gram, event, noise)) for _ in range(count)])
+
+
+def _sum_of(table: Floats, layout: Layout) -> GramSum:
+    total = GramSum(layout)
+    total.blocks[:] = np.rint(table * UNIT).astype(np.int64).astype(object)
+    return total
+
+
+def _transcript(table: Floats, event: GramEvent, noise: Noise) -> Floats:
+    """All that the power method pays for, of which it releases the last frame only: (steps, 2, width, directions).
+
+    Every step's frame, and beside it the noisy product with that frame, in records.
+    """
+    steps = POWER.transcript(_sum_of(table, event.layout).upper_triangles(), event, noise)
+    return np.array([(frame / FRAME_UNIT, product / (FRAME_UNIT * UNIT)) for frame, product in steps])
+
+
+def along_the_change(attack: Attack, first: Floats, second: Floats) -> float:
+    """How much lies along the difference of the tables: the likelihood ratio of Gaussian noise."""
+    change = attack.tables[0] - attack.tables[1]
+    return _audited(attack, *(np.tensordot(draws, change, change.ndim) for draws in (first, second)))
+
+
+def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
+    """The likelihood ratio of nuclear K-norm noise: the larger of the positive and the negative part, or both."""
+    both = attack.event.neighbours is Neighbours.ADD_REMOVE
+
+    def norm(matrices: Floats) -> Floats:
+        values = np.linalg.eigvalsh(matrices).reshape(len(matrices), -1)
+        up, down = np.maximum(values, 0).sum(axis=1), np.maximum(-values, 0).sum(axis=1)
+        norms: Floats = up + down if both else np.maximum(up, down)
+        return norms
+
+    one, two = attack.tables
+    return _audited(attack, *(np.round(norm(draws - two) - norm(draws - one), 9) for draws in (first, second)))
+
+
+def number_by_number(attack: Attack, first: Floats, second: Floats) -> float:
+    """Independent Laplace noise: each number at or beyond its value on the first table, and the bounds add."""
+    event = attack.event
+    one, two = (numbers(event, without_noise(event, table)[None])[0] for table in attack.tables)
+    return by_entries(one, two, numbers(event, first), numbers(event, second), error=ERROR)
+
+
+def along_the_directions(attack: Attack, first: Floats, second: Floats) -> float:
+    """How much of the difference of the points' moments the released directions capture."""
+    change = _points(attack.tables[0] - attack.tables[1])
+    return _audited(attack, *(np.einsum("nik,ij,njk->n", draws, change, draws) for draws in (first, second)))
+
+
+def along_the_transcript(attack: Attack, first: Floats, second: Floats) -> float:
+    """The likelihood ratio of all noisy products of the power method, given the frames before each."""
+    one, two = (_points(table) for table in attack.tables)
+    middle, change = (one + two) / 2, one - two
+
+    def ratio(draws: Floats) -> Floats:
+        frames, products = draws[:, :, 0], draws[:, :, 1]
+        ratios: Floats = np.einsum("nlik,nlik->n", products - middle @ frames, change @ frames)
+        return ratios
+
+    return _audited(attack, ratio(first), ratio(second))
+
+
+def _points(table: Floats) -> Floats:
+    """Second moments of one block without the record's head."""
+    return table[0, 1:, 1:]
+
+
+def _audited(attack: Attack, first: Floats, second: Floats) -> float:
+    return audit(first, second, delta=claim_of(attack.event)[1], error=ERROR)
+
+
+def added_noise(attack: Attack, first: Floats, second: Floats) -> tuple[NoiseSize, Budget]:
+    """Noise on numbers: what was drawn less what is exact, and the loss of the pair."""
+    event, (one, two) = attack.event, attack.tables
+    noise = [numbers(event, x - without_noise(event, table)) for x, table in ((first, one), (second, two))]
+    return NoiseSize.of(np.concatenate(noise) / deviations(event)), planned_loss(event, one, two)
+
+
+def noise_of_products(attack: Attack, first: Floats, second: Floats) -> tuple[NoiseSize, Budget]:
+    """Noise on the products of the power method, and the divergence of the pair's transcripts.
+
+    The mean of half of the squared shifts, over the squared scale, is the Kullback-Leibler
+    divergence of the two transcripts, and that is at most rho.
+    """
+    assert isinstance(attack.event, GramEvent)  # noqa: S101  it gives directions of Gram blocks
+    scale = float(attack.event.noise) / UNIT
+    change, noise = _points(attack.tables[0] - attack.tables[1]), []
+    for draws, table in zip((first, second), attack.tables, strict=True):
+        noise.append((draws[:, :, 1] - _points(table) @ draws[:, :, 0]).reshape(len(draws), -1) / scale)
+    shifts = ((change @ first[:, :, 0]) ** 2).sum(axis=(1, 2, 3)) / (2 * scale**2)
+    surely = shifts.mean() - TOLERANCE * shifts.std() / np.sqrt(len(shifts))
+    return NoiseSize.of(np.concatenate(noise)), Rho(Fraction(float(surely)))

@@ -1,0 +1,62 @@
+"""Invented neighbours of a specification's columns, at and beyond every edge: nothing here sees the data."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
+from dpcore.mechanisms.registry import Event
+from dpcore.mechanisms.vectors import VectorEvent
+from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, Neighbours, NominalColumn, RecordSchema
+
+Floats = NDArray[np.float64]
+Part = tuple[Cells, Floats | None]
+"""Some rows, and each one's share of its person (None: all 1)."""
+
+COMMON_ROWS, PERSON_ROWS = 5, 3
+"""Rows that both tables share, and rows of an invented person."""
+
+
+def hostile_rows(schema: RecordSchema, count: int, rng: np.random.Generator) -> Cells:
+    """Rows at and beyond every edge: bounds, NaN, infinities, huge and tiny numbers, missing and unknown levels.
+
+    Half of the time all cells are at their bounds or known levels, where records are longest.
+    """
+    edges = _longest if rng.random() < 0.5 else _hostile
+    return {column.name: rng.choice(edges(column), count) for column in schema.columns}
+
+
+def _longest(column: Column) -> NDArray[np.generic]:
+    if isinstance(column, NominalColumn):
+        return np.arange(len(column.levels), dtype=np.int64)
+    return np.array([column.lower, column.upper])
+
+
+def _hostile(column: Column) -> NDArray[np.generic]:
+    known = _longest(column)
+    if isinstance(column, NominalColumn):
+        return np.array([*known, MISSING, UNKNOWN, len(known) + 7], dtype=np.int64)
+    return np.array([*known, column.middle, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
+
+
+def hostile_pair(schema: RecordSchema, event: Event, rng: np.random.Generator) -> tuple[list[Part], list[Part]]:
+    """Two neighbouring tables, the unit at the end of the one and at the start of the other, in other chunks."""
+    common: Part = (hostile_rows(schema, COMMON_ROWS, rng), None)
+    first = [common, hostile_unit(schema, _rows_per_unit(event), rng)]
+    if event.neighbours is Neighbours.ADD_REMOVE:
+        return first, [common]
+    return first, [hostile_unit(schema, _rows_per_unit(event), rng), common]
+
+
+def _rows_per_unit(event: Event) -> int:
+    if not isinstance(event, VectorEvent):
+        return event.layout.rows_per_unit
+    return event.query.rows_per_unit if isinstance(event.query, HistogramsQuery | ScoreQuery) else 1
+
+
+def hostile_unit(schema: RecordSchema, most_rows: int, rng: np.random.Generator) -> Part:
+    """A row, a person of several rows that share a weight of 1, or as many rows as a person may have."""
+    if most_rows > 1 or rng.random() < 0.5:
+        return hostile_rows(schema, int(rng.integers(1, most_rows + 1)), rng), None
+    return hostile_rows(schema, PERSON_ROWS, rng), np.full(PERSON_ROWS, 1 / PERSON_ROWS)

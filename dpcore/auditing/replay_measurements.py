@@ -1,0 +1,186 @@
+"""What a replay measures of invented rows: exact sums in the open, and what a change of them is of each sensitivity.
+
+Histograms are counts on a diagonal: there the nuclear norm is the L1 norm, and Frobenius' the L2 norm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+
+from dpcore.auditing.hostile_rows import Part
+from dpcore.measure import Encoded, exact_gram, gram_sum, measure_gram, measure_vector
+from dpcore.measurements.histograms import counted, exact_histograms
+from dpcore.measurements.projection import Projection
+from dpcore.measurements.scores import Scorer, exact_score, summed_scores
+from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, is_diagonal
+from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
+from dpcore.mechanisms.registry import Event, mechanism_of
+from dpcore.mechanisms.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1, record_sums_l1
+from dpcore.mechanisms.vectors import VectorEvent
+from dpcore.noise.sources import Noise
+from dpcore.records.binning import ColumnCells
+
+TOLERANCE = 1e-9
+"""Relative error allowed to the nuclear norm of matrices, which alone is computed in floating point."""
+
+ABOVE_ONE = float(np.nextafter(1.0, 2.0))
+
+
+class Replayed(Protocol):
+    """One measurement of a plan, made of invented rows."""
+
+    @property
+    def event(self) -> Event:
+        """What is drawn."""
+
+    def sums(self, chunks: Iterable[Part]) -> Triangles:
+        """The exact sums, on the integer grid: for invented rows only."""
+
+    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+        """What the door releases of them, in whole numbers."""
+
+    def shares(self, change: Triangles) -> tuple[float, float, float]:
+        """A change's nuclear, Frobenius and weighted L1 norms over the declared sensitivities."""
+
+    def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
+        """Whether two releases with the same noise differ by what the sums differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedGram:
+    """Gram blocks, or what a mechanism releases of them."""
+
+    event: GramEvent
+    encoding: Encoded
+    projection: Projection
+
+    def sums(self, chunks: Iterable[Part]) -> Triangles:
+        """Upper triangles, one a block."""
+        return gram_sum(chunks, self.encoding, self.event.layout, self.projection).upper_triangles()
+
+    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+        """What `measure_gram` releases."""
+        gram = exact_gram(chunks, self.encoding, self.event.layout, self.projection)
+        return measure_gram(gram, self.event, noise).values
+
+    def shares(self, change: Triangles) -> tuple[float, float, float]:
+        """Where counts and sums alone are released, the L1 norm is that of the first rows."""
+        layout, neighbours = self.event.layout, self.event.neighbours
+        r = layout.squared_norm
+        diagonal = is_diagonal(layout.dimension)
+        cells = [(Fraction(abs(x), UNIT), d) for block in change for x, d in zip(block, diagonal, strict=True)]
+        squares = sum(x**2 * (1 if d else 2) for x, d in cells) / gram_frobenius(neighbours, squared_norm=r) ** 2
+        only_sums = mechanism_of(self.event.mechanism).gives is Gives.SUMS
+        sums = self._sums_share(change) if only_sums else self._weighted_share(cells)
+        nuclear = _nuclear(change, layout.dimension) / float(gram_nuclear(neighbours, squared_norm=r) * UNIT)
+        return nuclear * (1 - TOLERANCE), _root_share(squares), share(sums)
+
+    def _weighted_share(self, cells: list[tuple[Fraction, bool]]) -> Fraction:
+        layout, weight = self.event.layout, best_l1_weight(self.event.neighbours)
+        bound = gram_weighted_l1(
+            self.event.neighbours,
+            squared_norm=layout.squared_norm,
+            dimension=layout.dimension,
+            blocks=layout.blocks,
+            weight=weight,
+        )
+        return sum((x * (1 if d else weight) for x, d in cells), Fraction(0)) / bound
+
+    def _sums_share(self, change: Triangles) -> Fraction:
+        layout = self.event.layout
+        bound = record_sums_l1(
+            self.event.neighbours,
+            count_weight=layout.count_weight,
+            points=layout.dimension - layout.heads,
+            rows=layout.rows_per_unit,
+            blocks=layout.blocks,
+        )
+        return Fraction(sum(abs(x) for block in change for x in block[: layout.dimension]), UNIT) / bound
+
+    def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
+        """Gram blocks, or their first rows, to within one step; directions and eigenvalues are no sums."""
+        if mechanism_of(self.event.mechanism).gives not in (Gives.GRAM, Gives.SUMS):
+            return True
+        step, rows = self.event.step, zip(first, second, change, strict=True)
+        cells = (cell for a, b, exact in rows for cell in zip(a, b, exact[: len(a)], strict=True))
+        return all(abs((a - b) * step - exact) <= step for a, b, exact in cells)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedHistograms:
+    """Histograms of columns."""
+
+    event: VectorEvent
+    query: HistogramsQuery
+    columns: Sequence[ColumnCells]
+
+    def sums(self, chunks: Iterable[Part]) -> Triangles:
+        """All counts as one list."""
+        return [counted(chunks, self.columns, self.query)]
+
+    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+        """What `measure_vector` releases."""
+        return [measure_vector(exact_histograms(chunks, self.columns, self.query), self.event, noise).values]
+
+    def shares(self, change: Triangles) -> tuple[float, float, float]:
+        """L1, L2 and L1 norm again (GUARANTEE.md, S7)."""
+        ((*moved,),) = change
+        sums = sum(abs(x) for x in moved) / self.query.sensitivity(self.event.neighbours)
+        squares = sum(x**2 for x in moved) / self.query.squared_l2(self.event.neighbours)
+        return share(sums), _root_share(squares), share(sums)
+
+    def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
+        """Exactly: counts are whole numbers of the grid to which their noise is rounded."""
+        return [a - b for a, b in zip(first[0], second[0], strict=True)] == change[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedScore:
+    """The sum of a model's scores."""
+
+    event: VectorEvent
+    query: ScoreQuery
+    scorer: Scorer
+
+    def sums(self, chunks: Iterable[Part]) -> Triangles:
+        """One number."""
+        return [[summed_scores(chunks, self.scorer)]]
+
+    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+        """What `measure_vector` releases."""
+        return [measure_vector(exact_score(chunks, self.scorer, self.query), self.event, noise).values]
+
+    def shares(self, change: Triangles) -> tuple[float, float, float]:
+        """All norms of a number are one (GUARANTEE.md, S8)."""
+        moved = share(abs(change[0][0]) / self.query.sensitivity(self.event.neighbours))
+        return moved, moved, moved
+
+    def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
+        """Exactly."""
+        return first[0][0] - second[0][0] == change[0][0]
+
+
+def _nuclear(change: Triangles, dimension: int) -> float:
+    matrices = np.zeros((len(change), dimension, dimension))
+    rows, columns = np.triu_indices(dimension)
+    for matrix, block in zip(matrices, change, strict=True):
+        matrix[rows, columns] = matrix[columns, rows] = [float(x) for x in block]
+    return float(np.abs(np.linalg.eigvalsh(matrices)).sum())
+
+
+def share(exact: Fraction) -> float:
+    """A float that lies above 1 exactly where the exact share does."""
+    return _rounded(float(exact), above=exact > 1)
+
+
+def _root_share(squared: Fraction) -> float:
+    return _rounded(float(squared) ** 0.5, above=squared > 1)
+
+
+def _rounded(number: float, *, above: bool) -> float:
+    return max(number, ABOVE_ONE) if above else min(number, 1.0)

@@ -1,0 +1,213 @@
+"""What the estimators share: arrays to cells and back, public parameters, and what was spent.
+
+Each cell is read by itself. One that is no number is missing and one that is no known label
+is unknown, whatever stands in the other rows: a refusal, or an array whose type one row
+decides for all, would tell about that row. The type of an array that the caller made is
+structure, as a column's type is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from dpcore.accounting import release_statement, total
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.entry import Status
+from dpcore.mechanisms.registry import cost_of
+from dpcore.mechanisms.vectors import VectorEvent
+from dpcore.records.decoding import ClassRules, LevelRule
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn
+
+Floats = NDArray[np.float64]
+
+
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What scikit-learn is to know of every estimator here: any cell is taken, and no two fits are alike."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
+        tags.non_deterministic = True
+        return tags
+
+
+Codes = NDArray[np.int64]
+Bounds = tuple[ArrayLike, ArrayLike]
+Categories = Mapping[int, Sequence[float]]
+"""Public values of the categorical features, by the feature's index."""
+
+
+def feature_name(index: int) -> str:
+    """The column that stands for a feature."""
+    return f"x{index}"
+
+
+def feature_columns(features: int, bounds: Bounds, categories: Categories) -> list[Column]:
+    """One column a feature: nominal where its categories are listed, else between the bounds.
+
+    Raises: ValueError for bounds that do not increase or categories of no feature.
+    """
+    strangers = [index for index in categories if index not in range(features)]
+    if strangers:
+        raise ValueError(f"categories must name features by index, 0 to {features - 1}, got {strangers[0]}")
+    lower, upper = feature_bounds(features, bounds)
+    columns: list[Column] = []
+    for i in range(features):
+        name = feature_name(i)
+        if i in categories:
+            levels = level_indices(f"categories of feature {i}", categories[i])
+            columns.append(NominalColumn(name=name, kind=Kind.CATEGORICAL, levels=levels))
+        else:
+            columns.append(IntervalColumn(name=name, kind=Kind.NUMERIC, lower=lower[i], upper=upper[i]))
+    return columns
+
+
+def feature_bounds(features: int, bounds: Bounds) -> tuple[list[float], list[float]]:
+    """The lower and the upper bound of every feature.
+
+    Raises: ValueError unless there are two sides, each a number or one a feature.
+    """
+    try:
+        lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), (features,)).tolist() for side in bounds)
+    except (TypeError, ValueError):
+        rule = f"bounds must be (lower, upper), each a number or one for each of {features} features"
+        raise ValueError(f"{rule}, got {bounds!r}") from None
+    return lower, upper
+
+
+def level_indices(name: str, values: Sequence[Any]) -> tuple[int, ...]:
+    """One level a public value.
+
+    Raises: ValueError for a value that is listed twice.
+    """
+    if len(set(values)) != len(values):
+        raise ValueError(f"{name} must all be different, got {list(values)!r}")
+    return tuple(range(len(values)))
+
+
+def exact_number(name: str, value: float | Fraction) -> Fraction:
+    """A number as it is written: 0.1 is one tenth.
+
+    Raises: ValueError for what is no finite number.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a finite number, got {value!r}")
+    return value if isinstance(value, Fraction) else Fraction(str(value))
+
+
+def exact_delta(value: float | Fraction) -> Fraction:
+    """A delta as it is written.
+
+    Raises: ValueError outside [0, 1).
+    """
+    delta = exact_number("delta", value)
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must lie in [0, 1), got {value}")
+    return delta
+
+
+def table_of(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> Floats:
+    """The rows of X in numbers, NaN for a cell that is none; scikit-learn checks shape and names."""
+    return numbers_of(validate_data(estimator, _as_array(X), dtype=None, ensure_all_finite=False, reset=reset))
+
+
+def column_of(y: ArrayLike | None, rows: int) -> NDArray[Any]:
+    """One value a row, each as it was given.
+
+    Raises: ValueError for another shape.
+    """
+    values: NDArray[Any] = np.asarray(_as_array(y))
+    if values.shape != (rows,):
+        raise ValueError("y must have one value a row of X")
+    return values
+
+
+def numbers_of(cells: NDArray[Any]) -> Floats:
+    """Each cell as a number, NaN where it is none.
+
+    Raises: ValueError for an array of a type that holds neither numbers, text nor objects.
+    """
+    if cells.dtype.kind in "biuf":
+        return cells.astype(np.float64)
+    if cells.dtype.kind not in "OUST":
+        raise ValueError(f"an array of type {cells.dtype} holds no numbers")
+    return np.array([_number(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(cells.shape)
+
+
+def _number(cell: Any) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _as_array(values: Any) -> Any:
+    """What has no type of its own becomes an array of objects: no row decides how the others are read."""
+    typed = any(hasattr(values, name) for name in ("dtype", "dtypes", "__array__"))
+    return values if typed else np.array(values, dtype=object)
+
+
+def feature_cells(rows: Floats, categories: Categories) -> Cells:
+    """The cells of an array's rows."""
+    columns = ((i, rows[:, i]) for i in range(rows.shape[1]))
+    return {feature_name(i): codes_of(values, categories[i]) if i in categories else values for i, values in columns}
+
+
+def codes_of(values: NDArray[Any], known: Sequence[Any]) -> Codes:
+    """Each value's place among the known ones; `UNKNOWN` where it is none of them."""
+    if values.dtype.kind == "O":
+        places = {value: index for index, value in enumerate(known)}
+        return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
+    codes = np.full(len(values), UNKNOWN, dtype=np.int64)
+    for index, value in enumerate(known):
+        codes[values == value] = index
+    return codes
+
+
+def _place(value: Any, places: Mapping[Any, int]) -> int:
+    try:
+        return places.get(value, UNKNOWN)
+    except TypeError:  # a list or the like, which is no label
+        return UNKNOWN
+
+
+def feature_rows(points: Floats, encoding: Encoding, categories: Categories) -> Floats:
+    """Encoded points as an array in the original units: inside the bounds, the nearest level of each column."""
+    levels = {code.column.name: code.column for code in encoding.codes if isinstance(code.column, NominalColumn)}
+    plain = {name: LevelRule((0.0,) * column.level_count) for name, column in levels.items()}
+    cells = encoding.decode(points, ClassRules(0, plain, {}))
+    features = len(encoding.codes)
+    columns = [
+        np.asarray(categories[i], dtype=np.float64)[cells[feature_name(i)].astype(np.int64)]
+        if i in categories
+        else cells[feature_name(i)].astype(np.float64)
+        for i in range(features)
+    ]
+    return np.column_stack(columns)
+
+
+def stated_privacy(
+    events: Mapping[str, GramEvent | VectorEvent], *, delta: Fraction, neighbours: str
+) -> dict[str, Any]:
+    """What the events cost together, why that holds, and which mechanisms are only approximate."""
+    cost = total(cost_of(event) for event in events.values())
+    names = dict.fromkeys(event.mechanism for event in events.values())
+    return {
+        **release_statement(cost, delta=delta).as_json(),
+        "neighbours": neighbours,
+        "unit": "row",
+        "measurements": {name: event.as_json() for name, event in events.items()},
+        "why": [BY_NAME[event.mechanism].reason for event in events.values()],
+        "approximate": [name for name in names if BY_NAME[name].status is Status.APPROXIMATE],
+    }

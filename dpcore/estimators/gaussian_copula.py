@@ -1,0 +1,142 @@
+"""The estimator of mixed tables with scikit-learn habits: numbers and categories, with or without classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dpcore.estimators._arrays import (
+    Bounds,
+    Categories,
+    PrivateEstimator,
+    codes_of,
+    column_of,
+    exact_delta,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    feature_name,
+    level_indices,
+    stated_privacy,
+    table_of,
+)
+from dpcore.estimators.moment_mixture import LABEL
+from dpcore.measure import exact_gram, measure_gram, measure_vector
+from dpcore.measurements.histograms import exact_histograms
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.queries import HistogramsQuery
+from dpcore.noise.sources import SystemNoise, seed_of
+from dpcore.planning.allocation import preset_or_fractions
+from dpcore.planning.plan import Plan
+from dpcore.planning.planner import make_plan
+from dpcore.planning.request import AUTO, COPULA, Wishes
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
+from dpcore.synthesis.copula.generator import Copula, cells_of_schema, grouped_encoding
+from dpcore.synthesis.generators import synthetic_rows
+
+Floats = NDArray[np.float64]
+
+
+def measured_copula(cells: Cells, plan: Plan) -> Copula:
+    """Measure a table as a copula's plan says: its histograms, then the Gram of their groups. Draws noise."""
+    assert plan.marginals_event is not None  # noqa: S101  as every copula's plan has
+    query, noise, layout = plan.marginals_event.query, SystemNoise(), plan.event.layout
+    assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
+    histograms = exact_histograms([(cells, None)], cells_of_schema(plan.schema), query)
+    marginals = measure_vector(histograms, plan.marginals_event, noise)
+    encoding = grouped_encoding(plan.schema, marginals, plan.event)
+    everything = Projection("none", encoding.width, encoding.width, None)
+    released = measure_gram(exact_gram([(cells, None)], encoding, layout, everything), plan.event, noise)
+    return Copula(plan.schema, replace(NoisyMoments.from_released(released), marginals=marginals))
+
+
+class GaussianCopula(PrivateEstimator):
+    """A table of numbers and categories: noisy histograms of its columns, and noisy tables of their pairs.
+
+    The name is that of the family, which measures columns apart from how they hang together; here pairs
+    follow tables of groups instead of one correlation each.
+    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are required.
+    `categories` lists the public values of categorical features by index, `classes` the public labels where
+    `fit` gets a `y`. `allocation` is "auto" or fractions of the budget for "marginals" and "moments".
+    Guarantee: (epsilon, delta) for each row, by the mechanisms named in `privacy_`.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        delta: float | Fraction = 0,
+        neighbours: str = "replace-one",
+        classes: Sequence[Any] | None = None,
+        categories: Categories | None = None,
+        mechanism: str = AUTO,
+        allocation: str | Mapping[str, float | Fraction] = AUTO,
+        random_state: str | int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.neighbours = neighbours
+        self.classes = classes
+        self.categories = categories
+        self.mechanism = mechanism
+        self.allocation = allocation
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Measure the rows of X, in the classes of y where these are given."""
+        rows, delta = table_of(self, X), exact_delta(self.delta)
+        self.plan_ = make_plan(self._wishes(self._schema(rows.shape[1])))
+        cells = feature_cells(rows, self.categories or {})
+        if self.classes is not None:
+            cells[LABEL] = codes_of(column_of(y, len(rows)), self.classes)
+        self.copula_ = measured_copula(cells, self.plan_)
+        self.moments_, self.marginals_ = self.copula_.moments.released, self.copula_.marginals
+        self.privacy_ = stated_privacy(self.plan_.events, delta=delta, neighbours=self.neighbours)
+        return self
+
+    def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
+        """Synthetic rows inside the bounds; with their labels if `fit` had them."""
+        check_is_fitted(self, "moments_")
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        seed = seed_of(self.random_state)
+        cells = synthetic_rows(Encoding(self.plan_.schema), self.copula_, n, seed).cells()
+        rows = np.column_stack([self._values(i, cells[feature_name(i)]) for i in range(self.n_features_in_)])
+        return rows if self.classes is None else (rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)])
+
+    def _values(self, index: int, cells: NDArray[np.generic]) -> Floats:
+        known = (self.categories or {}).get(index)
+        return (
+            cells.astype(np.float64) if known is None else np.asarray(known, dtype=np.float64)[cells.astype(np.int64)]
+        )
+
+    def _schema(self, features: int) -> RecordSchema:
+        columns = feature_columns(features, self.bounds, self.categories or {})
+        if self.classes is not None:
+            levels = level_indices("classes", self.classes)
+            columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
+        return RecordSchema(tuple(columns))
+
+    def _wishes(self, schema: RecordSchema) -> Wishes:
+        return Wishes(
+            schema=schema,
+            neighbours=Neighbours(self.neighbours),
+            unit=PrivacyUnit(),
+            epsilon=exact_number("epsilon", self.epsilon),
+            delta=exact_delta(self.delta),
+            expected_rows=1,  # nothing depends on it
+            projection="none",
+            mechanism=self.mechanism,
+            generator=COPULA,
+            allocation=preset_or_fractions(self.allocation),
+        )

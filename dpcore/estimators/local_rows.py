@@ -1,0 +1,209 @@
+"""Noisy rows, one for each row of the data: local differential privacy, kept for comparison with the papers.
+
+Every row's point of the unit ball is projected on a few directions, gets Laplace noise
+for the ball's whole width, and is lifted back. The noise does not shrink with the
+number of rows: each row is protected on its own, and tells little (GUARANTEE.md, M10).
+
+    >>> model = BernoulliRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
+    >>> model.fit([[0.1, 0.2, 0.3]] * 50).rows_.shape, round(model.privacy_["epsilon"], 9)
+    ((50, 3), 1.0)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpcore.accounting import Epsilon
+from dpcore.estimators._arrays import (
+    Bounds,
+    Categories,
+    PrivateEstimator,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    feature_rows,
+    stated_privacy,
+    table_of,
+)
+from dpcore.measure import ReleasedVector, exact_gram, measure_gram, measure_vector
+from dpcore.measurements.noisy_moments import pooled_moments
+from dpcore.measurements.projection import no_projection
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.queries import RowsQuery
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.mechanisms.vectors import (
+    JIANG_LAPLACE,
+    NOISY_ROWS,
+    PrivateVector,
+    UnitCoordinates,
+    VectorEvent,
+    exact_moments,
+)
+from dpcore.noise.sources import Noise, SystemNoise, fresh_seed, public_generator
+from dpcore.planning.layouts import count_weight
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import PROJECTION_BITS, Layout, integer_records, quantised_projection
+from dpcore.records.schema import Cells, Neighbours, RecordSchema
+from dpcore.synthesis.jiang_greedy import PooledMoments
+
+Floats = NDArray[np.float64]
+Event = GramEvent | VectorEvent
+
+RELATION = Neighbours.REPLACE_ONE
+"""The number of published rows is that of the data, so nothing hides whether a row is there."""
+
+FOR_BASIS = Fraction(1, 2)
+"""What the directions take of epsilon where they are bought, as in Jiang et al."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowBasis:
+    """Public or released directions that lengthen no point, and the point around which rows are lifted back."""
+
+    columns: Floats
+    centre: Floats
+
+    @staticmethod
+    def of(directions: Floats, centre: Floats) -> RowBasis:
+        """The directions on the grid 2^-20, shrunk until their operator norm is at most 1, which is checked exactly.
+
+        The norm of VᵀV is at most its largest sum of absolute values in a row.
+        """
+        longest = float(np.abs(directions.T @ directions).sum(axis=1).max())
+        columns = np.trunc(quantised_projection(directions / np.sqrt(longest)) * (1 - 2.0**-14))
+        whole = columns.astype(np.int64)
+        if int(np.abs(whole.T @ whole).sum(axis=1).max()) > 1 << 2 * PROJECTION_BITS:
+            raise ValueError("the directions could not be brought to length 1")
+        return RowBasis(columns, centre)
+
+    @property
+    def dimension(self) -> int:
+        """Number of directions."""
+        return int(self.columns.shape[1])
+
+    def project(self, points: Floats) -> list[int]:
+        """Projected points in whole numbers of the grid, row by row: squared norms at most 4^16, checked (N1)."""
+        layout = Layout(self.dimension + 1, 1, Fraction(1))
+        flat: list[int] = integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
+        return flat
+
+    def lift(self, projected: Floats) -> Floats:
+        """The points nearest to the centre that have these projections."""
+        basis = self.columns / (1 << PROJECTION_BITS)
+        lifted: Floats = self.centre + (projected - self.centre @ basis) @ np.linalg.pinv(basis)
+        return lifted
+
+
+def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise) -> ReleasedVector:
+    """Noisy projections of every row's point.
+
+    Neighbours: replace-one; the number of rows is shown. Guarantee: pure epsilon, also
+    for each row alone (GUARANTEE.md, M10).
+    """
+    query = RowsQuery(len(points), basis.dimension)
+    event = NOISY_ROWS.calibrate(query, RELATION, budget)
+    return measure_vector(PrivateVector(query, basis.project(points)), event, noise)
+
+
+class NoisyRows(PrivateEstimator, ABC):
+    """Publishes a noisy copy of every row along a few directions; subclasses say where those come from.
+
+    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one a feature) and
+    `n_components`, the number of directions, are required. `categories` lists the public
+    values of categorical features by index; the largest noisy indicator wins.
+    `fit` leaves the noisy rows in `rows_`, in the order of the data.
+    Guarantee: pure epsilon for each row's values under replace-one; local, and it reveals
+    the number of rows.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        n_components: int,
+        categories: Categories | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.n_components = n_components
+        self.categories = categories
+
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Buy or draw the directions, then publish the rows of X along them; `y` is ignored."""
+        rows = table_of(self, X)
+        known = self.categories or {}
+        encoding = Encoding(RecordSchema(tuple(feature_columns(rows.shape[1], self.bounds, known))))
+        if not 1 <= self.n_components <= encoding.width:
+            raise ValueError(f"n_components must be between 1 and {encoding.width}, got {self.n_components}")
+        epsilon = Epsilon(exact_number("epsilon", self.epsilon))
+        cells = feature_cells(rows, known)
+        self.basis_, events, left = self._directions(cells, encoding, epsilon)
+        self.released_ = publish_rows(encoding.encode(cells), self.basis_, left, SystemNoise())
+        projected = self.released_.numbers().reshape(len(rows), self.n_components)
+        self.rows_ = feature_rows(self.basis_.lift(projected), encoding, known)
+        everything = {**events, "rows": self.released_.event}
+        self.privacy_ = stated_privacy(everything, delta=Fraction(0), neighbours=RELATION.value)
+        return self
+
+    @abstractmethod
+    def _directions(
+        self, cells: Cells, encoding: Encoding, epsilon: Epsilon
+    ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
+        """The directions, what was measured for them, and the epsilon that is left for the rows."""
+
+
+class BernoulliRows(NoisyRows):
+    """Li et al.: random directions with entries of one size and fair signs, public; all of epsilon is for the rows."""
+
+    def _directions(
+        self, cells: Cells, encoding: Encoding, epsilon: Epsilon
+    ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
+        coins = public_generator(fresh_seed(), "bernoulli").integers(0, 2, (encoding.width, self.n_components))
+        signs: Floats = np.where(coins == 1, 1.0, -1.0)
+        return RowBasis.of(signs, np.zeros(encoding.width)), {}, epsilon
+
+
+class JiangPca(NoisyRows):
+    """Jiang et al., section 3.1, corrected: half of epsilon buys mean and components, half the rows along them."""
+
+    def _directions(
+        self, cells: Cells, encoding: Encoding, epsilon: Epsilon
+    ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
+        first, left = _split(epsilon)
+        coordinates = UnitCoordinates(encoding)
+        event = JIANG_LAPLACE.calibrate(coordinates.query(1), RELATION, first)
+        moments = PooledMoments.of_vector(measure_vector(exact_moments([cells], coordinates, 1), event, SystemNoise()))
+        covariance = moments.within * np.outer(coordinates.scale, coordinates.scale)
+        centre = coordinates.encoded(moments.means[0])
+        return RowBasis.of(_leading(covariance, self.n_components), centre), {"basis": event}, left
+
+
+class LopRows(NoisyRows):
+    """LOP of Xu et al., corrected: its basis, exact there, is bought with half of epsilon as noisy second moments."""
+
+    def _directions(
+        self, cells: Cells, encoding: Encoding, epsilon: Epsilon
+    ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
+        first, left = _split(epsilon)
+        layout = Layout(encoding.width + 1, 1, count_weight(encoding.width))
+        event = gram_mechanism("wishart-difference-trace").calibrate(layout, RELATION, first)
+        gram = exact_gram([(cells, None)], encoding, layout, no_projection(encoding))
+        moments = pooled_moments(measure_gram(gram, event, SystemNoise()))
+        return RowBasis.of(_leading(moments.covariance, self.n_components), moments.mean), {"basis": event}, left
+
+
+def _split(epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
+    return Epsilon(epsilon.value * FOR_BASIS), Epsilon(epsilon.value * (1 - FOR_BASIS))
+
+
+def _leading(covariance: Floats, count: int) -> Floats:
+    """The eigenvectors of the largest eigenvalues."""
+    vectors: Floats = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
+    return vectors

@@ -1,0 +1,251 @@
+"""A Gaussian, one a class, fitted to moments that are measured once; modips is the one in all coordinates.
+
+Bounds, classes and the expected number of rows are public parameters, never learned
+from the data: values outside the bounds are clamped, missing ones count as the middle.
+Noise is never seeded, so `fit` gives another result each time; `random_state` seeds
+sampling only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from dpcore.estimators._arrays import (
+    Bounds,
+    PrivateEstimator,
+    codes_of,
+    column_of,
+    exact_delta,
+    exact_number,
+    feature_cells,
+    feature_columns,
+    feature_name,
+    level_indices,
+    numbers_of,
+    stated_privacy,
+    table_of,
+)
+from dpcore.measure import Released, exact_gram, measure_gram
+from dpcore.measurements.frame_measurements import bought_frame, measured_as
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import (
+    Projection,
+    measured_coordinates,
+    no_projection,
+    private_components,
+    ron_projection,
+)
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.names import MEAN, MOMENTS, PROJECTION
+from dpcore.noise.sources import SystemNoise, fresh_seed, seed_of
+from dpcore.planning.allocation import preset_or_fractions
+from dpcore.planning.planner import make_plan
+from dpcore.planning.request import AUTO, Wishes
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import (
+    Cells,
+    IntervalColumn,
+    Kind,
+    Neighbours,
+    NominalColumn,
+    PrivacyUnit,
+    RecordSchema,
+    Role,
+)
+from dpcore.synthesis.generators import ClassGaussians, synthetic_rows
+
+Floats = NDArray[np.float64]
+
+LABEL, TARGET = "label", "target"
+
+
+class MomentMixture(PrivateEstimator):
+    """A Gaussian, one a class, fitted to moments that are measured once with differential privacy.
+
+    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are
+    required. `classes` lists the public labels where `fit` gets a `y` of labels;
+    `target_bounds` bounds a `y` of numbers. `n_components` is a number or "auto", which
+    needs `expected_rows`. `allocation` is "auto", the name of a paper's split, or fractions
+    of the budget for "projection", "mean" and "moments". `generator` is "mixture", a covariance a
+    class, "lda", one that they share, or "auto", which is a mixture unless `expected_rows` say
+    otherwise. `radius` is that of the ball in which points are measured, 1 where they may fill
+    their bounds, or "auto", which buys a centre and a radius with an eighth of the budget.
+    Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
+    """
+
+    projection_kind: ClassVar[str] = "none"
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        delta: float | Fraction = 0,
+        neighbours: str = "replace-one",
+        classes: Sequence[Any] | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        n_components: int | str = AUTO,
+        expected_rows: int | None = None,
+        mechanism: str = AUTO,
+        allocation: str | Mapping[str, float | Fraction] = AUTO,
+        generator: str = AUTO,
+        radius: float | Fraction | str = 1,
+        random_state: str | int | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.bounds = bounds
+        self.delta = delta
+        self.neighbours = neighbours
+        self.classes = classes
+        self.target_bounds = target_bounds
+        self.n_components = n_components
+        self.expected_rows = expected_rows
+        self.mechanism = mechanism
+        self.allocation = allocation
+        self.generator = generator
+        self.radius = radius
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Measure the moments of the rows of X, together with y where its classes or bounds are given."""
+        rows = table_of(self, X)
+        schema = self._schema(rows.shape[1])
+        self.plan_ = make_plan(self._wishes(schema))
+        self.encoding_ = Encoding(self.plan_.schema)
+        cells = self._cells(rows, y)
+        self.projection_, self.moments_ = self._measure(cells)
+        delta = exact_delta(self.delta)
+        self.privacy_ = stated_privacy(self.plan_.events, delta=delta, neighbours=self.neighbours)
+        return self
+
+    def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
+        """Synthetic rows inside the bounds; with their labels or targets if `fit` had them."""
+        check_is_fitted(self, "moments_")
+        if n < 1:
+            raise ValueError(f"n must be at least 1, got {n}")
+        seed = seed_of(self.random_state)
+        mixture = ClassGaussians(self._noisy_moments(), self.projection_)
+        cells = synthetic_rows(self.encoding_, mixture, n, seed).cells()
+        rows = np.column_stack([cells[feature_name(i)] for i in range(self.n_features_in_)]).astype(np.float64)
+        if self.classes is not None:
+            return rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)]
+        return (rows, cells[TARGET]) if self.target_bounds is not None else rows
+
+    def _schema(self, features: int) -> RecordSchema:
+        columns = feature_columns(features, self.bounds, {})
+        if self.classes is not None:
+            levels = level_indices("classes", self.classes)
+            columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
+        if self.target_bounds is not None:
+            low, high = self.target_bounds
+            columns.append(
+                IntervalColumn(name=TARGET, kind=Kind.NUMERIC, lower=float(low), upper=float(high), role=Role.TARGET)
+            )
+        return RecordSchema(tuple(columns))
+
+    def _wishes(self, schema: RecordSchema) -> Wishes:
+        if self.n_components == AUTO and self.expected_rows is None and self.projection_kind != "none":
+            raise ValueError('n_components="auto" needs expected_rows: it is never taken from the data')
+        unknown_size = self.generator == AUTO and self.expected_rows is None and self.classes is not None
+        return Wishes(
+            schema=schema,
+            neighbours=Neighbours(self.neighbours),
+            unit=PrivacyUnit(),
+            epsilon=exact_number("epsilon", self.epsilon),
+            delta=exact_delta(self.delta),
+            expected_rows=1 if self.expected_rows is None else self.expected_rows,
+            projection=self.projection_kind,
+            dimension=AUTO if self.projection_kind == "none" else self.n_components,
+            mechanism=self.mechanism,
+            generator="mixture" if unknown_size else self.generator,
+            allocation=preset_or_fractions(self.allocation),
+            radius=self.radius if isinstance(self.radius, str) else exact_number("radius", self.radius),
+        )
+
+    def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
+        cells = feature_cells(rows, {})
+        if self.classes is not None:
+            cells[LABEL] = codes_of(column_of(y, len(rows)), self.classes)
+        if self.target_bounds is not None:
+            cells[TARGET] = numbers_of(column_of(y, len(rows)))
+        return cells
+
+    def _measure(self, cells: Cells) -> tuple[Projection, Released]:
+        """Draw every measurement of the plan, each once."""
+        plan, encoding = self.plan_, self.encoding_
+        projection = self._framed(cells, self._public_projection())
+        everything = replace(no_projection(encoding), frame=projection.frame)
+        if plan.projection_event is not None:
+            coordinates = measured_coordinates(plan.projection_event, encoding)
+            first = self._draw(PROJECTION, cells, replace(coordinates, frame=projection.frame))
+            projection = replace(private_components(first, encoding, plan.dimension), frame=projection.frame)
+        self.sums_ = self._draw(MEAN, cells, projection) if plan.mean_event else None
+        released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
+        if plan.reuses_gram:
+            projection = replace(private_components(released, encoding, plan.dimension), frame=projection.frame)
+        return projection, released
+
+    def _public_projection(self) -> Projection:
+        """What needs no measurement."""
+        if self.plan_.projection == "ron":
+            return ron_projection(self.encoding_, self.plan_.dimension, fresh_seed())
+        return no_projection(self.encoding_)
+
+    def _framed(self, cells: Cells, projection: Projection) -> Projection:
+        """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""
+        if self.plan_.frame_events:
+            whole_mean = self.plan_.frame_knows_mean
+            return bought_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
+        if self.plan_.radius == 1:
+            return projection
+        return replace(projection, frame=Frame.around_middle(projection.width, float(self.plan_.radius)))
+
+    def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
+        event = self.plan_.events[name]
+        assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
+        encoding, projection = measured_as(name, self.encoding_, projection)
+        return measure_gram(exact_gram(_once(cells), encoding, event.layout, projection), event, SystemNoise())
+
+    def _noisy_moments(self) -> NoisyMoments:
+        basis = self.projection_.basis() if self.plan_.reuses_gram else None
+        return NoisyMoments.from_released(self.moments_, basis, self.sums_)
+
+
+class Modips(MomentMixture):
+    """Liu's modips with one Gaussian, corrected: Laplace noise on mean and second moment in all coordinates.
+
+    The baseline of RON-Gauss and PCA-Gauss: no dimension is left out, so the noise grows
+    with all of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: float | Fraction,
+        bounds: Bounds,
+        neighbours: str = "replace-one",
+        classes: Sequence[Any] | None = None,
+        target_bounds: tuple[float, float] | None = None,
+        random_state: str | int | None = None,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            bounds=bounds,
+            neighbours=neighbours,
+            classes=classes,
+            target_bounds=target_bounds,
+            mechanism="laplace",
+            random_state=random_state,
+        )
+
+
+def _once(cells: Cells) -> Iterator[tuple[Cells, None]]:
+    yield cells, None

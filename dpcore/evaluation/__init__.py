@@ -1,0 +1,1 @@
+"""Evaluation: how well synthetic rows fit the released measurements."""

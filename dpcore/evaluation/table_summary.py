@@ -1,0 +1,173 @@
+"""Running summaries of a synthetic table: moments of its encoded points, and tallies of its columns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.records.encoding import Encoding, level_of
+from dpcore.records.schema import Cells, Column, IntervalColumn, NominalColumn
+from dpcore.synthesis.class_rows import rows_by_class
+from dpcore.synthesis.generators import ClassGaussians
+
+Floats = NDArray[np.float64]
+
+BINS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSums:
+    """Counts, sums and second moments of encoded points, one a class."""
+
+    counts: Floats
+    sums: Floats
+    seconds: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """Mean encoded point over all classes."""
+        mean: Floats = self.sums.sum(axis=0) / max(float(self.counts.sum()), 1.0)
+        return mean
+
+    @staticmethod
+    def measured(mixture: ClassGaussians) -> ClassSums:
+        """The released moments, lifted to encoded coordinates."""
+        basis = mixture.projection.lifting
+        classes = mixture.moments.classes
+        means = mixture.projection.lift(np.array([c.mean for c in classes]))
+        seconds = [basis @ c.covariance @ basis.T + np.outer(m, m) for c, m in zip(classes, means, strict=True)]
+        counts = np.array([c.count for c in classes])
+        return ClassSums(counts, means * counts[:, None], np.array(seconds) * counts[:, None, None])
+
+
+class TableSummary:
+    """Running summary of a synthetic table, chunk by chunk."""
+
+    def __init__(self, encoding: Encoding) -> None:
+        self._encoding = encoding
+        blocks, width = encoding.schema.class_count, encoding.width
+        self._sums = ClassSums(np.zeros(blocks), np.zeros((blocks, width)), np.zeros((blocks, width, width)))
+        self.rows = 0
+        self._columns = {c.name: _column_tally(c) for c in encoding.schema.columns}
+
+    def add(self, cells: Cells) -> None:
+        """Count a chunk of decoded cells."""
+        coordinates, classes = self._encoding.encode(cells).T, self._encoding.classes(cells)
+        self.rows += len(classes)
+        for block, rows in rows_by_class(classes):
+            mine = coordinates[:, rows]
+            self._sums.counts[block] += mine.shape[1]
+            self._sums.sums[block] += mine.sum(axis=1)
+            self._sums.seconds[block] += mine @ mine.T
+        for name, tally in self._columns.items():
+            tally.add(cells[name])
+
+    def empty(self) -> TableSummary:
+        """A summary of the same columns that has counted nothing."""
+        return TableSummary(self._encoding)
+
+    def merge(self, other: TableSummary) -> None:
+        """Count all rows that another summary of the same columns has counted."""
+        self.rows += other.rows
+        for mine, theirs in (
+            (self._sums.counts, other._sums.counts),
+            (self._sums.sums, other._sums.sums),
+            (self._sums.seconds, other._sums.seconds),
+        ):
+            mine += theirs
+        for name, tally in self._columns.items():
+            tally.counted += other._columns[name].counted
+
+    @property
+    def sums(self) -> ClassSums:
+        """Moments of the encoded synthetic points."""
+        return self._sums
+
+    def column(self, name: str) -> dict[str, Any]:
+        """Summary of one column's synthetic values."""
+        return self._columns[name].summary()
+
+
+class IntervalTally:
+    """Mean, spread and histogram of an interval column."""
+
+    def __init__(self, column: IntervalColumn) -> None:
+        self._edges = _bin_edges(column)
+        self._middle = column.middle
+        self.counted = np.zeros(len(self._edges) + 2)
+        """The histogram, then how many are missing, the sum and the sum of squares, from the middle, of the others."""
+
+    def add(self, cells: NDArray[np.generic]) -> None:
+        """Count a chunk of values; those beyond the edges are in no bin."""
+        values = np.asarray(cells, dtype=np.float64)
+        missing = np.isnan(values)
+        present = values[~missing] if missing.any() else values
+        shifted = present - self._middle
+        bins = len(self._edges) - 1
+        self.counted[:bins] += np.bincount(_bin_of(_inside(present, self._edges), self._edges), minlength=bins)
+        self.counted[bins:] += np.array([len(values) - len(present), shifted.sum(), shifted @ shifted])
+
+    def summary(self) -> dict[str, Any]:
+        """Mean, standard deviation, share of missing values, histogram."""
+        histogram, (missing, total, squares) = self.counted[:-3], self.counted[-3:].tolist()
+        present = max(float(histogram.sum()), 1.0)
+        shift = total / present
+        return {
+            "mean": self._middle + shift,
+            "sd": math.sqrt(max(0.0, squares / present - shift**2)),
+            "missing_share": missing / max(present + missing, 1.0),
+            "edges": self._edges.tolist(),
+            "shares": (histogram / present).tolist(),
+        }
+
+
+def _inside(values: Floats, edges: Floats) -> Floats:
+    """The values between the first and the last edge; most often all of them, which are then not copied."""
+    if not len(values) or (values.min() >= edges[0] and values.max() <= edges[-1]):
+        return values
+    inside: Floats = values[(values >= edges[0]) & (values <= edges[-1])]
+    return inside
+
+
+def _bin_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
+    """The bin of each value that lies between the edges, which are equally far apart."""
+    bins = len(edges) - 1
+    place = values - edges[0]
+    place *= bins / (edges[-1] - edges[0])
+    found: NDArray[np.int64] = np.minimum(place.astype(np.int64), bins - 1)
+    return found
+
+
+def _bin_edges(column: IntervalColumn) -> Floats:
+    """About `BINS` bins between the bounds; each holds as many whole values as the others where values are whole."""
+    if not column.is_whole:
+        return np.linspace(column.lower, column.upper, BINS + 1)
+    first, last = math.ceil(column.lower), math.floor(column.upper)
+    step = math.ceil((last - first + 1) / BINS)
+    edges: Floats = np.arange(first, last + step + 1, step, dtype=np.float64) - 0.5
+    return edges
+
+
+class NominalTally:
+    """Shares of a nominal column's levels, the missing level last if there is one."""
+
+    def __init__(self, column: NominalColumn) -> None:
+        self._column = column
+        self.counted = np.zeros(column.level_count)
+
+    def add(self, cells: NDArray[np.generic]) -> None:
+        """Count a chunk of codes."""
+        levels = level_of(np.asarray(cells, dtype=np.int64), self._column)
+        self.counted += np.bincount(levels + 1, minlength=len(self.counted) + 1)[1:]  # -1: nothing is known
+
+    def summary(self) -> dict[str, Any]:
+        """The shares."""
+        return {"shares": (self.counted / max(float(self.counted.sum()), 1.0)).tolist()}
+
+
+def _column_tally(column: Column) -> IntervalTally | NominalTally:
+    return IntervalTally(column) if isinstance(column, IntervalColumn) else NominalTally(column)

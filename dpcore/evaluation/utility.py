@@ -1,0 +1,212 @@
+"""How well a synthetic table fits the noisy measurements: post-processing, free of charge.
+
+Both sides are brought to the same readable quantities: positions of interval columns
+and indicators of levels, the label's among them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.evaluation.table_summary import ClassSums, TableSummary
+from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.records.encoding import Encoding, level_corners
+from dpcore.records.schema import Column, IntervalColumn, NominalColumn, level_names
+from dpcore.stats import Z95
+from dpcore.synthesis.generators import ClassGaussians, Generator
+
+Floats = NDArray[np.float64]
+
+CONSTANT = 1e-6
+"""A spread below this is the rounding of a difference of squares: a constant, which correlates with nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The noisy measurements in readable units, with margins of the noise of each sum (not of the count below it)."""
+
+    encoding: Encoding
+    mixture: Generator
+    sums: ClassSums
+
+    @staticmethod
+    def of(encoding: Encoding, mixture: ClassGaussians) -> Measured:
+        """Lift the released moments."""
+        return Measured(encoding, mixture, ClassSums.measured(mixture))
+
+    def coordinate_margins(self) -> Floats:
+        """1.96 deviations of the noise of each encoded coordinate's sum, over the rows; the count's noise comes on top.
+
+        What the projection keeps of a coordinate has the moments' noise, the rest that of the centre; both in
+        units of the frame's radius, where there is one.
+        """
+        projection, rows = self.mixture.projection, max(float(self.sums.counts.sum()), 1.0)
+        kept: Floats = np.linalg.norm(projection.basis(), axis=1)
+        left_out: Floats = np.sqrt(np.maximum(1 - kept**2, 0))
+        deviations: Floats = np.hypot(self._moments_deviation() * kept, self._centre_deviation() * left_out) / rows
+        if projection.frame is not None:
+            of_frame = projection.frame.deviation * left_out if projection.centre is None else 0.0
+            deviations = np.hypot(projection.frame.radius * deviations, of_frame)
+        return Z95 * deviations * self.encoding.scale
+
+    def _moments_deviation(self) -> float:
+        """Standard deviation of the noise on a coordinate's sum over all classes."""
+        return self._count_and_sum_noise()[1] * math.sqrt(self.mixture.moments.released.event.layout.classes)
+
+    def _centre_deviation(self) -> float:
+        """The same of the sums behind the centre; of a public one, whose error nobody knows, as if it were measured."""
+        projection = self.mixture.projection
+        if projection.centre is None:
+            return 0.0
+        event = projection.centre_noise
+        if event is None:
+            return self._moments_deviation()
+        return count_and_sum_noise(event)[1] * math.sqrt(event.layout.classes)
+
+    def _count_and_sum_noise(self) -> tuple[float, float]:
+        moments = self.mixture.moments
+        return count_and_sum_noise(moments.released.event, moments.sums.event if moments.sums else None)
+
+    def class_shares(self) -> tuple[Floats, Floats]:
+        """Noisy shares of the label's levels, and their margins."""
+        rows = max(float(self.sums.counts.sum()), 1.0)
+        margin = Z95 * self._count_and_sum_noise()[0] / rows
+        return self.mixture.moments.weights, np.full(len(self.sums.counts), margin)
+
+    def column(self, column: Column) -> dict[str, Any]:
+        """Mean and spread of an interval column, or shares of a nominal one."""
+        if self.encoding.schema.label is column:
+            shares, margins = self.class_shares()
+            return {"shares": shares.tolist(), "margins": margins.tolist()}
+        code = next(c for c in self.encoding.codes if c.column is column)
+        margins = self.coordinate_margins()[code.start : code.stop]
+        if isinstance(column, IntervalColumn):
+            return self._interval(column, code.start, float(margins[0]))
+        shares = self.encoding.level_shares(self.sums.mean)[column.name]
+        count = column.level_count
+        if not self.mixture.projection.knows_every_mean:
+            return {"shares": [None] * count, "margins": [None] * count}
+        spread = (count - 1) / count * np.sqrt((level_corners(column) ** 2) @ margins**2)
+        return {"shares": shares.tolist(), "margins": spread.tolist()}
+
+    def _interval(self, column: IntervalColumn, at: int, margin: float) -> dict[str, Any]:
+        """Mean and spread among the present values: a missing cell sits at position 0."""
+        if not self.mixture.projection.knows_every_mean:
+            return {"mean": None, "mean_margin": None, "sd": None}
+        known = self.encoding.present(self.sums.mean).get(column.name)
+        present = known.share if known else 1.0
+        rows = max(float(self.sums.counts.sum()), 1.0)
+        mean = float(self.sums.mean[at]) * self.encoding.scale / present
+        second = float(self.sums.seconds[:, at, at].sum()) / rows * self.encoding.scale**2 / present
+        position = min(1.0, max(-1.0, mean))
+        return {
+            "mean": column.middle + column.half_width * position,
+            "mean_margin": column.half_width * margin / present,
+            "sd": column.half_width * math.sqrt(max(0.0, second - mean**2)),
+        }
+
+    def missing_share(self, column: Column) -> float | None:
+        """Noisy share of missing cells where they have a level of their own."""
+        if isinstance(column, IntervalColumn) and column.missing_level:
+            return float(self.encoding.level_shares(self.sums.mean)[column.name][1])
+        return None
+
+
+def readable_map(encoding: Encoding) -> tuple[list[str], Floats]:
+    """Names of readable quantities and the linear map that takes encoded points to them."""
+    names: list[str] = []
+    rows: list[Floats] = []
+    for code in encoding.codes:
+        column, width = code.column, code.stop - code.start
+        if isinstance(column, NominalColumn):
+            levels, matrix = level_names(column), level_corners(column)
+            keep = slice(1, 2) if len(levels) == 2 else slice(None)  # of two levels one says all
+            names += [f"{column.name} = {level}" for level in levels[keep]]
+            local = matrix[keep]
+        else:
+            names += [column.name, f"{column.name} missing"][:width]
+            local = np.eye(width)
+        row = np.zeros((len(local), encoding.width))
+        row[:, code.start : code.stop] = local
+        rows.append(row)
+    return names, np.vstack(rows)
+
+
+def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats]:
+    """Correlations of all readable quantities, the label's levels among them."""
+    names, matrix = readable_map(encoding)
+    total = max(float(sums.counts.sum()), 1.0)
+    second = matrix @ sums.seconds.sum(axis=0) @ matrix.T / total
+    mean = matrix @ sums.mean
+    label = encoding.schema.label
+    if label is not None:
+        levels = level_names(label)
+        keep = slice(1, 2) if len(levels) == 2 else slice(None)
+        shares, cross = sums.counts[keep] / total, sums.sums[keep] @ matrix.T / total
+        names = names + [f"{label.name} = {level}" for level in levels[keep]]
+        second = np.block([[second, cross.T], [cross, np.diag(shares)]])
+        mean = np.concatenate([mean, shares])
+    covariance = second - np.outer(mean, mean)
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    safe = np.where(spread > CONSTANT, spread, np.inf)
+    result: Floats = np.clip(covariance / np.outer(safe, safe), -1.0, 1.0)
+    np.fill_diagonal(result, 1.0)
+    return names, result
+
+
+def utility_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
+    """Everything the report shows: columns, correlations, spectrum, and the metrics checks look at."""
+    encoding = measured.encoding
+    columns = [_column_report(column, measured, summary) for column in encoding.schema.columns]
+    names, noisy = correlations(encoding, measured.sums)
+    _, synthetic = correlations(encoding, summary.sums)
+    spectrum = noisy_spectrum(measured)
+    return {
+        "columns": columns,
+        "correlation": {"names": names, "measured": noisy.tolist(), "synthetic": synthetic.tolist()},
+        "spectrum": spectrum,
+        "metrics": {
+            "noisy_rows": measured.mixture.moments.count,
+            "mean_gap": max((c["gap"] for c in columns if "gap" in c and "levels" not in c), default=0.0),
+            "category_gap": max((c["gap"] for c in columns if "gap" in c and "levels" in c), default=0.0),
+            "correlation_gap": float(np.sqrt(np.mean((noisy - synthetic) ** 2))),
+            "signal_to_noise": spectrum["signal_to_noise"],
+        },
+    }
+
+
+def _column_report(column: Column, measured: Measured, summary: TableSummary) -> dict[str, Any]:
+    noisy, synthetic = measured.column(column), summary.column(column.name)
+    facts: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
+    if isinstance(column, NominalColumn):
+        facts["levels"] = level_names(column)
+        if None not in noisy["shares"]:
+            facts["gap"] = float(np.max(np.abs(np.array(noisy["shares"]) - np.array(synthetic["shares"]))))
+    else:
+        if noisy["mean"] is not None:
+            facts["gap"] = abs(noisy["mean"] - synthetic["mean"]) / (column.upper - column.lower)
+        facts["measured_missing_share"] = measured.missing_share(column)
+    return facts | {"measured": noisy, "synthetic": synthetic}
+
+
+def noisy_spectrum(measured: Measured) -> dict[str, Any]:
+    """Eigenvalues of each class's noisy second moments a unit, and the noise's size on that scale."""
+    released = measured.mixture.moments.released
+    error = gram_mechanism(released.event.mechanism).expected_error(released.event)
+    label = measured.encoding.schema.label
+    apart = label is not None and released.event.layout.blocks > 1
+    names = level_names(label) if label is not None and apart else ["all rows"]
+    total, heads = max(float(measured.sums.counts.sum()), 1.0), released.event.layout.heads
+    blocks = []
+    for name, matrix in zip(names, released.matrices(), strict=True):
+        values = np.linalg.eigvalsh(matrix[heads:, heads:])[::-1] / total
+        blocks.append({"label": name, "eigenvalues": values.tolist()})
+    average = np.mean([max(0.0, float(np.mean(b["eigenvalues"]))) for b in blocks])
+    level = error.operator / total
+    return {"blocks": blocks, "noise_level": level, "signal_to_noise": float(average / level)}

@@ -1,0 +1,1 @@
+"""Inference: estimates and intervals from released measurements."""

@@ -1,0 +1,253 @@
+"""Confidence intervals from a release alone: means, proportions and regression coefficients, the noise counted in.
+
+Two things make a released figure differ from the truth. The **noise** has a known law. The
+**sampling error** of the table, where the table is a sample, follows from its second moments,
+which were measured too. An interval is for one of two truths, the `Estimand`: what the table
+says (noise only), or what the population says that its units were drawn from (both).
+
+The intervals speak of cells as they were counted: cut to the bounds, gaps filled by the column's
+rule, a nominal cell of which nothing is known as an equal share of every level, numbers cut to the
+grid 2^-16 of the encoding. Means and shares allow for the grid; coefficients are those of the table
+on the grid. Where a person's rows are weighted, so are they here. Post-processing: free of charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.inference.functionals import Columns, Functional, NotIdentifiedError, Regressor
+from dpcore.inference.gram_estimates import NoisyProducts
+from dpcore.inference.histogram_estimates import NoisyHistograms
+from dpcore.inference.intervals import Estimand, Interval, Quotient, coefficients
+from dpcore.measure import Measurement, Released, ReleasedVector
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.base import Gives
+from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
+from dpcore.mechanisms.registry import mechanism_of
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import LevelValue
+
+Floats = NDArray[np.float64]
+Given = dict[str, LevelValue]
+
+DRAWS = 1 << 15
+"""Draws of the noise behind an interval: chance among them moves its coverage by some 0.1 %."""
+
+INTERCEPT = "intercept"
+
+OF_GROUPS = (
+    "the moments of this release are those of groups of values, for rows that hang together; means and shares of all "
+    "rows, and the classes' shares, are known from its histograms and counts"
+)
+DRAWN_BACK = "points beyond the radius were drawn back before they were measured, how many and how far is not known"
+
+
+class ReleaseInference:
+    """Intervals for what an analyst asks of a release, by the names of the columns.
+
+    `given` restricts a question to one class: `{label: level}`. What a release does not
+    know is refused with a NotIdentifiedError that says why.
+    """
+
+    def __init__(
+        self, encoding: Encoding, measurements: Sequence[NoisyProducts], histograms: NoisyHistograms | None = None
+    ) -> None:
+        self._columns = Columns(encoding)
+        self._measurements = tuple(measurements)
+        self._histograms = histograms
+
+    @staticmethod
+    def from_released(
+        encoding: Encoding,
+        released: Released,
+        *,
+        projection: Projection | None = None,
+        sums: Released | None = None,
+        components: Released | None = None,
+        draws: int = DRAWS,
+    ) -> ReleaseInference:
+        """Out of the measured moments; `projection` is what the points passed before they were measured.
+
+        `sums` are counts and sums that were measured apart; `components` is what was measured for the projection:
+        a Gram of all coordinates answers what the projection leaves out. In a frame only classes' sizes are known.
+        """
+        classes = encoding.schema.class_count
+        measured = partial(NoisyProducts, classes=classes, draws=draws)
+        if projection is not None and projection.frame is not None:
+            sizes = measured(released, basis=_nothing(encoding, released), refusal=DRAWN_BACK)
+            return ReleaseInference(encoding, [sizes])
+        basis = None if projection is None or projection.columns is None else projection.basis()
+        measurements = [measured(released, basis=basis, sums=sums)]
+        if components is not None and mechanism_of(components.event.mechanism).gives is Gives.GRAM:
+            measurements.append(measured(components))
+        return ReleaseInference(encoding, measurements)
+
+    @staticmethod
+    def from_histograms(
+        encoding: Encoding, histograms: ReleasedVector, moments: Released, *, draws: int = DRAWS
+    ) -> ReleaseInference:
+        """Out of histograms, and of moments of groups of their cells, which tell the classes' sizes only."""
+        classes, nothing = encoding.schema.class_count, _nothing(encoding, moments)
+        sizes = NoisyProducts(moments, classes=classes, draws=draws, basis=nothing, refusal=OF_GROUPS)
+        return ReleaseInference(encoding, [sizes], NoisyHistograms(encoding.schema, histograms, draws))
+
+    @staticmethod
+    def from_measurements(
+        encoding: Encoding, measurements: Mapping[str, Measurement], projection: Projection
+    ) -> ReleaseInference:
+        """Out of all measurements of a release, by their names.
+
+        Private components that were not bought apart came out of the moments, which then hold every coordinate.
+        """
+        blocks = {name: measured for name, measured in measurements.items() if isinstance(measured, Released)}
+        histograms = measurements.get(MARGINALS)
+        if isinstance(histograms, ReleasedVector):
+            return ReleaseInference.from_histograms(encoding, histograms, blocks[MOMENTS])
+        components = blocks.get(PROJECTION)
+        moments_hold_all = projection.kind == "private-pca" and components is None and projection.frame is None
+        return ReleaseInference.from_released(
+            encoding,
+            blocks[MOMENTS],
+            projection=None if moments_hold_all else projection,
+            sums=blocks.get(MEAN),
+            components=components,
+        )
+
+    def mean(
+        self,
+        column: str,
+        *,
+        given: Given | None = None,
+        estimand: Estimand | str = Estimand.POPULATION,
+        confidence: float = 0.95,
+    ) -> Interval:
+        """The mean of an interval column in its units; among present cells, where missing ones are apart."""
+        of = self._columns.interval(column)
+        if self._histograms is not None and not given:
+            positions = self._histograms.mean(column).interval(estimand, confidence)
+        else:
+            top, bottom = self._columns.position(column), self._columns.present(column)
+            positions = self._quotient(top, bottom, given, estimand, confidence)
+        return positions.scaled(of.half_width, of.middle).within(of.lower, of.upper)
+
+    def proportion(
+        self,
+        column: str,
+        level: LevelValue,
+        *,
+        given: Given | None = None,
+        estimand: Estimand | str = Estimand.POPULATION,
+        confidence: float = 0.95,
+    ) -> Interval:
+        """The share of a level, the label's among them; `(missing)` is that of missing cells that are apart."""
+        indicator = self._columns.level(column, level)
+        if self._histograms is not None and not given and indicator.weights.any():
+            return self._histograms.share(column, level).interval(estimand, confidence).within(0.0, 1.0)
+        return self._quotient(indicator, self._columns.one(), given, estimand, confidence).within(0.0, 1.0)
+
+    def regression(
+        self,
+        target: str | tuple[str, LevelValue],
+        features: Sequence[str],
+        *,
+        given: Given | None = None,
+        estimand: Estimand | str = Estimand.POPULATION,
+        confidence: float = 0.95,
+    ) -> dict[str, Interval]:
+        """Coefficients of the least-squares regression of a column, or of a level's indicator, on other columns.
+
+        A nominal feature enters as indicators of its levels but the first, each named `column = level`; missing cells
+        that are apart as the middle of the bounds, with an indicator `column missing`. For the population, residuals
+        are taken to vary equally whatever the features: second moments cannot tell otherwise.
+        """
+        if not features:
+            raise ValueError("features must name at least one column")
+        index = self._columns.given_class(given)
+        regressors = [Regressor(INTERCEPT, self._columns.one())]
+        regressors += [regressor for name in features for regressor in self._columns.regressors(name)]
+        response, unit, offset = self._response(target)
+        measured, terms = self._measured([*(r.functional for r in regressors), response])
+        terms = terms if index is None else measured.in_class(terms, index)
+        found = coefficients(
+            measured.noisy(terms),
+            measured.noise(terms),
+            rows_per_unit=measured.layout.rows_per_unit,
+            estimand=estimand,
+            confidence=confidence,
+        )
+        return {
+            regressor.name: interval.scaled(unit / regressor.unit, offset if regressor.name == INTERCEPT else 0.0)
+            for regressor, interval in zip(regressors, found, strict=True)
+        }
+
+    def _response(self, target: str | tuple[str, LevelValue]) -> tuple[Functional, float, float]:
+        """The functional, how many of the column's units one of it is, and where its 0 lies."""
+        if isinstance(target, tuple):
+            return self._columns.level(*target), 1.0, 0.0
+        column = self._columns.interval(target)
+        if column.missing_level:
+            raise NotIdentifiedError(f"{target!r} has missing cells apart: products among present cells are not known")
+        return self._columns.position(target), column.half_width, column.middle
+
+    def _measured(self, functionals: Sequence[Functional]) -> tuple[NoisyProducts, Floats]:
+        """The first measurement that knows all of them, and they as its terms."""
+        *first, last = self._measurements
+        for measured in first:
+            try:
+                return measured, np.array([measured.term(functional) for functional in functionals])
+            except NotIdentifiedError:
+                continue
+        return last, np.array([last.term(functional) for functional in functionals])
+
+    def _quotient(
+        self, top: Functional, bottom: Functional, given: Given | None, estimand: Estimand | str, confidence: float
+    ) -> Interval:
+        """The sum of top over the sum of bottom, among all records or those of a class."""
+        index = self._columns.given_class(given)
+        counted = self._columns.one() if index is None else self._columns.in_class(index)
+        measured, terms = self._measured([counted, top, bottom])
+        noisy, noise = measured.noisy(terms), measured.noise(terms)
+        records = max(0.0, float(noisy[0, 0]))
+        quotient = Quotient(
+            top=noisy[0, 1],
+            bottom=noisy[0, 2],
+            noise_top=noise[:, 0, 1],
+            noise_bottom=noise[:, 0, 2],
+            spread=measured.layout.rows_per_unit * self._spread(measured, terms, index),
+            shift=(records * measured.cut(terms[1]), records * measured.cut(terms[2])),
+        )
+        return quotient.interval(estimand, confidence)
+
+    def _spread(self, measured: NoisyProducts, terms: Floats, index: int | None) -> Floats:
+        """Sums of squares and of products of top and bottom, among all records or those of a class."""
+        if index is None:
+            return measured.noisy(terms[1:])
+        if measured.separates_classes:
+            return measured.noisy(measured.in_class(terms[1:], index))
+        classes = [measured.term(self._columns.in_class(k)) for k in range(measured.layout.classes)]
+        return _shared_spread(measured.noisy(np.array([*terms, *classes])))
+
+
+def _nothing(encoding: Encoding, released: Released) -> Floats:
+    """The projection that knows no point."""
+    layout = released.event.layout
+    return np.zeros((encoding.width, layout.dimension - layout.heads))
+
+
+def _shared_spread(noisy: Floats) -> Floats:
+    """Squares of a class's top and bottom around their means, if all classes spread alike around their own.
+
+    The terms are the class's indicator, top, bottom, and the indicators of all classes.
+    """
+    counts = np.diag(noisy)[3:]
+    filled = counts >= 1
+    sums = noisy[3:, 1:3][filled]
+    between = sums.T @ (sums / counts[filled, None])
+    share = noisy[0, 0] / max(float(counts[filled].sum()), 1.0)
+    own = noisy[0, 1:3]
+    around: Floats = share * (noisy[1:3, 1:3] - between) + np.outer(own, own) / max(noisy[0, 0], 1.0)
+    return around

@@ -1,0 +1,1 @@
+"""Measurements: what is measured of a table, and what a released value tells."""

@@ -1,0 +1,125 @@
+"""The measurements that a frame is made of, and what each sees of a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measure import Encoded, Released
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.base import Gives
+from dpcore.mechanisms.expected_noise import entry_noise
+from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
+from dpcore.mechanisms.names import CENTRE, RADIUS, SPREAD
+from dpcore.mechanisms.registry import mechanism_of
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GRID_BITS, Layout, integer_records
+from dpcore.records.schema import Cells
+
+Floats = NDArray[np.float64]
+
+ROOM = 1.3
+"""The squared radius over the mean squared length: beyond that, points are drawn back."""
+
+ONE_COORDINATE = Projection("none", 1, 1, None)
+"""Keeps a single number, such as a squared length."""
+
+
+@dataclass(frozen=True, slots=True)
+class SquaredLengths:
+    """Encodes a record as the squared length of its projected point in its frame, between 0 and 1: one coordinate."""
+
+    encoding: Encoded
+    projection: Projection
+
+    def encode(self, cells: Cells) -> Floats:
+        """Squared lengths, one a row: sums of squares of whole numbers, hence the same in any order."""
+        points, radius = self.projection.framed(self.encoding.encode(cells))
+        whole = Layout(self.projection.dimension + 1, 1, Fraction(1))
+        body = integer_records(points, self.projection.columns, whole, radius=radius)[:, 1:]
+        squares: Floats = np.einsum("ij,ij->i", body, body)[:, None] / (1 << 2 * GRID_BITS)
+        return squares
+
+    def classes(self, cells: Cells) -> NDArray[np.int64]:
+        """All in one block."""
+        return self.encoding.classes(cells)
+
+
+def bought_frame(
+    projection: Projection, draw: Callable[[str, Projection], Released], *, whole_mean: bool
+) -> Projection:
+    """The projection with a frame out of three measurements, which `draw` makes by name in what it is given.
+
+    With `whole_mean` the first two are those of whole points, so that every coordinate's mean is known.
+    """
+    everything = replace(projection, kind="none", dimension=projection.width, columns=None, centre=None)
+    seen = everything if whole_mean else projection
+    frame = seen_through(Frame.around_middle(projection.width), seen)
+    lengths = draw(RADIUS, replace(seen, frame=frame))
+    frame = narrowed(frame, lengths)
+    frame = moved(frame, draw(CENTRE, replace(seen, frame=frame)), lengths, seen)
+    frame = seen_through(frame, projection) if whole_mean else frame
+    return projection.seen_in(narrowed(frame, draw(SPREAD, replace(projection, frame=frame))))
+
+
+def measured_as(name: str, encoding: Encoding, projection: Projection) -> tuple[Encoded, Projection]:
+    """What a measurement of this name sees of a record: its projected point, or only that point's squared length."""
+    if name in (RADIUS, SPREAD):
+        return SquaredLengths(encoding, projection), ONE_COORDINATE
+    return encoding, projection
+
+
+def narrowed(frame: Frame, lengths: Released) -> Frame:
+    """The same centre with the radius that squared lengths, measured in this frame, ask for."""
+    known = _Lengths.of(lengths)
+    return frame.scaled(min(1.0, math.sqrt(ROOM * max(known.mean, known.deviation))))
+
+
+def moved(frame: Frame, sums: Released, lengths: Released, projection: Projection) -> Frame:
+    """The frame around the mean that was measured in it along a projection, `lengths` telling of how many points.
+
+    The mean is drawn towards the old centre by the share of its squared length that is noise.
+    """
+    total, deviation = _sums_and_deviation(sums)
+    count = _Lengths.of(lengths).count
+    noise, squared = len(total) * (deviation / count) ** 2, float(np.sum((total / count) ** 2))
+    kept = max(0.0, 1.0 - noise / max(squared, noise)) / max(1.0, math.sqrt(squared))
+    offset = projection.basis() @ (total / count * (kept * frame.radius))
+    whole_mean = projection.columns is None
+    return Frame(frame.centre + offset, frame.radius, whole_mean, frame.radius * deviation / count)
+
+
+def seen_through(frame: Frame, projection: Projection) -> Frame:
+    """The frame for projected points: a random projection shortens all of them alike, on average."""
+    return frame.scaled(math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lengths:
+    """What was measured of squared lengths: how many, their mean, and the deviation of its noise."""
+
+    count: float
+    mean: float
+    deviation: float
+
+    @staticmethod
+    def of(released: Released) -> _Lengths:
+        event, block = released.event, released.matrices()[0]
+        weight = float(event.layout.count_weight)
+        count = max(1.0, float(block[0, 0]) / weight**2)
+        return _Lengths(count, float(block[0, 1]) / weight / count, entry_noise(event) / weight / count)
+
+
+def _sums_and_deviation(released: Released) -> tuple[Floats, float]:
+    """The sum of points in one block, and the deviation of the noise on a coordinate of it."""
+    event, weight = released.event, float(released.event.layout.count_weight)
+    if mechanism_of(event.mechanism).gives is Gives.SUMS:
+        return released.counts_and_sums()[1][0], LAPLACE_SUMS.deviations(event)[1]
+    sums: Floats = released.matrices()[0][0, 1:] / weight
+    return sums, entry_noise(event) / weight

@@ -1,0 +1,93 @@
+"""Records as points of their groups' indicators, centred and scaled by what is released of them.
+
+A column of L groups takes L - 1 coordinates: the indicators of its groups, less the released
+shares, in an orthonormal basis of what is orthogonal to the constant. Centred so, a common
+value lies near 0 and typical records are much shorter than the longest possible: points are
+divided by the length of a typical record, and what is longer is cut to the unit ball with the
+rest (N1). The number of coordinates is public; those that no group needs are 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measurements.groups import ColumnGroups
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Cells, RecordSchema
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
+NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
+"""Where a normal law is evaluated, and how much each place counts."""
+
+ROOM = 1.0
+"""The unit ball's squared radius over a typical record's squared length."""
+
+
+def contrasts(size: int) -> Floats:
+    """Orthonormal rows orthogonal to the constant, `size` - 1 of them (Helmert's)."""
+    rows = np.zeros((size - 1, size))
+    for i in range(1, size):
+        rows[i - 1, :i], rows[i - 1, i] = 1.0, -i
+        rows[i - 1] /= math.sqrt(i * (i + 1))
+    return rows
+
+
+class GroupedEncoding:
+    """The map from cells to points of the unit ball of a public dimension."""
+
+    def __init__(self, schema: RecordSchema, groups: Sequence[ColumnGroups], width: int) -> None:
+        self.schema, self.groups, self.width = schema, list(groups), width
+        self.portions = [column.portions for column in groups]
+        self.contrasts = [contrasts(column.size) for column in groups]
+        self.corners = [(np.eye(len(p)) - p) @ h.T for p, h in zip(self.portions, self.contrasts, strict=True)]
+        stops = np.cumsum([0, *(column.size - 1 for column in groups)])
+        if stops[-1] > width:
+            raise ValueError(f"the groups need {stops[-1]} coordinates, {width} were planned")
+        self.slices = [slice(int(a), int(b)) for a, b in pairwise(stops)]
+        self.typical = sum(1 - float(p @ p) for p in self.portions)
+        """Mean squared length of a record whose columns have the released shares."""
+        self.radius = math.sqrt(ROOM * max(self.typical, 1e-9))
+        self._plain = Encoding(schema)
+
+    def encode(self, cells: Cells) -> Floats:
+        """Points, one a record; a cell of which nothing is known lies at the centre of its column."""
+        rows = len(next(iter(cells.values())))
+        points = np.zeros((rows, self.width))
+        for column, corners, place in zip(self.groups, self.corners, self.slices, strict=True):
+            points[:, place] = np.vstack([corners, np.zeros(corners.shape[1])])[column.codes(cells)]
+        return self._shortened(points / self.radius)
+
+    @staticmethod
+    def _shortened(points: Floats) -> Floats:
+        """Coordinates inside [-1, 1]; the exact limit on the length is kept where records become whole numbers."""
+        longest = np.abs(points).max(axis=1, initial=1.0)
+        shortened: Floats = points / longest[:, None]
+        return shortened
+
+    def kept(self, *columns: int) -> tuple[Floats, Floats]:
+        """How much the cut leaves of a record, and of its square, on average, for each group of some columns.
+
+        The other columns' squared lengths add up to a number that is nearly normal, if columns are apart.
+        """
+        lengths = [(corners**2).sum(axis=1) for corners in self.corners]
+        known = np.zeros(())
+        for column in columns:
+            known = known[..., None] + lengths[column]
+        others = [c for c in range(len(lengths)) if c not in columns]
+        means = [float(self.portions[c] @ lengths[c]) for c in others]
+        spread = sum(float(self.portions[c] @ (lengths[c] - mean) ** 2) for c, mean in zip(others, means, strict=True))
+        squared = known[..., None] + sum(means) + math.sqrt(spread) * NODES
+        left = np.minimum(1.0, self.radius / np.sqrt(np.maximum(squared, 1e-12)))
+        return left @ NODE_WEIGHTS, left**2 @ NODE_WEIGHTS
+
+    def classes(self, cells: Cells) -> Codes:
+        """The class block each record falls into."""
+        return self._plain.classes(cells)

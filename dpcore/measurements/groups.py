@@ -1,0 +1,241 @@
+"""Cells joined to groups that rise above the noise: post-processing of released histograms.
+
+Pairs of columns are measured by groups, so a group must hold enough units that its part in a
+pair is more than noise. A numeric column's groups are neighbours of about equal counts, with
+cells of their own where many units share one value; a nominal column's rare levels join one
+group. What is known inside a group comes from the histograms alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measure import ReleasedVector
+from dpcore.measurements.noisy_moments import onto_simplex
+from dpcore.measurements.within_group import shares_within
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.expected_noise import entry_noise
+from dpcore.mechanisms.queries import HistogramsQuery
+from dpcore.records.binning import NOTHING_KNOWN, ColumnCells
+from dpcore.records.schema import Cells, NominalColumn
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MOST_GROUPS = 10
+"""An interval column's groups of neighbours hold about this share of the units each."""
+
+SURE = 2.0
+"""Standard deviations by which a count must rise above its noise to be believed."""
+
+FEWER = 1.25
+"""Factor by which the least count of a group grows until all groups fit."""
+
+
+USUAL_LENGTH = 0.6
+"""A typical record's squared length a column, before the histograms tell it: what groups are chosen by."""
+
+LEAST_DEVIATIONS = 3.0
+"""A group holds at least so many standard deviations of the noise on a pair of groups."""
+
+
+def least_group(event: GramEvent, columns: int) -> float:
+    """Units that a group must hold, from public constants alone."""
+    noise = entry_noise(event)
+    return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnGroups:
+    """The groups of one column: which cell belongs to which, and their released counts."""
+
+    cells: ColumnCells
+    group: Codes
+    within: Floats
+    """Share of each cell among its group."""
+    counts: Floats
+    variances: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of groups."""
+        return len(self.counts)
+
+    @property
+    def portions(self) -> Floats:
+        """Share of each group, repaired to a distribution."""
+        return onto_simplex(self.counts / max(float(self.counts.sum()), 1.0), 1.0)
+
+    def codes(self, cells: Cells) -> Codes:
+        """The group of each record; `NOTHING_KNOWN` where its cell is."""
+        found = self.cells.codes(cells[self.cells.column.name])
+        return np.append(self.group, NOTHING_KNOWN)[found]
+
+    def values(self, groups: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
+        """A value out of each group, its cell drawn by its share."""
+        order = np.argsort(self.group, kind="stable")
+        mass = np.cumsum(self.within[order])  # group g lies between g and g + 1
+        place = np.searchsorted(mass, np.minimum(groups + generator.random(len(groups)), mass[-1] * (1 - 1e-12)))
+        return self.cells.values(order[np.minimum(place, len(order) - 1)], generator)
+
+
+def group_columns(
+    released: ReleasedVector, columns: Sequence[ColumnCells], *, least: float, coordinates: int
+) -> list[ColumnGroups]:
+    """Groups of every column, each of at least about `least` units, in all no more than fit into the coordinates."""
+    query = released.event.query
+    assert isinstance(query, HistogramsQuery)  # noqa: S101  the only vectors that a release measures
+    deviations = [released.deviation() / float(weight) for weight in query.weights]
+    parts = zip(query.split(released.numbers()), deviations, strict=True)
+    histograms = _agreed([Histogram(counts, deviation) for counts, deviation in parts], columns)
+    both = list(zip(columns, histograms, strict=True))
+    while sum(_group_count(c, h, least) - 1 for c, h in both) > coordinates:
+        least *= FEWER
+    return [_grouped(c, h, least) for c, h in both]
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Noisy counts of a column's cells, and the noise of sums of them.
+
+    `total_variance` is that of their sum where it was brought to what all columns together say it is.
+    """
+
+    counts: Floats
+    deviation: float
+    total_variance: float | None = None
+
+    def noise(self, cells: int) -> float:
+        """Standard deviation of the sum of so many cells."""
+        if self.total_variance is None:
+            return self.deviation * math.sqrt(cells)
+        part = cells / len(self.counts)
+        return math.sqrt(self.deviation**2 * cells * (1 - part) + part**2 * self.total_variance)
+
+
+def _agreed(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> list[Histogram]:
+    """The histograms brought to one total, weighted by their variances: all that count every record count the same.
+
+    What a column's other cells say of a wide range is then known as well as those cells are.
+    """
+    whole = [cells.counts_all for cells in columns]
+    variances = [h.deviation**2 * len(h.counts) for h in histograms]
+    precision = sum(1 / variance for variance, all_counted in zip(variances, whole, strict=True) if all_counted)
+    if not precision:
+        return list(histograms)
+    weighted = (
+        float(h.counts.sum()) / variance
+        for h, variance, all_counted in zip(histograms, variances, whole, strict=True)
+        if all_counted
+    )
+    total = sum(weighted) / precision
+    return [
+        Histogram(h.counts + (total - h.counts.sum()) / len(h.counts), h.deviation, 1 / precision) if all_counted else h
+        for h, all_counted in zip(histograms, whole, strict=True)
+    ]
+
+
+def _group_count(cells: ColumnCells, histogram: Histogram, least: float) -> int:
+    """The number of groups that `_grouped` makes, without the shares within them."""
+    counts = histogram.counts
+    if isinstance(cells.column, NominalColumn):
+        kept = _kept_levels(counts, least)
+        return kept + (kept < len(counts))
+    present = counts[: len(cells.edges) - 1]
+    missing_apart = len(present) < len(counts) and bool(counts[-1] >= least)
+    return len(_joined_ranges(present, histogram, least)) + missing_apart
+
+
+def _grouped(cells: ColumnCells, histogram: Histogram, least: float) -> ColumnGroups:
+    if isinstance(cells.column, NominalColumn):
+        group, within = _levels(histogram, least)
+    else:
+        group, within = _neighbours(histogram, cells.edges, least)
+    size = int(group.max()) + 1
+    sums: Floats = np.bincount(group, weights=histogram.counts, minlength=size).astype(np.float64)
+    variances = [histogram.noise(int(members)) ** 2 for members in np.bincount(group, minlength=size)]
+    return ColumnGroups(cells, group, within, sums, np.array(variances))
+
+
+def _levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
+    """Every level with enough units for itself, the others together."""
+    counts, deviation = histogram.counts, histogram.deviation
+    order, kept = np.argsort(-counts, kind="stable"), _kept_levels(counts, least)
+    group = np.full(len(counts), kept, dtype=np.int64)
+    group[np.sort(order[:kept])] = np.arange(kept)
+    within = np.ones(len(counts))
+    if kept < len(counts):
+        rest = group == kept
+        size = max(float(counts[rest].sum()), deviation, 1.0)
+        within[rest] = onto_simplex(counts[rest], size) / size
+    return group, within
+
+
+def _kept_levels(counts: Floats, least: float) -> int:
+    """How many levels stay for themselves, so that the others together are enough."""
+    order, kept = np.argsort(-counts, kind="stable"), int(np.count_nonzero(counts >= least))
+    while 0 < kept < len(counts) and counts[order[kept:]].sum() < least:
+        kept -= 1
+    return kept
+
+
+def _neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Codes, Floats]:
+    """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
+    counts = histogram.counts
+    present = counts[: len(edges) - 1]
+    apart = len(present) < len(counts)
+    ranges = _joined_ranges(present, histogram, least)
+    group, within = np.empty(len(counts), dtype=np.int64), np.ones(len(counts))
+    for number, (start, stop) in enumerate(ranges):
+        group[start:stop] = number
+        within[start:stop] = shares_within(present, edges, start, stop, histogram.deviation)
+    if apart and counts[-1] >= least:
+        group[-1] = len(ranges)
+    elif apart:
+        group[-1] = len(ranges) - 1  # too few to tell from nothing: a part of the last group
+        last = group == len(ranges) - 1
+        share = max(float(counts[-1]), 0.0) / max(float(counts[last].sum()), 1.0)
+        within[last] *= 1 - min(share, 1.0)
+        within[-1] = min(share, 1.0)
+    return group, within
+
+
+Range = tuple[int, int]
+
+
+def _ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
+    """Cells with many units for themselves, the others left to right in ranges of about equal counts."""
+    alone = counts >= max(counts.sum() / MOST_GROUPS, least)
+    target = max(least, counts[~alone].sum() / max(1, MOST_GROUPS - np.count_nonzero(alone)))
+    ranges, start = [], 0
+    for cell in range(len(counts)):
+        if alone[cell]:
+            ranges += [(start, cell)] * (start < cell) + [(cell, cell + 1)]
+            start = cell + 1
+        elif counts[start : cell + 1].sum() >= target + SURE * histogram.noise(cell + 1 - start):
+            ranges.append((start, cell + 1))
+            start = cell + 1
+    return ranges + [(start, len(counts))] * (start < len(counts))
+
+
+def _joined_ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
+    """Ranges that surely hold too few units are joined with a neighbour, a wide or small one first."""
+    ranges = _ranges(counts, histogram, least)
+
+    def surely(part: Range) -> float:
+        return float(counts[slice(*part)].sum()) - SURE * histogram.noise(part[1] - part[0])
+
+    while len(ranges) > 1:
+        worst = min(range(len(ranges)), key=lambda i: surely(ranges[i]))
+        if surely(ranges[worst]) >= least:
+            break
+        beside = [i for i in (worst - 1, worst + 1) if 0 <= i < len(ranges)]
+        other = min(beside, key=lambda i: (ranges[i][1] - ranges[i][0] == 1, surely(ranges[i])))
+        first, second = sorted((worst, other))
+        ranges[first : second + 1] = [(ranges[first][0], ranges[second][1])]
+    return ranges

@@ -1,0 +1,54 @@
+"""Histograms of columns over public cells, measured together: the marginals of a release.
+
+One unit adds at most 1 to the cells of each column, in all: that alone bounds what it moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.mechanisms.queries import GRID, HistogramsQuery
+from dpcore.mechanisms.vectors import PrivateVector
+from dpcore.records.binning import NOTHING_KNOWN, ColumnCells
+from dpcore.records.schema import Cells, Column
+
+Floats = NDArray[np.float64]
+
+
+MANY_CELLS = 5
+FEW_WEIGHT = Fraction(1, 4)
+"""A column of few cells is only centred by its histogram, and measured again with the Gram: little is enough for it."""
+
+
+def histograms_query(columns: Sequence[Column], rows_per_unit: int = 1) -> HistogramsQuery:
+    """The marginals' query of a record's columns."""
+    cells = tuple(ColumnCells(column).count for column in columns)
+    weights = tuple(Fraction(1) if count > MANY_CELLS else FEW_WEIGHT for count in cells)
+    return HistogramsQuery(cells, weights, rows_per_unit)
+
+
+def exact_histograms(
+    chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
+) -> PrivateVector:
+    """The exact counts of a table that comes in chunks, each row with its share of its person or None."""
+    return PrivateVector(query, counted(chunks, columns, query))
+
+
+def counted(
+    chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
+) -> list[int]:
+    """The counts behind `exact_histograms`, in the open: for invented rows, and for parts of a table."""
+    totals = [np.full(column.count, 0, dtype=object) for column in columns]
+    for cells, shares in chunks:
+        for total, column, weight in zip(totals, columns, query.weights, strict=True):
+            codes = column.codes(cells[column.column.name])
+            known = codes != NOTHING_KNOWN
+            one = float(weight * GRID)
+            weights = np.full(len(codes), one) if shares is None else np.trunc(shares * one)
+            sums = np.bincount(codes[known], weights=weights[known], minlength=column.count)  # exact below 2^53
+            total += sums.astype(np.int64).astype(object)
+    return [int(number) for total in totals for number in total]

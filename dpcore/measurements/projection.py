@@ -1,0 +1,154 @@
+"""Projections of encoded points: random and public ones, which cost nothing, and private principal components."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measure import Released
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.noisy_moments import pooled_moments
+from dpcore.mechanisms.base import Gives, GramEvent
+from dpcore.mechanisms.registry import mechanism_of
+from dpcore.noise.sources import public_generator
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import PROJECTION_BITS, quantised_projection
+
+Floats = NDArray[np.float64]
+
+
+def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Floats:
+    """`dimension` orthonormal columns in `width` dimensions, uniform (Haar) over all such bases.
+
+    The QR factor of a *Gaussian* matrix with the signs of R's diagonal taken out; a
+    uniform matrix, as in RON-Gauss's Algorithm 2, is not rotation-invariant.
+    """
+    factor, triangle = np.linalg.qr(generator.standard_normal((width, dimension)))
+    signed: Floats = factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
+    return signed
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A public linear map of encoded points, with whole multiples of 2^-20 as entries.
+
+    `columns` is None where points are kept as they are. `centre` is a known mean point,
+    public or released, that stands in for what the projection leaves out; `centre_noise` is the
+    measurement behind a released one. With a `frame`, points are seen from its centre in units
+    of its radius, and `centre` is a point seen so.
+    """
+
+    kind: str
+    width: int
+    dimension: int
+    columns: Floats | None
+    centre: Floats | None = None
+    centre_noise: GramEvent | None = None
+    frame: Frame | None = None
+
+    def framed(self, points: Floats) -> tuple[Floats, float]:
+        """Encoded points seen from the frame's centre, and the radius in units of which they are measured."""
+        return (points, 1.0) if self.frame is None else (self.frame.centred(points), self.frame.radius)
+
+    def seen_in(self, frame: Frame) -> Projection:
+        """The projection of points in a frame, whose centre is then seen from there too."""
+        centre = None if self.centre is None else (self.centre - frame.centre) / frame.radius
+        return replace(self, frame=frame, centre=centre)
+
+    def lift(self, points: Floats) -> Floats:
+        """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
+        lifted = points if self.columns is None else self._beside_centre(points @ self.basis().T)
+        return lifted if self.frame is None else self.frame.back(lifted)
+
+    def _beside_centre(self, lifted: Floats) -> Floats:
+        """Lifted points, with the centre's part in what the projection leaves out."""
+        if self.centre is None:
+            return lifted
+        basis = self.basis()
+        return lifted + (self.centre - basis @ (basis.T @ self.centre))
+
+    @property
+    def lifting(self) -> Floats:
+        """The linear part of `lift`, one column a projected coordinate."""
+        return self.basis() * (1.0 if self.frame is None else self.frame.radius)
+
+    @property
+    def knows_every_mean(self) -> bool:
+        """Whether no coordinate's mean was left out: all are kept, or a centre is known."""
+        known = self.frame is not None and self.frame.whole_mean
+        return known or self.columns is None or self.centre is not None or self.dimension == self.width
+
+    def basis(self) -> Floats:
+        """The map as real numbers, one column a projected coordinate."""
+        return np.eye(self.width) if self.columns is None else self.columns / (1 << PROJECTION_BITS)
+
+
+def no_projection(encoding: Encoding) -> Projection:
+    """Keep every encoded coordinate."""
+    return Projection("none", encoding.width, encoding.width, None)
+
+
+def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
+    """Random orthonormal projection of the features; the target's coordinates are kept.
+
+    Guarantee: independent of the data (GUARANTEE.md, P1).
+    """
+    if not 1 <= dimension <= encoding.feature_width:
+        raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
+    basis = haar_basis(encoding.feature_width, dimension, public_generator(seed, "projection"))
+    return _beside_target("ron", encoding, basis)
+
+
+def _beside_target(
+    kind: str, encoding: Encoding, basis: Floats, centre: Floats | None = None, noise: GramEvent | None = None
+) -> Projection:
+    """A projection of the features that keeps the target's coordinates."""
+    dimension = basis.shape[1]
+    whole = np.zeros((encoding.width, dimension + encoding.target_width))
+    whole[: encoding.feature_width, :dimension] = basis
+    whole[encoding.feature_width :, dimension:] = np.eye(encoding.target_width)
+    return Projection(kind, encoding.width, whole.shape[1], quantised_projection(whole), centre, noise)
+
+
+def principal_projection(
+    kind: str, encoding: Encoding, *, mean: Floats, covariance: Floats, dimension: int, noise: GramEvent | None = None
+) -> Projection:
+    """The features' leading principal components under moments that are public or released.
+
+    Guarantee: post-processing of those moments (GUARANTEE.md, P2).
+    """
+    if not 1 <= dimension <= encoding.feature_width:
+        raise ValueError(f"dimension must be between 1 and {encoding.feature_width}, got {dimension}")
+    features = covariance[: encoding.feature_width, : encoding.feature_width]
+    _, vectors = np.linalg.eigh((features + features.T) / 2)
+    return _beside_target(kind, encoding, vectors[:, ::-1][:, :dimension], mean, noise)
+
+
+def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
+    """What is measured for private components: every coordinate, or the features' alone where directions come out."""
+    if mechanism_of(event.mechanism).gives is not Gives.BASIS or not encoding.target_width:
+        return no_projection(encoding)
+    features = np.eye(encoding.width)[:, : encoding.feature_width]
+    return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
+
+
+def private_components(released: Released, encoding: Encoding, dimension: int) -> Projection:
+    """The projection to private principal components, out of whatever was released: a noisy Gram or directions.
+
+    A noisy Gram knows the mean point too, which stands in for what is left out;
+    directions come without one.
+    Guarantee: post-processing of the measurement (GUARANTEE.md, P2).
+    """
+    if mechanism_of(released.event.mechanism).gives is Gives.BASIS:
+        return _beside_target("private-pca", encoding, released.basis())
+    pooled = pooled_moments(released)
+    return principal_projection(
+        "private-pca",
+        encoding,
+        mean=pooled.mean,
+        covariance=pooled.covariance,
+        dimension=dimension,
+        noise=released.event,
+    )

@@ -1,0 +1,1 @@
+"""Mechanisms that release principal directions instead of moments."""

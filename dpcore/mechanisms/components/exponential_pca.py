@@ -1,0 +1,193 @@
+"""The exponential mechanism for principal components: a frame from the matrix Bingham distribution."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.accounting import Budget, Epsilon
+from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, require_budget
+from dpcore.mechanisms.components.orthonormal import on_grid, orthonormal, pooled_points, require_frame
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Neighbours
+
+Floats = NDArray[np.float64]
+
+SWEEPS = 30
+"""Sweeps of the Gibbs sampler, a public constant.
+
+An update replaces one random direction of k, so what is left of the start after s sweeps
+of k updates is about (1 - 1/k)^(sk) <= e^-s. That is a rule of thumb, not a bound.
+"""
+
+PROPOSALS_AT_ONCE = 32
+"""About 0.86 / sqrt(m) of the proposals are accepted at the worst: one in nine at m = 64."""
+
+BISECTIONS = 20
+"""Steps to the envelope that accepts most; any envelope gives the same law."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinghamMechanism:
+    """Releases a frame V of k directions with density proportional to exp(c tr VᵀGV), G the points' second moments.
+
+    Guarantee: pure epsilon = c r (add-remove) or 2 c r (replace-one) for a frame of exactly
+    that law (GUARANTEE.md, M8); Chaudhuri, Sarwate and Sinha's PPCA. Approximate:
+    the sampler is exact in real arithmetic for one direction, for all but one and for all,
+    by rejection; between them a Gibbs sampler makes a fixed number of sweeps of exact
+    conditionals, which is not proved to have mixed. Either is computed in double precision
+    without a certified bound on its error.
+    """
+
+    name: str = "exponential-pca"
+    gives: Gives = Gives.BASIS
+
+    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
+        """The event that spends the whole epsilon.
+
+        Raises: ValueError for a budget that is no epsilon, or directions that the points do not have.
+        """
+        epsilon = require_budget(self.name, budget, Epsilon)
+        require_frame(self.name, layout, components)
+        return GramEvent(
+            mechanism=self.name,
+            neighbours=neighbours,
+            layout=layout,
+            noise=epsilon / score_range(layout, neighbours),
+            step=1,
+            components=components,
+        )
+
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
+        """Epsilon = c times the range of the score's change."""
+        require_frame(self.name, event.layout, event.components)
+        return Epsilon(event.noise * score_range(event.layout, neighbours or event.neighbours))
+
+    def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
+        """The frame on the grid of projections, one list a direction."""
+        rate = event.noise / UNIT
+        moments = [[float(cell * rate) for cell in row] for row in pooled_points(sums, event.layout)]
+        frame = bingham_frame(np.array(moments), event.components, noise.generator())
+        return [[int(cell) for cell in column] for column in on_grid(frame).T]
+
+    def delta_num(self, event: GramEvent) -> Fraction:
+        """None is certified: this 0 is no promise, which is why the mechanism is called approximate."""
+        return Fraction(0)
+
+
+def score_range(layout: Layout, neighbours: Neighbours) -> Fraction:
+    """Largest minus smallest change of tr VᵀGV over all frames V when one unit changes (GUARANTEE.md, M8).
+
+    A unit that comes adds between 0 and r to every score; one that is replaced adds and takes away.
+    """
+    r = Fraction(layout.rows_per_unit)
+    return r if neighbours is Neighbours.ADD_REMOVE else 2 * r
+
+
+def mean_overlap(width: int, components: int, loss: float) -> float:
+    """E tr VᵀxxᵀV for a frame with density proportional to exp(loss tr VᵀxxᵀV), x any unit vector.
+
+    The overlap of a uniform frame is a Beta(k/2, (m-k)/2) variable; its mean under the tilt is
+    (k/m) M(k/2 + 1, m/2 + 1, loss) / M(k/2, m/2, loss), M Kummer's function.
+    """
+    from scipy.special import hyp1f1
+
+    a, b = components / 2, width / 2
+    return float(a / b * hyp1f1(a + 1, b + 1, loss) / hyp1f1(a, b, loss))
+
+
+def bingham_frame(matrix: Floats, components: int, generator: np.random.Generator) -> Floats:
+    """A frame V with density proportional to exp(tr Vᵀ matrix V) on orthonormal frames.
+
+    Which sampler runs depends on the shape alone, never on the matrix.
+    """
+    width = len(matrix)
+    if components == width:
+        return orthonormal(generator.standard_normal(matrix.shape))
+    if components == 1:
+        return bingham_direction(matrix, generator)[:, None]
+    if components == width - 1:  # tr VᵀGV = tr G - vᵀGv for the one direction v that is left out
+        return complement(bingham_direction(-matrix, generator)[:, None])
+    return gibbs_frame(matrix, components, generator, SWEEPS)
+
+
+def gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator, sweeps: int) -> Floats:
+    """Sweeps over the columns, each drawn from its exact law given the others (Hoff 2009).
+
+    The start is uniform, since one that depends on the rows would itself be a release. The density does not
+    change when the frame is rotated in its own span, so a uniform rotation goes before
+    every update: without it columns only move away from their span, never within it.
+    """
+    frame = orthonormal(generator.standard_normal((len(matrix), components)))
+    for _ in range(sweeps * components):
+        turned = frame @ orthonormal(generator.standard_normal((components, components)))
+        kept = turned[:, 1:]
+        free = complement(kept)
+        fresh = free @ bingham_direction(free.T @ matrix @ free, generator)
+        frame = np.column_stack([fresh, kept])
+    return orthonormal(frame)
+
+
+def complement(frame: Floats) -> Floats:
+    """Orthonormal columns of everything that is orthogonal to the frame."""
+    whole: Floats = np.linalg.qr(frame, mode="complete")[0]
+    return whole[:, frame.shape[1] :]
+
+
+def bingham_direction(matrix: Floats, generator: np.random.Generator) -> Floats:
+    """A direction x with density proportional to exp(xᵀ matrix x) on the unit sphere.
+
+    Exact in real arithmetic: proposals from the angular central Gaussian distribution,
+    kept with the ratio of the densities (Kent, Ganeiber and Mardia).
+    """
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    envelope = Envelope.of(values.max() - values)
+    while True:
+        proposals = envelope.propose(generator, PROPOSALS_AT_ONCE)
+        kept = np.log(generator.random(PROPOSALS_AT_ONCE)) < envelope.log_acceptance(proposals)
+        if kept.any():
+            direction: Floats = vectors @ proposals[np.argmax(kept)]
+            return direction
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """Angular central Gaussian proposals for the density exp(-Σ aᵢ xᵢ²), a >= 0, on the unit sphere.
+
+    With u = Σ aᵢ xᵢ² the proposals' density is proportional to (1 + 2u/b)^(-m/2), and
+    exp(-u) (1 + 2u/b)^(m/2) is largest at u = (m - b)/2: a bound for every b in (0, m].
+    """
+
+    losses: Floats
+    spread: float
+
+    @staticmethod
+    def of(losses: Floats) -> Envelope:
+        """The envelope with the b that accepts most: Σ 1/(b + 2aᵢ) = 1, which lies in [1, m]."""
+        low, high = 1.0, float(len(losses))
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if np.sum(1 / (middle + 2 * losses)) > 1 else (low, middle)
+        return Envelope(losses, (low + high) / 2)
+
+    def propose(self, generator: np.random.Generator, count: int) -> Floats:
+        """Independent proposals, one a row."""
+        normals = generator.standard_normal((count, len(self.losses))) / np.sqrt(1 + 2 * self.losses / self.spread)
+        proposals: Floats = normals / np.linalg.norm(normals, axis=1, keepdims=True)
+        return proposals
+
+    def log_acceptance(self, proposals: Floats) -> Floats:
+        """Logarithm of the probability with which each proposal is kept."""
+        m, b = len(self.losses), self.spread
+        u = proposals**2 @ self.losses
+        most = m / 2 * math.log(m / b) - (m - b) / 2
+        logarithms: Floats = m / 2 * np.log1p(2 * u / b) - u - most
+        return logarithms
+
+
+EXPONENTIAL_PCA = BinghamMechanism()

@@ -1,0 +1,70 @@
+"""Frames: some orthonormal directions, one a column, on the grid of projections. What basis mechanisms share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.mechanisms.base import Triangles, points_matrix
+from dpcore.records.exact_sums import PROJECTION_BITS, Layout
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FRAME_UNIT = 1 << PROJECTION_BITS
+"""One, on the grid of a frame's entries."""
+
+
+def points_width(layout: Layout) -> int:
+    """Coordinates of a point, without the record's head."""
+    return layout.dimension - layout.heads
+
+
+def require_frame(mechanism: str, layout: Layout, components: int) -> None:
+    """Refuse a number of directions that the points do not have.
+
+    Raises: ValueError.
+    """
+    if not 1 <= components <= points_width(layout):
+        raise ValueError(f"{mechanism}: components must be between 1 and {points_width(layout)}, got {components}")
+
+
+def pooled_points(sums: Triangles, layout: Layout) -> list[list[int]]:
+    """The exact second moments of the points over all classes together, on the grid of products.
+
+    A unit adds to this sum of blocks a positive semidefinite total too, of trace at
+    most `rows_per_unit`: the head's share of `squared_norm` is left out.
+    """
+    blocks = [points_matrix(triangle, layout) for triangle in sums]
+    return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*blocks, strict=True)]
+
+
+def orthonormal(matrix: Floats) -> Floats:
+    """Orthonormal columns with the matrix's column space; of standard normals, uniform over all column spaces."""
+    frame: Floats = np.linalg.qr(matrix)[0]
+    return frame
+
+
+def on_grid(frame: Floats) -> Integers:
+    """Entries rounded to whole multiples of 2^-20."""
+    whole: Integers = np.rint(frame * FRAME_UNIT).astype(np.int64)
+    return whole
+
+
+def contracting(frame: Floats) -> Integers:
+    """The frame on the grid, shrunk until exact integers show that its operator norm is at most 1.
+
+    Guarantee: |D X| <= |D| in Frobenius norm for every D. The frame is public, so any
+    rule may shrink it; a public rule does, by a millionth at first.
+    """
+    shrink = 0.0
+    while True:
+        whole = on_grid((1 - shrink) * frame)
+        if squared_norm_above(whole) <= FRAME_UNIT**2:
+            return whole
+        shrink = max(2 * shrink, 1 / FRAME_UNIT)
+
+
+def squared_norm_above(whole: Integers) -> int:
+    """A bound on the squared operator norm: the largest absolute row sum of XᵀX, in exact integers."""
+    return int(np.abs(whole.T @ whole).sum(axis=1).max())

@@ -1,0 +1,65 @@
+"""Counts and sums alone, with discrete Laplace noise: the mean that PCA-Gauss and RON-Gauss measure apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.accounting import Budget, Epsilon, float_above
+from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, integer_scale, require_budget, saturation_delta
+from dpcore.mechanisms.sensitivity import record_sums_l1
+from dpcore.noise.sources import Noise
+from dpcore.records.exact_sums import Layout
+from dpcore.records.schema import Neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceSums:
+    """Releases every block's first row, which holds the count times s² and the sum of points times s.
+
+    Guarantee: pure epsilon = (L1 sensitivity of the row) / scale (GUARANTEE.md, S6 and M4).
+    """
+
+    name: str = "laplace-sums"
+    gives: Gives = Gives.SUMS
+
+    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+        """The event that spends the whole epsilon, the scale rounded up."""
+        epsilon = require_budget(self.name, budget, Epsilon)
+        scale = integer_scale(self.name, _sensitivity(layout, neighbours) / epsilon)
+        return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
+
+    def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
+        """Epsilon = sensitivity / scale."""
+        return Epsilon(_sensitivity(event.layout, neighbours or event.neighbours) / event.noise)
+
+    def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
+        """Noisy first rows on the integer grid."""
+        size = event.layout.dimension
+        drawn = iter(noise.discrete_laplace(float_above(event.noise), size * len(sums)))
+        return [[cell + next(drawn) for cell in block[:size]] for block in sums]
+
+    def deviations(self, event: GramEvent) -> tuple[float, float]:
+        """Standard deviations of the noise on a count and on a coordinate of the sum, in records."""
+        deviation, weight = math.sqrt(2) * float(event.noise) / UNIT, float(event.layout.count_weight)
+        return deviation / weight**2, deviation / weight
+
+    def delta_num(self, event: GramEvent) -> Fraction:
+        """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
+        return saturation_delta(event)
+
+
+def _sensitivity(layout: Layout, neighbours: Neighbours) -> Fraction:
+    if layout.labels:
+        raise ValueError("laplace-sums: classes are told apart by blocks, not by labels")
+    return UNIT * record_sums_l1(
+        neighbours,
+        count_weight=layout.count_weight,
+        points=layout.dimension - layout.heads,
+        rows=layout.rows_per_unit,
+        blocks=layout.blocks,
+    )
+
+
+LAPLACE_SUMS = LaplaceSums()

@@ -1,0 +1,232 @@
+"""What may be asked of rows besides second moments: public, and enough to know how far one unit moves the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.mechanisms.base import UNIT, triangle_size
+from dpcore.mechanisms.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments, rows_l1, score_sum
+from dpcore.records.exact_sums import GRID_BITS
+from dpcore.records.schema import Neighbours
+
+Floats = NDArray[np.float64]
+
+GRID = 1 << GRID_BITS
+"""One, on the grid of records, and on that of counts: the shares of a person's rows are fractions."""
+
+
+class Query(Protocol):
+    """What is asked of the rows: public, and enough to know how far one row moves the answer."""
+
+    @property
+    def size(self) -> int:
+        """Numbers in the answer."""
+
+    @property
+    def unit(self) -> int:
+        """One, on the answer's grid."""
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """How far one privacy unit moves the answer in L1 norm, on the answer's grid.
+
+        Raises: ValueError for neighbours under which it is not bounded.
+        """
+
+    def as_json(self) -> dict[str, Any]:
+        """The query's parameters."""
+
+
+class SquaredQuery(Query, Protocol):
+    """A query whose answer is bounded in L2 norm too, for Gaussian noise."""
+
+    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+        """How far one privacy unit moves the answer in squared L2 norm, on the answer's grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class MomentsQuery:
+    """Class counts, class sums and the upper triangle of the sum of x xᵀ, in this order.
+
+    x holds `numeric` coordinates in [0, 1] and the indicators of one level in each of the
+    categorical columns, whose numbers of levels are `levels`.
+    """
+
+    numeric: int
+    levels: tuple[int, ...]
+    classes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.numeric < 0 or self.width < 1 or self.classes < 1 or any(count < 2 for count in self.levels):
+            raise ValueError("a query needs a coordinate, a class, and two levels in every categorical column")
+
+    @property
+    def width(self) -> int:
+        """Coordinates of x."""
+        return self.numeric + sum(self.levels)
+
+    @property
+    def size(self) -> int:
+        """Numbers in the answer."""
+        return self.classes * (1 + self.width) + triangle_size(self.width)
+
+    @property
+    def unit(self) -> int:
+        """One, on the grid of products of records."""
+        return UNIT
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, M9, on the grid."""
+        bound = jiang_moments(neighbours, numeric=self.numeric, categorical=len(self.levels), classes=self.classes)
+        return bound * UNIT
+
+    def as_json(self) -> dict[str, Any]:
+        """The query's parameters."""
+        return {"ask": "moments", "numeric": self.numeric, "levels": list(self.levels), "classes": self.classes}
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramsQuery:
+    """How many units fall into each cell of some columns, times the column's weight: one list of counts a column.
+
+    All numbers get the same noise: a column of small weight is measured with more, and costs less.
+    """
+
+    cells: tuple[int, ...]
+    weights: tuple[Fraction, ...]
+    rows_per_unit: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.cells or any(count < 1 for count in self.cells) or self.rows_per_unit < 1:
+            raise ValueError("histograms need a column, a cell in each, and one row a unit")
+        whole = all(0 < weight <= 1 and (weight * GRID).denominator == 1 for weight in self.weights)
+        if len(self.weights) != len(self.cells) or not whole:
+            raise ValueError("every histogram needs a positive weight on the grid, at most 1")
+
+    @property
+    def size(self) -> int:
+        """Numbers in the answer."""
+        return sum(self.cells)
+
+    @property
+    def unit(self) -> int:
+        """One, on the answer's grid."""
+        return GRID
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, S7: L1 norm, on the grid."""
+        return histograms_l1(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID
+
+    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, S7: squared L2 norm, on the grid."""
+        return histograms_l2_squared(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID**2
+
+    def as_json(self) -> dict[str, Any]:
+        """The query's parameters."""
+        weights = [str(weight) for weight in self.weights]
+        return {
+            "ask": "histograms",
+            "cells": list(self.cells),
+            "weights": weights,
+            "rows_per_unit": self.rows_per_unit,
+        }
+
+    def split(self, answer: Floats) -> list[Floats]:
+        """One list of counts a column, each over its weight."""
+        parts = np.split(answer, np.cumsum(self.cells)[:-1])
+        return [part / float(weight) for part, weight in zip(parts, self.weights, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class RowsQuery:
+    """Every row's point of the unit ball in `dimension` coordinates; the number of rows is public."""
+
+    rows: int
+    dimension: int
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.dimension < 1:
+            raise ValueError("a query of rows needs at least one row and one coordinate")
+
+    @property
+    def size(self) -> int:
+        """Numbers in the answer."""
+        return self.rows * self.dimension
+
+    @property
+    def unit(self) -> int:
+        """One, on the grid of records."""
+        return GRID
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, M10, on the grid: one row moves, by at most the ball's L1 diameter."""
+        if neighbours is not Neighbours.REPLACE_ONE:
+            raise ValueError("rows are published under replace-one only: their number is not hidden")
+        return rows_l1(dimension=self.dimension) * GRID
+
+    def as_json(self) -> dict[str, Any]:
+        """The query's parameters."""
+        return {"ask": "rows", "rows": self.rows, "dimension": self.dimension}
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreQuery:
+    """The sum over all units of one score, a number between 0 and 1 a record: how a model of released rows does on it.
+
+    `score` names the recipe, `of` the column that is predicted, `clusters` the number of centres.
+    """
+
+    score: str
+    of: str | None = None
+    clusters: int | None = None
+    rows_per_unit: int = 1
+
+    def __post_init__(self) -> None:
+        if self.rows_per_unit < 1 or (self.clusters is not None and self.clusters < 2):
+            raise ValueError("a score needs one row a unit, and two clusters where there are any")
+
+    @property
+    def size(self) -> int:
+        """Numbers in the answer."""
+        return 1
+
+    @property
+    def unit(self) -> int:
+        """One, on the answer's grid."""
+        return GRID
+
+    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, S8, on the grid."""
+        return score_sum(neighbours, rows=self.rows_per_unit) * GRID
+
+    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+        """GUARANTEE.md, S8, squared: one number has one norm."""
+        return self.sensitivity(neighbours) ** 2
+
+    def as_json(self) -> dict[str, Any]:
+        """The query's parameters."""
+        said = {"of": self.of, "clusters": self.clusters}
+        return {
+            "ask": "score",
+            "score": self.score,
+            **{name: value for name, value in said.items() if value is not None},
+            "rows_per_unit": self.rows_per_unit,
+        }
+
+
+def query_from_json(body: dict[str, Any]) -> Query:
+    """The query that `as_json` wrote.
+
+    Raises: KeyError for a kind that is not known.
+    """
+    if body["ask"] == "histograms":
+        return HistogramsQuery(tuple(body["cells"]), tuple(map(Fraction, body["weights"])), body["rows_per_unit"])
+    if body["ask"] == "score":
+        return ScoreQuery(body["score"], body.get("of"), body.get("clusters"), body["rows_per_unit"])
+    if body["ask"] == "rows":
+        return RowsQuery(body["rows"], body["dimension"])
+    return MomentsQuery(body["numeric"], tuple(body["levels"]), body["classes"])

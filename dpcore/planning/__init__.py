@@ -1,0 +1,1 @@
+"""Planning: what is measured with which budget, decided from public constants."""

@@ -1,0 +1,203 @@
+"""What is to come, from public constants: how long a cap lasts, and how much noise each column's figures will carry.
+
+Costs population_balance through the accountant: the cost of a year is not twelve times a month's
+where noise is Gaussian. The noise of a column is that of the planned measurements,
+brought back through the encoding to the column's own unit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.accounting import Cap, Cost, Statement, population_balance
+from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.mechanisms.queries import HistogramsQuery
+from dpcore.mechanisms.registry import vector_mechanism
+from dpcore.planning.plan import Plan
+from dpcore.records.binning import ColumnCells
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Column, IntervalColumn, NominalColumn, Role
+
+FACTORS = tuple(Fraction(quarters, 4) for quarters in (1, 2, 3, 4, 6, 8))
+"""The alternatives to an epsilon, as multiples of it."""
+
+_PER_DECADE = 90
+"""Numbers of two significant digits between one power of ten and the next."""
+
+_SMALLEST = Fraction(1, 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One coming release, and what is spent of the population's budget after it.
+
+    `counted` says that the ledger holds its cost already; a release that is not `allowed` spends nothing.
+    """
+
+    period: str
+    counted: bool
+    allowed: bool
+    spent: Statement
+
+
+def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str, bool]]) -> list[Step]:
+    """The coming releases in order, each period with whether its cost is already among what is committed."""
+    steps = []
+    for period, counted in periods:
+        after = committed if counted else committed + each
+        allowed = counted or cap.admits(after)
+        committed = after if allowed else committed
+        steps.append(Step(period, counted, allowed, population_balance(committed, delta=cap.delta)))
+    return steps
+
+
+# -- other epsilons ----------------------------------------------------------------
+
+
+def nice_below(value: Fraction) -> Fraction:
+    """The largest number of two significant digits at or below a positive value."""
+    step = Fraction(10) ** (math.floor(math.log10(value)) - 1)
+    while value < 10 * step:  # the logarithm of a float may err by one at a power of ten
+        step /= 10
+    return value // step * step
+
+
+def alternative_epsilons(epsilon: Fraction, *, at_most: Fraction) -> list[Fraction]:
+    """Epsilons around the present one, which is among them, in order."""
+    others = {nice_below(factor * epsilon) for factor in FACTORS if factor != 1}
+    return sorted({epsilon} | {other for other in others if other <= at_most})
+
+
+def largest_fitting(fits: Callable[[Fraction], bool], *, at_most: Fraction) -> Fraction | None:
+    """The largest epsilon of two significant digits that fits, if any from 0.001 on does.
+
+    `fits` is asked about ten times; what it says must not rise with epsilon.
+    """
+    low, high = -1, _nice_count(at_most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(_nice(middle)) else (low, middle)
+    return _nice(low) if low >= 0 else None
+
+
+def _nice(index: int) -> Fraction:
+    """The numbers of two significant digits from 0.001 on, by their place."""
+    decade, place = divmod(index, _PER_DECADE)
+    return _SMALLEST / 10 * (10 + place) * Fraction(10) ** decade
+
+
+def _nice_count(at_most: Fraction) -> int:
+    """How many of them are at most a value."""
+    if at_most < _SMALLEST:
+        return 0
+    largest, decade = nice_below(at_most) / _SMALLEST * 10, 0
+    while largest >= 100:
+        largest, decade = largest / 10, decade + 1
+    return decade * _PER_DECADE + int(largest) - 9
+
+
+# -- noise of columns --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnNoise:
+    """Standard deviation of the noise on a column's mean, in its unit, or on the share of a level, out of 1.
+
+    The count is noisy too, and moves a mean the more the farther it lies from the middle of
+    the bounds (a share: from what each level has if all are alike): `least` is there, `most`
+    at a bound (where one level has all). `known` is false where a projection leaves out part
+    of the mean, whose error is then larger than the noise.
+    """
+
+    column: Column
+    least: float
+    most: float
+    known: bool
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the figures are of shares."""
+        return isinstance(self.column, NominalColumn)
+
+    @property
+    def part_of_range(self) -> float:
+        """The largest noise out of the distance between the bounds; a share's as it is."""
+        width = 2 * self.column.half_width if isinstance(self.column, IntervalColumn) else 1.0
+        return self.most / width
+
+
+def column_noise(plan: Plan) -> list[ColumnNoise]:
+    """The expected noise of every column, at the expected rows and with no cell missing."""
+    encoding = Encoding(plan.schema)
+    class_sd, _ = count_and_sum_noise(plan.event, plan.mean_event)
+    class_part = class_sd / plan.expected_rows
+    count_part = class_part * math.sqrt(plan.event.layout.classes)
+    every_mean = plan.knows_centre or _kept_part(plan, encoding) == 1
+    result = []
+    for column in plan.schema.columns:
+        if column.role is Role.LABEL and isinstance(column, NominalColumn):
+            result.append(_label_noise(column, class_part))
+        elif plan.marginals_event is not None:
+            result.append(_histogram_noise(column, plan))
+        else:
+            known = every_mean or column.role is Role.TARGET
+            result.append(_encoded_noise(column, _position_sd(plan, encoding, column.role), count_part, known))
+    return result
+
+
+def _label_noise(column: NominalColumn, class_part: float) -> ColumnNoise:
+    """Of a class's count over the sum of all: with share s of k classes, 1 - 2 s + k s² times one count's variance."""
+    classes = column.level_count
+    least, most = math.sqrt(1 - 1 / classes), math.sqrt(max(1, classes - 1))
+    return ColumnNoise(column, least * class_part, most * class_part, known=True)
+
+
+def _histogram_noise(column: Column, plan: Plan) -> ColumnNoise:
+    """Noise of a column's histogram alone: on one cell's share, or on the mean of all cells."""
+    event = plan.marginals_event
+    assert event is not None and isinstance(event.query, HistogramsQuery)  # noqa: S101, PT018  as it was planned
+    weight = float(event.query.weights[plan.schema.encoded_columns.index(column)])
+    cell = vector_mechanism(event.mechanism).deviation(event) / event.query.unit / weight / plan.expected_rows
+    if isinstance(column, NominalColumn):
+        return ColumnNoise(column, cell, cell, known=True)
+    positions, _ = ColumnCells(column).positions()
+    mean = column.half_width * cell * math.sqrt(float(positions @ positions))
+    return ColumnNoise(column, mean, mean, known=True)
+
+
+def _encoded_noise(column: Column, position_sd: float, count_part: float, known: bool) -> ColumnNoise:
+    """Noise on a position in [-1, 1], or on the position along the corner that stands for a level."""
+    unit = column.half_width if isinstance(column, IntervalColumn) else 1 - 1 / column.level_count
+    return ColumnNoise(column, unit * position_sd, unit * math.hypot(position_sd, count_part), known)
+
+
+def _position_sd(plan: Plan, encoding: Encoding, role: Role) -> float:
+    """The noise on one column's mean position, for a mean of 0.
+
+    A projection keeps on average so much of a coordinate's noise as it keeps coordinates;
+    where a centre stands in for the rest, the centre's noise does too.
+    """
+    kept = 1.0 if role is Role.TARGET else _kept_part(plan, encoding)
+    measured, centre = _mean_sd(plan), _centre_sd(plan)
+    return encoding.scale * math.hypot(math.sqrt(kept) * measured, math.sqrt(1 - kept) * centre)
+
+
+def _kept_part(plan: Plan, encoding: Encoding) -> float:
+    return 1.0 if plan.projection == "none" else plan.dimension / encoding.feature_width
+
+
+def _mean_sd(plan: Plan) -> float:
+    """Noise on one coordinate of the mean point of all classes together."""
+    return plan.expected_error()["mean_sd"]
+
+
+def _centre_sd(plan: Plan) -> float:
+    """Noise on one coordinate of the centre that stands in for what the projection leaves out."""
+    if not plan.knows_centre:
+        return 0.0
+    if plan.projection_event is None:
+        return _mean_sd(plan)
+    return count_and_sum_noise(plan.projection_event)[1] / plan.expected_rows

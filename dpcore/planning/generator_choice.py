@@ -1,0 +1,129 @@
+"""Which generator models the table, and in how many dimensions: from public constants only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral
+
+from dpcore.accounting import Budget
+from dpcore.mechanisms.expected_noise import operator_noise
+from dpcore.mechanisms.names import MEAN
+from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.planning.class_structure import Scale, Structure, choose_structure
+from dpcore.planning.layouts import moments_layout, projected_size
+from dpcore.planning.mechanism_choice import best_event
+from dpcore.planning.plan import signal_to_noise
+from dpcore.planning.request import AUTO, DIAGONAL, LDA, PlanError, Wishes
+from dpcore.planning.validation import require_label
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import RecordSchema, Role
+
+NOISE_SHARE = 0.25
+"""Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
+
+
+def choose_generator(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> tuple[str, RecordSchema]:
+    """The generator that the wishes name or that suits the schema, and the schema that it models.
+
+    Raises: PlanError where it cannot be released.
+    """
+    schema = wishes.schema
+    has_target = any(column.role is Role.TARGET for column in schema.columns)
+    choice = wishes.generator
+    if choice == AUTO and schema.label:
+        return _choose_structure(wishes, budgets, reasons), schema
+    if choice == AUTO:
+        choice = "supervised" if has_target else "gaussian"
+        why = {
+            "supervised": "the target is measured jointly with the features and never projected",
+            "gaussian": "there is neither label nor target",
+        }
+        reasons.append(f"generator {choice}: {why[choice]}")
+    if choice == LDA:
+        require_label(schema)
+        reasons.append(
+            "generator lda: class counts, class means and the second moment that all classes share come out of one "
+            "block, at the price of one; rows are Gaussian around their class's mean with the shared covariance, "
+            "because the greedy sampler of Jiang et al. works in plain columns, not along projections, and row by row"
+        )
+    if choice not in ("mixture", "supervised", "gaussian", LDA):
+        raise PlanError(
+            f"generator {choice!r} cannot be released by this version",
+            rule="generator-unavailable",
+            where="model.generator",
+            hint="use auto, gaussian, supervised, mixture, lda or copula",
+        )
+    if choice not in ("mixture", LDA) and schema.label is not None:
+        columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
+        reasons.append("the label is modelled as one more feature")
+        schema = RecordSchema(tuple(columns))
+    return choice, schema
+
+
+def _choose_structure(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> str:
+    """The generator of a table with a label: class blocks, one block with labels, or the same for means above all.
+
+    Without a dimension yet, class blocks would take the largest at which they rise above the noise:
+    enough if that leaves them a coordinate a class.
+    """
+    encoding, mixture = Encoding(wishes.schema), replace(wishes, generator="mixture")
+    classes, dimension = encoding.schema.class_count, choose_dimension(mixture, encoding, budgets, [])
+    if MEAN in (wishes.allocation or {}):
+        reasons.append("generator mixture: class blocks, whose counts and means are measured apart")
+        return "mixture"
+    if wishes.projection != "none" and wishes.dimension == AUTO:
+        few = dimension < classes
+        why = f"class blocks would rise above the noise in {dimension} dimensions only, fewer than there are classes"
+        reasons.append(f"generator lda: {why}" if few else "generator mixture: class blocks cost as much as one")
+        return LDA if few else "mixture"
+    size = projected_size(wishes, encoding, dimension)
+    block, pooled = (
+        best_event(way, moments_layout(way, size, classes), budgets)
+        for way in (mixture, replace(wishes, generator=LDA))
+    )
+    scale = Scale(
+        rows=wishes.expected_rows,
+        classes=classes,
+        size=size,
+        block_noise=operator_noise(block),
+        pooled_noise=operator_noise(pooled),
+    )
+    structure, why = choose_structure(scale)
+    generator = {Structure.BLOCKS: "mixture", Structure.POOLED: LDA, Structure.DIAGONAL: DIAGONAL}[structure]
+    reasons.append(f"generator {LDA if generator == DIAGONAL else generator}: {why}")
+    return generator
+
+
+def choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget], reasons: list[str]) -> int:
+    """The dimension that the wishes name, or the largest at which class blocks rise above the noise.
+
+    Raises: PlanError for a dimension that the features do not have.
+    """
+    if wishes.projection == "none":
+        return encoding.width
+    if wishes.dimension != AUTO:
+        if not isinstance(wishes.dimension, Integral) or not 1 <= wishes.dimension <= encoding.feature_width:
+            raise PlanError(
+                f"dimension must be a whole number between 1 and {encoding.feature_width}, got {wishes.dimension!r}",
+                rule="dimension-out-of-range",
+                where="model.projection.dimension",
+                hint="use fewer dimensions than the features have coordinates, or `auto`",
+            )
+        return int(wishes.dimension)
+
+    def quiet(dimension: int) -> bool:
+        layout = moments_layout(wishes, projected_size(wishes, encoding, dimension), encoding.schema.class_count)
+        event = best_event(wishes, layout, budgets)
+        expected = gram_mechanism(event.mechanism).expected_error(event)
+        return signal_to_noise(wishes.expected_rows, event, expected) >= 1 / NOISE_SHARE
+
+    low, high = 1, encoding.feature_width
+    while low < high:  # the signal-to-noise ratio falls with the dimension
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if quiet(middle) else (low, middle - 1)
+    kept = "every feature coordinate is kept" if low == encoding.feature_width else f"of {encoding.feature_width}"
+    reasons.append(
+        f"dimension {low} ({kept}): the largest at which the noise's operator norm stays below "
+        f"{NOISE_SHARE:g} of the average eigenvalue of a class block"
+    )
+    return low

@@ -1,0 +1,93 @@
+"""Wishes that no plan can carry out, each refused with its rule and what to do."""
+
+from __future__ import annotations
+
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.entry import COMPONENTS_KEY, PROJECTION_KEY, Status
+from dpcore.mechanisms.names import PROJECTION
+from dpcore.mechanisms.registry import offered_under
+from dpcore.planning.allocation import Shares
+from dpcore.planning.request import AUTO, PlanError, Wishes
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS
+from dpcore.records.schema import RecordSchema
+
+
+def require_projection(wishes: Wishes) -> None:
+    """Refuse a projection that is not known."""
+    known = offered_under(PROJECTION_KEY)
+    if wishes.projection not in known:
+        raise PlanError(
+            f"{wishes.projection!r} is no projection that can be released",
+            rule="projection-unknown",
+            where="model.projection.kind",
+            hint=f"use {', '.join(known)}",
+        )
+
+
+def require_projection_mechanism(wishes: Wishes, shares: Shares) -> None:
+    """A named mechanism must be able to give components, and have components to give and budget to spend."""
+    name = wishes.projection_mechanism
+    if name == AUTO:
+        return
+    entry = BY_NAME.get(name)
+    known = offered_under(COMPONENTS_KEY)
+    faults = {
+        "projection-mechanism-unused": (
+            wishes.projection != "private-pca",
+            f"the projection {wishes.projection!r} measures nothing, so it has no mechanism",
+        ),
+        "mechanism-refuted": (
+            entry is not None and entry.status is Status.REFUTED,
+            f"mechanism {name!r} is refuted: {entry.reason if entry else ''}",
+        ),
+        "projection-mechanism-unknown": (name not in known, f"{name!r} gives no private components"),
+        "allocation-missing": (
+            not shares[PROJECTION],
+            f"the allocation leaves nothing for {name!r}, which measures the projection apart",
+        ),
+    }
+    hint = f"use `kind: private-pca` with auto, {', '.join(known)}, and give the projection a fraction of the budget"
+    for rule, (broken, message) in faults.items():
+        if broken:
+            where = "model.allocation" if rule == "allocation-missing" else "model.projection.mechanism"
+            raise PlanError(message, rule=rule, where=where, hint=hint)
+
+
+def require_exact_width(encoding: Encoding) -> None:
+    """Refuse records whose sums would not be exact."""
+    most = EXACT >> (POINT_BITS + PROJECTION_BITS)
+    if encoding.width > most:
+        raise too_wide(encoding.width, most)
+
+
+def too_wide(width: int, most: int) -> PlanError:
+    """The refusal of a record with too many coordinates."""
+    return PlanError(
+        f"the record has {width} encoded coordinates, more than {most}",
+        rule="record-too-wide",
+        where="columns",
+        hint="declare fewer columns or categories; beyond that sums are not exact",
+    )
+
+
+def require_frame(wishes: Wishes) -> None:
+    """A frame that is bought spends what the moments spend, and so must components that are measured by name."""
+    if wishes.radius == AUTO and wishes.projection_mechanism != AUTO:
+        raise PlanError(
+            f"a radius that is bought does not go with components by {wishes.projection_mechanism!r}",
+            rule="radius-not-applicable",
+            where="model.radius",
+            hint="use `mechanism: auto` for the projection, or give the radius as a number",
+        )
+
+
+def require_label(schema: RecordSchema) -> None:
+    """Refuse a generator of classes where there are none."""
+    if schema.label is None:
+        raise PlanError(
+            "generator 'lda' needs a label",
+            rule="generator-needs-label",
+            where="model.generator",
+            hint="give a categorical column `role: label`",
+        )

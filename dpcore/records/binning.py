@@ -1,0 +1,125 @@
+"""Public cells of a column: every value falls into one of them, whatever the data are.
+
+A nominal column's cells are its levels. An interval column is cut into every whole number
+where there are few, else into a grid that is fine around 0, where amounts pile up, and
+nowhere coarser than a 64th of its bounds. Missing cells have a cell of their own where the
+column says so. The cell of a value is found by comparisons alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.records.encoding import level_of
+from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+MOST_WHOLE = 128
+"""Up to so many whole numbers have a cell each."""
+
+EQUAL_CELLS = 64
+"""Cells of equal width between the bounds."""
+
+CELLS_AN_OCTAVE, OCTAVES = 8, 16
+"""Cells between an amount and its double, and how often the largest amount is halved."""
+
+NOTHING_KNOWN = -1
+"""The code of a cell that tells nothing: it falls into no cell and is counted nowhere."""
+
+
+@dataclass(frozen=True)  # no slots: edges are computed once
+class ColumnCells:
+    """The cells of one column."""
+
+    column: Column
+
+    @cached_property
+    def edges(self) -> Floats:
+        """Where an interval column's cells begin, and where the last one ends."""
+        assert isinstance(self.column, IntervalColumn)  # noqa: S101  others have levels
+        return _edges(self.column)
+
+    @property
+    def count(self) -> int:
+        """The number of cells."""
+        if isinstance(self.column, NominalColumn):
+            return self.column.level_count
+        return len(self.edges) - 1 + self.column.missing_level
+
+    @property
+    def counts_all(self) -> bool:
+        """Whether every record falls into some cell, whatever it holds."""
+        column = self.column
+        if not isinstance(column, NominalColumn):
+            return True
+        return column.other is not None
+
+    def codes(self, cells: NDArray[np.generic]) -> Codes:
+        """The cell of each value; `NOTHING_KNOWN` for a nominal one that maps to no level."""
+        column = self.column
+        if isinstance(column, NominalColumn):
+            return level_of(np.asarray(cells, dtype=np.int64), column)
+        values = np.asarray(cells, dtype=np.float64)
+        missing = np.isnan(values)
+        stand_in = column.middle if column.impute is None or column.missing_level else column.impute
+        inside = np.clip(np.where(missing, stand_in, values), column.lower, column.upper)
+        last = len(self.edges) - 2
+        found = np.clip(np.searchsorted(self.edges, inside, side="right") - 1, 0, last)
+        return np.where(missing & column.missing_level, last + 1, found).astype(np.int64)
+
+    def values(self, codes: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
+        """A value of each cell, uniform inside it."""
+        column = self.column
+        if isinstance(column, NominalColumn):
+            return np.where(codes < len(column.levels), codes, MISSING)
+        missing = codes >= len(self.edges) - 1
+        known = np.where(missing, 0, codes)
+        low, high = self.edges[known], self.edges[known + 1]
+        drawn = np.minimum(low + generator.random(len(codes)) * (high - low), np.nextafter(high, low))  # half-open
+        if column.is_whole:
+            drawn = np.clip(np.floor(drawn), math.ceil(column.lower), math.floor(column.upper))
+        return np.where(missing, np.nan, np.clip(drawn, column.lower, column.upper))
+
+    def positions(self) -> tuple[Floats, Floats]:
+        """Mean and mean square of a present cell's values, as positions between the bounds in [-1, 1]."""
+        column = self.column
+        assert isinstance(column, IntervalColumn)  # noqa: S101  others have no positions
+        one = 1 / column.half_width if column.is_whole else 0.0
+        low = (self.edges[:-1] - column.middle) / column.half_width
+        width = np.diff(self.edges) / column.half_width - one  # between a cell's first and last value
+        mean = low + width / 2
+        return mean, mean**2 + (width + 2 * one) * width / 12
+
+
+def _edges(column: IntervalColumn) -> Floats:
+    """Edges of half-open cells; of whole numbers they are whole, and the last lies one above the upper bound."""
+    low, high = column.lower, column.upper
+    if column.is_whole:
+        low = float(math.ceil(low))
+        high = max(low, float(math.floor(high)))  # one cell where the bounds hold no whole number
+        if high - low < MOST_WHOLE:
+            return np.arange(low, high + 2)
+    inner = np.concatenate([np.linspace(low, high, EQUAL_CELLS + 1), *_around_zero(column, low, high)])
+    if column.is_whole:
+        inner = np.ceil(inner)
+    inside = np.unique(inner[(inner > low) & (inner < high)])
+    last = [high, high + 1] if column.is_whole else [high]
+    return np.concatenate([[low], inside, last])
+
+
+def _around_zero(column: IntervalColumn, low: float, high: float) -> tuple[Floats, ...]:
+    """Edges that halve and halve again towards 0, on both sides of it; 0 has a cell of its own. Dates have no 0."""
+    if column.kind not in (Kind.NUMERIC, Kind.INTEGER):
+        return ()
+    largest = max(abs(low), abs(high))
+    least = 1.0 if column.is_whole else largest * 2.0**-OCTAVES
+    amounts = largest * 2.0 ** (-np.arange(CELLS_AN_OCTAVE * OCTAVES) / CELLS_AN_OCTAVE)
+    amounts = amounts[amounts >= least]
+    return amounts, -amounts, np.array([0.0, 1.0 if column.is_whole else np.nextafter(0.0, 1.0), least])

@@ -1,0 +1,61 @@
+"""Rules by which points of a class become cells.
+
+Post-processing: they come from released values and are applied to sampled points, never to rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.records.bounded_marginal import BoundedShape
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRule:
+    """Choose the level with the largest score plus offset."""
+
+    offsets: tuple[float, ...]
+
+    def choose(self, scores: Floats) -> NDArray[np.int64]:
+        """Index of the chosen level, one a row of scores."""
+        best = scores[:, 0] + self.offsets[0]
+        chosen = np.zeros(len(scores), dtype=np.int64)
+        for level, offset in enumerate(self.offsets[1:], start=1):
+            other = scores[:, level] + offset
+            chosen[other > best] = level
+            np.maximum(best, other, out=best)
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """Where the present values of a column lie whose missing cells have a level of their own.
+
+    A missing cell encodes to position 0 with indicator 1, so position and indicator are
+    correlated: the slope of position on indicator is minus the present values' mean.
+    """
+
+    mean: float
+    share: float
+
+    def restore(self, position: Floats, indicator: Floats) -> Floats:
+        """Sampled positions as if every cell were present: that slope taken out, the spread put back."""
+        deviation = position + self.mean * indicator - self.mean
+        restored: Floats = self.mean + deviation / np.sqrt(self.share)
+        return restored
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRules:
+    """How points of one class become cells: rules for levels and shapes, and the class itself."""
+
+    class_index: int
+    levels: Mapping[str, LevelRule]
+    present: Mapping[str, Present]
+    shapes: Mapping[str, BoundedShape] = field(default_factory=dict)

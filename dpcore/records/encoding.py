@@ -1,0 +1,288 @@
+"""Rows to points of the unit ball and back: an inverse pair in one place.
+
+Every encoded column contributes a vector of length at most 1, and the point is
+their concatenation divided by the root of the number of columns:
+
+* an interval column becomes its position between the bounds, in [-1, 1]; where
+  missing cells have a level of their own a second coordinate says so;
+* a nominal column becomes indicators of its levels, centred and brought to length 1
+  (a boolean one -1 or 1): all levels are equally far apart, none is left out as a
+  reference, and "nothing known" is the centre, 0.
+
+The encoding of a record depends on that record and on public constants only,
+through operations that IEEE 754 rounds correctly whatever their neighbours in an
+array (+ - x / sqrt and comparisons). No record is ever dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.records.bounded_marginal import BoundedShape
+from dpcore.records.decoding import ClassRules, Present
+from dpcore.records.schema import (
+    MISSING,
+    UNKNOWN,
+    Cells,
+    Column,
+    IntervalColumn,
+    Kind,
+    NominalColumn,
+    RecordSchema,
+    Role,
+)
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+def level_corners(column: NominalColumn) -> Floats:
+    """The unit vectors that stand for a column's levels, one a row, with mean zero.
+
+    Indicator vectors, centred and brought to length 1: corners of a regular simplex.
+    Two levels of a boolean column need one coordinate only, -1 or 1.
+    """
+    count = column.level_count
+    if column.kind is Kind.BOOLEAN and count == 2:
+        return np.array([[-1.0], [1.0]])
+    corners: Floats = (np.eye(count) - 1 / count) * math.sqrt(count / (count - 1))
+    return corners
+
+
+def level_of(codes: Codes, column: NominalColumn) -> Codes:
+    """Map each code to the level it counts as; -1 where nothing is known.
+
+    Missing cells take their own level (the last), else the imputed level, else
+    `other`; unknown categories take `other`.
+    """
+    other = -1 if column.other is None else column.other
+    missing = len(column.levels) if column.missing_level else other if column.impute is None else column.impute
+    known = (codes >= 0) & (codes < len(column.levels))
+    return np.where(known, codes, np.where(codes == MISSING, missing, other)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCode:
+    """How one column becomes coordinates `start` to `stop` of the point."""
+
+    column: Column
+    start: int
+    stop: int
+
+    def encode(self, cells: NDArray[np.generic]) -> Floats:
+        """Vectors of length at most 1, one a cell."""
+        alone = ColumnCode(self.column, 0, self.stop - self.start)
+        return _Coordinates([alone]).of({self.column.name: cells}).T
+
+    def scores(self, vectors: Floats) -> Floats | None:
+        """How well each level fits each vector; None for a column without levels."""
+        if isinstance(self.column, NominalColumn):
+            return (level_corners(self.column) @ vectors.T).T
+        if self.column.missing_level:  # level 0 is "present", level 1 "missing"
+            return np.column_stack([np.zeros(len(vectors)), vectors[:, 1] - 0.5])
+        return None
+
+    def positions(self, vectors: Floats, present: Present | None) -> Floats:
+        """Positions between the bounds as if every cell were present."""
+        return present.restore(vectors[:, 0], vectors[:, 1]) if present else vectors[:, 0]
+
+    def decode(
+        self, vectors: Floats, levels: Codes | None, present: Present | None, shape: BoundedShape | None
+    ) -> NDArray[np.generic]:
+        """Cells nearest to the vectors, inside the bounds; `levels` are the chosen levels."""
+        column = self.column
+        if isinstance(column, NominalColumn):
+            assert levels is not None  # noqa: S101  a nominal column always has scores
+            return np.where(levels < len(column.levels), levels, MISSING) if column.missing_level else levels
+        position = self.positions(vectors, present)
+        if shape is not None:
+            position = shape.bend(position)
+        values = np.clip(column.middle + column.half_width * position, column.lower, column.upper)
+        if column.is_whole:
+            values = np.clip(np.rint(values), math.ceil(column.lower), math.floor(column.upper))
+        return values if levels is None else np.where(levels == 1, np.nan, values)
+
+
+class _Coordinates:
+    """The coordinates of a record's columns, one row each, in a few operations on whole blocks of cells."""
+
+    def __init__(self, codes: Sequence[ColumnCode]) -> None:
+        self._codes = codes
+        self._intervals = [(code, code.column) for code in codes if isinstance(code.column, IntervalColumn)]
+        columns = [column for _, column in self._intervals]
+        bounds = np.array([(c.lower, c.upper, c.middle, c.half_width) for c in columns]).reshape(-1, 4)
+        self._lower, self._upper, self._middle, self._half_width = bounds.T[:, :, None]
+        self._places = [code.start for code, _ in self._intervals]
+
+    def of(self, cells: Cells, *, cut: bool = True) -> Floats:
+        """Vectors of length at most 1 for every column, one column a record; longer ones if nothing is `cut`."""
+        rows = len(cells[self._codes[0].column.name])
+        coordinates = np.empty((self._codes[-1].stop, rows))
+        self._fill_intervals(cells, coordinates, cut)
+        for code in self._codes:
+            if isinstance(code.column, NominalColumn):
+                coordinates[code.start : code.stop] = _corner_coordinates(cells[code.column.name], code.column)
+        return coordinates
+
+    def _fill_intervals(self, cells: Cells, coordinates: Floats, cut: bool) -> None:
+        """Positions, cut to [-1, 1] or not, and beside them which cells are missing where that is a level."""
+        all_are = len(self._intervals) == len(coordinates)
+        values = coordinates if all_are else np.empty((len(self._intervals), coordinates.shape[1]))
+        for own, (code, column) in zip(values, self._intervals, strict=True):
+            own[:] = cells[column.name]
+            missing = np.isnan(own)
+            if missing.any():
+                own[missing] = column.middle if column.impute is None or column.missing_level else column.impute
+            if column.missing_level:
+                coordinates[code.start + 1] = missing
+        if cut:
+            np.clip(values, self._lower, self._upper, out=values)
+        values -= self._middle
+        values /= self._half_width
+        if cut:
+            np.clip(values, -1.0, 1.0, out=values)
+        if not all_are:
+            coordinates[self._places] = values
+
+
+def _corner_coordinates(cells: NDArray[np.generic], column: NominalColumn) -> Floats:
+    """The corners of the cells' levels, one column a cell."""
+    corners = level_corners(column)
+    table = np.vstack([corners, np.zeros(corners.shape[1])]).T  # -1 is the added centre
+    return table[:, level_of(np.asarray(cells, dtype=np.int64), column)]
+
+
+class Encoding:
+    """The map between the cells of a table and points of the unit ball.
+
+    The features' coordinates come first and may be projected; the target's, if
+    there is one, are last and never are.
+    """
+
+    def __init__(self, schema: RecordSchema) -> None:
+        self.schema = schema
+        self.codes: list[ColumnCode] = []
+        start = 0
+        for column in schema.encoded_columns:
+            stop = start + _coordinates(column)
+            self.codes.append(ColumnCode(column, start, stop))
+            start = stop
+        self.width = start
+        self.target_width = sum(c.stop - c.start for c in self.codes if c.column.role is Role.TARGET)
+        self.feature_width = self.width - self.target_width
+        self.scale = math.sqrt(len(self.codes))
+        self._coordinates = _Coordinates(self.codes)
+
+    def encode(self, cells: Cells) -> Floats:
+        """Points of the unit ball, one a record; stored coordinate by coordinate."""
+        coordinates = self._coordinates.of(cells)
+        coordinates /= self.scale
+        return coordinates.T
+
+    def lengths(self, cells: Cells) -> Floats:
+        """The length that each record's point would have if no cell were clamped to its bounds; infinite at the most.
+
+        Above 1 at least one cell is outside its bounds. Nothing that is released depends on it.
+        """
+        with np.errstate(over="ignore"):
+            coordinates = self._coordinates.of(cells, cut=False)
+            lengths: Floats = np.sqrt(np.einsum("ij,ij->j", coordinates, coordinates)) / self.scale
+        return lengths
+
+    def classes(self, cells: Cells) -> Codes:
+        """The class block each record falls into; all 0 without a label.
+
+        A label cell that maps to no level falls into the first class, because every
+        record must fall into some class.
+        """
+        label = self.schema.label
+        if label is None:
+            return np.zeros(len(next(iter(cells.values()))), dtype=np.int64)
+        return np.maximum(level_of(np.asarray(cells[label.name], dtype=np.int64), label), 0)
+
+    def level_scores(self, points: Floats) -> dict[str, Floats]:
+        """How well each level of each column with levels fits each point."""
+        scores = {code.column.name: code.scores(self._vectors(points, code)) for code in self.codes}
+        return {name: score for name, score in scores.items() if score is not None}
+
+    def level_shares(self, mean: Floats) -> dict[str, Floats]:
+        """Share of each level that a mean point implies, repaired to a distribution."""
+        shares = {}
+        for code in self.codes:
+            vector = mean[code.start : code.stop] * self.scale
+            if isinstance(code.column, NominalColumn):
+                count = code.column.level_count
+                raw = (1 + (count - 1) * level_corners(code.column) @ vector) / count
+            elif code.column.missing_level:
+                raw = np.array([1 - vector[1], vector[1]])
+            else:
+                continue
+            positive = np.maximum(raw, 0.0)
+            shares[code.column.name] = positive / positive.sum()
+        return shares
+
+    def present(self, mean: Floats) -> dict[str, Present]:
+        """Where the present values lie that a mean point implies, a column with a missing level each."""
+        shares = self.level_shares(mean)
+        result = {}
+        for code in self.codes:
+            if isinstance(code.column, IntervalColumn) and code.column.missing_level:
+                share = max(float(shares[code.column.name][0]), 1e-9)
+                position = float(mean[code.start]) * self.scale / share
+                result[code.column.name] = Present(min(1.0, max(-1.0, position)), share)
+        return result
+
+    def shapes(self, pilot: Floats, mean: Floats, *, shared_spread: bool = False) -> dict[str, BoundedShape]:
+        """The shape of each interval column: the mean that a point implies, the spread of a sample.
+
+        A spread that is shared with other classes is cut at the bounds, one of the class's own bends to them.
+        """
+        present = self.present(mean)
+        result = {}
+        for code in self.codes:
+            name = code.column.name
+            if isinstance(code.column, IntervalColumn):
+                known = present.get(name)
+                centre = known.mean if known else float(mean[code.start]) * self.scale
+                spread = float(np.std(code.positions(self._vectors(pilot, code), known)))
+                result[name] = (BoundedShape.cut if shared_spread else BoundedShape.fit)(centre, spread)
+        return result
+
+    def decode(self, points: Floats, rules: ClassRules) -> Cells:
+        """Cells of the original columns, in their order."""
+        cells: Cells = {}
+        for code in self.codes:
+            name, vectors = code.column.name, self._vectors(points, code)
+            scores = code.scores(vectors)
+            levels = None if scores is None else rules.levels[name].choose(scores)
+            cells[name] = code.decode(vectors, levels, rules.present.get(name), rules.shapes.get(name))
+        label = self.schema.label
+        if label is not None:
+            value = rules.class_index if rules.class_index < len(label.levels) else MISSING
+            cells[label.name] = np.full(len(points), value, dtype=np.int64)
+        return {column.name: cells[column.name] for column in self.schema.columns}
+
+    def _vectors(self, points: Floats, code: ColumnCode) -> Floats:
+        return points[:, code.start : code.stop] * self.scale
+
+    def coordinate_names(self) -> list[str]:
+        """A name for each coordinate, for plots and model files."""
+        names: list[str] = []
+        for code in self.codes:
+            width = code.stop - code.start
+            names += [code.column.name] if width == 1 else [f"{code.column.name}[{i}]" for i in range(width)]
+        return names
+
+
+def _coordinates(column: Column) -> int:
+    if isinstance(column, NominalColumn):
+        return int(level_corners(column).shape[1])
+    return 1 + column.missing_level
+
+
+__all__ = ["MISSING", "UNKNOWN", "ColumnCode", "Encoding", "level_corners", "level_of"]

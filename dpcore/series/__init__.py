@@ -1,0 +1,1 @@
+"""Series: releases that follow each other."""

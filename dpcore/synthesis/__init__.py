@@ -1,0 +1,1 @@
+"""Synthesis: laws fitted to released measurements, and the rows drawn from them."""

@@ -1,0 +1,1 @@
+"""The copula generator: groups of values and their tables of pairs."""

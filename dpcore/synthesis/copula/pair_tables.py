@@ -1,0 +1,132 @@
+"""What a noisy Gram of grouped records says: class sizes, class marginals, and every pair of columns.
+
+Everything is post-processing and linear in the released numbers, up to the repair to
+distributions: a class's counts come out of the count's row and of each column's own block, and
+out of the histograms, weighted by their known variances; a pair's table is the product of its
+marginals and an excess, whose noise is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measure import Released
+from dpcore.measurements.group_encoding import GroupedEncoding
+from dpcore.measurements.noisy_moments import onto_simplex
+from dpcore.mechanisms.registry import gram_mechanism
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-6
+"""Variance of the integer grid, so that nothing is divided by 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairTables:
+    """Class sizes; each column's group shares in each class; each class's pair excesses, as shares of all units.
+
+    `shares`, `variances` and `pooled_variances` are one a column: (classes, groups), the noise of a
+    class's count of a group, and of such a count over all classes. `excess` is (classes, groups of all
+    columns, groups of all columns); a contrast of it has the noise `excess_variance`.
+    """
+
+    counts: Floats
+    shares: list[Floats]
+    variances: Floats
+    pooled_variances: Floats
+    excess: Floats
+    excess_variance: float
+
+    @property
+    def total(self) -> float:
+        """The noisy number of units."""
+        return float(self.counts.sum())
+
+    @property
+    def weights(self) -> Floats:
+        """Share of each class."""
+        return self.counts / self.total
+
+
+def pair_tables(released: Released, encoding: GroupedEncoding) -> PairTables:
+    """Estimate everything from a released Gram of grouped records, and the histograms that grouped them."""
+    blocks, noise = released.matrices(), gram_mechanism(released.event.mechanism).expected_error(released.event)
+    weight, square = float(released.event.layout.count_weight), encoding.radius**2
+    counts = np.maximum(blocks[:, 0, 0] / weight**2, 1.0)
+    seconds, sums = blocks[:, 1:, 1:] * square, blocks[:, 0, 1:] * encoding.radius / weight
+    of_sums = (noise.off_diagonal_sd * encoding.radius / weight) ** 2
+    of_seconds = (noise.off_diagonal_sd * square) ** 2, (noise.diagonal_sd * square) ** 2
+    of_counts = (noise.diagonal_sd / weight**2) ** 2
+    noises = (of_counts, of_sums, *of_seconds)
+    columns = [_class_shares(encoding, i, counts, sums, seconds, noises) for i in range(len(encoding.groups))]
+    shares = [found for found, _, _ in columns]
+    variances, pooled = (np.array([column[i] for column in columns]) for i in (1, 2))
+    excess = np.array([_excess(encoding, k, counts, shares, seconds[k]) for k in range(len(counts))])
+    of_excess = of_seconds[0] / (float(counts.sum()) * float(encoding.kept()[1])) ** 2
+    return PairTables(counts, shares, variances, pooled, excess, of_excess)
+
+
+def _class_shares(
+    encoding: GroupedEncoding,
+    index: int,
+    counts: Floats,
+    sums: Floats,
+    seconds: Floats,
+    noise: tuple[float, float, float, float],
+) -> tuple[Floats, float, float]:
+    """Shares of a column's groups in each class, and the mean variances of a group's count in a class and in all."""
+    column, place, corners = encoding.groups[index], encoding.slices[index], encoding.corners[index]
+    if column.size == 1:
+        return np.ones((len(counts), 1)), 0.0, 0.0
+    design, variances = _design(corners, encoding.kept(index), noise)
+    upper = np.triu_indices(column.size - 1)
+    answers = np.array(
+        [np.concatenate([[n], s[place], m[place, place][upper]]) for n, s, m in zip(counts, sums, seconds, strict=True)]
+    )
+    covariance = np.linalg.inv((design.T / variances) @ design)
+    found = answers @ (covariance @ (design.T / variances)).T
+    spread = len(counts) * covariance + np.diag(column.variances + ROUNDING)
+    gap = column.counts - found.sum(axis=0)
+    found = found + covariance @ np.linalg.solve(spread, gap)
+    both = len(counts) * covariance - (len(counts) ** 2) * covariance @ np.linalg.solve(spread, covariance)
+    covariance = covariance - covariance @ np.linalg.solve(spread, covariance)
+    repaired = np.array([onto_simplex(row / n, 1.0) for row, n in zip(found, counts, strict=True)])
+    return repaired, float(np.trace(covariance)) / column.size, float(np.trace(both)) / column.size
+
+
+def _design(
+    corners: Floats, kept: tuple[Floats, Floats], noise: tuple[float, float, float, float]
+) -> tuple[Floats, Floats]:
+    """How count, sums and own second moments follow from a column's counts, and the variances of their noise."""
+    size, width = corners.shape
+    of_count, of_sum, off_diagonal, diagonal = noise
+    upper = np.triu_indices(width)
+    products = (corners[:, :, None] * corners[:, None, :])[:, *upper].T
+    design = np.vstack([np.ones((1, size)), corners.T * kept[0], products * kept[1]])
+    own = np.where(upper[0] == upper[1], diagonal, off_diagonal)
+    return design, np.concatenate([[of_count], np.full(width, of_sum), own]) + ROUNDING
+
+
+def _excess(encoding: GroupedEncoding, k: int, counts: Floats, shares: list[Floats], second: Floats) -> Floats:
+    """One class's pair tables less the products of its marginals; rows and columns of a pair sum to 0."""
+    n, total = float(counts[k]), float(counts.sum())
+    edges = np.cumsum([0, *(column.size for column in encoding.groups)])
+    result = np.zeros((edges[-1], edges[-1]))
+    for a in range(len(shares)):
+        for b in range(a):
+            _, kept = encoding.kept(a, b)
+            alone = n * np.outer(shares[a][k], shares[b][k]) * kept
+            inner = second[encoding.slices[a], encoding.slices[b]] - encoding.corners[a].T @ alone @ encoding.corners[b]
+            table = _centred(encoding.contrasts[a].T @ inner @ encoding.contrasts[b] / kept) / total
+            result[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = table
+            result[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = table.T
+    return result
+
+
+def _centred(table: Floats) -> Floats:
+    """The table with rows and columns that sum to 0."""
+    centred: Floats = table - table.mean(axis=0) - table.mean(axis=1)[:, None] + table.mean()
+    return centred

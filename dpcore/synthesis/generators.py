@@ -1,0 +1,208 @@
+"""Generators of synthetic points: they take released moments, never rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.noise.sources import bulk_generator, public_generator
+from dpcore.records.decoding import ClassRules
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Cells, NominalColumn, RecordSchema
+from dpcore.synthesis.class_rows import drawn_classes, rows_by_class
+from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
+from dpcore.synthesis.level_choice import fit_level_rule
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
+"""Rows of a chunk: large enough for whole-array operations, small enough for a processor's cache."""
+PILOT_CELLS, PILOT_COORDINATES, LEAST_PILOT_ROWS = 100_000, 4_000_000, 4_000
+"""Size of the sample on which rules are fitted: rows times levels, rows times coordinates, and rows at the least."""
+TIE_BREAK = 4e-6
+"""Range of what is added to coordinates: levels of a column without measured variance are then drawn by share."""
+
+
+def eigenvector_root(covariance: Floats) -> Floats:
+    """A square root of a covariance, up to the signs of its eigenvectors, which differ between machines."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root
+
+
+def symmetric_root(covariance: Floats) -> Floats:
+    """The symmetric square root of a covariance: it is unique, so rows can be drawn again on another machine."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class ClassGaussians:
+    """One Gaussian a class, with the class's noisy share, mean and covariance.
+
+    Without a label this is a single Gaussian; with a target among the coordinates it is
+    the supervised generator, since target and features are drawn jointly.
+    """
+
+    moments: NoisyMoments
+    projection: Projection
+    root: Callable[[Floats], Floats] = symmetric_root
+
+    def law(self, seed: str) -> GaussianLaw:
+        """The law of encoded points; nothing about it depends on the seed."""
+        roots = tuple(self.projection.lifting @ self.root(moments.covariance) for moments in self.moments.classes)
+        means = tuple(self.projection.lift(moments.mean[None, :])[0] for moments in self.moments.classes)
+        return GaussianLaw(self.moments.weights, roots, means)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianLaw:
+    """The law of encoded points: shares of the classes, and of each a root of its covariance and its mean."""
+
+    weights: Floats
+    roots: tuple[Floats, ...]
+    means: tuple[Floats, ...]
+
+    def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
+        """Encoded points and their classes, one class after the other."""
+        classes = drawn_classes(rows, self.weights, generator)
+        parts = [self.draw_class(index, len(classes[mine]), generator).T for index, mine in rows_by_class(classes)]
+        return np.hstack(parts).T, classes
+
+    def draw_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
+        """Encoded points of one class, stored coordinate by coordinate."""
+        root = self.roots[index]
+        coordinates = root @ generator.standard_normal((root.shape[1], rows))
+        coordinates += self.means[index][:, None]
+        nudges = generator.random(coordinates.shape, dtype=np.float32)  # any continuous law breaks ties
+        nudges -= np.float32(0.5)
+        nudges *= np.float32(TIE_BREAK)
+        coordinates += nudges
+        return coordinates.T
+
+
+Generator = ClassGaussians | Copula
+"""Whatever draws rows out of released measurements."""
+
+
+def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projection) -> Generator:
+    """The generator that released moments are for."""
+    return ClassGaussians(moments, projection) if moments.marginals is None else Copula(schema, moments)
+
+
+def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
+    """What turns a generator's points into cells."""
+    if isinstance(generator, Copula):
+        return generator.decoder()
+    return Decoder(encoding, generator, seed)
+
+
+class Decoder:
+    """Turns sampled points into cells whose level shares match the measured ones, class by class."""
+
+    def __init__(self, encoding: Encoding, mixture: ClassGaussians, seed: str) -> None:
+        self._encoding = encoding
+        law, generator = mixture.law(seed), public_generator(seed, "decoding")
+        shared = mixture.moments.released.event.layout.labels > 1
+        self._rules = [self._fit(law, index, generator, shared=shared) for index in range(len(law.means))]
+
+    def _fit(self, law: GaussianLaw, index: int, generator: np.random.Generator, *, shared: bool) -> ClassRules:
+        widest = max((c.level_count for c in self._encoding.schema.columns if isinstance(c, NominalColumn)), default=2)
+        rows = max(LEAST_PILOT_ROWS, min(PILOT_CELLS // widest, PILOT_COORDINATES // self._encoding.width))
+        pilot, mean = law.draw_class(index, rows, generator), law.means[index]
+        shares = self._encoding.level_shares(mean)
+        scores = self._encoding.level_scores(pilot)
+        levels = {name: fit_level_rule(score, shares[name]) for name, score in scores.items()}
+        shapes = self._encoding.shapes(pilot, mean, shared_spread=shared)
+        return ClassRules(index, levels, self._encoding.present(mean), shapes)
+
+    def decode(self, points: Floats, classes: Codes, _: np.random.Generator | None = None) -> Cells:
+        """Cells of the original columns, one row a point; nothing more is drawn."""
+        found: dict[str, NDArray[np.generic]] = {}
+        for index, mine in rows_by_class(classes):
+            for name, values in self._encoding.decode(points[mine], self._rules[index]).items():
+                found.setdefault(name, np.empty(len(points), dtype=values.dtype))[mine] = values
+        return found
+
+
+class PointLaw(Protocol):
+    """What points are drawn from."""
+
+    def draw(self, rows: int, generator: np.random.Generator) -> tuple[NDArray[Any], Codes]:
+        """Points and their classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticRows:
+    """The rows of a synthetic table in chunks.
+
+    A chunk follows from the released measurements, the public seed and its own number alone: chunks
+    may be drawn in any order, by as many threads as there are, and any of them again.
+    """
+
+    rows: int
+    seed: str
+    law: PointLaw
+    decoder: Decoder | CopulaDecoder
+    width: int = 1
+    """Coordinates of a point."""
+
+    @property
+    def chunk_rows(self) -> int:
+        """How many rows a chunk has: fewer where points are wide."""
+        return max(LEAST_ROWS, min(ROWS_AT_ONCE, COORDINATES_AT_ONCE // self.width))
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return -(-self.rows // self.chunk_rows)
+
+    def chunk(self, index: int) -> Cells:
+        """The cells of one chunk, in random order."""
+        generator = bulk_generator(self.seed, f"rows {index}")
+        points, classes = self.law.draw(min(self.chunk_rows, self.rows - index * self.chunk_rows), generator)
+        cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
+        return {name: values[order] for name, values in cells.items()}
+
+    def cells(self) -> Cells:
+        """The cells of all rows."""
+        with threadpool_limits(1):
+            parts = [self.chunk(index) for index in range(self.chunks)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """A generator's rows."""
+    return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed), encoding.width)
+
+
+def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """A generator's rows as the last program drew them that did not number its sampler."""
+    if isinstance(generator, ClassGaussians):
+        generator = replace(generator, root=eigenvector_root)
+    return synthetic_rows(encoding, generator, rows, seed)
+
+
+UNNUMBERED = 0
+"""The sampler of models that state no number."""
+SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {
+    UNNUMBERED: _rows_by_eigenvectors,
+    1: synthetic_rows,
+}
+"""Every sampler that published since the last program without numbers, by the number that `model.json` states.
+
+Measurements, seed and number determine the rows, so an audit can draw them again. A change of any
+constant or step that moves a cell, here or in a law or decoder, is a new number; the earlier one stays
+callable, and `tests/support/tasks/golden` holds a bundle of each.
+"""
+SAMPLER = max(SAMPLERS)
+"""The number of the sampler that new releases use."""

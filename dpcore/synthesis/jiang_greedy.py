@@ -1,0 +1,185 @@
+"""Rows whose own moments come close to noisy ones: the greedy sampler of Jiang et al., section 3.2.
+
+Post-processing: it sees class counts, class means and a pooled second moment that are
+released or public, never rows. Coordinates are those of `UnitCoordinates`: numbers in
+[0, 1], and plain indicators of levels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measure import ReleasedVector
+from dpcore.measurements.noisy_moments import NoisyMoments, nearest_covariance
+from dpcore.mechanisms.queries import MomentsQuery
+from dpcore.mechanisms.vectors import UnitCoordinates
+from dpcore.noise.sources import public_generator
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Block = tuple[int, int]
+
+LEAST_SPREAD = 0.01
+"""Columns whose noisy spread is below this hundredth of their width are measured against it."""
+
+SWEEPS = 2
+"""Times that every value of a row is chosen, the later ones knowing all other values."""
+
+
+@dataclass(frozen=True, slots=True)
+class PooledMoments:
+    """Sizes and means of the classes, and the second moment E[x xᵀ] over all of them."""
+
+    counts: Floats
+    means: Floats
+    second: Floats
+
+    @property
+    def weights(self) -> Floats:
+        """Share of each class; uniform where every class came out empty."""
+        total = float(self.counts.sum())
+        return self.counts / total if total > 0 else np.full(len(self.counts), 1 / len(self.counts))
+
+    @property
+    def within(self) -> Floats:
+        """The covariance that all classes share: what the means leave of the second moment."""
+        return nearest_covariance(self.second - (self.means.T * self.weights) @ self.means)
+
+    @staticmethod
+    def of_vector(released: ReleasedVector) -> PooledMoments:
+        """From Jiang's noisy statistics: noisy sums over noisy counts, never over exact ones."""
+        query = released.event.query
+        if not isinstance(query, MomentsQuery):
+            raise ValueError("these are not the statistics of a moments query")
+        numbers, classes, width = released.numbers(), query.classes, query.width
+        counts = np.where(numbers[:classes] >= 1, numbers[:classes], 0.0)
+        sums = numbers[classes : classes * (1 + width)].reshape(classes, width)
+        total = max(float(counts.sum()), 1.0)
+        everywhere = np.clip(sums.sum(axis=0) / total, 0.0, 1.0)
+        known = counts[:, None] > 0
+        means = np.where(known, np.clip(sums / np.maximum(counts, 1.0)[:, None], 0.0, 1.0), everywhere)
+        return PooledMoments(counts, means, _square(numbers[classes * (1 + width) :], width) / total)
+
+    @staticmethod
+    def of_gram(moments: NoisyMoments, coordinates: UnitCoordinates) -> PooledMoments:
+        """From moments of encoded points that share their covariance."""
+        counts = np.array([each.count for each in moments.classes])
+        means = coordinates.of_encoded(np.array([each.mean for each in moments.classes]))
+        within = moments.classes[0].covariance / np.outer(coordinates.scale, coordinates.scale)
+        return PooledMoments(counts, means, within + (means.T * moments.weights) @ means)
+
+
+def _square(triangle: Floats, width: int) -> Floats:
+    square = np.zeros((width, width))
+    square[np.triu_indices(width)] = triangle
+    return square + np.triu(square, 1).T
+
+
+@dataclass(frozen=True, slots=True)
+class GreedySampler:
+    """Draws rows one by one, each to bring the moments of all rows so far closest to the wanted ones.
+
+    As in the paper rows grow value by value, categorical columns first, and each value
+    is the best given the others. Unlike it, the distance is a sum of squares, in columns
+    brought to mean 0 and spread 1: absolute differences pull on every lack with the same
+    force, however large it has grown, and raw columns tie each square to its mean, so
+    that the paper's rows stop getting closer. `blocks` are the coordinates of each
+    categorical column.
+    """
+
+    moments: PooledMoments
+    blocks: tuple[Block, ...]
+
+    def sample(self, rows: int, seed: str) -> tuple[Floats, Codes]:
+        """Points with numbers in [0, 1] and exactly one level a categorical column, and their classes."""
+        generator = public_generator(seed, "greedy")
+        growing = _GrowingTable(self.moments, self.blocks)
+        points, classes = np.empty((rows, self.moments.means.shape[1])), np.empty(rows, dtype=np.int64)
+        for row in range(rows):
+            classes[row] = growing.next_class()
+            points[row] = growing.next_point(int(classes[row]), generator)
+        shuffled = generator.permutation(rows)  # early rows are rougher than late ones
+        return points[shuffled], classes[shuffled]
+
+
+class _GrowingTable:
+    """What the rows so far lack: (number of rows) times the wanted means, less the rows' sums, in spreads."""
+
+    def __init__(self, wanted: PooledMoments, blocks: tuple[Block, ...]) -> None:
+        self._weights, self._blocks = wanted.weights, blocks
+        centre = self._weights @ wanted.means
+        covariance = wanted.second - np.outer(centre, centre)
+        spread = np.sqrt(np.maximum(np.diag(covariance), LEAST_SPREAD**2))
+        self._means, self._second = (wanted.means - centre) / spread, covariance / np.outer(spread, spread)
+        self._centre, self._spread = centre, spread
+        self._ends = np.column_stack([-centre / spread, (1 - centre) / spread])
+        values, vectors = np.linalg.eigh(wanted.within / np.outer(spread, spread))
+        self._root = vectors * np.sqrt(np.maximum(values, 0.0))
+        self._counts, self._lack = np.zeros(len(self._weights)), np.zeros_like(self._means)
+        self._lack_second = np.zeros_like(self._second)
+        self._nominal = [i for start, stop in blocks for i in range(start, stop)]
+        self._numeric = np.setdiff1d(np.arange(len(centre)), self._nominal)
+
+    def next_class(self) -> int:
+        """The class that lacks most rows: shares are met to one row."""
+        self._counts += self._weights
+        chosen = int(np.argmax(self._counts))
+        self._counts[chosen] -= 1
+        return chosen
+
+    def next_point(self, label: int, generator: np.random.Generator) -> Floats:
+        """One row; what is not yet chosen stands at a draw around the class's mean."""
+        self._lack[label] += self._means[label]
+        self._lack_second += self._second
+        drawn = self._means[label] + self._root @ generator.standard_normal(len(self._root))
+        point: Floats = np.clip(drawn, self._ends[:, 0], self._ends[:, 1])
+        for _ in range(SWEEPS):
+            for start, stop in self._blocks:
+                point[start:stop] = self._best_level(label, start, stop, point)
+            for i in generator.permutation(self._numeric).tolist():  # no feature is always the first
+                point[i] = self._best_number(label, i, point)
+        self._lack[label] -= point
+        self._lack_second -= np.outer(point, point)
+        plain: Floats = np.clip(self._centre + self._spread * point, 0.0, 1.0)
+        plain[self._nominal] = np.rint(plain[self._nominal])
+        return plain
+
+    def _best_level(self, label: int, start: int, stop: int, point: Floats) -> Floats:
+        """The column's coordinates at the level that leaves the smallest squares."""
+        column, others = slice(start, stop), point.copy()
+        others[column] = 0.0
+        low, high = self._ends[column].T
+        trials = np.where(np.eye(stop - start, dtype=bool), high, low)  # one indicator 1, the rest 0
+        pull = self._lack[label, column] + self._lack_second[column] @ others
+        pairs = np.triu(self._lack_second[column, column] - trials[:, :, None] * trials[:, None, :])
+        across = (1 + others @ others) * np.einsum("li,li->l", trials, trials) - 2 * trials @ pull
+        best: Floats = trials[np.argmin(across + np.einsum("lij,lij->l", pairs, pairs))]
+        return best
+
+    def _best_number(self, label: int, i: int, point: Floats) -> float:
+        """The value z that leaves the smallest sum of (z - b)², (z² - q)² and (u z - b)² over the other values u."""
+        own, lacks = float(point[i]), self._lack_second[i]
+        others = float(point @ point) - own * own
+        pull = float(self._lack[label, i] + lacks @ point) - float(lacks[i]) * own
+        return _lowest(1 + others - 2 * float(lacks[i]), pull, *self._ends[i].tolist())
+
+
+def _lowest(bend: float, pull: float, low: float, high: float) -> float:
+    """Where z⁴ + bend z² - 2 pull z is least between the ends: at an end, or where 2z³ + bend z = pull."""
+    trials = [low, high, *(min(high, max(low, z)) for z in _cubic_roots(bend / 2, -pull / 2))]
+    return min(trials, key=lambda z: z**4 + bend * z * z - 2 * pull * z)
+
+
+def _cubic_roots(p: float, q: float) -> list[float]:
+    """The real roots of z³ + p z + q."""
+    inside = q * q / 4 + p**3 / 27
+    if inside >= 0:
+        larger = -math.copysign(math.cbrt(abs(q) / 2 + math.sqrt(inside)), q)  # no difference of like numbers
+        return [larger - p / (3 * larger) if larger else 0.0]
+    size = 2 * math.sqrt(-p / 3)
+    angle = math.acos(max(-1.0, min(1.0, 3 * q / (p * size)))) / 3
+    return [size * math.cos(angle - 2 * math.pi * k / 3) for k in range(3)]

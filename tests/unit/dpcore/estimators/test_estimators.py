@@ -1,0 +1,223 @@
+"""The estimators keep scikit-learn's habits, and their privacy figures are those of the plan."""
+
+from __future__ import annotations
+
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
+
+import dpcore
+from dpcore import MomentMixture, PcaGauss, RonGauss
+from dpcore.estimators._arrays import table_of
+from dpcore.planning.request import PlanError
+from dpcore.records.schema import UNKNOWN
+
+ESTIMATORS = [RonGauss, PcaGauss, MomentMixture]
+
+
+def rows(n: int = 6000) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes whose first two features move together."""
+    rng = np.random.Generator(np.random.PCG64(11))
+    y = np.where(rng.random(n) < 0.4, "yes", "no")
+    common = rng.normal(0, 0.3, n) + np.where(y == "yes", 0.4, -0.2)
+    noise = rng.normal(0, 0.05, (n, 4))
+    return np.clip(np.column_stack([common, common, np.zeros(n), np.zeros(n)]) + noise, -1, 1), y
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_check_of_scikit_learn_holds(estimator: type[MomentMixture]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = check_estimator(estimator(epsilon=1.0, bounds=(-1.0, 1.0), n_components=1), on_fail=None)
+    failed = [r["check_name"] for r in results if r["status"] not in ("passed", "skipped")]
+    skipped = {r["check_name"] for r in results if r["status"] == "skipped"}
+    assert failed == []
+    assert skipped <= {"check_array_api_input", "check_pipeline_consistency"}  # the latter repeats a fit
+    assert len(results) > 30
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_samples_look_like_the_data(estimator: type[MomentMixture]) -> None:
+    X, y = rows()
+    model = estimator(epsilon=5.0, bounds=(-1.0, 1.0), n_components=4, classes=["no", "yes"]).fit(X, y)
+    S, t = model.sample(40_000)
+    assert S.shape == (40_000, 4)
+    assert set(t) == {"no", "yes"}
+    assert np.mean(t == "yes") == pytest.approx(np.mean(y == "yes"), abs=0.03)
+    assert np.corrcoef(S[:, 0], S[:, 1])[0, 1] == pytest.approx(np.corrcoef(X[:, 0], X[:, 1])[0, 1], abs=0.08)
+    for label in ("no", "yes"):
+        assert S[t == label, 0].mean() == pytest.approx(X[y == label, 0].mean(), abs=0.06)
+    assert np.abs(S).max() <= 1
+
+
+def test_a_target_is_kept_out_of_the_projection_and_follows_its_features() -> None:
+    X, _ = rows()
+    y = 10 * X[:, 0]
+    model = PcaGauss(epsilon=5.0, bounds=(-1.0, 1.0), n_components=2, target_bounds=(-10.0, 10.0)).fit(X, y)
+    S, t = model.sample(4000)
+    assert np.corrcoef(S[:, 0], t)[0, 1] > 0.8
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("delta", [0, 1e-6])
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+def test_the_stated_privacy_is_what_was_asked_for_and_never_more(
+    estimator: type[MomentMixture], delta: float, neighbours: str
+) -> None:
+    model = estimator(epsilon=0.7, delta=delta, bounds=(-1.0, 1.0), n_components=2, neighbours=neighbours)
+    privacy = model.fit(rows(50)[0]).privacy_
+    assert privacy["epsilon"] <= 0.7
+    assert privacy["epsilon"] == pytest.approx(0.7, rel=1e-6)
+    assert privacy["delta"] in (0, delta)
+    assert privacy["neighbours"] == neighbours
+    assert all(reason.startswith("GUARANTEE.md") for reason in privacy["why"])
+    assert model.moments_.seeded is False
+
+
+def test_two_fits_of_the_same_rows_differ_and_two_samples_of_one_seed_do_not() -> None:
+    X, _ = rows(200)
+    model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, random_state="ab")
+    first = model.fit(X).moments_
+    assert np.array_equal(model.sample(20), model.sample(20))
+    assert clone(model).fit(X).moments_ != first
+
+
+def test_hostile_values_are_mapped_not_refused() -> None:
+    X = np.array([[np.nan, np.inf, -np.inf, 1e308], [0.0, 0.0, 0.0, 0.0]] * 50)
+    S = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(X).sample(10)
+    assert np.isfinite(S).all()
+
+
+def test_unknown_labels_fall_into_the_first_class() -> None:
+    X, _ = rows(100)
+    model = MomentMixture(epsilon=50.0, bounds=(-1.0, 1.0), classes=["a", "b"]).fit(X, ["?"] * 100)
+    assert model.sample(100)[1].tolist().count("a") > 80
+
+
+STRANGE = ["x", None, float("nan"), 10**400, 1j, [1, 2], {}, b"1", np.array([0.0, 1.0])]
+"""What a caller's list may hold in the place of a number or a label."""
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
+def test_a_label_of_another_kind_changes_no_other_rows_class(strange: object) -> None:
+    model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=[0, 1])
+    cells = model._cells(rows(4)[0], [strange, 0, 1, 1])
+    assert cells["label"].tolist() == [UNKNOWN, 0, 1, 1]
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
+def test_a_target_that_is_no_number_is_missing_and_changes_no_other_row(strange: object) -> None:
+    model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), target_bounds=(0.0, 1.0))
+    cells = model._cells(rows(4)[0], [strange, True, 0.25, 1])
+    assert np.array_equal(cells["target"][1:], [1.0, 0.25, 1.0])
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("as_objects", [False, True])
+def test_a_cell_that_is_no_number_is_missing_and_changes_no_other_cell(strange: object, as_objects: bool) -> None:
+    X: object = [[0.25, True], [strange, 0.5], [1, 2]]
+    if as_objects:
+        table = np.empty((3, 2), dtype=object)
+        for i, row in enumerate(X):
+            table[i, 0], table[i, 1] = row
+        X = table
+    cells = table_of(MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0)), X)
+    assert np.array_equal(cells[[0, 0, 1, 2, 2], [0, 1, 1, 0, 1]], [0.25, 1.0, 0.5, 1.0, 2.0])
+
+
+def test_labels_are_found_in_arrays_of_every_type() -> None:
+    for labels, values in (
+        ([0, 1], np.array([0.0, 1.0, 2.0])),
+        (["a", "b"], np.array(["a", "b", "c"])),
+        (["a", "b"], np.array(["a", "b", None], dtype=object)),
+        ([False, True], [False, True, "maybe"]),
+    ):
+        model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=labels)
+        assert model._cells(rows(3)[0], values)["label"].tolist() == [0, 1, UNKNOWN]
+
+
+def test_an_array_that_can_hold_no_numbers_is_refused() -> None:
+    dates = np.array([["2020-01-01", "2020-01-02"]], dtype="datetime64[D]")
+    with pytest.raises(ValueError, match="holds no numbers"):
+        MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0)).fit(dates)
+
+
+def test_an_approximate_mechanism_is_named_in_what_was_spent() -> None:
+    model = PcaGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, projection_mechanism="exponential-pca")
+    assert model.fit(rows(50)[0]).privacy_["approximate"] == ["exponential-pca"]
+    assert RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(rows(50)[0]).privacy_["approximate"] == []
+
+
+def test_a_seed_of_sampling_is_hexadecimal_text_or_a_number() -> None:
+    model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, random_state=171).fit(rows(50)[0])
+    by_number = model.sample(5)
+    assert np.array_equal(by_number, model.set_params(random_state="ab").sample(5))
+    for wrong in ("zz", "", -1, 1.5):
+        with pytest.raises(ValueError, match="random_state must be"):
+            model.set_params(random_state=wrong).sample(5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "words"),
+    [
+        ({"epsilon": 0}, ValueError, "epsilon must be positive"),
+        ({"epsilon": -1.0}, ValueError, "epsilon must be positive"),
+        ({"epsilon": float("nan")}, ValueError, "finite"),
+        ({"epsilon": float("inf")}, ValueError, "finite"),
+        ({"delta": 1.0}, ValueError, "delta"),
+        ({"delta": -0.1}, ValueError, "delta"),
+        ({"bounds": (1.0, -1.0)}, ValueError, "increasing"),
+        ({"bounds": (0.0, float("inf"))}, ValueError, "finite"),
+        ({"bounds": ([0.0] * 3, [1.0] * 3)}, ValueError, "one for each of 4 features"),
+        ({"bounds": 1.0}, ValueError, "lower, upper"),
+        ({"epsilon": "1"}, ValueError, "epsilon must be a finite number"),
+        ({"epsilon": None}, ValueError, "epsilon must be a finite number"),
+        ({"neighbours": "none"}, ValueError, "replace-one or add-remove, got 'none'"),
+        ({"n_components": 9}, ValueError, "dimension"),
+        ({"n_components": 0}, ValueError, "dimension"),
+        ({"n_components": 1.5}, ValueError, "whole number between 1 and 4"),
+        ({"n_components": "few"}, ValueError, "whole number between 1 and 4"),
+        ({"n_components": "auto"}, ValueError, "expected_rows"),
+        ({"expected_rows": 0}, ValueError, "expected_rows must be at least 1, got 0"),
+        ({"allocation": {"moments": float("nan")}}, ValueError, "sum to 1"),
+        ({"allocation": "generous"}, ValueError, "allocation must be auto, fractions, or one of"),
+        ({"mechanism": "published-sn"}, PlanError, "refuted"),
+        ({"classes": ["a", "b"]}, ValueError, "y must have"),
+        ({"classes": ["a"]}, ValueError, "two levels"),
+        ({"classes": ["a", "b", "a"]}, ValueError, "classes must all be different"),
+    ],
+)
+def test_a_bad_parameter_is_refused_with_its_rule(
+    changes: dict[str, object], error: type[Exception], words: str
+) -> None:
+    parameters = {"epsilon": 1.0, "bounds": (-1.0, 1.0), "n_components": 2} | changes
+    with pytest.raises(error, match=words):
+        RonGauss(**parameters).fit(rows(10)[0])
+
+
+def test_sampling_needs_a_fit_and_a_positive_number() -> None:
+    model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
+    with pytest.raises(NotFittedError):
+        model.sample(3)
+    with pytest.raises(ValueError, match="at least 1"):
+        model.fit(rows(10)[0]).sample(0)
+
+
+def test_fractions_and_decimals_are_exact() -> None:
+    for epsilon in (0.1, Fraction(1, 10)):
+        model = RonGauss(epsilon=epsilon, bounds=(-1.0, 1.0), n_components=2).fit(rows(10)[0])
+        assert model.plan_.cost.epsilon == Fraction(1, 10)
+
+
+def test_the_package_offers_the_estimators_and_nothing_else() -> None:
+    others = ["DifferentialLda", "GaussianCopula", "BernoulliRows", "JiangPca", "LopRows"]
+    gaussians = ["EigenvalueGauss", "Modips", "MomentMixture", "PcaGauss", "RonGauss"]
+    assert sorted(dpcore.__all__) == sorted([*gaussians, *others])
+    assert all(getattr(dpcore, name).__name__ == name for name in dpcore.__all__)
+    with pytest.raises(AttributeError):
+        dpcore.nothing  # noqa: B018
