@@ -34,7 +34,7 @@ def test_a_link_to_what_is_not_there_is_found(tmp_path: Path) -> None:
 
 def sections() -> dict[str, str]:
     """Each section of the guarantee with its text."""
-    first, *parts = TITLE.split(GUARANTEE.read_text(encoding="utf-8"))
+    _, *parts = TITLE.split(GUARANTEE.read_text(encoding="utf-8"))
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
