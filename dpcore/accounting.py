@@ -49,7 +49,12 @@ Budget = Epsilon | Rho
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a set of events costs: pure epsilon, rho of Gaussian noise, and the finite-precision delta."""
+    """What a set of events costs: pure epsilon, rho of Gaussian noise, and the finite-precision delta.
+
+    >>> twice = Cost.of(Epsilon(Fraction(1, 10))) + Cost.of(Epsilon(Fraction(2, 10)))
+    >>> twice.epsilon, twice.rho, twice.is_mixed
+    (Fraction(3, 10), Fraction(0, 1), False)
+    """
 
     epsilon: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
@@ -102,6 +107,12 @@ def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
     everything is counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
     Without Gaussian costs, delta is only claimed where it buys a smaller epsilon.
     For mixed costs that somebody chooses one after the other this is no bound: see `population_balance`.
+
+        >>> pure = Cost.of(Epsilon(Fraction(1)))
+        >>> release_statement(pure, delta=Fraction(0)).as_json()
+        {'epsilon': 1.0, 'delta': 0.0, 'delta_num': 0.0}
+        >>> release_statement(Cost.of(Rho(Fraction(1, 100))), delta=Fraction(0)).epsilon
+        inf
     """
     apart: Fraction | float = cost.epsilon
     if cost.rho:
@@ -137,7 +148,15 @@ def _as_zcdp(cost: Cost, delta: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The most that a population may ever lose."""
+    """The most that a population may ever lose.
+
+    >>> cap = Cap(epsilon=Fraction(3), delta=Fraction(0), delta_num=Fraction(0))
+    >>> monthly = Cost.of(Epsilon(Fraction(1, 4)))
+    >>> cap.further(spent=Cost(), each=monthly)
+    12
+    >>> cap.admits(times(monthly, 13))
+    False
+    """
 
     epsilon: Fraction
     delta: Fraction
@@ -314,7 +333,16 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
 
 @functools.lru_cache(maxsize=256)  # a plan asks several times for the same
 def rho_of_epsilon(epsilon: float, *, delta: float) -> Fraction:
-    """The largest rho (to nine digits) of Gaussian noise that stays within (epsilon, delta)."""
+    """The largest rho (to nine digits) of Gaussian noise that stays within (epsilon, delta).
+
+    >>> rho = rho_of_epsilon(1.0, delta=1e-6)
+    >>> gaussian_delta(float(rho), epsilon=1.0) <= 1e-6
+    True
+    >>> 0.999 < gaussian_epsilon(float(rho), delta=1e-6) <= 1.0
+    True
+    >>> gaussian_epsilon(float(rho), delta=1e-6) < epsilon_of_rho(float(rho), delta=1e-6)  # zCDP's conversion is looser
+    True
+    """
     if not delta > 0:
         raise ValueError("Gaussian noise needs delta > 0")
     low, high = 0.0, 1.0

@@ -67,6 +67,11 @@ class GaussianCopula(PrivateEstimator):
     `categories` lists the public values of categorical features by index, `classes` the public labels where
     `fit` gets a `y`. `allocation` is "auto" or fractions of the budget for "marginals" and "moments".
     Guarantee: (epsilon, delta) for each row, by the mechanisms named in `privacy_`.
+
+        >>> model = GaussianCopula(epsilon=1.0, bounds=([0.0, 0.0], [9.0, 2.0]), categories={1: [0, 1, 2]})
+        >>> X = model.fit([[1.0, 0], [8.5, 2]] * 25).sample(10)
+        >>> X.shape, set(X[:, 1]) <= {0, 1, 2}, round(model.privacy_["epsilon"], 9)
+        ((10, 2), True, 1.0)
     """
 
     def __init__(

@@ -62,6 +62,13 @@ class DifferentialLda(PrivateEstimator):
     `classes`, the public labels, are required. `categories` lists the public values of
     categorical features by index.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
+
+        >>> model = DifferentialLda(epsilon=1.0, bounds=(-1.0, 1.0), classes=["no", "yes"])
+        >>> model.fit([[-0.5, 0.1], [0.5, 0.1]] * 25, ["no", "yes"] * 25).predict([[0.5, 0.0]]).shape
+        (1,)
+        >>> X, y = model.sample(10)
+        >>> X.shape, len(y), model.privacy_["epsilon"]
+        ((10, 2), 10, 1.0)
     """
 
     def __init__(

@@ -3,10 +3,6 @@
 Every row's point of the unit ball is projected on a few directions, gets Laplace noise
 for the ball's whole width, and is lifted back. The noise does not shrink with the
 number of rows: each row is protected on its own, and tells little (GUARANTEE.md, M10).
-
-    >>> model = BernoulliRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
-    >>> model.fit([[0.1, 0.2, 0.3]] * 50).rows_.shape, round(model.privacy_["epsilon"], 9)
-    ((50, 3), 1.0)
 """
 
 from __future__ import annotations
@@ -160,7 +156,12 @@ class NoisyRows(PrivateEstimator, ABC):
 
 
 class BernoulliRows(NoisyRows):
-    """Li et al.: random directions with entries of one size and fair signs, public; all of epsilon is for the rows."""
+    """Li et al.: random directions with entries of one size and fair signs, public; all of epsilon is for the rows.
+
+    >>> model = BernoulliRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit([[0.1, 0.2, 0.3]] * 50)
+    >>> model.rows_.shape, round(model.privacy_["epsilon"], 9)
+    ((50, 3), 1.0)
+    """
 
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
@@ -171,7 +172,12 @@ class BernoulliRows(NoisyRows):
 
 
 class JiangPca(NoisyRows):
-    """Jiang et al., section 3.1, corrected: half of epsilon buys mean and components, half the rows along them."""
+    """Jiang et al., section 3.1, corrected: half of epsilon buys mean and components, half the rows along them.
+
+    >>> model = JiangPca(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit([[0.1, 0.2, 0.3]] * 50)
+    >>> model.rows_.shape, round(model.privacy_["epsilon"], 9)
+    ((50, 3), 1.0)
+    """
 
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
@@ -186,7 +192,12 @@ class JiangPca(NoisyRows):
 
 
 class LopRows(NoisyRows):
-    """LOP of Xu et al., corrected: its basis, exact there, is bought with half of epsilon as noisy second moments."""
+    """LOP of Xu et al., corrected: its basis, exact there, is bought with half of epsilon as noisy second moments.
+
+    >>> model = LopRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit([[0.1, 0.2, 0.3]] * 50)
+    >>> model.rows_.shape, round(model.privacy_["epsilon"], 9)
+    ((50, 3), 1.0)
+    """
 
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon

@@ -79,6 +79,13 @@ class MomentMixture(PrivateEstimator):
     otherwise. `radius` is that of the ball in which points are measured, 1 where they may fill
     their bounds, or "auto", which buys a centre and a radius with an eighth of the budget.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
+
+        >>> model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=["no", "yes"], n_components=3)
+        >>> X, y = model.fit([[0.1, 0.2, 0.3]] * 50, ["no", "yes"] * 25).sample(10)
+        >>> X.shape, set(y) <= {"no", "yes"}, bool((abs(X) <= 1).all())
+        ((10, 3), True, True)
+        >>> model.privacy_["epsilon"], model.privacy_["delta"]
+        (1.0, 0.0)
     """
 
     projection_kind: ClassVar[str] = "none"
@@ -224,6 +231,10 @@ class Modips(MomentMixture):
 
     The baseline of RON-Gauss and PCA-Gauss: no dimension is left out, so the noise grows
     with all of them.
+
+        >>> model = Modips(epsilon=1.0, bounds=(-1.0, 1.0)).fit([[0.1, 0.2, 0.3]] * 50)
+        >>> model.sample(10).shape, round(model.privacy_["epsilon"], 9)
+        ((10, 3), 1.0)
     """
 
     def __init__(

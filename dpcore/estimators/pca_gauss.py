@@ -18,6 +18,11 @@ class PcaGauss(MomentMixture):
 
     `projection_mechanism` names what gives the components: "auto", a Gram mechanism,
     "noisy-power-method", or "exponential-pca", which is approximate.
+
+        >>> model = PcaGauss(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), n_components=2, mechanism="gaussian")
+        >>> model = model.fit([[0.1, 0.2, 0.3]] * 50)
+        >>> model.sample(10).shape, model.privacy_["delta"]
+        ((10, 3), 1e-06)
     """
 
     projection_kind: ClassVar[str] = "private-pca"

@@ -1,10 +1,4 @@
-"""RON-Gauss: random orthonormal projection.
-
->>> model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
->>> X = model.fit([[0.1, 0.2, 0.3]] * 50).sample(10)
->>> X.shape, model.privacy_["epsilon"]
-((10, 3), 1.0)
-"""
+"""RON-Gauss: random orthonormal projection."""
 
 from __future__ import annotations
 
@@ -14,6 +8,12 @@ from dpcore.estimators.moment_mixture import MomentMixture
 
 
 class RonGauss(MomentMixture):
-    """RON-Gauss, corrected: a Haar projection, then noisy moments at the true sensitivity."""
+    """RON-Gauss, corrected: a Haar projection, then noisy moments at the true sensitivity.
+
+    >>> model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
+    >>> X = model.fit([[0.1, 0.2, 0.3]] * 50).sample(10)
+    >>> X.shape, model.privacy_["epsilon"]
+    ((10, 3), 1.0)
+    """
 
     projection_kind: ClassVar[str] = "ron"

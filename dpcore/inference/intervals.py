@@ -39,6 +39,12 @@ class Interval:
 
     `noise_share` is the share of the squared width that the privacy noise causes. `remark`
     says why an interval is unbounded, and what would help.
+
+        >>> share = Interval(0.02, -0.01, 0.05, 0.95, Estimand.TABLE, noise_share=1.0)
+        >>> share.within(0.0, 1.0).low
+        0.0
+        >>> share.scaled(100.0, 0.0).high
+        5.0
     """
 
     estimate: float
@@ -88,6 +94,13 @@ class Quotient:
 
     `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ; `shift` the
     most by which rounding before the noise moved either.
+
+        >>> noise = np.array([-1.0, 1.0])  # draws of noise of standard deviation 1 on the sum, and none on the count
+        >>> mean = Quotient(
+        ...     top=50.0, bottom=100.0, noise_top=noise, noise_bottom=0 * noise, spread=np.zeros((2, 2))
+        ... ).interval(Estimand.TABLE, 0.95)
+        >>> mean.estimate, round(mean.low, 6), round(mean.high, 6)
+        (0.5, 0.49, 0.51)
     """
 
     top: float

@@ -51,6 +51,25 @@ class ReleaseInference:
 
     `given` restricts a question to one class: `{label: level}`. What a release does not
     know is refused with a NotIdentifiedError that says why.
+
+        >>> from fractions import Fraction
+        >>> from dpcore.accounting import Epsilon
+        >>> from dpcore.measure import exact_gram, measure_gram
+        >>> from dpcore.measurements.projection import no_projection
+        >>> from dpcore.mechanisms.registry import gram_mechanism
+        >>> from dpcore.noise.sources import SystemNoise
+        >>> from dpcore.records.exact_sums import Layout
+        >>> from dpcore.records.schema import IntervalColumn, Kind, Neighbours, RecordSchema
+        >>> age = IntervalColumn(name="age", kind=Kind.INTEGER, lower=0.0, upper=100.0)
+        >>> encoding = Encoding(RecordSchema((age,)))
+        >>> layout = Layout(encoding.width + 1, 1, Fraction(1, 2))
+        >>> event = gram_mechanism("laplace").calibrate(layout, Neighbours.REPLACE_ONE, Epsilon(Fraction(1)))
+        >>> chunks = [({"age": np.arange(20.0, 80.0)}, None)]
+        >>> gram = exact_gram(chunks, encoding, layout, no_projection(encoding))
+        >>> released = measure_gram(gram, event, SystemNoise())  # the only step that sees rows
+        >>> interval = ReleaseInference.from_released(encoding, released).mean("age", confidence=0.9)
+        >>> 0.0 <= interval.low <= interval.high <= 100.0, interval.confidence
+        (True, 0.9)
     """
 
     def __init__(

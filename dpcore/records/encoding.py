@@ -162,6 +162,15 @@ class Encoding:
 
     The features' coordinates come first and may be projected; the target's, if
     there is one, are last and never are.
+
+        >>> age = IntervalColumn(name="age", kind=Kind.INTEGER, lower=0.0, upper=100.0)
+        >>> smoker = NominalColumn(name="smoker", kind=Kind.BOOLEAN, levels=(False, True))
+        >>> encoding = Encoding(RecordSchema((age, smoker)))
+        >>> points = encoding.encode({"age": np.array([100.0, 50.0, np.nan]), "smoker": np.array([1, 0, MISSING])})
+        >>> (points * encoding.scale).round(12)
+        array([[ 1.,  1.],
+               [ 0., -1.],
+               [ 0.,  0.]])
     """
 
     def __init__(self, schema: RecordSchema) -> None:

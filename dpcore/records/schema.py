@@ -169,7 +169,15 @@ class PrivacyUnit:
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """The columns of a record in the order of the released table."""
+    """The columns of a record in the order of the released table.
+
+    >>> age = IntervalColumn(name="age", kind=Kind.INTEGER, lower=0.0, upper=100.0)
+    >>> smoker = NominalColumn(name="smoker", kind=Kind.BOOLEAN, levels=(False, True))
+    >>> ward = NominalColumn(name="ward", kind=Kind.CATEGORICAL, levels=("a", "b", "c"), role=Role.LABEL)
+    >>> schema = RecordSchema((age, smoker, ward))
+    >>> [column.name for column in schema.encoded_columns], schema.class_count
+    (['age', 'smoker'], 3)
+    """
 
     columns: tuple[Column, ...]
     by_name: dict[str, Column] = field(init=False, repr=False, compare=False)

@@ -11,7 +11,6 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
-import dpcore
 from dpcore import MomentMixture, PcaGauss, RonGauss
 from dpcore.estimators._arrays import table_of
 from dpcore.planning.request import PlanError
@@ -212,12 +211,3 @@ def test_fractions_and_decimals_are_exact() -> None:
     for epsilon in (0.1, Fraction(1, 10)):
         model = RonGauss(epsilon=epsilon, bounds=(-1.0, 1.0), n_components=2).fit(rows(10)[0])
         assert model.plan_.cost.epsilon == Fraction(1, 10)
-
-
-def test_the_package_offers_the_estimators_and_nothing_else() -> None:
-    others = ["DifferentialLda", "GaussianCopula", "BernoulliRows", "JiangPca", "LopRows"]
-    gaussians = ["EigenvalueGauss", "Modips", "MomentMixture", "PcaGauss", "RonGauss"]
-    assert sorted(dpcore.__all__) == sorted([*gaussians, *others])
-    assert all(getattr(dpcore, name).__name__ == name for name in dpcore.__all__)
-    with pytest.raises(AttributeError):
-        dpcore.nothing  # noqa: B018
