@@ -10,14 +10,15 @@ from pathlib import Path
 
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+DEFINITION = re.compile(r"^\[[^\]]+\]: (\S+)$", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 ELSEWHERE = ("http://", "https://", "mailto:")
 
 
 def links(page: Path) -> list[str]:
-    """Return the targets of all links of a page that point into the repository."""
-    found = LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
-    return [target for target in found if not target.startswith(ELSEWHERE)]
+    """Return the targets of all links of a page, inline or by reference, that point into the repository."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    return [target for target in LINK.findall(text) + DEFINITION.findall(text) if not target.startswith(ELSEWHERE)]
 
 
 def broken_links(page: Path) -> list[str]:

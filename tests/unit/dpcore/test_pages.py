@@ -14,7 +14,7 @@ README, GUARANTEE = DPCORE / "README.md", DPCORE / "GUARANTEE.md"
 TITLE = re.compile(r"^## (.+)$", re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [README, GUARANTEE], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(DPCORE.glob("*.md")), ids=lambda page: page.name)
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken_links(page) == []
     assert len(links(page)) > 20, "the links were found"
@@ -28,8 +28,9 @@ def test_a_link_to_what_is_not_there_is_found(tmp_path: Path) -> None:
         "[a](#two-words-and-more) [b](#again-1) [c](module.py#draw) [d](module.py#LIMIT) [e](https://example.org/x)\n"
         "[f](#again-2) [g](gone.py) [h](module.py#inner) [i](page.md#two-words)\n"
         "```python\nnot_a[link](gone.md)\n```\n"
+        "[j][there] [k][nowhere]\n\n[there]: module.py\n[nowhere]: nowhere.py\n"
     )
-    assert broken_links(page) == ["#again-2", "gone.py", "module.py#inner", "page.md#two-words"]
+    assert broken_links(page) == ["#again-2", "gone.py", "module.py#inner", "page.md#two-words", "nowhere.py"]
 
 
 def sections() -> dict[str, str]:
