@@ -154,7 +154,7 @@ def test_an_interval_has_the_fields_of_the_guide() -> None:
 # ---- examples ------------------------------------------------------------------------------------------
 
 SHOWN = {
-    "dpcore.accounting": ["Cap", "Cost", "release_statement", "rho_of_epsilon"],
+    "dpcore.accounting": ["Cap", "release_statement", "rho_of_epsilon"],
     "dpcore.records.schema": ["RecordSchema"],
     "dpcore.records.encoding": ["Encoding"],
     "dpcore.inference.intervals": ["Interval", "Quotient"],
