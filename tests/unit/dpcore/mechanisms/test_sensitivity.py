@@ -224,6 +224,32 @@ def test_no_free_pair_of_unit_records_exceeds_the_l1_bound(data: st.DataObject, 
     assert l1_of_pair(x, y, float(weight)) <= float(bound) * (1 + 1e-12)
 
 
+@given(data=st.data(), p=st.integers(1, 4), n=st.integers(2, 20))
+def test_centring_by_the_exact_mean_multiplies_the_l1_bound_by_at_most_four(
+    data: st.DataObject, p: int, n: int
+) -> None:
+    """RON-Gauss's Lemma 6 has a factor of order n instead."""
+    records = st.lists(st.floats(-1, 1), min_size=p, max_size=p)
+    drawn = np.array(data.draw(st.lists(records, min_size=n + 1, max_size=n + 1)))
+    rows = drawn / np.maximum(1.0, np.linalg.norm(drawn, axis=1, keepdims=True))
+    moved = np.abs(centred_scatter(rows[:-1]) - centred_scatter(rows[1:])).sum()  # the first for the last
+    assert moved <= 4 * math.sqrt(2) * p * (n - 1) / n + 1e-9
+
+
+def test_a_record_that_joins_all_others_from_the_opposite_corner_moves_farther_than_a_fixed_centre_allows() -> None:
+    corner = np.full(4, 0.5)
+    others = np.tile(-corner, (99, 1))
+    before, after = np.vstack([others, corner]), np.vstack([others, -corner])
+    moved = np.abs(centred_scatter(before) - centred_scatter(after)).sum()
+    assert math.sqrt(2) * 4 < moved == pytest.approx(4 * 4 * 99 / 100)
+
+
+def centred_scatter(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    centred = rows - rows.mean(axis=0)
+    scatter: NDArray[np.float64] = centred.T @ centred
+    return scatter
+
+
 @pytest.mark.parametrize("rows", [2, 3, 9])
 def test_a_person_with_equal_rows_attains_the_bounds_when_rows_are_weighted(rows: int) -> None:
     pipe = pipeline(five_levels(), dimension=None, s=HALF, weighted=True)
