@@ -383,7 +383,7 @@ def _said(names: Sequence[str], tree: Path) -> str:
     command = [sys.executable, "-m", "pytest", *tests, *quickly, *limit]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
-    return LIVES if done.returncode == 0 else ENDLESS if "+ Timeout +" in done.stderr else KILLED
+    return LIVES if done.returncode == 0 else ENDLESS if "+ Timeout +" in done.stdout + done.stderr else KILLED
 
 
 def main() -> int:
