@@ -74,8 +74,8 @@ def test_the_record_names_the_audit_of_the_build_that_drew(workspace: Workspace)
 def test_a_build_with_too_little_noise_is_refused_and_nothing_is_reserved(
     fresh: Workspace, monkeypatch: pytest.MonkeyPatch, factor: float
 ):
-    whole = WishartDifference._difference
-    monkeypatch.setattr(WishartDifference, "_difference", lambda self: [z * factor for z in whole(self)])
+    whole = WishartDifference.difference
+    monkeypatch.setattr(WishartDifference, "difference", lambda self: [z * factor for z in whole(self)])
     with pytest.raises(RefusedError) as refusal:
         release(fresh, "2026-03")
     assert refusal.value.rule == "build-audit-failed"
