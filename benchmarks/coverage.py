@@ -29,7 +29,7 @@ from dpcore.inference.intervals import Estimand, Interval
 from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import Released
 from dpcore.measurements.projection import no_projection, ron_projection
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent
+from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.names import MEAN, MOMENTS
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.mechanisms.sensitivity import best_l1_weight
@@ -38,7 +38,7 @@ from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import (
     Cells,
     IntervalColumn,
@@ -154,7 +154,7 @@ def bulk_noise(event: GramEvent, draws: int, rng: np.random.Generator) -> Floats
     """Whole noise matrices by the definitions of the laws, in records: (draws, blocks, P, P), or first rows of sums."""
     p, blocks, parameter = event.layout.dimension, event.layout.blocks, float(event.noise)
     shape, diagonal = (draws, blocks), np.eye(p, dtype=bool)
-    if mechanism_of(event.mechanism).gives is Gives.SUMS:
+    if mechanism_of(event.mechanism).output is Output.SUMS:
         return rng.laplace(scale=parameter / UNIT, size=(draws, blocks, p))
     if event.mechanism == "gaussian":
         return _symmetric(rng.standard_normal((*shape, p, p)) * np.where(diagonal, 1, 0.5**0.5)) * parameter / UNIT
@@ -172,7 +172,7 @@ def bulk_noise(event: GramEvent, draws: int, rng: np.random.Generator) -> Floats
     return plus - minus
 
 
-def exact_sum(records: Floats, classes: Codes, times: Floats, layout: Layout) -> GramSum:
+def exact_sum(records: Floats, classes: Codes, times: Floats, layout: GramLayout) -> GramSum:
     """The sum for a table that holds every record so many times: exact below 2^53, as `GramSum.add` is."""
     total = GramSum(layout)
     for block in range(layout.blocks):
@@ -184,7 +184,7 @@ def exact_sum(records: Floats, classes: Codes, times: Floats, layout: Layout) ->
 def released(event: GramEvent, total: GramSum, noise: Floats) -> Released:
     """The measurement with this noise, rounded to its step."""
     p, exact = event.layout.dimension, np.array(total.upper_triangles())
-    if mechanism_of(event.mechanism).gives is Gives.SUMS:
+    if mechanism_of(event.mechanism).output is Output.SUMS:
         exact, added = exact[:, :p], noise
     else:
         added = noise[(slice(None), *np.triu_indices(p))]

@@ -23,13 +23,13 @@ from dpcore.accounting import Cap, Epsilon
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.noise.sources import SystemNoise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.signing import SigningKey
 
-LAYOUT = Layout(2, 1, Fraction(1, 2))
+LAYOUT = GramLayout(2, 1, Fraction(1, 2))
 EVENT = WISHART_DIFFERENCE.calibrate(LAYOUT, Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 10)))
 SAMPLES = 50
 

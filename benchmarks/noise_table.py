@@ -25,7 +25,7 @@ from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SystemNoise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
 REFERENCE: dict[str, dict[int, tuple[float, float | None]]] = {
@@ -45,7 +45,7 @@ MOST = 0.05
 def calibrated(name: str, p: int) -> GramEvent:
     """The event at epsilon 1 (delta 1e-6 for Gaussian noise)."""
     budget: Budget = Rho(rho_of_epsilon(1.0, delta=1e-6)) if name == "gaussian" else Epsilon(Fraction(1))
-    return gram_mechanism(name).calibrate(Layout(p, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, budget)
+    return gram_mechanism(name).calibrate(GramLayout(p, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, budget)
 
 
 def drawn(event: GramEvent, draws: int) -> NDArray[np.float64]:

@@ -33,7 +33,7 @@ from dpcore.estimators.local_rows import BernoulliRows, JiangPca
 from dpcore.measure import measure_gram
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
 from dpcore.noise.sources import SystemNoise, public_generator
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import RecordSchema, Role
 
 EPSILON = 1.0
@@ -129,7 +129,7 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
     def eigenvalues(epsilon: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
-            layout = Layout(some.shape[1] + 1, 1, Fraction(1))  # the head is not measured
+            layout = GramLayout(some.shape[1] + 1, 1, Fraction(1))  # the head is not measured
             event = EIGENVALUES.calibrate(layout, papers_methods.RELATION, pure(epsilon), components=DIMENSION)
             values = measure_gram(gram_of(some, layout), event, SystemNoise()).spectrum() / rows
             return of_spectrum(np.diag(np.maximum(values, 0.0)), run)

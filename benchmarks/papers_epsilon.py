@@ -13,7 +13,7 @@ import numpy as np
 
 from dpcore.accounting import gaussian_epsilon
 from dpcore.auditing.worst_pairs import steep_pair
-from dpcore.mechanisms.sensitivity import jiang_moments
+from dpcore.mechanisms.sensitivity import jiang_moments_l1
 from dpcore.records.schema import Neighbours
 
 RON_MEAN, RON_MOMENTS = 0.3, 0.7
@@ -71,7 +71,7 @@ def jiang_categorical(numeric: int, categorical: int, epsilon: float) -> float:
     """Jiang et al., PCA with dummy columns, numbers in [0, 1]."""
     p1, p2 = numeric, categorical
     claimed = p1 + 2 * p2 + ((p1 + p2) * (p1 + p2 + 1) + p2 * (p2 + 1)) / 2
-    moved = jiang_moments(Neighbours.REPLACE_ONE, numeric=p1, categorical=p2, classes=1)
+    moved = jiang_moments_l1(Neighbours.REPLACE_ONE, numeric=p1, categorical=p2, classes=1)
     return epsilon * float(moved) / claimed
 
 

@@ -31,7 +31,7 @@ from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, COPULA, Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout, integer_records, require_exact_product
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records, require_exact_product
 from dpcore.records.schema import Cells, Neighbours, PrivacyUnit
 from dpcore.synthesis.generators import ClassGaussians, synthetic_rows
 
@@ -116,12 +116,12 @@ def measured(
 ) -> Released:
     """Noisy Gram blocks of points of the unit ball, one block a class, by a mechanism of the registry."""
     size = points.shape[1]
-    layout = Layout(size + 1, class_count, count_weight(size) if weight is None else weight)
+    layout = GramLayout(size + 1, class_count, count_weight(size) if weight is None else weight)
     event = gram_mechanism(mechanism).calibrate(layout, RELATION, budget)
     return measure_gram(gram_of(points, layout, classes), event, SystemNoise())
 
 
-def gram_of(points: Floats, layout: Layout, classes: Codes | None = None) -> PrivateGram:
+def gram_of(points: Floats, layout: GramLayout, classes: Codes | None = None) -> PrivateGram:
     """The exact Gram blocks of points."""
     require_exact_product()
     labels = np.zeros(len(points), dtype=np.int64) if classes is None else classes
@@ -167,7 +167,7 @@ def repaired(matrix: Floats, level: float) -> Floats:
 
 def noisy_mean(points: Floats, epsilon: float) -> Floats:
     """The mean of points, Laplace noise on every coordinate."""
-    layout = Layout(points.shape[1] + 1, 1, NO_WEIGHT)
+    layout = GramLayout(points.shape[1] + 1, 1, NO_WEIGHT)
     event = LAPLACE_SUMS.calibrate(layout, RELATION, pure(epsilon))
     sums: Floats = measure_gram(gram_of(points, layout), event, SystemNoise()).counts_and_sums()[1][0]
     return sums / len(points)

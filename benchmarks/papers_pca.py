@@ -37,7 +37,7 @@ from dpcore.measure import measure_gram
 from dpcore.mechanisms.registry import basis_mechanism
 from dpcore.noise.sources import SystemNoise, public_generator
 from dpcore.planning.layouts import NO_WEIGHT
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 
 DELTA = 1e-5
 COMPONENTS = 10
@@ -141,7 +141,7 @@ def by_basis(mechanism: str) -> Directions:
     """Directions that a mechanism of the registry releases itself."""
 
     def directions(rows: Rows, epsilon: float, _: np.random.Generator) -> Floats:
-        layout = Layout(rows.points.shape[1] + 1, 1, Fraction(1))
+        layout = GramLayout(rows.points.shape[1] + 1, 1, Fraction(1))
         budget = gaussian(epsilon, DELTA) if mechanism == "noisy-power-method" else pure(epsilon)
         event = basis_mechanism(mechanism).calibrate(layout, RELATION, budget, components=COMPONENTS)
         return np.linalg.qr(measure_gram(gram_of(rows.points, layout), event, SystemNoise()).basis())[0]

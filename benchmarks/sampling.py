@@ -19,9 +19,9 @@ from dpcore.measure import PrivateGram, measure_gram
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import no_projection
 from dpcore.mechanisms.registry import gram_mechanism
-from dpcore.noise.sources import SystemNoise, bulk_generator, fresh_seed
+from dpcore.noise.sources import SystemNoise, bulk_generator, draw_seed
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, RecordSchema
 from dpcore.synthesis.generators import ROWS_AT_ONCE, ClassGaussians
 
@@ -32,7 +32,7 @@ def noisy_model(dimensions: int) -> ClassGaussians:
     """A generator fitted to nothing but noise: sampling does not care."""
     columns = (IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(dimensions))
     encoding = Encoding(RecordSchema(tuple(columns)))
-    layout = Layout(dimensions + 1, CLASSES, Fraction(1, 2))
+    layout = GramLayout(dimensions + 1, CLASSES, Fraction(1, 2))
     event = gram_mechanism("gaussian").calibrate(layout, Neighbours.REPLACE_ONE, Rho(Fraction(1, 10)))
     released = measure_gram(PrivateGram(GramSum(layout)), event, SystemNoise())
     return ClassGaussians(NoisyMoments.from_released(released), no_projection(encoding))
@@ -46,7 +46,7 @@ def main() -> None:
     asked = parser.parse_args()
     model = noisy_model(asked.dimensions)
     start = time.perf_counter()
-    seed = fresh_seed()
+    seed = draw_seed()
     law, drawn = model.law(seed), 0
     while drawn < asked.rows:
         rows = min(ROWS_AT_ONCE, asked.rows - drawn)

@@ -87,7 +87,7 @@ def passes(path: Path, size: Size) -> dict[str, Callable[[], object]]:
     from dpcore.measure import gram_sum
     from dpcore.measurements.projection import ron_projection
     from dpcore.records.encoding import Encoding
-    from dpcore.records.exact_sums import GramSum, Layout
+    from dpcore.records.exact_sums import GramLayout, GramSum
     from tasks.stores.landing import Landing
     from tasks.stores.readings import Readings
     from tasks.stores.spec import parse_spec
@@ -96,7 +96,7 @@ def passes(path: Path, size: Size) -> dict[str, Callable[[], object]]:
     spec = parse_spec(yaml.safe_dump(specification(size, None)))
     encoding = Encoding(spec.schema)
     projection = ron_projection(encoding, size.dimension, "0" * 64)
-    layout = Layout(size.dimension + 1, 2, Fraction(1, 4))
+    layout = GramLayout(size.dimension + 1, 2, Fraction(1, 4))
     landing = Landing((path,), spec, "source.path")
 
     def readings() -> Readings:

@@ -167,7 +167,7 @@ class Cap:
         fixed = release_statement(cost, delta=self.delta).epsilon <= self.epsilon
         return self.admits(cost) or (cost.delta_num <= self.delta_num and fixed)
 
-    def further(self, spent: Cost, each: Cost, *, limit: int = 100_000) -> int:
+    def releases_left(self, spent: Cost, each: Cost, *, limit: int = 100_000) -> int:
         """The largest number of further identical releases that stay under the cap."""
         low, high = 0, 1
         while high <= limit and self.admits(spent + times(each, high)):

@@ -17,14 +17,14 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, triangle_size
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, triangle_size
 from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import (
     PROJECTION_BITS,
+    GramLayout,
     GramSum,
-    Layout,
     integer_records,
     require_exact_product,
     upper_triangle,
@@ -35,7 +35,7 @@ STORED = "triangles"
 """The name of a measurement's whole numbers in its stored form, after what was first measured."""
 
 
-class Encoded(Protocol):
+class RecordEncoder(Protocol):
     """Turns cells into points of the unit ball: a pure function of each record and of public or released values."""
 
     def encode(self, cells: Cells) -> NDArray[np.float64]:
@@ -65,7 +65,7 @@ class PrivateGram:
         self._sum = total
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> GramLayout:
         """The public shape of the blocks."""
         return self._sum.layout
 
@@ -81,8 +81,8 @@ class PrivateGram:
 
 def exact_gram(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
-    encoding: Encoded,
-    layout: Layout,
+    encoding: RecordEncoder,
+    layout: GramLayout,
     projection: LinearMap,
 ) -> PrivateGram:
     """The exact Gram blocks of a table that comes in chunks, each row with its share of its person or None.
@@ -94,8 +94,8 @@ def exact_gram(
 
 def gram_sum(
     chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
-    encoding: Encoded,
-    layout: Layout,
+    encoding: RecordEncoder,
+    layout: GramLayout,
     projection: LinearMap,
 ) -> GramSum:
     """The sum behind `exact_gram`, in the open: for invented rows, and for parts of a table."""
@@ -170,12 +170,12 @@ def _digest(body: dict[str, Any]) -> str:
 
 def _sizes(event: GramEvent) -> tuple[int, ...]:
     """How many whole numbers each part of a measurement has."""
-    gives = mechanism_of(event.mechanism).gives
-    if gives is Gives.BASIS:
+    output = mechanism_of(event.mechanism).output
+    if output is Output.BASIS:
         return (event.layout.dimension - event.layout.heads,) * event.components
-    if gives is Gives.SPECTRUM:
+    if output is Output.SPECTRUM:
         return (event.components,)
-    if gives is Gives.SUMS:
+    if output is Output.SUMS:
         return (event.layout.dimension,) * event.layout.blocks
     return (triangle_size(event.layout.dimension),) * event.layout.blocks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpcore.errors import BudgetExceededError, LedgerError
-from dpcore.noise.sources import fresh_seed
+from dpcore.noise.sources import draw_seed
 from tasks.boundary import private_task, tell
 from tasks.stores.gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
 from tasks.stores.heads import require_complete_ledger
@@ -85,7 +85,7 @@ def reserve_request(run: ReleaseRun) -> ReserveRequest:
         events=run.plan.events,
         stated=run.stated,
         spec_digest=run.spec.digest(),
-        seeds={"projection": fresh_seed(), "sampling": fresh_seed()},
+        seeds={"projection": draw_seed(), "sampling": draw_seed()},
         flow_run_id=run.flow_run_id,
         supersedes=run.supersedes,
         reason=run.reason,

@@ -7,9 +7,9 @@ from functools import partial
 
 from dpcore.errors import LandingError
 from dpcore.measure import (
-    Encoded,
     Measurement,
     PrivateGram,
+    RecordEncoder,
     Released,
     ReleasedVector,
     gram_sum,
@@ -31,7 +31,7 @@ from tasks.stores.run import Grant, ReleaseRun
 
 
 def measured(
-    run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: Encoded | None = None
+    run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: RecordEncoder | None = None
 ) -> Released:
     """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
     seen, projection = measured_as(name, run.encoding, projection)
@@ -94,7 +94,7 @@ def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
         )
 
 
-def draw(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encoding: Encoded) -> Released:
+def draw(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encoding: RecordEncoder) -> Released:
     """Sum all rows exactly, in one pass, and measure the sum."""
     event = run.plan.events[name]
     assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector

@@ -25,20 +25,20 @@ from dpcore.auditing.distinguishers import (
     number_by_number,
 )
 from dpcore.auditing.worst_pairs import orthogonal_pair, steep_pair
-from dpcore.mechanisms.base import GramEvent, GramMechanism, PartMechanism
+from dpcore.mechanisms.base import ComponentMechanism, GramEvent, GramMechanism
 from dpcore.mechanisms.queries import HistogramsQuery, MomentsQuery, RowsQuery, ScoreQuery
 from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
 
-LAYOUT = Layout(2, 1, Fraction(1))
+LAYOUT = GramLayout(2, 1, Fraction(1))
 """Records (1, y) with |y| at most 1: squared norm 2."""
 
-PLANE = Layout(3, 1, Fraction(1))
+PLANE = GramLayout(3, 1, Fraction(1))
 """Records (1, y) with y in the plane, for mechanisms that release directions."""
 
 PURE, CONCENTRATED = Epsilon(Fraction(2)), Rho(Fraction(1, 2))
@@ -95,7 +95,7 @@ def _part(
     """Directions or eigenvalues of points in the plane, on given tables: one, or with `several` as many as `most`."""
 
     def prepare(neighbours: Neighbours, several: bool) -> Attack:
-        mechanism = cast(PartMechanism, mechanism_of(name))
+        mechanism = cast(ComponentMechanism, mechanism_of(name))
         event = mechanism.calibrate(PLANE, neighbours, budget, components=most if several else 1)
         if neighbours is Neighbours.ADD_REMOVE:
             return Attack(event, "a point or nothing, beside others", removed, judge, law)

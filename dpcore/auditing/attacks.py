@@ -21,8 +21,8 @@ from dpcore.auditing.known_noise import loss_at
 from dpcore.auditing.refuted import WITNESSES
 from dpcore.auditing.simulated_attacks import DIMENSIONS, SIMULATED, claim_of, simulate, stated
 from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
-from dpcore.mechanisms.entry import Entry, Status
-from dpcore.noise.sources import Noise, fresh_seed, public_generator
+from dpcore.mechanisms.entry import MechanismEntry, Status
+from dpcore.noise.sources import Noise, draw_seed, public_generator
 from dpcore.records.schema import Neighbours
 
 
@@ -88,12 +88,12 @@ class Finding:
         return Finding(**{name: body[name] for name in names}, status=Status(body["status"]))
 
 
-def targets() -> list[tuple[Entry, Neighbours]]:
+def targets() -> list[tuple[MechanismEntry, Neighbours]]:
     """Every mechanism that draws noise, under every neighbour relation that it claims to hold for."""
     return [(entry, relation) for entry in ENTRIES if _draws_noise(entry) for relation in entry.neighbours]
 
 
-def _draws_noise(entry: Entry) -> bool:
+def _draws_noise(entry: MechanismEntry) -> bool:
     return entry.mechanism is not None or entry.vector is not None
 
 
@@ -155,7 +155,7 @@ class Step:
 
 def steps(*, draws: int, bulk_draws: int, noise: Noise) -> Iterator[Step]:
     """Attacks on every mechanism of the registry: through the door, on the laws of the noise, on published samplers."""
-    seed = fresh_seed()
+    seed = draw_seed()
     for entry, relation in targets():
         for several in (False, True) if entry.name in SEVERAL else (False,):
             name = f"{entry.name}, {SEVERAL[entry.name]}" if several else entry.name

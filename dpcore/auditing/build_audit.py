@@ -20,14 +20,14 @@ from dpcore.auditing.attack_table import has_several
 from dpcore.auditing.attacks import Finding, attack
 from dpcore.auditing.known_noise import NoiseSize, deviations, numbers, seen
 from dpcore.measure import PrivateGram, Released, measure_gram
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent
+from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.components.exponential_pca import mean_overlap
 from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, points_width
 from dpcore.mechanisms.components.power_method import POWER, noisy_product
 from dpcore.mechanisms.registry import Event, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +56,7 @@ def noise_size(event: Event, noise: Noise) -> NoiseSize:
     drawn = replace(event, layout=small, components=min(event.components, dimension - 1))
     if event.mechanism == POWER.name:
         return _size(partial(_product_noise, drawn, noise))
-    if mechanism_of(event.mechanism).gives is Gives.BASIS:
+    if mechanism_of(event.mechanism).output is Output.BASIS:
         return _size(partial(_direction_noise, drawn, noise), DIRECTION_ENTRIES)
     return _size(partial(_added_noise, drawn, noise))
 
@@ -91,7 +91,7 @@ def _direction_noise(event: GramEvent, noise: Noise) -> Floats:
     variable tilted by exp(loss b), whose mean is a quotient of Kummer's functions. c does not depend on
     the number of points' coordinates or of directions.
     """
-    layout = Layout(DIRECTION_POINTS + 1, 1, event.layout.count_weight, event.layout.rows_per_unit)
+    layout = GramLayout(DIRECTION_POINTS + 1, 1, event.layout.count_weight, event.layout.rows_per_unit)
     along = GramSum(layout)
     along.blocks[0, 1, 1] = round(Fraction(DIRECTION_LOSS) / event.noise * UNIT)
     direction = measure_gram(PrivateGram(along), replace(event, layout=layout, components=1), noise).basis()[:, 0]

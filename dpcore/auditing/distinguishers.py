@@ -23,7 +23,7 @@ from dpcore.mechanisms.components.orthonormal import FRAME_UNIT
 from dpcore.mechanisms.components.power_method import POWER
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ class Attack:
         return np.array([seen(measure_gram(gram, event, noise)) for _ in range(count)])
 
 
-def _sum_of(table: Floats, layout: Layout) -> GramSum:
+def _sum_of(table: Floats, layout: GramLayout) -> GramSum:
     total = GramSum(layout)
     total.blocks[:] = np.rint(table * UNIT).astype(np.int64).astype(object)
     return total

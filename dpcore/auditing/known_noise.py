@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.measure import Released
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent
+from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.registry import Event, cost_of, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import upper_triangle
@@ -75,10 +75,10 @@ class NoiseSize:
 
 def seen(released: Released) -> Floats:
     """What anybody sees of a measurement, in records: matrices, directions as columns, or lists of numbers."""
-    gives = mechanism_of(released.event.mechanism).gives
-    if gives is Gives.BASIS:
+    output = mechanism_of(released.event.mechanism).output
+    if output is Output.BASIS:
         return released.basis()
-    if gives is Gives.GRAM:
+    if output is Output.GRAM:
         return released.matrices()
     return np.array(released.values, dtype=np.float64) * (released.event.step / UNIT)
 
@@ -87,10 +87,10 @@ def without_noise(event: Event, table: Floats) -> Floats:
     """What would be seen of a table of exact second moments, or answers, if no noise were drawn."""
     if isinstance(event, VectorEvent):
         return table
-    gives = mechanism_of(event.mechanism).gives
-    if gives is Gives.SUMS:
+    output = mechanism_of(event.mechanism).output
+    if output is Output.SUMS:
         return table[:, 0, :]
-    if gives is Gives.SPECTRUM:
+    if output is Output.SPECTRUM:
         points = table[:, event.layout.heads :, event.layout.heads :]
         return np.asarray(np.linalg.eigvalsh(points)[:, ::-1][:, : event.components], dtype=np.float64)
     return table
@@ -98,7 +98,7 @@ def without_noise(event: Event, table: Floats) -> Floats:
 
 def numbers(event: Event, views: Floats) -> Floats:
     """The numbers that get noise of their own, one row a view: equal entries of a matrix once."""
-    if not isinstance(event, VectorEvent) and mechanism_of(event.mechanism).gives is Gives.GRAM:
+    if not isinstance(event, VectorEvent) and mechanism_of(event.mechanism).output is Output.GRAM:
         rows, columns = upper_triangle(event.layout.dimension)
         views = views[..., rows, columns]
     return views.reshape(len(views), -1)
@@ -109,8 +109,8 @@ def deviations(event: Event) -> Floats:
     if isinstance(event, VectorEvent):
         return np.full(event.query.size, vector_mechanism(event.mechanism).deviation(event) / event.query.unit)
     blocks, size = event.layout.blocks, event.layout.dimension
-    gives = mechanism_of(event.mechanism).gives
-    if gives is not Gives.GRAM:
+    output = mechanism_of(event.mechanism).output
+    if output is not Output.GRAM:
         return np.full(event.components or blocks * size, math.sqrt(2) * float(event.noise) / UNIT)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     block = np.where(np.eye(size, dtype=bool), expected.diagonal_sd, expected.off_diagonal_sd)

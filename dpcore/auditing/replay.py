@@ -25,7 +25,7 @@ from dpcore.measurements.histograms import counted
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import Projection, measured_coordinates, no_projection, ron_projection
 from dpcore.measurements.scores import Scorer, trained
-from dpcore.mechanisms.base import Gives, Triangles
+from dpcore.mechanisms.base import Output, Triangles
 from dpcore.mechanisms.catalogue import ENTRIES
 from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
@@ -235,7 +235,7 @@ def example_plans() -> list[Plan]:
         IntervalColumn(name="target", kind=Kind.INTEGER, lower=0.0, upper=100.0, role=Role.TARGET),
     )
     schema = RecordSchema(columns)
-    wished = [(e, r) for e in ENTRIES if e.mechanism and e.mechanism.gives is Gives.GRAM for r in e.neighbours]
+    wished = [(e, r) for e in ENTRIES if e.mechanism and e.mechanism.output is Output.GRAM for r in e.neighbours]
     plans = [make_plan(_wishes(schema, relation, entry.name)) for entry, relation in wished]
     mixed = [(mechanism, relation) for mechanism in ("gaussian", "laplace") for relation in Neighbours]
     return plans + [

@@ -13,11 +13,11 @@ from typing import Protocol
 import numpy as np
 
 from dpcore.auditing.hostile_rows import Part
-from dpcore.measure import Encoded, exact_gram, gram_sum, measure_gram, measure_vector
+from dpcore.measure import RecordEncoder, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.measurements.histograms import counted, exact_histograms
 from dpcore.measurements.projection import Projection
 from dpcore.measurements.scores import Scorer, exact_score, summed_scores
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, is_diagonal
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, is_diagonal
 from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
 from dpcore.mechanisms.registry import Event, mechanism_of
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1, record_sums_l1
@@ -56,7 +56,7 @@ class ReplayedGram:
     """Gram blocks, or what a mechanism releases of them."""
 
     event: GramEvent
-    encoding: Encoded
+    encoding: RecordEncoder
     projection: Projection
 
     def sums(self, chunks: Iterable[Part]) -> Triangles:
@@ -75,7 +75,7 @@ class ReplayedGram:
         diagonal = is_diagonal(layout.dimension)
         cells = [(Fraction(abs(x), UNIT), d) for block in change for x, d in zip(block, diagonal, strict=True)]
         squares = sum(x**2 * (1 if d else 2) for x, d in cells) / gram_frobenius(neighbours, squared_norm=r) ** 2
-        only_sums = mechanism_of(self.event.mechanism).gives is Gives.SUMS
+        only_sums = mechanism_of(self.event.mechanism).output is Output.SUMS
         sums = self._sums_share(change) if only_sums else self._weighted_share(cells)
         nuclear = _nuclear(change, layout.dimension) / float(gram_nuclear(neighbours, squared_norm=r) * UNIT)
         return nuclear * (1 - TOLERANCE), _root_share(squares), share(sums)
@@ -104,7 +104,7 @@ class ReplayedGram:
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
         """Gram blocks, or their first rows, to within one step; directions and eigenvalues are no sums."""
-        if mechanism_of(self.event.mechanism).gives not in (Gives.GRAM, Gives.SUMS):
+        if mechanism_of(self.event.mechanism).output not in (Output.GRAM, Output.SUMS):
             return True
         step, rows = self.event.step, zip(first, second, change, strict=True)
         cells = (cell for a, b, exact in rows for cell in zip(a, b, exact[: len(a)], strict=True))
@@ -130,8 +130,8 @@ class ReplayedHistograms:
     def shares(self, change: Triangles) -> tuple[float, float, float]:
         """L1, L2 and L1 norm again (GUARANTEE.md, S7)."""
         ((*moved,),) = change
-        sums = sum(abs(x) for x in moved) / self.query.sensitivity(self.event.neighbours)
-        squares = sum(x**2 for x in moved) / self.query.squared_l2(self.event.neighbours)
+        sums = sum(abs(x) for x in moved) / self.query.l1_sensitivity(self.event.neighbours)
+        squares = sum(x**2 for x in moved) / self.query.squared_l2_sensitivity(self.event.neighbours)
         return share(sums), _root_share(squares), share(sums)
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
@@ -157,7 +157,7 @@ class ReplayedScore:
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
         """All norms of a number are one (GUARANTEE.md, S8)."""
-        moved = share(abs(change[0][0]) / self.query.sensitivity(self.event.neighbours))
+        moved = share(abs(change[0][0]) / self.query.l1_sensitivity(self.event.neighbours))
         return moved, moved, moved
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:

@@ -29,7 +29,7 @@ from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.registry import cost_of, gram_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
@@ -111,7 +111,7 @@ def simulate(
 
     `noise` multiplies the noise that is really drawn: below 1 the claim is false.
     """
-    layout = Layout(dimension, 1, Fraction(1))
+    layout = GramLayout(dimension, 1, Fraction(1))
     event = gram_mechanism(name).calibrate(layout, neighbours, _budget(name, dimension))
     measure = {"gaussian": _gaussian, "laplace": _laplace}.get(name, _wishart)
     return *claim_of(event), measure(event, draws, rng, noise)

@@ -25,7 +25,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
 from dpcore.noise.sources import SystemNoise, public_generator, seed_of
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours, RecordSchema
 
 Floats = NDArray[np.float64]
@@ -89,6 +89,6 @@ class EigenvalueGauss(PrivateEstimator):
         return normals * np.sqrt(variances)
 
     def _event(self, encoding: Encoding) -> GramEvent:
-        layout = Layout(encoding.width + 1, 1, Fraction(1))  # the head is not measured
+        layout = GramLayout(encoding.width + 1, 1, Fraction(1))  # the head is not measured
         budget = Epsilon(exact_number("epsilon", self.epsilon))
         return EIGENVALUES.calibrate(layout, Neighbours(self.neighbours), budget, components=self.n_components)

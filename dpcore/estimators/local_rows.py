@@ -41,10 +41,10 @@ from dpcore.mechanisms.vectors import (
     VectorEvent,
     exact_moments,
 )
-from dpcore.noise.sources import Noise, SystemNoise, fresh_seed, public_generator
+from dpcore.noise.sources import Noise, SystemNoise, draw_seed, public_generator
 from dpcore.planning.layouts import count_weight
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import PROJECTION_BITS, Layout, integer_records, quantised_projection
+from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout, integer_records, quantised_projection
 from dpcore.records.schema import Cells, Neighbours, RecordSchema
 from dpcore.synthesis.jiang_greedy import PooledMoments
 
@@ -85,7 +85,7 @@ class RowBasis:
 
     def project(self, points: Floats) -> list[int]:
         """Projected points in whole numbers of the grid, row by row: squared norms at most 4^16, checked (N1)."""
-        layout = Layout(self.dimension + 1, 1, Fraction(1))
+        layout = GramLayout(self.dimension + 1, 1, Fraction(1))
         flat: list[int] = integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
         return flat
 
@@ -166,7 +166,7 @@ class BernoulliRows(NoisyRows):
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
-        coins = public_generator(fresh_seed(), "bernoulli").integers(0, 2, (encoding.width, self.n_components))
+        coins = public_generator(draw_seed(), "bernoulli").integers(0, 2, (encoding.width, self.n_components))
         signs: Floats = np.where(coins == 1, 1.0, -1.0)
         return RowBasis.of(signs, np.zeros(encoding.width)), {}, epsilon
 
@@ -203,7 +203,7 @@ class LopRows(NoisyRows):
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
         first, left = _split(epsilon)
-        layout = Layout(encoding.width + 1, 1, count_weight(encoding.width))
+        layout = GramLayout(encoding.width + 1, 1, count_weight(encoding.width))
         event = gram_mechanism("wishart-difference-trace").calibrate(layout, RELATION, first)
         gram = exact_gram([(cells, None)], encoding, layout, no_projection(encoding))
         moments = pooled_moments(measure_gram(gram, event, SystemNoise()))

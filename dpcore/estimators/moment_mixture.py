@@ -45,7 +45,7 @@ from dpcore.measurements.projection import (
 )
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.names import MEAN, MOMENTS, PROJECTION
-from dpcore.noise.sources import SystemNoise, fresh_seed, seed_of
+from dpcore.noise.sources import SystemNoise, draw_seed, seed_of
 from dpcore.planning.allocation import preset_or_fractions
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, Wishes
@@ -203,7 +203,7 @@ class MomentMixture(PrivateEstimator):
     def _public_projection(self) -> Projection:
         """What needs no measurement."""
         if self.plan_.projection == "ron":
-            return ron_projection(self.encoding_, self.plan_.dimension, fresh_seed())
+            return ron_projection(self.encoding_, self.plan_.dimension, draw_seed())
         return no_projection(self.encoding_)
 
     def _framed(self, cells: Cells, projection: Projection) -> Projection:

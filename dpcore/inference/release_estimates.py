@@ -25,7 +25,7 @@ from dpcore.inference.histogram_estimates import NoisyHistograms
 from dpcore.inference.intervals import Estimand, Interval, Quotient, coefficients
 from dpcore.measure import Measurement, Released, ReleasedVector
 from dpcore.measurements.projection import Projection
-from dpcore.mechanisms.base import Gives
+from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.records.encoding import Encoding
@@ -101,7 +101,7 @@ class ReleaseInference:
             return ReleaseInference(encoding, [sizes])
         basis = None if projection is None or projection.columns is None else projection.basis()
         measurements = [measured(released, basis=basis, sums=sums)]
-        if components is not None and mechanism_of(components.event.mechanism).gives is Gives.GRAM:
+        if components is not None and mechanism_of(components.event.mechanism).output is Output.GRAM:
             measurements.append(measured(components))
         return ReleaseInference(encoding, measurements)
 

@@ -10,16 +10,16 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.measure import Encoded, Released
+from dpcore.measure import RecordEncoder, Released
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import Projection
-from dpcore.mechanisms.base import Gives
+from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
 from dpcore.mechanisms.names import CENTRE, RADIUS, SPREAD
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GRID_BITS, Layout, integer_records
+from dpcore.records.exact_sums import GRID_BITS, GramLayout, integer_records
 from dpcore.records.schema import Cells
 
 Floats = NDArray[np.float64]
@@ -35,13 +35,13 @@ ONE_COORDINATE = Projection("none", 1, 1, None)
 class SquaredLengths:
     """Encodes a record as the squared length of its projected point in its frame, between 0 and 1: one coordinate."""
 
-    encoding: Encoded
+    encoding: RecordEncoder
     projection: Projection
 
     def encode(self, cells: Cells) -> Floats:
         """Squared lengths, one a row: sums of squares of whole numbers, hence the same in any order."""
         points, radius = self.projection.framed(self.encoding.encode(cells))
-        whole = Layout(self.projection.dimension + 1, 1, Fraction(1))
+        whole = GramLayout(self.projection.dimension + 1, 1, Fraction(1))
         body = integer_records(points, self.projection.columns, whole, radius=radius)[:, 1:]
         squares: Floats = np.einsum("ij,ij->i", body, body)[:, None] / (1 << 2 * GRID_BITS)
         return squares
@@ -68,7 +68,7 @@ def bought_frame(
     return projection.seen_in(narrowed(frame, draw(SPREAD, replace(projection, frame=frame))))
 
 
-def measured_as(name: str, encoding: Encoding, projection: Projection) -> tuple[Encoded, Projection]:
+def measured_as(name: str, encoding: Encoding, projection: Projection) -> tuple[RecordEncoder, Projection]:
     """What a measurement of this name sees of a record: its projected point, or only that point's squared length."""
     if name in (RADIUS, SPREAD):
         return SquaredLengths(encoding, projection), ONE_COORDINATE
@@ -119,7 +119,7 @@ class _Lengths:
 def _sums_and_deviation(released: Released) -> tuple[Floats, float]:
     """The sum of points in one block, and the deviation of the noise on a coordinate of it."""
     event, weight = released.event, float(released.event.layout.count_weight)
-    if mechanism_of(event.mechanism).gives is Gives.SUMS:
+    if mechanism_of(event.mechanism).output is Output.SUMS:
         return released.counts_and_sums()[1][0], LAPLACE_SUMS.deviations(event)[1]
     sums: Floats = released.matrices()[0][0, 1:] / weight
     return sums, entry_noise(event) / weight

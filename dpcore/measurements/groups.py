@@ -21,7 +21,7 @@ from dpcore.measurements.within_group import shares_within
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.queries import HistogramsQuery
-from dpcore.records.binning import NOTHING_KNOWN, ColumnCells
+from dpcore.records.binning import UNCOUNTED, ColumnCells
 from dpcore.records.schema import Cells, NominalColumn
 
 Floats = NDArray[np.float64]
@@ -72,9 +72,9 @@ class ColumnGroups:
         return onto_simplex(self.counts / max(float(self.counts.sum()), 1.0), 1.0)
 
     def codes(self, cells: Cells) -> Codes:
-        """The group of each record; `NOTHING_KNOWN` where its cell is."""
+        """The group of each record; `UNCOUNTED` where its cell is."""
         found = self.cells.codes(cells[self.cells.column.name])
-        return np.append(self.group, NOTHING_KNOWN)[found]
+        return np.append(self.group, UNCOUNTED)[found]
 
     def values(self, groups: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
         """A value out of each group, its cell drawn by its share."""

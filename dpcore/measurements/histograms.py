@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.vectors import PrivateVector
-from dpcore.records.binning import NOTHING_KNOWN, ColumnCells
+from dpcore.records.binning import UNCOUNTED, ColumnCells
 from dpcore.records.schema import Cells, Column
 
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ def counted(
     for cells, shares in chunks:
         for total, column, weight in zip(totals, columns, query.weights, strict=True):
             codes = column.codes(cells[column.column.name])
-            known = codes != NOTHING_KNOWN
+            known = codes != UNCOUNTED
             one = float(weight * GRID)
             weights = np.full(len(codes), one) if shares is None else np.trunc(shares * one)
             sums = np.bincount(codes[known], weights=weights[known], minlength=column.count)  # exact below 2^53

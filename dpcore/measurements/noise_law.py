@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent
+from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
 from dpcore.mechanisms.registry import Event, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
@@ -88,13 +88,13 @@ def noise_facts(event: Event) -> dict[str, Any]:
         unit = event.query.unit
         covariance = {"number": (vector_mechanism(event.mechanism).deviation(event) / unit) ** 2}
         return {"law": event.mechanism, "parameter": float(event.noise) / unit, "covariance": covariance}
-    gives = mechanism_of(event.mechanism).gives
-    if gives is Gives.GRAM:
+    output = mechanism_of(event.mechanism).output
+    if output is Output.GRAM:
         covariance = asdict(NoiseCovariance.of(event))
-    elif gives is Gives.SUMS:
+    elif output is Output.SUMS:
         count, coordinate = LAPLACE_SUMS.deviations(event)
         covariance = {"count": count**2, "sum": coordinate**2}
-    on_grid = gives is Gives.SUMS or event.mechanism in ("gaussian", "laplace")
+    on_grid = output is Output.SUMS or event.mechanism in ("gaussian", "laplace")
     return {
         "law": event.mechanism,
         "parameter": float(event.noise) / (UNIT if on_grid else 1),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcore.measure import Released
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import pooled_moments
-from dpcore.mechanisms.base import Gives, GramEvent
+from dpcore.mechanisms.base import GramEvent, Output
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.noise.sources import public_generator
 from dpcore.records.encoding import Encoding
@@ -128,7 +128,7 @@ def principal_projection(
 
 def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
     """What is measured for private components: every coordinate, or the features' alone where directions come out."""
-    if mechanism_of(event.mechanism).gives is not Gives.BASIS or not encoding.target_width:
+    if mechanism_of(event.mechanism).output is not Output.BASIS or not encoding.target_width:
         return no_projection(encoding)
     features = np.eye(encoding.width)[:, : encoding.feature_width]
     return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
@@ -141,7 +141,7 @@ def private_components(released: Released, encoding: Encoding, dimension: int) -
     directions come without one.
     Guarantee: post-processing of the measurement (GUARANTEE.md, P2).
     """
-    if mechanism_of(released.event.mechanism).gives is Gives.BASIS:
+    if mechanism_of(released.event.mechanism).output is Output.BASIS:
         return _beside_target("private-pca", encoding, released.basis())
     pooled = pooled_moments(released)
     return principal_projection(

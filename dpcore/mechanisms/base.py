@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dpcore.accounting import Budget, float_above
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import GRID_BITS, Layout
+from dpcore.records.exact_sums import GRID_BITS, GramLayout
 from dpcore.records.schema import Neighbours
 
 UNIT = 1 << 2 * GRID_BITS
@@ -20,7 +20,7 @@ Triangles = list[list[int]]
 """Upper triangles, row by row, one a block."""
 
 
-class Gives(StrEnum):
+class Output(StrEnum):
     """What a mechanism releases of the Gram matrix: a noisy copy, directions, eigenvalues, or counts and sums."""
 
     GRAM = "gram"
@@ -41,7 +41,7 @@ class GramEvent:
 
     mechanism: str
     neighbours: Neighbours
-    layout: Layout
+    layout: GramLayout
     noise: Fraction
     step: int
     components: int = 0
@@ -67,7 +67,7 @@ class GramEvent:
         """The event that `as_json` wrote."""
         if body["grid_bits"] != GRID_BITS:
             raise ValueError(f"grid_bits must be {GRID_BITS}")
-        layout = Layout(
+        layout = GramLayout(
             body["dimension"],
             body["blocks"],
             Fraction(body["count_weight"]),
@@ -103,7 +103,7 @@ class Mechanism(Protocol):
         """The name in the registry."""
 
     @property
-    def gives(self) -> Gives:
+    def output(self) -> Output:
         """What it releases."""
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
@@ -119,17 +119,17 @@ class Mechanism(Protocol):
 class GramMechanism(Mechanism, Protocol):
     """Noise for whole Gram blocks, calibrated to a budget."""
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole budget."""
 
     def expected_error(self, event: GramEvent) -> ExpectedError:
         """Size of the noise, from public constants."""
 
 
-class PartMechanism(Mechanism, Protocol):
+class ComponentMechanism(Mechanism, Protocol):
     """Releases some directions or eigenvalues of the points' second moments, calibrated to a budget."""
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole budget."""
 
 
@@ -138,7 +138,7 @@ def triangle_size(dimension: int) -> int:
     return dimension * (dimension + 1) // 2
 
 
-def points_matrix(triangle: Sequence[int], layout: Layout) -> list[list[int]]:
+def points_matrix(triangle: Sequence[int], layout: GramLayout) -> list[list[int]]:
     """The second moments of the points alone, as a square of whole numbers: the record's head is left out."""
     size, cells = layout.dimension, iter(triangle)
     square = [[0] * size for _ in range(size)]

@@ -13,7 +13,7 @@ from dpcore.mechanisms.entry import (
     MOMENTS_KEY,
     PROJECTION_KEY,
     RADIUS_KEY,
-    Entry,
+    MechanismEntry,
     Status,
 )
 from dpcore.mechanisms.gaussian import GAUSSIAN
@@ -42,8 +42,8 @@ XU = "Xu et al., LIP and LOP"
 HERE = "this project"
 
 
-def _refuted(name: str, kind: str, paper: str, reason: str) -> Entry:
-    return Entry(
+def _refuted(name: str, kind: str, paper: str, reason: str) -> MechanismEntry:
+    return MechanismEntry(
         name=name,
         kind=kind,
         paper=paper,
@@ -55,8 +55,8 @@ def _refuted(name: str, kind: str, paper: str, reason: str) -> Entry:
     )
 
 
-ENTRIES: tuple[Entry, ...] = (
-    Entry(
+ENTRIES: tuple[MechanismEntry, ...] = (
+    MechanismEntry(
         name="wishart-difference-trace",
         kind="moments",
         paper=f"{HERE}; repairs {IMTIAZ}",
@@ -68,7 +68,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=GRAMS,
         mechanism=WISHART_DIFFERENCE_TRACE,
     ),
-    Entry(
+    MechanismEntry(
         name="wishart-difference",
         kind="moments",
         paper=f"{HERE}; repairs {IMTIAZ}",
@@ -80,7 +80,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=GRAMS,
         mechanism=WISHART_DIFFERENCE,
     ),
-    Entry(
+    MechanismEntry(
         name="gaussian",
         kind="moments",
         paper=f"Analyze Gauss; {IMTIAZ}, AG; at the true sensitivity and its exact curve",
@@ -92,7 +92,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=GRAMS,
         mechanism=GAUSSIAN,
     ),
-    Entry(
+    MechanismEntry(
         name="laplace",
         kind="moments",
         paper=f"{PCA_GAUSS}; {RON_GAUSS}; at the true sensitivity",
@@ -104,7 +104,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=GRAMS,
         mechanism=LAPLACE,
     ),
-    Entry(
+    MechanismEntry(
         name="nuclear-k-norm",
         kind="moments",
         paper=f"{HERE}; the K-norm mechanism of Hardt and Talwar for Gram matrices, up to 8 dimensions",
@@ -116,7 +116,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=GRAMS,
         mechanism=NUCLEAR,
     ),
-    Entry(
+    MechanismEntry(
         name="eigenvalues-only",
         kind="moments",
         paper=f"{PCA_GAUSS}, Algorithm 1, eigenvalues only, with a fixed public centre",
@@ -128,7 +128,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=("dpcore.EigenvalueGauss",),
         mechanism=EIGENVALUES,
     ),
-    Entry(
+    MechanismEntry(
         name="jiang-laplace",
         kind="moments",
         paper=f"{JIANG}, sections 3.1 and 3.2; at the true sensitivity, with noisy class counts",
@@ -140,7 +140,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=("dpcore.DifferentialLda", "dpcore.JiangPca"),
         vector=JIANG_LAPLACE,
     ),
-    Entry(
+    MechanismEntry(
         name="histogram-gaussian",
         kind="marginals",
         paper=f"{HERE}: histograms of all columns as one vector",
@@ -152,7 +152,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=(MARGINALS_KEY,),
         vector=HISTOGRAM_GAUSSIAN,
     ),
-    Entry(
+    MechanismEntry(
         name="histogram-laplace",
         kind="marginals",
         paper=f"{HERE}: histograms of all columns as one vector",
@@ -164,7 +164,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=(MARGINALS_KEY,),
         vector=HISTOGRAM_LAPLACE,
     ),
-    Entry(
+    MechanismEntry(
         name="noisy-rows",
         kind="rows",
         paper=f"{JIANG}, section 3.1; {LI}; {XU}, LOP; along a public or released basis",
@@ -176,7 +176,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=("dpcore.JiangPca", "dpcore.BernoulliRows", "dpcore.LopRows"),
         vector=NOISY_ROWS,
     ),
-    Entry(
+    MechanismEntry(
         name="laplace-sums",
         kind="moments",
         paper=f"{RON_GAUSS}, Lemma 2; {PCA_GAUSS}, Algorithm 3: counts and sums measured apart",
@@ -188,7 +188,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=(MEAN_KEY, RADIUS_KEY),
         mechanism=LAPLACE_SUMS,
     ),
-    Entry(
+    MechanismEntry(
         name="score-laplace",
         kind="check",
         paper=f"{HERE}: a model of synthetic rows, tested on real ones",
@@ -200,7 +200,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=(CHECKS_KEY,),
         vector=SCORE_LAPLACE,
     ),
-    Entry(
+    MechanismEntry(
         name="score-gaussian",
         kind="check",
         paper=f"{HERE}: a model of synthetic rows, tested on real ones",
@@ -212,7 +212,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=(CHECKS_KEY,),
         vector=SCORE_GAUSSIAN,
     ),
-    Entry(
+    MechanismEntry(
         name="ron",
         kind="projection",
         paper=f"{RON_GAUSS}, Algorithm 2, with a Haar basis",
@@ -223,7 +223,7 @@ ENTRIES: tuple[Entry, ...] = (
         reason="GUARANTEE.md, P1",
         offered=(PROJECTION_KEY,),
     ),
-    Entry(
+    MechanismEntry(
         name="none",
         kind="projection",
         paper=HERE,
@@ -234,7 +234,7 @@ ENTRIES: tuple[Entry, ...] = (
         reason="GUARANTEE.md, P1",
         offered=(PROJECTION_KEY,),
     ),
-    Entry(
+    MechanismEntry(
         name="private-pca",
         kind="projection",
         paper=f"{PCA_GAUSS}; {IMTIAZ}; {XU}: principal components of a noisy Gram matrix",
@@ -245,7 +245,7 @@ ENTRIES: tuple[Entry, ...] = (
         reason="GUARANTEE.md, P2",
         offered=(PROJECTION_KEY,),
     ),
-    Entry(
+    MechanismEntry(
         name="public-pca",
         kind="projection",
         paper=HERE,
@@ -256,7 +256,7 @@ ENTRIES: tuple[Entry, ...] = (
         reason="GUARANTEE.md, P1",
         offered=(PROJECTION_KEY,),
     ),
-    Entry(
+    MechanismEntry(
         name="noisy-power-method",
         kind="projection",
         paper="Hardt and Price; Imtiaz and Sarwate's PPM; calibrated for a whole row",
@@ -268,7 +268,7 @@ ENTRIES: tuple[Entry, ...] = (
         offered=(COMPONENTS_KEY,),
         mechanism=POWER,
     ),
-    Entry(
+    MechanismEntry(
         name="exponential-pca",
         kind="projection",
         paper="Chaudhuri, Sarwate and Sinha's PPCA: the exponential mechanism, a matrix Bingham distribution",
@@ -313,4 +313,4 @@ ENTRIES: tuple[Entry, ...] = (
     _refuted("published-lop", "rows", f"{XU}, LOP", "the row space of the output is the exact basis: delta = 1"),
 )
 
-BY_NAME: dict[str, Entry] = {entry.name: entry for entry in ENTRIES}
+BY_NAME: dict[str, MechanismEntry] = {entry.name: entry for entry in ENTRIES}

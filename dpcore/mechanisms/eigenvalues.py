@@ -8,17 +8,17 @@ from fractions import Fraction
 from dpcore.accounting import Budget, Epsilon, float_above
 from dpcore.mechanisms.base import (
     UNIT,
-    Gives,
     GramEvent,
+    Output,
     Triangles,
     integer_scale,
     points_matrix,
     require_budget,
     saturation_delta,
 )
-from dpcore.mechanisms.sensitivity import top_eigenvalues
+from dpcore.mechanisms.sensitivity import top_eigenvalues_l1
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 FIRST_BITS = 128
@@ -35,9 +35,9 @@ class EigenvalueMechanism:
     """
 
     name: str = "eigenvalues-only"
-    gives: Gives = Gives.SPECTRUM
+    output: Output = Output.SPECTRUM
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up.
 
         Raises: ValueError for classes measured apart, or more components than coordinates.
@@ -63,7 +63,7 @@ class EigenvalueMechanism:
         """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
         return saturation_delta(event)
 
-    def _sensitivity(self, layout: Layout, neighbours: Neighbours, components: int) -> Fraction:
+    def _sensitivity(self, layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
         """On the integer grid; rounding moves each eigenvalue's change by less than one, so by at most one."""
         if layout.blocks > 1 or layout.labels:
             raise ValueError(f"{self.name} measures one table as a whole, not classes apart")
@@ -71,7 +71,7 @@ class EigenvalueMechanism:
         if not 1 <= components <= width:
             raise ValueError(f"components must be between 1 and {width}, got {components}")
         points = Fraction(layout.rows_per_unit)  # squared norm without the head
-        return top_eigenvalues(neighbours, squared_norm=points, components=components) * UNIT + components
+        return top_eigenvalues_l1(neighbours, squared_norm=points, components=components) * UNIT + components
 
 
 def rounded_eigenvalues(matrix: list[list[int]]) -> list[int]:

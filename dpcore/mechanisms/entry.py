@@ -24,7 +24,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class MechanismEntry:
     """One mechanism of the registry.
 
     `offered` lists where it can be had: keys of the specification that take its name or call for it, and

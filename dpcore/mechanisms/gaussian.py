@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Rho
-from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, is_diagonal, require_budget
+from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Output, Triangles, is_diagonal, require_budget
 from dpcore.mechanisms.sensitivity import gram_frobenius, root_above
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 
@@ -24,9 +24,9 @@ class GaussianMechanism:
     """
 
     name: str = "gaussian"
-    gives: Gives = Gives.GRAM
+    output: Output = Output.GRAM
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole rho, the scale rounded up."""
         rho = require_budget(self.name, budget, Rho)
         scale = root_above(_squared_sensitivity(layout, neighbours) / (2 * rho))
@@ -40,7 +40,7 @@ class GaussianMechanism:
         """Noisy triangles on the integer grid, rounded without error."""
         diagonal, other = event.noise**2, event.noise**2 / 2
         pattern = [diagonal if d else other for d in is_diagonal(event.layout.dimension)]
-        return [NormalSums(len(block), noise).rounded(block, pattern) for block in sums]
+        return [NormalSums(len(block), noise).add_and_round(block, pattern) for block in sums]
 
     def expected_error(self, event: GramEvent) -> ExpectedError:
         """Exact root mean square Frobenius norm; the operator norm's semicircle limit."""
@@ -58,7 +58,7 @@ class GaussianMechanism:
         return Fraction(0)
 
 
-def _squared_sensitivity(layout: Layout, neighbours: Neighbours) -> Fraction:
+def _squared_sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:
     return (gram_frobenius(neighbours, squared_norm=layout.squared_norm) * UNIT) ** 2
 
 

@@ -10,8 +10,8 @@ from dpcore.accounting import Budget, Epsilon, float_above
 from dpcore.mechanisms.base import (
     UNIT,
     ExpectedError,
-    Gives,
     GramEvent,
+    Output,
     Triangles,
     add_scaled_noise,
     integer_scale,
@@ -20,7 +20,7 @@ from dpcore.mechanisms.base import (
 )
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_weighted_l1
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 
@@ -33,9 +33,9 @@ class LaplaceMechanism:
     """
 
     name: str = "laplace"
-    gives: Gives = Gives.GRAM
+    output: Output = Output.GRAM
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up."""
         epsilon = require_budget(self.name, budget, Epsilon)
         sensitivity = _sensitivity(layout, neighbours, best_l1_weight(neighbours))
@@ -72,7 +72,7 @@ class LaplaceMechanism:
         return saturation_delta(event)
 
 
-def _sensitivity(layout: Layout, neighbours: Neighbours, weight: Fraction) -> Fraction:
+def _sensitivity(layout: GramLayout, neighbours: Neighbours, weight: Fraction) -> Fraction:
     bound = gram_weighted_l1(
         neighbours,
         squared_norm=layout.squared_norm,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, float_above
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, integer_scale, require_budget, saturation_delta
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, integer_scale, require_budget, saturation_delta
 from dpcore.mechanisms.sensitivity import record_sums_l1
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 
@@ -22,9 +22,9 @@ class LaplaceSums:
     """
 
     name: str = "laplace-sums"
-    gives: Gives = Gives.SUMS
+    output: Output = Output.SUMS
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up."""
         epsilon = require_budget(self.name, budget, Epsilon)
         scale = integer_scale(self.name, _sensitivity(layout, neighbours) / epsilon)
@@ -50,7 +50,7 @@ class LaplaceSums:
         return saturation_delta(event)
 
 
-def _sensitivity(layout: Layout, neighbours: Neighbours) -> Fraction:
+def _sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:
     if layout.labels:
         raise ValueError("laplace-sums: classes are told apart by blocks, not by labels")
     return UNIT * record_sums_l1(

@@ -11,11 +11,11 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from dpcore.accounting import Budget, Epsilon
-from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, require_budget, triangle_size
+from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Output, Triangles, require_budget, triangle_size
 from dpcore.mechanisms.sensitivity import gram_nuclear
 from dpcore.noise.nuclear import NuclearNoise
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class NuclearMechanism:
     """
 
     name: str = "nuclear-k-norm"
-    gives: Gives = Gives.GRAM
+    output: Output = Output.GRAM
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon.
 
         Raises: ValueError for blocks of more than `LARGEST_DIMENSION` dimensions.
@@ -67,7 +67,7 @@ class NuclearMechanism:
             trace_factor=event.neighbours is Neighbours.REPLACE_ONE,
             noise=noise,
         )
-        return source.rounded_sums(sums, unit=UNIT, step=event.step)
+        return source.add_and_round(sums, unit=UNIT, step=event.step)
 
     def expected_error(self, event: GramEvent) -> ExpectedError:
         """Exact root mean squares; the operator norm's large-dimension limit, π p / (2c) (GUARANTEE.md, M5)."""
@@ -85,7 +85,7 @@ class NuclearMechanism:
         """Zero: every decision and rounding is certified, so the output is that of exact real arithmetic."""
         return Fraction(0)
 
-    def _sensitivity(self, layout: Layout, neighbours: Neighbours) -> Fraction:
+    def _sensitivity(self, layout: GramLayout, neighbours: Neighbours) -> Fraction:
         if layout.dimension > LARGEST_DIMENSION:
             raise ValueError(
                 f"{self.name} needs blocks of dimension at most {LARGEST_DIMENSION}, the count's coordinate among "
@@ -94,7 +94,7 @@ class NuclearMechanism:
         return gram_nuclear(neighbours, squared_norm=layout.squared_norm)
 
 
-def _step(layout: Layout, neighbours: Neighbours, rate: Fraction) -> int:
+def _step(layout: GramLayout, neighbours: Neighbours, rate: Fraction) -> int:
     """A power of two, a small share of the off-diagonal standard deviation."""
     _, variance = mean_squares(layout.dimension, layout.blocks, neighbours)
     deviation = math.isqrt(math.floor(variance * (UNIT / rate) ** 2))

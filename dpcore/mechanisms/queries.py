@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import UNIT, triangle_size
-from dpcore.mechanisms.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments, rows_l1, score_sum
+from dpcore.mechanisms.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments_l1, rows_l1, score_sum_l1
 from dpcore.records.exact_sums import GRID_BITS
 from dpcore.records.schema import Neighbours
 
@@ -31,7 +31,7 @@ class Query(Protocol):
     def unit(self) -> int:
         """One, on the answer's grid."""
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+    def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """How far one privacy unit moves the answer in L1 norm, on the answer's grid.
 
         Raises: ValueError for neighbours under which it is not bounded.
@@ -41,10 +41,10 @@ class Query(Protocol):
         """The query's parameters."""
 
 
-class SquaredQuery(Query, Protocol):
+class L2Query(Query, Protocol):
     """A query whose answer is bounded in L2 norm too, for Gaussian noise."""
 
-    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+    def squared_l2_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """How far one privacy unit moves the answer in squared L2 norm, on the answer's grid."""
 
 
@@ -79,9 +79,9 @@ class MomentsQuery:
         """One, on the grid of products of records."""
         return UNIT
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+    def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, M9, on the grid."""
-        bound = jiang_moments(neighbours, numeric=self.numeric, categorical=len(self.levels), classes=self.classes)
+        bound = jiang_moments_l1(neighbours, numeric=self.numeric, categorical=len(self.levels), classes=self.classes)
         return bound * UNIT
 
     def as_json(self) -> dict[str, Any]:
@@ -117,11 +117,11 @@ class HistogramsQuery:
         """One, on the answer's grid."""
         return GRID
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+    def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S7: L1 norm, on the grid."""
         return histograms_l1(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID
 
-    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+    def squared_l2_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S7: squared L2 norm, on the grid."""
         return histograms_l2_squared(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID**2
 
@@ -162,7 +162,7 @@ class RowsQuery:
         """One, on the grid of records."""
         return GRID
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+    def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, M10, on the grid: one row moves, by at most the ball's L1 diameter."""
         if neighbours is not Neighbours.REPLACE_ONE:
             raise ValueError("rows are published under replace-one only: their number is not hidden")
@@ -199,13 +199,13 @@ class ScoreQuery:
         """One, on the answer's grid."""
         return GRID
 
-    def sensitivity(self, neighbours: Neighbours) -> Fraction:
+    def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S8, on the grid."""
-        return score_sum(neighbours, rows=self.rows_per_unit) * GRID
+        return score_sum_l1(neighbours, rows=self.rows_per_unit) * GRID
 
-    def squared_l2(self, neighbours: Neighbours) -> Fraction:
+    def squared_l2_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S8, squared: one number has one norm."""
-        return self.sensitivity(neighbours) ** 2
+        return self.l1_sensitivity(neighbours) ** 2
 
     def as_json(self) -> dict[str, Any]:
         """The query's parameters."""

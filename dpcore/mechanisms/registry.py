@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 from dpcore.accounting import Cost, Statement, release_statement, total
-from dpcore.mechanisms.base import Gives, GramEvent, GramMechanism, Mechanism, PartMechanism
+from dpcore.mechanisms.base import ComponentMechanism, GramEvent, GramMechanism, Mechanism, Output
 from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.queries import RowsQuery
@@ -37,20 +37,20 @@ def gram_mechanism(name: str) -> GramMechanism:
     Raises: KeyError for any other name.
     """
     mechanism = mechanism_of(name)
-    if mechanism.gives is not Gives.GRAM:
+    if mechanism.output is not Output.GRAM:
         raise KeyError(name)
     return cast(GramMechanism, mechanism)
 
 
-def basis_mechanism(name: str) -> PartMechanism:
+def basis_mechanism(name: str) -> ComponentMechanism:
     """The releasable mechanism of that name, which must give directions.
 
     Raises: KeyError for any other name.
     """
     mechanism = mechanism_of(name)
-    if mechanism.gives is not Gives.BASIS:
+    if mechanism.output is not Output.BASIS:
         raise KeyError(name)
-    return cast(PartMechanism, mechanism)
+    return cast(ComponentMechanism, mechanism)
 
 
 def vector_mechanism(name: str) -> VectorMechanism:

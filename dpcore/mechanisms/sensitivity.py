@@ -58,7 +58,7 @@ def gram_weighted_l1(
     return min(2 * one_record, squared_norm * root_above(2 * p + p * (p - 1) * w**2 / 2))
 
 
-def top_eigenvalues(neighbours: Neighbours, *, squared_norm: Fraction, components: int) -> Fraction:
+def top_eigenvalues_l1(neighbours: Neighbours, *, squared_norm: Fraction, components: int) -> Fraction:
     """L1 norm of the largest eigenvalues of one block (GUARANTEE.md, S5): r, or min(P, 2) r under replace-one.
 
     Attained by a record of full length in an empty table; under replace-one by one that
@@ -85,7 +85,7 @@ def best_l1_weight(neighbours: Neighbours) -> Fraction:
     return Fraction(17, 12) if neighbours is Neighbours.REPLACE_ONE else Fraction(5, 4)
 
 
-def jiang_moments(neighbours: Neighbours, *, numeric: int, categorical: int, classes: int) -> Fraction:
+def jiang_moments_l1(neighbours: Neighbours, *, numeric: int, categorical: int, classes: int) -> Fraction:
     """L1 norm of class counts, class sums and the upper triangle of x xᵀ together (GUARANTEE.md, M9).
 
     x has `numeric` coordinates in [0, 1] and one indicator of each of `categorical`
@@ -113,7 +113,7 @@ def histograms_l2_squared(neighbours: Neighbours, *, weights: Sequence[Fraction]
     return squares * rows**2 * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
 
 
-def score_sum(neighbours: Neighbours, *, rows: int) -> Fraction:
+def score_sum_l1(neighbours: Neighbours, *, rows: int) -> Fraction:
     """A sum of scores between 0 and 1 (GUARANTEE.md, S8): one a row, under either relation.
 
     A unit's part lies between 0 and its rows, whether it comes, goes or changes.

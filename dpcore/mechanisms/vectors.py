@@ -21,11 +21,11 @@ from dpcore.mechanisms.base import integer_scale, require_budget
 from dpcore.mechanisms.queries import (
     GRID,
     HistogramsQuery,
+    L2Query,
     MomentsQuery,
     Query,
     RowsQuery,
     ScoreQuery,
-    SquaredQuery,
     query_from_json,
 )
 from dpcore.mechanisms.sensitivity import root_above
@@ -135,7 +135,7 @@ class VectorLaplace:
     def _sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
         if not isinstance(query, self.asks):
             raise ValueError(f"{self.name} answers {self.asks.__name__}, not {type(query).__name__}")
-        return query.sensitivity(neighbours)
+        return query.l1_sensitivity(neighbours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class VectorGaussian:
     """
 
     name: str
-    asks: type[SquaredQuery]
+    asks: type[L2Query]
 
     def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
         """The event that spends the whole rho, the scale rounded up."""
@@ -161,7 +161,7 @@ class VectorGaussian:
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
         """The noisy answer in whole numbers of its grid."""
-        return NormalSums(len(answer), noise).rounded(answer, [event.noise**2] * len(answer))
+        return NormalSums(len(answer), noise).add_and_round(answer, [event.noise**2] * len(answer))
 
     def delta_num(self, event: VectorEvent) -> Fraction:
         """Zero: the rounding is certified."""
@@ -174,7 +174,7 @@ class VectorGaussian:
     def _squared_sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
         if not isinstance(query, self.asks):
             raise ValueError(f"{self.name} answers {self.asks.__name__}, not {type(query).__name__}")
-        return query.squared_l2(neighbours)
+        return query.squared_l2_sensitivity(neighbours)
 
 
 JIANG_LAPLACE = VectorLaplace("jiang-laplace", MomentsQuery)
@@ -239,7 +239,7 @@ class UnitCoordinates:
         encoded: Floats = points * self.scale + self.shift
         return encoded
 
-    def of_encoded(self, points: Floats) -> Floats:
+    def from_encoded(self, points: Floats) -> Floats:
         """Encoded points in these coordinates."""
         plain: Floats = (points - self.shift) / self.scale
         return plain

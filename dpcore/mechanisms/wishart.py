@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon
-from dpcore.mechanisms.base import UNIT, ExpectedError, Gives, GramEvent, Triangles, require_budget
+from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Output, Triangles, require_budget
 from dpcore.mechanisms.sensitivity import gram_nuclear
 from dpcore.noise.sources import Noise
 from dpcore.noise.wishart import WishartDifference
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 STEP_SHARE_BITS = 10
@@ -35,9 +35,9 @@ class WishartMechanism:
 
     name: str
     trace_factor: bool
-    gives: Gives = Gives.GRAM
+    output: Output = Output.GRAM
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon."""
         epsilon = require_budget(self.name, budget, Epsilon)
         rate = epsilon / self._sensitivity(neighbours, layout)
@@ -59,7 +59,7 @@ class WishartMechanism:
             trace_factor=self.trace_factor,
             noise=noise,
         )
-        return source.rounded_sums(sums, unit=UNIT, step=event.step)
+        return source.add_and_round(sums, unit=UNIT, step=event.step)
 
     def expected_error(self, event: GramEvent) -> ExpectedError:
         """Exact root mean square Frobenius norm; the operator norm's large-dimension limit."""
@@ -76,13 +76,13 @@ class WishartMechanism:
         """Zero: the rounding is certified, so the output is that of exact real arithmetic."""
         return Fraction(0)
 
-    def _sensitivity(self, neighbours: Neighbours, layout: Layout) -> Fraction:
+    def _sensitivity(self, neighbours: Neighbours, layout: GramLayout) -> Fraction:
         if self.trace_factor and neighbours is not Neighbours.REPLACE_ONE:
             raise ValueError(f"{self.name} holds under replace-one only")
         return gram_nuclear(neighbours, squared_norm=layout.squared_norm)
 
 
-def _step(layout: Layout, rate: Fraction) -> int:
+def _step(layout: GramLayout, rate: Fraction) -> int:
     """A power of two, a small share of the off-diagonal standard deviation."""
     deviation = Fraction(math.isqrt((layout.dimension + 1) // 2 or 1)) / rate * UNIT
     return max(1, 1 << max(0, math.floor(deviation).bit_length() - 1 - STEP_SHARE_BITS))

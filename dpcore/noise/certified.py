@@ -60,7 +60,7 @@ class NormalSums:
     def __init__(self, count: int, noise: Noise) -> None:
         self._uniforms = LazyUniforms(count, noise)
 
-    def rounded(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
+    def add_and_round(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
         """Each offset plus a normal number of its variance, rounded to a whole number without error.
 
         A rounding that a ball cannot decide asks for more places of the same uniform
@@ -86,7 +86,7 @@ class NormalSums:
                     whole[k] = ((2 * u - 1).erfinv() * roots[v] + half).floor().unique_fmpz()
 
 
-def decided(question: Callable[[], bool | None], uniforms: Sequence[LazyUniforms]) -> bool:
+def decide(question: Callable[[], bool | None], uniforms: Sequence[LazyUniforms]) -> bool:
     """The answer to a question about the ideal real numbers, with as many places of them as it takes."""
     from flint import ctx
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from dpcore.noise.certified import LazyUniforms, decided, positive
+from dpcore.noise.certified import LazyUniforms, decide, positive
 from dpcore.noise.sources import Noise
 from dpcore.noise.wishart import WishartDifference, trace
 
@@ -32,10 +32,10 @@ class NuclearNoise:
         while trace_factor and not self._factor_at_once and not self._kept():
             self._blocks = self._draw(blocks)
 
-    def rounded_sums(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
+    def add_and_round(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
         """The upper triangles of (offset + unit Z) / step, rounded to whole numbers without error."""
         pairs = zip(self._blocks, offsets, strict=True)
-        return [block.rounded_sums([offset], unit=unit, step=step)[0] for block, offset in pairs]
+        return [block.add_and_round([offset], unit=unit, step=step)[0] for block, offset in pairs]
 
     def _draw(self, blocks: int) -> list[WishartDifference]:
         return [self._block() for _ in range(blocks)]
@@ -50,7 +50,7 @@ class NuclearNoise:
                 trace_factor=self._factor_at_once,
                 noise=self._noise,
             )
-            if decided(functools.partial(_dominates, block), block.uniforms):
+            if decide(functools.partial(_dominates, block), block.uniforms):
                 return block
 
     def _kept(self) -> bool:
@@ -64,7 +64,7 @@ class NuclearNoise:
             total = trace([z for block in self._blocks for z in block.difference()])
             return positive(-uniform.balls()[0].log() - rate * abs(total))
 
-        return decided(longer, [uniform, *(part for block in self._blocks for part in block.uniforms)])
+        return decide(longer, [uniform, *(part for block in self._blocks for part in block.uniforms)])
 
 
 def _dominates(block: WishartDifference) -> bool | None:

@@ -4,7 +4,7 @@
 * `SeededNoise` exists for tests and replays; whatever is made with it says so, and
   publishing refuses it.
 * `public_generator` gives the reproducible stream of a public seed, for projections
-  and sampling, which need no secrecy; `fresh_seed` draws such a seed.
+  and sampling, which need no secrecy; `draw_seed` draws such a seed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 import numpy as np
 
 
-def fresh_seed() -> str:
+def draw_seed() -> str:
     """A new public seed, 128 bits of operating-system entropy in hexadecimal."""
     return secrets.token_hex(16)
 
@@ -31,7 +31,7 @@ def seed_of(random_state: str | int | None) -> str:
     Raises: ValueError for anything else.
     """
     if random_state is None:
-        return fresh_seed()
+        return draw_seed()
     if isinstance(random_state, Integral) and random_state >= 0:
         return f"{int(random_state):x}"
     if isinstance(random_state, str) and random_state and set(random_state) <= set(string.hexdigits):

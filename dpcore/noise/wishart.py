@@ -30,7 +30,7 @@ class WishartDifference:
         self._coin = noise.bits(1)
         self._computed: tuple[tuple[int, ...], tuple[list[arb_mat], list[arb_mat]]] | None = None
 
-    def rounded_sums(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
+    def add_and_round(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
         """The upper triangles of (offset + unit Z) / step, rounded to whole numbers without error.
 
         A rounding that the balls cannot decide asks for more places of the same

@@ -17,7 +17,7 @@ from dpcore.planning.mechanism_choice import best_event, needs_delta, require_re
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, PlanError, Wishes
 from dpcore.planning.validation import require_projection_mechanism, too_wide
-from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS, Layout
+from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS, GramLayout
 from dpcore.records.schema import NominalColumn
 
 COORDINATES = {Rho: 6, Epsilon: 4}
@@ -69,7 +69,7 @@ def copula_plan(wishes: Wishes, reasons: list[str]) -> Plan:
     for way in whole_budgets(wishes):
         kind = type(way)
         share = marginals_share(wishes, kind)
-        layout = Layout(1 + COORDINATES[kind] * len(columns), schema.class_count, GROUPS_WEIGHT, rows_per_unit)
+        layout = GramLayout(1 + COORDINATES[kind] * len(columns), schema.class_count, GROUPS_WEIGHT, rows_per_unit)
         if layout.dimension > (most := EXACT >> (POINT_BITS + PROJECTION_BITS)):
             raise too_wide(layout.dimension, most)
         if wishes.mechanism == AUTO or spends(require_releasable(wishes)) is kind:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from dpcore.mechanisms.names import MEAN
 from dpcore.planning.request import DIAGONAL, LDA, Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GRID_BITS, Layout
+from dpcore.records.exact_sums import GRID_BITS, GramLayout
 from dpcore.records.schema import RowRule
 
 WEIGHT_GRID = 64
@@ -34,19 +34,19 @@ def unit_rows(wishes: Wishes) -> int:
     return wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
 
 
-def components_layout(wishes: Wishes, size: int) -> Layout:
+def components_layout(wishes: Wishes, size: int) -> GramLayout:
     """The shape of a measurement for components: all classes together, with the mean."""
-    return Layout(size + 1, 1, count_weight(size), unit_rows(wishes))
+    return GramLayout(size + 1, 1, count_weight(size), unit_rows(wishes))
 
 
-def moments_layout(wishes: Wishes, size: int, blocks: int) -> Layout:
+def moments_layout(wishes: Wishes, size: int, blocks: int) -> GramLayout:
     """The shape of the moments' measurement."""
     rows_per_unit = unit_rows(wishes)
     if wishes.generator in (LDA, DIAGONAL) and blocks > 1:  # classes are labels in one block, whose points they share
         weight = Fraction(1) if wishes.generator == DIAGONAL else count_weight(size, blocks)
-        return Layout(size + blocks, 1, weight, rows_per_unit, labels=blocks)
+        return GramLayout(size + blocks, 1, weight, rows_per_unit, labels=blocks)
     apart = MEAN in (wishes.allocation or {})
-    return Layout(size + 1, blocks, NO_WEIGHT if apart else count_weight(size), rows_per_unit)
+    return GramLayout(size + 1, blocks, NO_WEIGHT if apart else count_weight(size), rows_per_unit)
 
 
 def projected_size(wishes: Wishes, encoding: Encoding, dimension: int) -> int:

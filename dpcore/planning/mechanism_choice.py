@@ -8,17 +8,17 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import MOMENTS_KEY, PROJECTION_KEY, Status
 from dpcore.mechanisms.registry import gram_mechanism, offered_under
 from dpcore.planning.request import AUTO, PlanError, Wishes
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 
-def best_event(wishes: Wishes, layout: Layout, budgets: list[Budget]) -> GramEvent:
+def best_event(wishes: Wishes, layout: GramLayout, budgets: list[Budget]) -> GramEvent:
     """The event with the least expected noise."""
     events = _candidates(wishes, layout, budgets)
     return min(events, key=lambda event: gram_mechanism(event.mechanism).expected_error(event).frobenius)
 
 
-def _candidates(wishes: Wishes, layout: Layout, budgets: list[Budget]) -> list[GramEvent]:
+def _candidates(wishes: Wishes, layout: GramLayout, budgets: list[Budget]) -> list[GramEvent]:
     """The events that the wishes allow, each spending the whole budget."""
     if wishes.mechanism == AUTO:
         pure = "wishart-difference"
@@ -35,7 +35,7 @@ def _candidates(wishes: Wishes, layout: Layout, budgets: list[Budget]) -> list[G
     return events
 
 
-def _calibrated(name: str, layout: Layout, wishes: Wishes, budget: Budget) -> GramEvent:
+def _calibrated(name: str, layout: GramLayout, wishes: Wishes, budget: Budget) -> GramEvent:
     fault = ""
     try:
         return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cost, total
-from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
+from dpcore.mechanisms.base import ExpectedError, GramEvent, Output
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
@@ -65,7 +65,7 @@ class Plan:
     def knows_centre(self) -> bool:
         """Whether the projection comes with a mean point: neither random nor measured directions do."""
         first = self.projection_event
-        return self.projection != "ron" and (first is None or mechanism_of(first.mechanism).gives is not Gives.BASIS)
+        return self.projection != "ron" and (first is None or mechanism_of(first.mechanism).output is not Output.BASIS)
 
     @property
     def frame_knows_mean(self) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.mechanisms.base import ExpectedError, Gives, GramEvent
+from dpcore.mechanisms.base import ExpectedError, GramEvent, Output
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.expected_noise import entry_noise, operator_noise
@@ -43,7 +43,7 @@ from dpcore.planning.validation import (
     require_projection_mechanism,
 )
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 
 
 def make_plan(wishes: Wishes) -> Plan:
@@ -144,7 +144,7 @@ def _best_shares(wishes: Wishes, encoding: Encoding, dimension: int, shares: Sha
     return shares_of(wishes, share if apart_error(*errors, share, kind) < together else Fraction(0))
 
 
-def _mean_event(wishes: Wishes, moments: Layout, shares: Shares, reasons: list[str]) -> GramEvent | None:
+def _mean_event(wishes: Wishes, moments: GramLayout, shares: Shares, reasons: list[str]) -> GramEvent | None:
     """Counts and sums measured apart, as the papers do; only where the allocation says so."""
     if not shares[MEAN]:
         return None
@@ -173,13 +173,13 @@ def _frame_events(
         f"radius: points are measured around their mean and in units of their spread, which take {taken:g} of "
         "the budget; the noise is then no larger than the table needs"
     )
-    one = Layout(2, 1, Fraction(1), rows_per_unit)
+    one = GramLayout(2, 1, Fraction(1), rows_per_unit)
     if kind is Epsilon:  # pure noise on a mean grows with its coordinates
         size = encoding.width if wishes.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
-        sums = Layout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
+        sums = GramLayout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
         centre = LAPLACE_SUMS.calibrate(sums, wishes.neighbours, budgets[CENTRE])
     else:
-        centre = best_event(wishes, Layout(encoding.width + 1, 1, Fraction(1), rows_per_unit), [budgets[CENTRE]])
+        centre = best_event(wishes, GramLayout(encoding.width + 1, 1, Fraction(1), rows_per_unit), [budgets[CENTRE]])
     lengths = {name: best_event(wishes, one, [budgets[name]]) for name in (RADIUS, SPREAD)}
     return {RADIUS: lengths[RADIUS], CENTRE: centre, SPREAD: lengths[SPREAD]}
 
@@ -246,7 +246,7 @@ def _components_event(wishes: Wishes, encoding: Encoding, dimension: int, budget
     """A noisy Gram of all coordinates, or directions of the features' alone."""
     name, fault = wishes.projection_mechanism, ""
     try:
-        if mechanism_of(name).gives is Gives.GRAM:
+        if mechanism_of(name).output is Output.GRAM:
             layout = components_layout(wishes, encoding.width)
             return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)
         layout = components_layout(wishes, encoding.feature_width)

@@ -30,7 +30,7 @@ EQUAL_CELLS = 64
 CELLS_AN_OCTAVE, OCTAVES = 8, 16
 """Cells between an amount and its double, and how often the largest amount is halved."""
 
-NOTHING_KNOWN = -1
+UNCOUNTED = -1
 """The code of a cell that tells nothing: it falls into no cell and is counted nowhere."""
 
 
@@ -62,7 +62,7 @@ class ColumnCells:
         return column.other is not None
 
     def codes(self, cells: NDArray[np.generic]) -> Codes:
-        """The cell of each value; `NOTHING_KNOWN` for a nominal one that maps to no level."""
+        """The cell of each value; `UNCOUNTED` for a nominal one that maps to no level."""
         column = self.column
         if isinstance(column, NominalColumn):
             return level_of(np.asarray(cells, dtype=np.int64), column)

@@ -34,7 +34,7 @@ class LevelRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Present:
+class PresentValues:
     """Where the present values of a column lie whose missing cells have a level of their own.
 
     A missing cell encodes to position 0 with indicator 1, so position and indicator are
@@ -57,5 +57,5 @@ class ClassRules:
 
     class_index: int
     levels: Mapping[str, LevelRule]
-    present: Mapping[str, Present]
+    present: Mapping[str, PresentValues]
     shapes: Mapping[str, BoundedShape] = field(default_factory=dict)

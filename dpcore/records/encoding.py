@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.records.bounded_marginal import BoundedShape
-from dpcore.records.decoding import ClassRules, Present
+from dpcore.records.decoding import ClassRules, PresentValues
 from dpcore.records.schema import (
     MISSING,
     UNKNOWN,
@@ -87,12 +87,12 @@ class ColumnCode:
             return np.column_stack([np.zeros(len(vectors)), vectors[:, 1] - 0.5])
         return None
 
-    def positions(self, vectors: Floats, present: Present | None) -> Floats:
+    def positions(self, vectors: Floats, present: PresentValues | None) -> Floats:
         """Positions between the bounds as if every cell were present."""
         return present.restore(vectors[:, 0], vectors[:, 1]) if present else vectors[:, 0]
 
     def decode(
-        self, vectors: Floats, levels: Codes | None, present: Present | None, shape: BoundedShape | None
+        self, vectors: Floats, levels: Codes | None, present: PresentValues | None, shape: BoundedShape | None
     ) -> NDArray[np.generic]:
         """Cells nearest to the vectors, inside the bounds; `levels` are the chosen levels."""
         column = self.column
@@ -235,7 +235,7 @@ class Encoding:
             shares[code.column.name] = positive / positive.sum()
         return shares
 
-    def present(self, mean: Floats) -> dict[str, Present]:
+    def present(self, mean: Floats) -> dict[str, PresentValues]:
         """Where the present values lie that a mean point implies, a column with a missing level each."""
         shares = self.level_shares(mean)
         result = {}
@@ -243,7 +243,7 @@ class Encoding:
             if isinstance(code.column, IntervalColumn) and code.column.missing_level:
                 share = max(float(shares[code.column.name][0]), 1e-9)
                 position = float(mean[code.start]) * self.scale / share
-                result[code.column.name] = Present(min(1.0, max(-1.0, position)), share)
+                result[code.column.name] = PresentValues(min(1.0, max(-1.0, position)), share)
         return result
 
     def shapes(self, pilot: Floats, mean: Floats, *, shared_spread: bool = False) -> dict[str, BoundedShape]:

@@ -44,7 +44,7 @@ class InexactProductError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class GramLayout:
     """Public shape of the measured blocks: the record is z = (s, y), in the block of its class.
 
     `count_weight` is s; `dimension` that of z. With `labels` there is one block, and
@@ -97,7 +97,7 @@ def quantised_projection(matrix: Floats) -> Floats:
 def integer_records(
     points: Floats,
     projection: Floats | None,
-    layout: Layout,
+    layout: GramLayout,
     shares: Floats | None = None,
     classes: Codes | None = None,
     radius: float = 1.0,
@@ -145,10 +145,10 @@ def _fill_body(body: Floats, coarse: Floats, share: Floats, root: Floats, radius
     if np.any(largest > one):
         scaled = scaled * (one / largest)
     np.trunc(scaled * root if np.any(root < 1) else scaled, out=body)
-    _draw_into_ball(body, share)
+    _clip_to_ball(body, share)
 
 
-def _draw_into_ball(body: Floats, share: Floats) -> None:
+def _clip_to_ball(body: Floats, share: Floats) -> None:
     """Cut columns to squared norm at most share * 4^k; exact, since squares of whole numbers are summed."""
     limit = share * (1 << 2 * GRID_BITS)
     squared = _squared_norms(body)
@@ -169,7 +169,7 @@ def _squared_norms(body: Floats) -> Floats:
 class GramSum:
     """The running sum of z zᵀ, one exact integer matrix a class block."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: GramLayout) -> None:
         self.layout = layout
         shape = (layout.blocks, layout.dimension, layout.dimension)
         self.blocks: IntegerBlocks = np.full(shape, 0, dtype=object)

@@ -68,7 +68,7 @@ class PooledMoments:
     def of_gram(moments: NoisyMoments, coordinates: UnitCoordinates) -> PooledMoments:
         """From moments of encoded points that share their covariance."""
         counts = np.array([each.count for each in moments.classes])
-        means = coordinates.of_encoded(np.array([each.mean for each in moments.classes]))
+        means = coordinates.from_encoded(np.array([each.mean for each in moments.classes]))
         within = moments.classes[0].covariance / np.outer(coordinates.scale, coordinates.scale)
         return PooledMoments(counts, means, within + (means.T * moments.weights) @ means)
 

@@ -152,7 +152,7 @@ class MechanismAudit:
 def _audit_all(draws: int, thorough: bool) -> MechanismAudit:
     from dpcore.auditing.attacks import steps
     from dpcore.auditing.replay import example_plans, replay_pairs
-    from dpcore.noise.sources import SystemNoise, fresh_seed
+    from dpcore.noise.sources import SystemNoise, draw_seed
 
     draws, pairs = (10 * draws, 10 * PAIRS) if thorough else (draws, PAIRS)
     findings: list[Finding] = []
@@ -161,7 +161,7 @@ def _audit_all(draws: int, thorough: bool) -> MechanismAudit:
             status.update(f"attacking {step.name}")
             findings += step.run()
         status.update("replaying hostile neighbours with the same noise")
-        replays = [r for plan in example_plans() for r in replay_pairs(plan, pairs=pairs, seed=fresh_seed())]
+        replays = [r for plan in example_plans() for r in replay_pairs(plan, pairs=pairs, seed=draw_seed())]
         status.update("guessing membership")
         return MechanismAudit(findings, replays, _guess_membership() if thorough else None)
 
@@ -176,14 +176,14 @@ def _guess_membership() -> MembershipFigure:
     """RON-Gauss at epsilon 1 on a small public population, as in its paper's section 6.2."""
     from dpcore.auditing.membership import membership_inference, public_population
     from dpcore.estimators.ron_gauss import RonGauss
-    from dpcore.noise.sources import fresh_seed
+    from dpcore.noise.sources import draw_seed
 
     def release(rows: Any) -> Any:
         return RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(rows).sample(200)
 
-    population = public_population(200, 4, fresh_seed())
+    population = public_population(200, 4, draw_seed())
     return membership_inference(
-        release, population, rows=MEMBERSHIP_ROWS, guesses=MEMBERSHIP_GUESSES, epsilon=1.0, seed=fresh_seed()
+        release, population, rows=MEMBERSHIP_ROWS, guesses=MEMBERSHIP_GUESSES, epsilon=1.0, seed=draw_seed()
     )
 
 

@@ -58,7 +58,7 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "spent": population_balance(spent, delta=cap.delta).as_json(),
         "reserved": population_balance(state.reserved(population), delta=cap.delta).as_json(),
         "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
-        "releases_left": cap.further(committed, plan.cost),
+        "releases_left": cap.releases_left(committed, plan.cost),
         "warnings": Outlook(spec, plan, state, utc_now()).warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,
     }

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, NamedTuple
 
-from dpcore.mechanisms.base import Gives, GramEvent
+from dpcore.mechanisms.base import GramEvent, Output
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.names import CENTRE
 from dpcore.mechanisms.registry import mechanism_of
@@ -113,7 +113,7 @@ def _basis(record: dict[str, Any]) -> _Basis | None:
 
 def _with_centre(basis: _Basis, event: GramEvent, columns: list[dict[str, Any]]) -> _Basis:
     """The noise of a mean that was measured apart, with other noise than the moments."""
-    if mechanism_of(event.mechanism).gives is Gives.BASIS:  # directions come without a mean, and no mean is stated
+    if mechanism_of(event.mechanism).output is Output.BASIS:  # directions come without a mean, and no mean is stated
         return basis
     count_sd, sum_sd = count_and_sum_noise(event)
     scale = math.sqrt(sum(column["role"] != Role.LABEL for column in columns))

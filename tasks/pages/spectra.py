@@ -11,7 +11,7 @@ import numpy as np
 from dpcore.measure import Released
 from dpcore.measurements.noisy_moments import pooled_moments
 from dpcore.measurements.projection import Projection
-from dpcore.mechanisms.base import Gives
+from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.registry import gram_mechanism, mechanism_of
 from dpcore.records.encoding import Encoding
 from tasks.pages.canvas import COLOURS, figure_of, png_of
@@ -56,7 +56,7 @@ def components_spectrum(released: Released, encoding: Encoding) -> tuple[list[fl
 
     None where only directions were released: those come without variances.
     """
-    if mechanism_of(released.event.mechanism).gives is not Gives.GRAM:
+    if mechanism_of(released.event.mechanism).output is not Output.GRAM:
         return None
     pooled = pooled_moments(released)
     width = encoding.feature_width

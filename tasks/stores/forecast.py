@@ -71,7 +71,7 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     known = state.populations.get(population)
     cap = known.cap if known else cap_of(spec)
     committed = state.committed(population)
-    left = cap.further(committed, plan.cost)
+    left = cap.releases_left(committed, plan.cost)
     rhythm, coming = _rhythm(spec, state, past, now, late=overdue_period(spec, state, now) if left else None)
     dates = [date for date, _ in zip(coming, range(min(left, MOST_DATES) + 1), strict=False)]
     return Forecast(

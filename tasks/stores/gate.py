@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import RefusedError
 from dpcore.mechanisms.registry import Event
-from dpcore.noise.sources import SystemNoise, fresh_seed
+from dpcore.noise.sources import SystemNoise, draw_seed
 from dpcore.planning.plan import Plan
 from tasks.stores.build import code_digest, platform_facts
 from tasks.stores.entry_content import canonical
@@ -113,7 +113,7 @@ def replay_of_plan(plan: Plan) -> dict[str, Any]:
     """How much of every declared sensitivity hostile neighbours of the specification's columns use."""
     from dpcore.auditing.replay import largest_change
 
-    share = largest_change(plan, pairs=REPLAYED_PAIRS, seed=fresh_seed())
+    share = largest_change(plan, pairs=REPLAYED_PAIRS, seed=draw_seed())
     return {"pairs": REPLAYED_PAIRS, "largest_share": share, "holds": share <= 1}
 
 

@@ -226,7 +226,7 @@ class Outlook:
             return None
 
     def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
-        count = self.cap.further(self.committed, plan.cost)
+        count = self.cap.releases_left(self.committed, plan.cost)
         coming = self._uncounted
         if count >= len(coming):
             return Alternative(epsilon, plan, count, None, None)

@@ -154,7 +154,7 @@ def _budget(run: ReleaseRun, release: ReleaseState, state: LedgerState) -> dict[
         },
         "before": population_balance(less(spent, release.spent), delta=cap.delta).as_json(),
         "after": population_balance(spent, delta=cap.delta).as_json(),
-        "releases_left": cap.further(state.committed(population), run.plan.cost),
+        "releases_left": cap.releases_left(state.committed(population), run.plan.cost),
     }
 
 

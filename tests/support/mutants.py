@@ -329,12 +329,12 @@ def histograms() -> Iterator[Mutant]:
     yield Mutant(q, "rows=self.rows_per_unit) * GRID\n", "rows=1) * GRID\n")
     yield from scaled(v, "self._squared_sensitivity(query, neighbours) / (2 * rho)", "2 * rho")
     yield from scaled(v, "neighbours or event.neighbours) / (2 * event.noise**2)", "2 * event.noise**2")
-    yield from scaled(v, "rounded(answer, [event.noise**2] * len(answer))", "event.noise**2")
+    yield from scaled(v, "add_and_round(answer, [event.noise**2] * len(answer))", "event.noise**2")
     yield from scaled_float(v, "return float(event.noise)", "float(event.noise)")
     yield from scaled_float(v, "return math.sqrt(2) * float(event.noise)", "math.sqrt(2)")
     yield Mutant(counted, "np.trunc(shares * one)", "np.ceil(shares * one)")
     yield Mutant(counted, "one = float(weight * GRID)", "one = float(GRID)")
-    yield Mutant(counted, "known = codes != NOTHING_KNOWN", "known = codes > 0")
+    yield Mutant(counted, "known = codes != UNCOUNTED", "known = codes > 0")
     yield Mutant(grouped, "shortened: Floats = points / longest[:, None]", "shortened: Floats = points / longest.max()")
 
 
@@ -347,8 +347,8 @@ def scores() -> Iterator[Mutant]:
         "dpcore/planning/budgeted_checks.py",
     )
     yield from scaled(s, "return Fraction(rows)", "Fraction(rows)")
-    yield Mutant(q, "score_sum(neighbours, rows=self.rows_per_unit)", "score_sum(neighbours, rows=1)")
-    yield Mutant(q, "return self.sensitivity(neighbours) ** 2", "return self.sensitivity(neighbours)")
+    yield Mutant(q, "score_sum_l1(neighbours, rows=self.rows_per_unit)", "score_sum_l1(neighbours, rows=1)")
+    yield Mutant(q, "return self.l1_sensitivity(neighbours) ** 2", "return self.l1_sensitivity(neighbours)")
     yield Mutant(m, "np.trunc(scores * shares)", "scores")
     yield Mutant(m, "np.clip(product * self.unit + self.offset, -1.0, 1.0)", "product * self.unit + self.offset")
     yield Mutant(m, "- predicted) / 2", "- predicted)")

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, require_budget
-from dpcore.mechanisms.components.orthonormal import on_grid, orthonormal, pooled_points, require_frame
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, require_budget
+from dpcore.mechanisms.components.orthonormal import on_grid, orthonormal, pooled_points, require_components
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
@@ -45,15 +45,15 @@ class BinghamMechanism:
     """
 
     name: str = "exponential-pca"
-    gives: Gives = Gives.BASIS
+    output: Output = Output.BASIS
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole epsilon.
 
         Raises: ValueError for a budget that is no epsilon, or directions that the points do not have.
         """
         epsilon = require_budget(self.name, budget, Epsilon)
-        require_frame(self.name, layout, components)
+        require_components(self.name, layout, components)
         return GramEvent(
             mechanism=self.name,
             neighbours=neighbours,
@@ -65,7 +65,7 @@ class BinghamMechanism:
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = c times the range of the score's change."""
-        require_frame(self.name, event.layout, event.components)
+        require_components(self.name, event.layout, event.components)
         return Epsilon(event.noise * score_range(event.layout, neighbours or event.neighbours))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
@@ -80,7 +80,7 @@ class BinghamMechanism:
         return Fraction(0)
 
 
-def score_range(layout: Layout, neighbours: Neighbours) -> Fraction:
+def score_range(layout: GramLayout, neighbours: Neighbours) -> Fraction:
     """Largest minus smallest change of tr VᵀGV over all frames V when one unit changes (GUARANTEE.md, M8).
 
     A unit that comes adds between 0 and r to every score; one that is replaced adds and takes away.

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import Triangles, points_matrix
-from dpcore.records.exact_sums import PROJECTION_BITS, Layout
+from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -15,12 +15,12 @@ FRAME_UNIT = 1 << PROJECTION_BITS
 """One, on the grid of a frame's entries."""
 
 
-def points_width(layout: Layout) -> int:
+def points_width(layout: GramLayout) -> int:
     """Coordinates of a point, without the record's head."""
     return layout.dimension - layout.heads
 
 
-def require_frame(mechanism: str, layout: Layout, components: int) -> None:
+def require_components(mechanism: str, layout: GramLayout, components: int) -> None:
     """Refuse a number of directions that the points do not have.
 
     Raises: ValueError.
@@ -29,7 +29,7 @@ def require_frame(mechanism: str, layout: Layout, components: int) -> None:
         raise ValueError(f"{mechanism}: components must be between 1 and {points_width(layout)}, got {components}")
 
 
-def pooled_points(sums: Triangles, layout: Layout) -> list[list[int]]:
+def pooled_points(sums: Triangles, layout: GramLayout) -> list[list[int]]:
     """The exact second moments of the points over all classes together, on the grid of products.
 
     A unit adds to this sum of blocks a positive semidefinite total too, of trace at

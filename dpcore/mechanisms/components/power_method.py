@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Rho
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent, Triangles, require_budget
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, require_budget
 from dpcore.mechanisms.components.orthonormal import (
     FRAME_UNIT,
     Integers,
@@ -18,12 +18,12 @@ from dpcore.mechanisms.components.orthonormal import (
     orthonormal,
     points_width,
     pooled_points,
-    require_frame,
+    require_components,
 )
 from dpcore.mechanisms.sensitivity import gram_frobenius, root_above
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 ITERATIONS = 6
@@ -48,15 +48,15 @@ class PowerMechanism:
     """
 
     name: str = "noisy-power-method"
-    gives: Gives = Gives.BASIS
+    output: Output = Output.BASIS
 
-    def calibrate(self, layout: Layout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
+    def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole rho, the scale rounded up.
 
         Raises: ValueError for a budget that is no rho, or directions that the points do not have.
         """
         rho = require_budget(self.name, budget, Rho)
-        require_frame(self.name, layout, components)
+        require_components(self.name, layout, components)
         squared = product_sensitivity(layout, neighbours, components) ** 2
         scale = root_above(ITERATIONS * squared / (2 * rho))
         return GramEvent(
@@ -71,7 +71,7 @@ class PowerMechanism:
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """rho = iterations sensitivity² / (2 scale²)."""
-        require_frame(self.name, event.layout, event.components)
+        require_components(self.name, event.layout, event.components)
         squared = product_sensitivity(event.layout, neighbours or event.neighbours, event.components) ** 2
         return Rho(event.iterations * squared / (2 * event.noise**2))
 
@@ -97,7 +97,7 @@ class PowerMechanism:
         return Fraction(0)
 
 
-def product_sensitivity(layout: Layout, neighbours: Neighbours, components: int) -> Fraction:
+def product_sensitivity(layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
     """L2 norm by which one unit moves the product, on the integer grid (GUARANTEE.md, M7).
 
     |D X| <= |D| |X| with the Frobenius norm of D and the operator norm of X, at most 1. A
@@ -119,7 +119,7 @@ def exact_product(moments: list[list[int]], frame: Integers) -> list[list[int]]:
 def noisy_product(moments: list[list[int]], frame: Integers, scale: Fraction, noise: Noise) -> NDArray[np.float64]:
     """One step's measurement: the exact product with normal noise on every entry, rounded without error."""
     cells = [cell for row in exact_product(moments, frame) for cell in row]
-    noisy = NormalSums(len(cells), noise).rounded(cells, [(scale * FRAME_UNIT) ** 2] * len(cells))
+    noisy = NormalSums(len(cells), noise).add_and_round(cells, [(scale * FRAME_UNIT) ** 2] * len(cells))
     return np.array(noisy, dtype=np.float64).reshape(frame.shape)
 
 

@@ -25,7 +25,7 @@ from tasks.stores.spec.release import public_digest
 
 KNOWN_VERSIONS = (1, 2)
 MOST_FURTHER = 100_000
-"""`Cap.further` counts no farther."""
+"""`Cap.releases_left` counts no farther."""
 
 
 def record_check(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> Check:

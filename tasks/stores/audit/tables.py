@@ -17,7 +17,7 @@ from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.scores import trained
 from dpcore.mechanisms.queries import ScoreQuery
-from dpcore.noise.sources import fresh_seed, public_generator
+from dpcore.noise.sources import draw_seed, public_generator
 from dpcore.records.schema import RecordSchema
 from dpcore.synthesis.generators import SyntheticRows
 from tasks.stores.audit.agreement import odd_cells
@@ -94,7 +94,7 @@ def read_table(
 def _chosen(rows: SyntheticRows, sample: int | None) -> set[int]:
     """Chunks to draw again: all, or at random as many as hold the rows that are asked for."""
     wanted = rows.chunks if sample is None else min(rows.chunks, -(-sample // rows.chunk_rows))
-    return set(public_generator(fresh_seed(), "audit").choice(rows.chunks, wanted, replace=False).tolist())
+    return set(public_generator(draw_seed(), "audit").choice(rows.chunks, wanted, replace=False).tolist())
 
 
 def _require_layout(file: pq.ParquetFile, rows: SyntheticRows, schema: RecordSchema) -> None:

@@ -18,7 +18,7 @@ from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.registry import cost_of
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
 SETTINGS = [("1", 1e-6), ("0.1", 1e-6), ("3", 1e-9), ("10", 1e-5), ("0.5", 0.01)]
@@ -137,7 +137,7 @@ def worst_records() -> list[NDArray[np.float64]]:
 def test_the_mechanism_convinces_as_often_as_is_stated() -> None:
     """Noisy Grams through the door, of a table with one record of the worst pair; the reader computes the odds."""
     cost = gaussian_cost("1", 0.05)
-    event = GAUSSIAN.calibrate(Layout(3, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(cost.rho))
+    event = GAUSSIAN.calibrate(GramLayout(3, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(cost.rho))
     true, other = (np.outer(z, z) for z in worst_records())
     total, noise, draws = GramSum(event.layout), SeededNoise(11), 2000
     total.blocks[0] = np.rint(true * UNIT).astype(np.int64).astype(object)

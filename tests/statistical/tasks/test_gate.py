@@ -85,7 +85,7 @@ def test_a_build_with_too_little_noise_is_refused_and_nothing_is_reserved(
 
 def test_a_build_whose_records_move_the_sums_too_far_is_refused(fresh: Workspace, monkeypatch: pytest.MonkeyPatch):
     """Records that leave the unit ball, as a wrong encoding would make them."""
-    monkeypatch.setattr("dpcore.records.exact_sums._draw_into_ball", lambda body, share: np.multiply(body, 2, out=body))
+    monkeypatch.setattr("dpcore.records.exact_sums._clip_to_ball", lambda body, share: np.multiply(body, 2, out=body))
     with pytest.raises(RefusedError) as refusal:
         release(fresh, "2026-03")
     assert refusal.value.rule == "build-replay-failed"

@@ -10,7 +10,7 @@ from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.measure import PrivateGram
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.registry import basis_mechanism
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
 POWER, EXPONENTIAL = "noisy-power-method", "exponential-pca"
@@ -23,7 +23,7 @@ def dice(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seed))
 
 
-def table_of(moments: np.ndarray, layout: Layout) -> PrivateGram:
+def table_of(moments: np.ndarray, layout: GramLayout) -> PrivateGram:
     """A table with these second moments of its points, on the integer grid."""
     total = GramSum(layout)
     total.blocks[0][layout.heads :, layout.heads :] = np.vectorize(round, otypes=[object])(moments * UNIT)
@@ -35,6 +35,6 @@ def budget_for(name: str, value: Fraction) -> Budget:
 
 
 def event_of(
-    name: str, layout: Layout, budget: Fraction, components: int, neighbours: Neighbours = REPLACE
+    name: str, layout: GramLayout, budget: Fraction, components: int, neighbours: Neighbours = REPLACE
 ) -> GramEvent:
     return basis_mechanism(name).calibrate(layout, neighbours, budget_for(name, budget), components=components)

@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from dpcore.measurements.projection import Projection, no_projection, ron_projection
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import (
     MISSING,
     UNKNOWN,
@@ -90,7 +90,7 @@ class Pipeline:
 
     encoding: Encoding
     projection: Projection
-    layout: Layout
+    layout: GramLayout
     weighted: bool = False
 
     def records(self, cells: Cells) -> np.ndarray:
@@ -111,7 +111,7 @@ def pipeline(
     """A pipeline without projection (`dimension` None) or with a random orthonormal one."""
     encoding = Encoding(schema)
     projection = no_projection(encoding) if dimension is None else ron_projection(encoding, dimension, "5eed" * 8)
-    layout = Layout(projection.dimension + 1, schema.class_count, s, most_rows)
+    layout = GramLayout(projection.dimension + 1, schema.class_count, s, most_rows)
     return Pipeline(encoding, projection, layout, weighted)
 
 

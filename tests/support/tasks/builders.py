@@ -22,7 +22,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.registry import cost_of
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.noise.sources import SeededNoise, SystemNoise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 from tasks.stores.ledger import Ledger, ReserveRequest
 from tasks.stores.ledger_state import Entry, LedgerState, cost_to_json
@@ -31,7 +31,7 @@ from tasks.stores.workspace import Workspace
 
 POPULATION = "people"
 BASIS = {"neighbours": "replace-one", "unit": "row"}
-LAYOUT = Layout(2, 1, Fraction(1, 2))
+LAYOUT = GramLayout(2, 1, Fraction(1, 2))
 
 
 def cap(epsilon: str = "1.2", *, delta: str = "0", delta_num: str = "1/1000000000") -> Cap:

@@ -15,7 +15,7 @@ from dpcore.measurements.projection import no_projection
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.synthesis.generators import ClassGaussians, SyntheticRows, synthetic_rows
 from tasks.stores.synthesis import write_rows
@@ -39,7 +39,7 @@ def invented_rows(rows: int) -> SyntheticRows:
         "sex": dice.choice(3, 3000, p=[0.5, 0.4, 0.1]),
         "ill": dice.choice(2, 3000, p=[0.7, 0.3]),
     }
-    layout = Layout(encoding.width + 1, SCHEMA.class_count, Fraction(1, 2))
+    layout = GramLayout(encoding.width + 1, SCHEMA.class_count, Fraction(1, 2))
     event = gram_mechanism("gaussian").calibrate(layout, Neighbours.REPLACE_ONE, Rho(Fraction(10**6)))
     everything = no_projection(encoding)
     released = measure_gram(exact_gram([(people, None)], encoding, layout, everything), event, SeededNoise(3))

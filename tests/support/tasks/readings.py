@@ -12,7 +12,7 @@ import pyarrow as pa
 from dpcore.measure import gram_sum
 from dpcore.measurements.projection import ron_projection
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from tasks.stores.landing import Landing
 from tasks.stores.passes import Threads
 from tasks.stores.readings import Readings
@@ -38,7 +38,7 @@ columns:
 SPEC = parse_spec(SPEC_TEXT)
 ENCODING = Encoding(SPEC.schema)
 PROJECTION = ron_projection(ENCODING, 3, "5" * 64)
-LAYOUT = Layout(4, 2, SPEC.privacy.epsilon / 4)
+LAYOUT = GramLayout(4, 2, SPEC.privacy.epsilon / 4)
 SUM: Callable[..., GramSum] = partial(gram_sum, encoding=ENCODING, layout=LAYOUT, projection=PROJECTION)
 
 

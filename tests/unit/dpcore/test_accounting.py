@@ -168,9 +168,9 @@ def test_twelve_tenths_fit_under_a_cap_of_one_and_a_fifth_exactly_and_a_thirteen
     each, cap = Cost.of(Epsilon(Fraction("0.1"))), Cap(Fraction("1.2"), Fraction(0), Fraction(0))
     assert cap.admits(total([each] * 12))
     assert not cap.admits(total([each] * 13))
-    assert cap.further(total([each] * 5), each) == 7
-    assert cap.further(Cost(), each) == 12
-    assert cap.further(total([each] * 12), each) == 0
+    assert cap.releases_left(total([each] * 5), each) == 7
+    assert cap.releases_left(Cost(), each) == 12
+    assert cap.releases_left(total([each] * 12), each) == 0
 
 
 costs = st.builds(
@@ -207,7 +207,7 @@ def test_the_number_of_further_releases_is_that_of_trying_one_after_another(
     tried, so_far = 0, total(spent)
     while tried < 40 and cap.admits(so_far + total([each] * (tried + 1))):
         tried += 1
-    found = cap.further(total(spent), each)
+    found = cap.releases_left(total(spent), each)
     assert found == tried if tried < 40 else found >= 40
 
 
@@ -246,7 +246,7 @@ def test_many_small_pure_costs_are_cheaper_as_zcdp_and_few_are_not() -> None:
 def test_the_finite_precision_delta_is_capped_by_itself() -> None:
     each = Cost.of(Epsilon(Fraction(1, 10)), Fraction(1, 10**10))
     cap = Cap(Fraction(10**6), Fraction(0), Fraction(3, 10**10))
-    assert cap.further(Cost(), each) == 3
+    assert cap.releases_left(Cost(), each) == 3
     assert release_statement(each, delta=Fraction(0)).as_json() == {"epsilon": 0.1, "delta": 0.0, "delta_num": 1e-10}
 
 

@@ -20,12 +20,12 @@ from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise, SystemNoise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
 NAMES = ["wishart-difference", "wishart-difference-trace", "laplace", "gaussian"]
 SECRET = 918273645
-LAYOUT = Layout(3, 2, Fraction(1, 2))
+LAYOUT = GramLayout(3, 2, Fraction(1, 2))
 
 
 def secret_gram() -> PrivateGram:
@@ -34,7 +34,7 @@ def secret_gram() -> PrivateGram:
     return PrivateGram(total)
 
 
-def event_for(name: str, layout: Layout = LAYOUT):
+def event_for(name: str, layout: GramLayout = LAYOUT):
     budget: Budget = Rho(Fraction(1)) if name == "gaussian" else Epsilon(Fraction(1))
     return gram_mechanism(name).calibrate(layout, Neighbours.REPLACE_ONE, budget)
 
@@ -105,13 +105,13 @@ def test_a_measurement_survives_its_json_and_any_changed_cell_changes_its_digest
 @pytest.mark.parametrize(
     "layout",
     [
-        Layout(4, 2, Fraction(1, 2)),
-        Layout(3, 1, Fraction(1, 2)),
-        Layout(3, 2, Fraction(1, 4)),
-        Layout(3, 2, Fraction(1, 2), 2),
+        GramLayout(4, 2, Fraction(1, 2)),
+        GramLayout(3, 1, Fraction(1, 2)),
+        GramLayout(3, 2, Fraction(1, 4)),
+        GramLayout(3, 2, Fraction(1, 2), 2),
     ],
 )
-def test_an_event_planned_for_another_shape_is_refused_before_anything_is_drawn(layout: Layout) -> None:
+def test_an_event_planned_for_another_shape_is_refused_before_anything_is_drawn(layout: GramLayout) -> None:
     class Untouchable(SeededNoise):
         def bits(self, count: int) -> int:
             raise AssertionError("drawn")

@@ -14,7 +14,7 @@ from support import ROOT
 import dpcore
 from dpcore.errors import SpecError
 from dpcore.mechanisms.catalogue import ENTRIES
-from dpcore.mechanisms.entry import COMPONENTS_KEY, MOMENTS_KEY, PROJECTION_KEY, Entry, Status
+from dpcore.mechanisms.entry import COMPONENTS_KEY, MOMENTS_KEY, PROJECTION_KEY, MechanismEntry, Status
 from tasks.stores.run import plan_release
 from tasks.stores.spec import load_spec
 
@@ -78,7 +78,7 @@ def fitted(place: str, mechanism: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("entry", [e for e in ENTRIES if e.status is not Status.REFUTED], ids=lambda e: e.name)
-def test_a_mechanism_can_be_had_wherever_it_is_listed(entry: Entry, tmp_path: Path) -> None:
+def test_a_mechanism_can_be_had_wherever_it_is_listed(entry: MechanismEntry, tmp_path: Path) -> None:
     assert entry.offered
     gaussian = "rho" in entry.guarantee
     for place in entry.offered:
@@ -95,7 +95,9 @@ def test_a_mechanism_can_be_had_wherever_it_is_listed(entry: Entry, tmp_path: Pa
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
 @pytest.mark.parametrize("key", NAMING)
-def test_a_name_is_refused_under_every_key_where_it_is_not_listed(entry: Entry, key: str, tmp_path: Path) -> None:
+def test_a_name_is_refused_under_every_key_where_it_is_not_listed(
+    entry: MechanismEntry, key: str, tmp_path: Path
+) -> None:
     if key in entry.offered:
         return
     with pytest.raises(SpecError) as refusal:

@@ -148,11 +148,11 @@ ILL = NominalColumn(name="ill", kind=Kind.CATEGORICAL, levels=("no", "yes"))
 def test_somebody_without_an_identifier_who_leaves_is_covered_by_the_figure_for_values_only(tmp_path: Path):
     """Nine rows of A in one cell and one of B in the other: the pool's (0.1, 0.9) becomes (1, 0)."""
     query = histograms_query([ILL])
-    one = query.sensitivity(Neighbours.ADD_REMOVE)
+    one = query.l1_sensitivity(Neighbours.ADD_REMOVE)
     together, alone = histogram(tmp_path, [1] * 9 + [0]), histogram(tmp_path, [0])
     moved = sum(abs(x - y) for x, y in zip(together, alone, strict=True))
     assert moved / one == pytest.approx(1.8, abs=float(10 / one)), "each of ten rows is cut on the grid"
-    assert one < moved <= query.sensitivity(Neighbours.REPLACE_ONE)
+    assert one < moved <= query.l1_sensitivity(Neighbours.REPLACE_ONE)
     promise = "whether they are in the data is protected only as far as what a person contained is"
     for case, (run, *_) in RELEASES.items():
         assert (promise in guarantee(run)[0]) is (run.spec.unit.person is not None), case

@@ -101,7 +101,7 @@ def record_of(run: PlannedRelease, earlier: int) -> dict[str, Any]:
         "lifetime": {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")},
         "before": population_balance(times(cost, earlier), delta=cap.delta).as_json(),
         "after": population_balance(after, delta=cap.delta).as_json(),
-        "releases_left": cap.further(after, cost),
+        "releases_left": cap.releases_left(after, cost),
     }
     return record
 

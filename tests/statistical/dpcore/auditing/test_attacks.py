@@ -14,7 +14,7 @@ from dpcore.auditing.distinguishers import Attack
 from dpcore.auditing.refuted import WITNESSES
 from dpcore.auditing.simulated_attacks import DIMENSIONS, SIMULATED
 from dpcore.mechanisms.catalogue import ENTRIES
-from dpcore.mechanisms.entry import Entry, Status
+from dpcore.mechanisms.entry import MechanismEntry, Status
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.schema import Neighbours
 
@@ -28,7 +28,7 @@ RATES = {"wishart-difference", "wishart-difference-trace", "nuclear-k-norm", "ex
 
 
 @pytest.mark.parametrize(("entry", "relation", "several"), TARGETS)
-def test_an_honest_mechanism_survives_its_attack(entry: Entry, relation: Neighbours, several: bool) -> None:
+def test_an_honest_mechanism_survives_its_attack(entry: MechanismEntry, relation: Neighbours, several: bool) -> None:
     """Where the shape of the noise is known, the attack also comes close: its worst pairs attain their bounds."""
     directions = entry.kind == "projection"  # slow to draw
     found = attack(
@@ -50,7 +50,7 @@ def test_an_honest_mechanism_survives_its_attack(entry: Entry, relation: Neighbo
 
 @pytest.mark.parametrize(("entry", "relation", "several"), TARGETS)
 def test_a_fraction_of_the_noise_does_not_survive(
-    entry: Entry, relation: Neighbours, several: bool, monkeypatch: pytest.MonkeyPatch
+    entry: MechanismEntry, relation: Neighbours, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quarter, whether the attack knows the shape of the noise or not."""
     draws = Attack.draws

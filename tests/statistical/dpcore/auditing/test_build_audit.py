@@ -28,10 +28,10 @@ from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import SeededNoise
 from dpcore.noise.wishart import WishartDifference
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
-LAYOUT = Layout(4, 1, Fraction(1, 4))
+LAYOUT = GramLayout(4, 1, Fraction(1, 4))
 COMPONENTS = {"noisy-power-method": 2, "exponential-pca": 2, "eigenvalues-only": 3}
 NAMES = [entry.name for entry in ENTRIES if entry.mechanism is not None]
 ONE = Fraction(1)
@@ -45,7 +45,7 @@ VECTORS: list[tuple[str, Query]] = [
 ]
 
 
-def event_of(name: str, layout: Layout = LAYOUT) -> GramEvent:
+def event_of(name: str, layout: GramLayout = LAYOUT) -> GramEvent:
     budget = Rho(Fraction(1, 2)) if name in ("gaussian", "noisy-power-method") else Epsilon(Fraction(1))
     mechanism: Any = mechanism_of(name)
     parts = {"components": COMPONENTS[name]} if name in COMPONENTS else {}
@@ -55,7 +55,7 @@ def event_of(name: str, layout: Layout = LAYOUT) -> GramEvent:
 
 def shrink_noise(monkeypatch: pytest.MonkeyPatch, factor: Fraction) -> None:
     """Every sampler draws noise of this size, whatever it is asked for."""
-    laplace, rounded, start = SeededNoise.discrete_laplace, NormalSums.rounded, WishartDifference.__init__
+    laplace, rounded, start = SeededNoise.discrete_laplace, NormalSums.add_and_round, WishartDifference.__init__
 
     def less_laplace(self: SeededNoise, scale: float, size: int) -> list[int]:
         return laplace(self, scale * float(factor), size)
@@ -72,7 +72,7 @@ def shrink_noise(monkeypatch: pytest.MonkeyPatch, factor: Fraction) -> None:
     frame = exponential_pca.bingham_frame
     monkeypatch.setattr(exponential_pca, "bingham_frame", less_spread)
     monkeypatch.setattr(SeededNoise, "discrete_laplace", less_laplace)
-    monkeypatch.setattr(NormalSums, "rounded", less_normal)
+    monkeypatch.setattr(NormalSums, "add_and_round", less_normal)
     monkeypatch.setattr(WishartDifference, "__init__", less_wishart)
 
 
@@ -95,7 +95,7 @@ def test_noise_that_is_a_tenth_too_small_is_seen_almost_surely(name: str, monkey
 
 
 def test_a_wide_block_with_classes_is_judged_on_a_small_one() -> None:
-    for layout in (Layout(40, 3, Fraction(1, 4), 2), Layout(40, 1, Fraction(1, 4), 1, labels=3)):
+    for layout in (GramLayout(40, 3, Fraction(1, 4), 2), GramLayout(40, 1, Fraction(1, 4), 1, labels=3)):
         size = noise_size(event_of("wishart-difference-trace", layout), SeededNoise(2))
         assert size.holds
 
@@ -160,14 +160,14 @@ BOUNDS: dict[str, tuple[Any, str]] = {
     "gaussian": (gaussian, "gram_frobenius"),
     "laplace": (laplace, "gram_weighted_l1"),
     "laplace-sums": (laplace_sums, "record_sums_l1"),
-    "jiang-laplace": (queries, "jiang_moments"),
+    "jiang-laplace": (queries, "jiang_moments_l1"),
 }
 """Where each takes its sensitivity from."""
 
 
 def event_with_classes(name: str) -> GramEvent | VectorEvent:
     if name in BLOCKS:
-        return event_of(name, Layout(4, 3, Fraction(1, 4)))
+        return event_of(name, GramLayout(4, 3, Fraction(1, 4)))
     return vector_event_of(name, MomentsQuery(2, (3,), 2))
 
 

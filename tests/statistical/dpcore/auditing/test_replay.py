@@ -114,7 +114,7 @@ def test_the_change_is_the_exact_difference_of_the_sums() -> None:
 
 
 def test_a_record_that_is_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact_sums, "_draw_into_ball", lambda body, share: None)
+    monkeypatch.setattr(exact_sums, "_clip_to_ball", lambda body, share: None)
     monkeypatch.setattr(Encoding, "encode", lambda self, cells: np.column_stack([np.ones(len(cells["a"]))] * 4))
     replays = replay_pairs(plan_of(Neighbours.ADD_REMOVE), pairs=4, seed="6")
     assert all(found.nuclear > 1 and found.frobenius > 1 and not found.ok for found in replays)
@@ -237,7 +237,7 @@ def test_invented_groups_are_several_and_change_with_the_seed() -> None:
     assert all(len(counts) > 1 for groups in made for counts in groups)
 
 
-@pytest.mark.parametrize("bound", ["sensitivity", "squared_l2"])
+@pytest.mark.parametrize("bound", ["l1_sensitivity", "squared_l2_sensitivity"])
 def test_a_bound_on_histograms_that_is_too_small_is_seen(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = mixed_plan(Neighbours.ADD_REMOVE)
     declared = getattr(replay_measurements.HistogramsQuery, bound)

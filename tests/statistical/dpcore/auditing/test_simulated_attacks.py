@@ -32,7 +32,7 @@ from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.registry import gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_weighted_l1
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import GRID_BITS, GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GRID_BITS, GramLayout, GramSum, integer_records
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
@@ -97,7 +97,7 @@ def released(event: GramEvent, table: Floats, size: int, seed: int) -> Floats:
 
 
 def calibrated(name: str, relation: Neighbours, p: int, budget: Budget) -> GramEvent:
-    return gram_mechanism(name).calibrate(Layout(p, 1, Fraction(1)), relation, budget)
+    return gram_mechanism(name).calibrate(GramLayout(p, 1, Fraction(1)), relation, budget)
 
 
 def law(tail: Tail, size: int, rng: np.random.Generator) -> Floats:
@@ -170,7 +170,7 @@ def test_tilted_draws_count_what_plain_ones_do_under_the_trace_factor() -> None:
 
 
 def test_the_orthogonal_records_are_what_integer_records_gives_at_the_bounds() -> None:
-    records = integer_records(np.array([[1.0], [-1.0]]), None, Layout(2, 1, Fraction(1))) / (1 << GRID_BITS)
+    records = integer_records(np.array([[1.0], [-1.0]]), None, GramLayout(2, 1, Fraction(1))) / (1 << GRID_BITS)
     assert np.array_equal(records, np.array(orthogonal_pair(2)))
 
 

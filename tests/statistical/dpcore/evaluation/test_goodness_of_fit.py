@@ -27,7 +27,7 @@ from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import COPULA, Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import (
     Cells,
     IntervalColumn,
@@ -88,7 +88,7 @@ def measured(variant: str, budget: Budget, seed: int) -> Measured:
     if variant == "framed":
         projection = replace(projection, frame=Frame.around_middle(projection.width, 0.9))
     size, weight = projection.dimension, Fraction(1, 2)
-    layout = Layout(size + 3, 1, weight, labels=3) if variant == "labels" else Layout(size + 1, 3, weight)
+    layout = GramLayout(size + 3, 1, weight, labels=3) if variant == "labels" else GramLayout(size + 1, 3, weight)
     name = "gaussian" if isinstance(budget, Rho) else "laplace" if variant == "laplace" else "wishart-difference-trace"
     event = gram_mechanism(name).calibrate(layout, R1, budget)
     released = measure_gram(exact_gram([(CELLS, None)], encoding, layout, projection), event, noise)

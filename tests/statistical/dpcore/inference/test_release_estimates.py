@@ -39,7 +39,7 @@ from dpcore.mechanisms.registry import gram_mechanism, mechanism_of, vector_mech
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, RecordSchema, Role
 from dpcore.synthesis.copula.generator import cells_of_schema
 
@@ -58,7 +58,7 @@ LAWS: dict[str, tuple[Neighbours, Budget]] = {
 }
 
 
-def event_of(name: str, layout: Layout, budget: Budget | None = None) -> GramEvent:
+def event_of(name: str, layout: GramLayout, budget: Budget | None = None) -> GramEvent:
     neighbours, usual = LAWS.get(name, (R1, PURE))
     return gram_mechanism(name).calibrate(layout, neighbours, budget or usual)
 
@@ -84,7 +84,7 @@ def second_implementation(event: GramEvent, size: int) -> Floats:
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("name", LAWS)
 def test_noise_in_a_frame_has_the_law_of_the_whole_noise_seen_in_that_frame(name: str, blocks: int) -> None:
-    event = event_of(name, Layout(5, blocks, Fraction(1, 2)))
+    event = event_of(name, GramLayout(5, blocks, Fraction(1, 2)))
     frame = np.linalg.qr(generator(1).standard_normal((5, 3)))[0]
     ours = framed_noise(event, frame, 20_000)
     theirs = frame.T @ second_implementation(event, 20_000) @ frame
@@ -98,7 +98,7 @@ def test_noise_in_a_frame_has_the_law_of_the_whole_noise_seen_in_that_frame(name
 @pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("name", LAWS)
 def test_the_stated_covariance_is_that_of_the_noise(name: str, blocks: int) -> None:
-    event = event_of(name, Layout(3, blocks, Fraction(1, 2)))
+    event = event_of(name, GramLayout(3, blocks, Fraction(1, 2)))
     draws, stated = second_implementation(event, 200_000), NoiseCovariance.of(event)
     pairs = {
         (0, 0, 0, 0, 0): stated.diagonal,
@@ -122,7 +122,7 @@ def test_the_stated_covariance_is_that_of_the_noise(name: str, blocks: int) -> N
 
 @pytest.mark.parametrize("blocks", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_noise_that_stands_in_for_the_nuclear_law_is_no_smaller_and_hardly_larger(blocks: int) -> None:
-    event = event_of("nuclear-k-norm", Layout(3, blocks, Fraction(1, 2)))
+    event = event_of("nuclear-k-norm", GramLayout(3, blocks, Fraction(1, 2)))
     real = np.array(
         [measure_gram(PrivateGram(GramSum(event.layout)), event, SeededNoise(i)).matrices() for i in range(2000)]
     )
@@ -136,7 +136,7 @@ def test_noise_that_stands_in_for_the_nuclear_law_is_no_smaller_and_hardly_large
 
 @pytest.mark.parametrize("name", [*LAWS, "nuclear-k-norm", "laplace-sums"])
 def test_the_facts_of_the_record_name_law_parameter_and_variances(name: str) -> None:
-    layout = Layout(3, 1, Fraction(1, 2))
+    layout = GramLayout(3, 1, Fraction(1, 2))
     neighbours, budget = LAWS.get(name, (R1, PURE))
     mechanism = mechanism_of(name)
     event = mechanism.calibrate(layout, neighbours, budget)  # type: ignore[attr-defined]
@@ -158,8 +158,8 @@ CELLS = people(ROWS, generator(11))
 ENCODING = Encoding(SCHEMA)
 
 
-def layout_of(encoding: Encoding, **more: Any) -> Layout:
-    return Layout(encoding.width + 1, encoding.schema.class_count, Fraction(1, 2), **more)
+def layout_of(encoding: Encoding, **more: Any) -> GramLayout:
+    return GramLayout(encoding.width + 1, encoding.schema.class_count, Fraction(1, 2), **more)
 
 
 def release_of(cells: Cells, encoding: Encoding, budget: Budget, **more: Any) -> ReleaseInference:
@@ -289,7 +289,7 @@ def test_what_a_projection_leaves_out_is_refused_and_what_it_keeps_is_answered()
         (ron_projection(encoding, 4, "1"), False),
         (ron_projection(encoding, encoding.feature_width, "1"), True),
     ]:
-        event = event_of("wishart-difference-trace", Layout(projection.dimension + 1, 2, Fraction(1, 2)), LOUD)
+        event = event_of("wishart-difference-trace", GramLayout(projection.dimension + 1, 2, Fraction(1, 2)), LOUD)
         gram = exact_gram([(CELLS, None)], encoding, event.layout, projection)
         released = measure_gram(gram, event, SeededNoise(1))
         inference = ReleaseInference.from_released(encoding, released, projection=projection, draws=1000)
@@ -313,14 +313,14 @@ def _share(indicator: Any) -> tuple[float, float]:
 
 
 def test_what_components_leave_out_is_answered_by_the_gram_behind_them() -> None:
-    whole = event_of("wishart-difference-trace", Layout(ENCODING.width + 1, 1, Fraction(1, 2)), LOUD)
+    whole = event_of("wishart-difference-trace", GramLayout(ENCODING.width + 1, 1, Fraction(1, 2)), LOUD)
     gram = exact_gram([(CELLS, None)], ENCODING, whole.layout, no_projection(ENCODING))
     components = measure_gram(gram, whole, SeededNoise(1))
     covariance = np.diag(np.arange(ENCODING.width, dtype=np.float64))
     projection = principal_projection(
         "private-pca", ENCODING, mean=np.zeros(ENCODING.width), covariance=covariance, dimension=2
     )
-    event = event_of("wishart-difference-trace", Layout(3, 2, Fraction(1, 2)), LOUD)
+    event = event_of("wishart-difference-trace", GramLayout(3, 2, Fraction(1, 2)), LOUD)
     moments = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SeededNoise(1))
     inference = ReleaseInference.from_measurements(ENCODING, {"moments": moments, "projection": components}, projection)
     close(inference.mean("age"), numbers("age").mean(), numbers("age").std() / math.sqrt(ROWS))
@@ -429,7 +429,7 @@ def test_an_interval_within_bounds_holds_all_that_is_possible_and_is_never_narro
 
 
 def test_with_labels_in_one_block_classes_have_means_but_no_regressions() -> None:
-    layout = Layout(ENCODING.width + 2, 1, Fraction(1, 2), labels=2)
+    layout = GramLayout(ENCODING.width + 2, 1, Fraction(1, 2), labels=2)
     event = event_of("wishart-difference-trace", layout, LOUD)
     gram = exact_gram([(CELLS, None)], ENCODING, layout, no_projection(ENCODING))
     inference = ReleaseInference.from_released(ENCODING, measure_gram(gram, event, SeededNoise(1)), draws=2000)
@@ -444,7 +444,7 @@ def test_with_labels_in_one_block_classes_have_means_but_no_regressions() -> Non
 
 def histogram_releases(budget: Budget, count: int) -> Iterator[ReleaseInference]:
     """Releases of the people by histograms, each with noise of its own."""
-    query, layout, noise = histograms_query(SCHEMA.encoded_columns), Layout(5, 2, Fraction(1, 4)), SeededNoise(7)
+    query, layout, noise = histograms_query(SCHEMA.encoded_columns), GramLayout(5, 2, Fraction(1, 4)), SeededNoise(7)
     name = "histogram-gaussian" if isinstance(budget, Rho) else "histogram-laplace"
     event = vector_mechanism(name).calibrate(query, R1, budget)
     groups = event_of("gaussian", layout, budget if isinstance(budget, Rho) else CONCENTRATED)
@@ -503,7 +503,7 @@ def door(seed: int) -> Draw:
 
 def test_the_tables_of_the_coverage_benchmark_are_summed_as_a_release_sums_them() -> None:
     times = generator(4).integers(0, 3, ROWS).astype(np.float64)
-    for layout in (layout_of(ENCODING), Layout(ENCODING.width + 2, 1, Fraction(1, 2), labels=2)):
+    for layout in (layout_of(ENCODING), GramLayout(ENCODING.width + 2, 1, Fraction(1, 2), labels=2)):
         classes = ENCODING.classes(CELLS)
         records = integer_records(ENCODING.encode(CELLS), None, layout, classes=classes)
         table = {name: np.repeat(values, times.astype(int)) for name, values in CELLS.items()}
@@ -513,7 +513,7 @@ def test_the_tables_of_the_coverage_benchmark_are_summed_as_a_release_sums_them(
 
 @pytest.mark.parametrize("name", LAWS)
 def test_the_benchmark_s_noise_has_the_law_of_the_mechanism(name: str) -> None:
-    event, measure = event_of(name, Layout(3, 2, Fraction(1, 2))), door(5)
+    event, measure = event_of(name, GramLayout(3, 2, Fraction(1, 2))), door(5)
     real = np.array([measure("", event, GramSum(event.layout)).matrices() for _ in range(600)])
     ours = bulk_noise(event, 20_000, generator(6))
     for functional in (lambda z: z[:, 0, 0, 0], lambda z: z[:, 0, 0, 1], lambda z: z[:, 0, 0, 0] - z[:, 1, 1, 1]):

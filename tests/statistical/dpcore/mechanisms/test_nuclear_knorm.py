@@ -24,14 +24,14 @@ from dpcore.mechanisms.base import UNIT, GramEvent, triangle_size
 from dpcore.mechanisms.nuclear_knorm import LARGEST_DIMENSION, NUCLEAR, mean_squares
 from dpcore.mechanisms.registry import cost_of, gram_mechanism
 from dpcore.mechanisms.sensitivity import gram_nuclear
-from dpcore.noise.certified import FIRST_BITS, decided
+from dpcore.noise.certified import FIRST_BITS, decide
 from dpcore.noise.nuclear import NuclearNoise, _dominates, _modulus
 from dpcore.noise.sources import Noise, SeededNoise
 from dpcore.noise.wishart import WishartDifference
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, Wishes
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema
 
 Floats = NDArray[np.float64]
@@ -51,7 +51,7 @@ def real_noise(p: int, blocks: int, trace_factor: bool, size: int) -> Floats:
     """Draws of the shipped sampler at rate 1, shape (size, blocks, p, p)."""
     noise, zeros = SeededNoise(1000 * p + 10 * blocks + trace_factor), [[0] * triangle_size(p)] * blocks
     sources = (nuclear_noise(p, blocks, trace_factor, noise) for _ in range(size))
-    return np.array([symmetric(s.rounded_sums(zeros, unit=1 << 40, step=1), p, 1 << 40) for s in sources])
+    return np.array([symmetric(s.add_and_round(zeros, unit=1 << 40, step=1), p, 1 << 40) for s in sources])
 
 
 def draws_of(shape: tuple[int, int, bool]) -> Floats:
@@ -116,7 +116,7 @@ def test_no_hostile_pair_moves_the_log_density_by_more_than_epsilon(
 def test_the_whole_epsilon_is_lost_between_orthogonal_records_and_between_one_and_none(
     one: tuple[float, float], two: tuple[float, float], neighbours: Neighbours
 ) -> None:
-    layout = Layout(2, 1, Fraction(1))
+    layout = GramLayout(2, 1, Fraction(1))
     event = NUCLEAR.calibrate(layout, neighbours, Epsilon(Fraction(2)))
     shift = (np.outer(one, one) - np.outer(two, two))[None]
     loss = exponent(shift, float(event.noise), neighbours)
@@ -136,7 +136,7 @@ def test_the_whole_epsilon_is_lost_between_orthogonal_records_and_between_one_an
 def test_a_calibrated_event_costs_exactly_its_budget_also_after_storage(
     p: int, blocks: int, rows: int, neighbours: Neighbours, epsilon: Fraction
 ) -> None:
-    layout = Layout(p, blocks, Fraction(1, 2), rows)
+    layout = GramLayout(p, blocks, Fraction(1, 2), rows)
     event = NUCLEAR.calibrate(layout, neighbours, Epsilon(epsilon))
     assert event.noise * gram_nuclear(neighbours, squared_norm=layout.squared_norm) == epsilon
     assert NUCLEAR.cost(event) == Epsilon(epsilon)
@@ -155,7 +155,7 @@ def test_the_relation_of_the_event_decides_whether_the_trace_counts(neighbours: 
     event = event_of(2, 1, neighbours)
     trace_factor, zeros = neighbours is REPLACE, [[0, 0, 0]]
     same = nuclear_noise(2, 1, trace_factor, SeededNoise(3), event.noise)
-    expected = same.rounded_sums(zeros, unit=UNIT, step=event.step)
+    expected = same.add_and_round(zeros, unit=UNIT, step=event.step)
     assert NUCLEAR.draw(zeros, event, SeededNoise(3)) == expected
 
 
@@ -188,7 +188,7 @@ def test_with_the_same_noise_two_neighbours_differ_by_their_grams(label: bool, n
 
 def test_more_than_eight_dimensions_are_refused_with_the_rule_also_as_a_stored_event() -> None:
     with pytest.raises(ValueError, match=r"dimension at most 8.*got 9"):
-        NUCLEAR.calibrate(Layout(LARGEST_DIMENSION + 1, 1, Fraction(1)), REPLACE, Epsilon(Fraction(1)))
+        NUCLEAR.calibrate(GramLayout(LARGEST_DIMENSION + 1, 1, Fraction(1)), REPLACE, Epsilon(Fraction(1)))
     forged = GramEvent.from_json(event_of(8, 1, REPLACE).as_json() | {"dimension": 9})
     with pytest.raises(ValueError, match="at most 8"):
         cost_of(forged)
@@ -196,9 +196,9 @@ def test_more_than_eight_dimensions_are_refused_with_the_rule_also_as_a_stored_e
 
 def test_a_budget_of_the_wrong_kind_or_size_is_refused() -> None:
     with pytest.raises(ValueError, match="spends Epsilon, not Rho"):
-        NUCLEAR.calibrate(Layout(3, 1, Fraction(1)), REPLACE, Rho(Fraction(1)))
+        NUCLEAR.calibrate(GramLayout(3, 1, Fraction(1)), REPLACE, Rho(Fraction(1)))
     with pytest.raises(ValueError, match="epsilon must be positive"):
-        NUCLEAR.calibrate(Layout(3, 1, Fraction(1)), REPLACE, Epsilon(Fraction(0)))
+        NUCLEAR.calibrate(GramLayout(3, 1, Fraction(1)), REPLACE, Epsilon(Fraction(0)))
 
 
 def planned(columns: int, **wishes: object) -> Plan:
@@ -246,7 +246,7 @@ def test_a_difference_is_kept_exactly_when_both_terms_dominate_its_parts(p: int)
     noise, verdicts = SeededNoise(p), []
     for _ in range(200):
         block = WishartDifference(dimension=p, blocks=1, rate=Fraction(1), trace_factor=False, noise=noise)
-        verdict = decided(functools.partial(_dominates, block), block.uniforms)
+        verdict = decide(functools.partial(_dominates, block), block.uniforms)
         (plus,), (minus,) = (
             [np.array([[float(x.mid()) for x in row] for row in m.tolist()]) for m in part] for part in block.terms()
         )
@@ -266,7 +266,7 @@ def test_an_open_question_is_asked_again_with_more_places_of_the_same_numbers() 
     def only_with_many_places() -> bool | None:
         return True if block.uniforms[0].known_bits >= 8 * FIRST_BITS and ctx.prec >= 8 * FIRST_BITS else None
 
-    assert decided(only_with_many_places, block.uniforms)
+    assert decide(only_with_many_places, block.uniforms)
     with ctx.workprec(4096):
         assert all(abs(b - a) < 1e-15 for b, a in zip(block.uniforms[0].balls(), before, strict=True))
 
@@ -323,7 +323,7 @@ def test_an_acceptance_on_the_edge_asks_for_more_places_and_is_then_right(nudge:
     tapes.append(edge + nudge * (1 << (TAPE_BITS - 200)))
     first, again = [*range(9)], [8, *range(8)]
     noise = Tapes(tapes, first + again)
-    drawn = nuclear_noise(1, 2, True, noise).rounded_sums([[0], [0]], unit=1 << 60, step=1)
+    drawn = nuclear_noise(1, 2, True, noise).add_and_round([[0], [0]], unit=1 << 60, step=1)
     assert noise.position[8] == 2 * FIRST_BITS
     with ctx.workprec(TAPE_BITS):
         expected = [[int((t * 2**60 + arb(0.5)).floor().unique_fmpz())] for t in traces]
@@ -376,7 +376,7 @@ def test_a_domination_on_the_edge_asks_for_more_places_and_is_then_right(kept: b
     edge, upwards = edge_of_the_test(tapes, 0)
     tapes[0] = edge + (1 if kept == upwards else -1) * (1 << (TAPE_BITS - 200))
     noise = Tapes(tapes, [*range(12), *range(12)])
-    drawn = nuclear_noise(2, 1, False, noise).rounded_sums([[0] * 3], unit=1 << 60, step=1)
+    drawn = nuclear_noise(2, 1, False, noise).add_and_round([[0] * 3], unit=1 << 60, step=1)
     assert noise.position == [2 * FIRST_BITS] * 12
     with ctx.workprec(TAPE_BITS):
         ends = normals(tapes)
@@ -404,7 +404,7 @@ def test_in_one_dimension_nothing_is_rejected(trace_factor: bool) -> None:
     for _ in range(50):
         plain = WishartDifference(dimension=1, blocks=1, rate=Fraction(3), trace_factor=trace_factor, noise=one)
         drawn = nuclear_noise(1, 1, trace_factor, two, Fraction(3))
-        assert drawn.rounded_sums([[5]], unit=UNIT, step=1) == plain.rounded_sums([[5]], unit=UNIT, step=1)
+        assert drawn.add_and_round([[5]], unit=UNIT, step=1) == plain.add_and_round([[5]], unit=UNIT, step=1)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -472,7 +472,7 @@ def test_the_noise_does_not_change_when_it_is_rotated(shape: tuple[int, int, boo
 
 
 def event_of(p: int, blocks: int, neighbours: Neighbours, epsilon: Fraction = Fraction(1)) -> GramEvent:
-    return NUCLEAR.calibrate(Layout(p, blocks, Fraction(1, 2)), neighbours, Epsilon(epsilon))
+    return NUCLEAR.calibrate(GramLayout(p, blocks, Fraction(1, 2)), neighbours, Epsilon(epsilon))
 
 
 @pytest.mark.parametrize("shape", [(2, 1, True), (3, 1, True)])

@@ -28,9 +28,9 @@ from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.certified import FIRST_BITS, LazyUniforms, NormalSums
-from dpcore.noise.sources import Noise, SeededNoise, SystemNoise, bulk_generator, fresh_seed, public_generator
+from dpcore.noise.sources import Noise, SeededNoise, SystemNoise, bulk_generator, draw_seed, public_generator
 from dpcore.noise.wishart import WishartDifference
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ def real_noise(p: int, blocks: int, trace_factor: bool, size: int) -> Floats:
     draws = []
     for _ in range(size):
         source = WishartDifference(dimension=p, blocks=blocks, rate=Fraction(1), trace_factor=trace_factor, noise=noise)
-        draws.append(symmetric(source.rounded_sums([[0] * cells] * blocks, unit=1 << 40, step=1), p, 1 << 40))
+        draws.append(symmetric(source.add_and_round([[0] * cells] * blocks, unit=1 << 40, step=1), p, 1 << 40))
     return np.array(draws)
 
 
@@ -92,7 +92,7 @@ MECHANISMS: dict[str, Budget] = {
 
 
 def event_of(name: str, p: int, blocks: int, neighbours: Neighbours = Neighbours.REPLACE_ONE) -> GramEvent:
-    return gram_mechanism(name).calibrate(Layout(p, blocks, Fraction(1, 2)), neighbours, MECHANISMS[name])
+    return gram_mechanism(name).calibrate(GramLayout(p, blocks, Fraction(1, 2)), neighbours, MECHANISMS[name])
 
 
 @functools.cache
@@ -217,7 +217,7 @@ TABLE = {
 def test_mean_norms_are_those_of_the_published_table(name: str, p: int) -> None:
     """Epsilon 1, replace-one, records of squared norm 1: a layout of squared norm 5/4 is scaled back."""
     budget = Rho(rho_of_epsilon(1.0, delta=1e-6)) if name == "gaussian" else Epsilon(Fraction(1))
-    layout, mechanism = Layout(p, 1, Fraction(1, 2)), gram_mechanism(name)
+    layout, mechanism = GramLayout(p, 1, Fraction(1, 2)), gram_mechanism(name)
     event = mechanism.calibrate(layout, Neighbours.REPLACE_ONE, budget)
     zeros, noise = [[0] * (p * (p + 1) // 2)], SeededNoise(p)
     size = {2: 2500, 4: 700, 8: 300}[p]
@@ -313,7 +313,7 @@ def test_a_sum_on_the_edge_of_a_rounding_asks_for_more_places_and_is_then_right(
     ideal = oracle_difference(tapes, p, blocks, rate, trace_factor)
     offsets = [[round(Fraction(unit, 2) - unit * z) + nudge for z in block] for block in ideal]
     source = WishartDifference(dimension=p, blocks=blocks, rate=rate, trace_factor=trace_factor, noise=tapes)
-    rounded = source.rounded_sums(offsets, unit=unit, step=unit)
+    rounded = source.add_and_round(offsets, unit=unit, step=unit)
     assert tapes.places_read >= 2 * FIRST_BITS
     exact = [
         [math.floor((base + unit * z) / unit + Fraction(1, 2)) for base, z in zip(row, block, strict=True)]
@@ -330,7 +330,7 @@ def test_ordinary_sums_are_rounded_as_at_1024_bits(trace_factor: bool) -> None:
         offsets = [[3 * seed, -(10**12), 10**15 + seed]]
         (ideal,) = oracle_difference(tapes, 2, 1, rate, trace_factor)
         source = WishartDifference(dimension=2, blocks=1, rate=rate, trace_factor=trace_factor, noise=tapes)
-        (row,) = source.rounded_sums(offsets, unit=UNIT, step=1 << 10)
+        (row,) = source.add_and_round(offsets, unit=UNIT, step=1 << 10)
         assert row == [
             math.floor((o + UNIT * z) / (1 << 10) + Fraction(1, 2)) for o, z in zip(offsets[0], ideal, strict=True)
         ]
@@ -364,7 +364,7 @@ def test_a_uniform_whose_first_places_are_all_equal_asks_for_more_places(places:
     tapes.tapes[at] = (places << (TAPE_BITS - FIRST_BITS)) | rest
     (ideal,) = oracle_difference(tapes, 2, 1, Fraction(1), True)
     source = WishartDifference(dimension=2, blocks=1, rate=Fraction(1), trace_factor=True, noise=tapes)
-    (row,) = source.rounded_sums([[0, 0, 0]], unit=UNIT, step=1)
+    (row,) = source.add_and_round([[0, 0, 0]], unit=UNIT, step=1)
     assert row == [math.floor(UNIT * z + Fraction(1, 2)) for z in ideal]
 
 
@@ -392,7 +392,9 @@ def test_uniform_numbers_are_uniform() -> None:
 def system_draws(kind: str, scale: float, size: int) -> Floats:
     noise: Noise = SystemNoise()
     if kind == "gaussian":
-        return np.array(NormalSums(size, noise).rounded([0] * size, [Fraction(scale) ** 2] * size), dtype=np.float64)
+        return np.array(
+            NormalSums(size, noise).add_and_round([0] * size, [Fraction(scale) ** 2] * size), dtype=np.float64
+        )
     return np.array(noise.discrete_laplace(scale, size), dtype=np.float64)
 
 
@@ -430,7 +432,7 @@ def test_small_system_noise_is_discrete_with_the_exact_masses(kind: str) -> None
 
 def test_the_off_diagonal_noise_of_a_gaussian_release_is_smaller_by_the_root_of_two() -> None:
     """One draw of 4000 blocks, from operating-system entropy."""
-    layout, mechanism = Layout(2, 4000, Fraction(1)), gram_mechanism("gaussian")
+    layout, mechanism = GramLayout(2, 4000, Fraction(1)), gram_mechanism("gaussian")
     event = mechanism.calibrate(layout, Neighbours.ADD_REMOVE, Rho(Fraction(1)))
     drawn = symmetric(mechanism.draw([[0, 0, 0]] * 4000, event, SystemNoise()), 2, float(event.noise))
     assert agrees(drawn[:, 0, 0] ** 2, 1.0)
@@ -479,7 +481,7 @@ def test_seed_and_purpose_cannot_be_exchanged_for_one_another(stream: Stream) ->
 
 
 def test_fresh_seeds_differ_and_have_128_bits() -> None:
-    seeds = {fresh_seed() for _ in range(1000)}
+    seeds = {draw_seed() for _ in range(1000)}
     assert len(seeds) == 1000
     assert {len(seed) for seed in seeds} == {32}
     ones = sum(int(seed, 16).bit_count() for seed in seeds)

@@ -62,7 +62,7 @@ def test_the_year_stops_where_the_cap_allows_no_further_release(each: Cost, spen
     limit = cap("2.5")
     steps = burn_down(limit, spent, each, [(month, False) for month in MONTHS])
     allowed = [step.allowed for step in steps]
-    count = limit.further(spent, each)
+    count = limit.releases_left(spent, each)
     assert 0 < count < 12
     assert allowed == [True] * count + [False] * (12 - count)
     assert [step.spent for step in steps[:count]] == [

@@ -29,7 +29,7 @@ from dpcore.planning.layouts import count_weight
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import UNKNOWN, Neighbours, PrivacyUnit, RowRule
 from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments, _cubic_roots, _lowest
 
@@ -51,7 +51,7 @@ def points_in_classes(rows: int = 3000) -> tuple[np.ndarray, np.ndarray]:
 def released(
     points: np.ndarray, classes: np.ndarray, *, epsilon: Fraction, seed: int = 1, name: str = "laplace"
 ) -> Released:
-    layout = Layout(points.shape[1] + 3, 1, Fraction(1, 2), labels=3)
+    layout = GramLayout(points.shape[1] + 3, 1, Fraction(1, 2), labels=3)
     total = GramSum(layout)
     total.add(integer_records(points, None, layout, classes=classes), classes)
     event = gram_mechanism(name).calibrate(layout, Neighbours.REPLACE_ONE, Epsilon(epsilon))
@@ -141,7 +141,7 @@ def test_labels_need_the_noise_of_a_plain_block_of_that_size_and_no_more() -> No
     name, budget = "wishart-difference-trace", Epsilon(Fraction(1))
     events = [
         gram_mechanism(name).calibrate(layout, Neighbours.REPLACE_ONE, budget)
-        for layout in (Layout(7, 1, Fraction(1, 2), labels=3), Layout(7, 1, Fraction(1, 2)))
+        for layout in (GramLayout(7, 1, Fraction(1, 2), labels=3), GramLayout(7, 1, Fraction(1, 2)))
     ]
     assert events[0].noise == events[1].noise
 
@@ -422,7 +422,7 @@ def plan_of(**changes: object):
 def test_the_plan_measures_one_block_with_a_label_for_each_class() -> None:
     width = Encoding(schema_with(label=True)).width
     plain = plan_of(projection="none")
-    assert plain.event.layout == Layout(width + 4, 1, plain.event.layout.count_weight, 1, 4)
+    assert plain.event.layout == GramLayout(width + 4, 1, plain.event.layout.count_weight, 1, 4)
     assert plain.generator == "lda"
     assert any("one block" in reason for reason in plain.reasons)
     assert plan_of(dimension=3).event.layout.dimension == 3 + 4

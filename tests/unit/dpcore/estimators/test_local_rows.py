@@ -58,7 +58,7 @@ def test_hostile_points_are_never_farther_apart_than_the_sensitivity(
     basis = basis_of(5, dimension, seed)
     flat = basis.project(pair)
     one, two = flat[:dimension], flat[dimension:]
-    limit = RowsQuery(1, dimension).sensitivity(Neighbours.REPLACE_ONE)
+    limit = RowsQuery(1, dimension).l1_sensitivity(Neighbours.REPLACE_ONE)
     assert sum(abs(a - b) for a, b in zip(one, two, strict=True)) <= limit
     assert sum(a * a for a in one) <= GRID**2
 
@@ -70,7 +70,7 @@ def test_the_sensitivity_is_nearly_attained_by_opposite_diagonals(dimension: int
     diagonal[0, :dimension] = 1 / math.sqrt(dimension)
     flat = basis.project(np.vstack([diagonal, -diagonal]))
     moved = sum(abs(a - b) for a, b in zip(flat[:dimension], flat[dimension:], strict=True))
-    limit = float(RowsQuery(1, dimension).sensitivity(Neighbours.REPLACE_ONE))
+    limit = float(RowsQuery(1, dimension).l1_sensitivity(Neighbours.REPLACE_ONE))
     assert 0.999 * limit <= moved <= limit
 
 
@@ -91,7 +91,7 @@ def test_a_neighbouring_table_with_frozen_noise_differs_in_one_row_only() -> Non
     assert one.event == two.event
     moved = (np.array(one.values) - np.array(two.values)).reshape(40, 3)
     assert np.flatnonzero(moved.any(axis=1)).tolist() == [13]
-    assert np.abs(moved).sum() <= float(one.event.query.sensitivity(Neighbours.REPLACE_ONE))
+    assert np.abs(moved).sum() <= float(one.event.query.l1_sensitivity(Neighbours.REPLACE_ONE))
 
 
 def test_the_noise_of_a_row_is_that_of_the_whole_ball_however_many_rows_there_are() -> None:

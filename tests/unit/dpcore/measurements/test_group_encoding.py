@@ -22,8 +22,8 @@ from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.sensitivity import gram_frobenius, gram_nuclear
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.binning import NOTHING_KNOWN
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.binning import UNCOUNTED
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import MISSING, Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.synthesis.copula.generator import cells_of_schema
 
@@ -101,7 +101,7 @@ def test_the_point_of_a_hostile_record_is_a_function_of_that_record(data: st.Dat
 @given(data=st.data(), name=st.sampled_from(sorted(ENCODINGS)), rule=st.sampled_from(["row", "weight", "at-most"]))
 def test_no_hostile_unit_moves_the_gram_of_groups_beyond_the_bounds(data: st.DataObject, name: str, rule: str) -> None:
     encoding, most = ENCODINGS[name], 3
-    layout = Layout(1 + WIDTH, SCHEMA.class_count, Fraction(5, 16), most if rule == "at-most" else 1)
+    layout = GramLayout(1 + WIDTH, SCHEMA.class_count, Fraction(5, 16), most if rule == "at-most" else 1)
     blocks = []
     for _ in range(2):
         rows = data.draw(rows_of(SCHEMA, most=1 if rule == "row" else most))
@@ -111,13 +111,13 @@ def test_no_hostile_unit_moves_the_gram_of_groups_beyond_the_bounds(data: st.Dat
     within_bounds(blocks[0] - blocks[1], Neighbours.REPLACE_ONE, layout)
 
 
-def gram(encoding: GroupedEncoding, cells: Cells, layout: Layout, shares: Any = None) -> Blocks:
+def gram(encoding: GroupedEncoding, cells: Cells, layout: GramLayout, shares: Any = None) -> Blocks:
     total = GramSum(layout)
     total.add(integer_records(encoding.encode(cells), None, layout, shares), encoding.classes(cells))
     return total.blocks
 
 
-def within_bounds(change: Blocks, neighbours: Neighbours, layout: Layout) -> None:
+def within_bounds(change: Blocks, neighbours: Neighbours, layout: GramLayout) -> None:
     r = layout.squared_norm
     nuclear = sum(float(np.abs(np.linalg.eigvalsh(b.astype(float) / UNIT)).sum()) for b in change)
     assert nuclear <= float(gram_nuclear(neighbours, squared_norm=r)) * (1 + 1e-12)
@@ -130,7 +130,7 @@ def test_the_bounds_are_nearly_attained_by_rare_records() -> None:
     longest = {
         column.cells.column.name: column.cells.values(rare_cell(column), generator(1)) for column in encoding.groups
     }
-    layout = Layout(1 + WIDTH, SCHEMA.class_count, Fraction(5, 16))
+    layout = GramLayout(1 + WIDTH, SCHEMA.class_count, Fraction(5, 16))
     blocks = [gram(encoding, longest | {"outcome": np.array([k])}, layout) for k in (0, 1)]
     change = blocks[0] - blocks[1]
     assert sum(int(b[i, i]) for b in blocks[0] for i in range(1 + WIDTH)) > 0.999 * layout.squared_norm * UNIT
@@ -193,7 +193,7 @@ def test_what_the_cut_leaves_of_records_is_known_on_average() -> None:
     cells: Cells = {name: rng.choice(3, 40_000, p=[0.6, 0.3, 0.1]) for name in names}
     encoding = encoding_of(schema, cells, width=16)
     points = np.hstack([corners[cells[name]] for corners, name in zip(encoding.corners, names, strict=True)])
-    records = integer_records(encoding.encode(cells), None, Layout(17, 1, Fraction(1, 2)))[:, 1:] / (1 << 16)
+    records = integer_records(encoding.encode(cells), None, GramLayout(17, 1, Fraction(1, 2)))[:, 1:] / (1 << 16)
     left = np.linalg.norm(records, axis=1) * encoding.radius / np.linalg.norm(points, axis=1)
     assert left.min() < 0.9
     assert left.max() == pytest.approx(1, abs=1e-3)
@@ -223,7 +223,7 @@ def test_nothing_known_is_the_centre_of_a_column_and_unused_coordinates_are_zero
     cells["smoker"] = np.full(50, MISSING)
     smoker = next(i for i, column in enumerate(encoding.groups) if column.cells.column.name == "smoker")
     points = encoding.encode(cells)
-    assert (encoding.groups[smoker].codes(cells) == NOTHING_KNOWN).all()
+    assert (encoding.groups[smoker].codes(cells) == UNCOUNTED).all()
     assert not points[:, encoding.slices[smoker]].any()
     assert not points[:, encoding.slices[-1].stop :].any()
     assert points.any()

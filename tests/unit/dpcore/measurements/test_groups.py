@@ -28,8 +28,8 @@ from dpcore.measurements.histograms import counted, histograms_query
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.binning import NOTHING_KNOWN, ColumnCells
-from dpcore.records.exact_sums import Layout
+from dpcore.records.binning import UNCOUNTED, ColumnCells
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, IntervalColumn, Kind, Neighbours, NominalColumn
 
 NUMBER = IntervalColumn(name="number", kind=Kind.NUMERIC, lower=0.0, upper=1000.0)
@@ -172,7 +172,7 @@ def test_groups_are_counted_as_they_are_made(data: st.DataObject, column: Column
 
 def test_the_least_group_is_three_deviations_of_the_noise_on_a_pair() -> None:
     """Off-diagonal noise is sigma / sqrt 2 a squared record; records have a squared length of 0.6 a column."""
-    event = GAUSSIAN.calibrate(Layout(9, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 2)))
+    event = GAUSSIAN.calibrate(GramLayout(9, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 2)))
     sigma = math.sqrt(2) * 1.25  # sensitivity sqrt 2 (1 + s²) at rho 1/2
     assert least_group(event, 4) == pytest.approx(3 * sigma / math.sqrt(2) * 0.6 * 4, rel=1e-6)
 
@@ -214,7 +214,7 @@ def test_enough_missing_cells_are_a_group_and_few_are_a_part_of_the_last_one() -
 
 def test_a_cell_of_which_nothing_is_known_has_no_group() -> None:
     groups = grouped(LEVELS, np.repeat(np.arange(8), 500))
-    assert groups.codes({"level": np.array([0, MISSING, UNKNOWN, 99])})[1:].tolist() == [NOTHING_KNOWN] * 3
+    assert groups.codes({"level": np.array([0, MISSING, UNKNOWN, 99])})[1:].tolist() == [UNCOUNTED] * 3
 
 
 def test_an_empty_table_has_one_group_a_column() -> None:

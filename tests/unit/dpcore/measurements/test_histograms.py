@@ -48,7 +48,7 @@ def units(draw: st.DrawFn, most_rows: int, weighted: bool) -> tuple[Cells, np.nd
 
 def within(change: list[int], query: HistogramsQuery, neighbours: Neighbours) -> bool:
     l1, squares = sum(map(abs, change)), sum(x**2 for x in change)
-    return l1 <= query.sensitivity(neighbours) and squares <= query.squared_l2(neighbours)
+    return l1 <= query.l1_sensitivity(neighbours) and squares <= query.squared_l2_sensitivity(neighbours)
 
 
 # ---- the bounds (GUARANTEE.md, S7) -----------------------------------------------------------------
@@ -88,16 +88,16 @@ def test_the_bounds_are_attained_by_rows_in_the_same_cells(most_rows: int, neigh
     one = counts(as_cells(SCHEMA, [row_at("lower", 0)] * most_rows), query)
     two = counts(as_cells(SCHEMA, [row_at("upper", 1)] * most_rows), query)
     change = one if neighbours is AR else [a - b for a, b in zip(one, two, strict=True)]
-    assert sum(map(abs, change)) == query.sensitivity(neighbours)
-    assert sum(x**2 for x in change) == query.squared_l2(neighbours)
+    assert sum(map(abs, change)) == query.l1_sensitivity(neighbours)
+    assert sum(x**2 for x in change) == query.squared_l2_sensitivity(neighbours)
 
 
 def test_the_bounds_written_down_anew() -> None:
     query = HistogramsQuery((4, 7, 2), (ONE, ONE, ONE / 4), 3)
-    assert query.sensitivity(AR) == 3 * Fraction(9, 4) * GRID
-    assert query.sensitivity(R1) == 6 * Fraction(9, 4) * GRID
-    assert query.squared_l2(AR) == 9 * Fraction(33, 16) * GRID**2
-    assert query.squared_l2(R1) == 18 * Fraction(33, 16) * GRID**2
+    assert query.l1_sensitivity(AR) == 3 * Fraction(9, 4) * GRID
+    assert query.l1_sensitivity(R1) == 6 * Fraction(9, 4) * GRID
+    assert query.squared_l2_sensitivity(AR) == 9 * Fraction(33, 16) * GRID**2
+    assert query.squared_l2_sensitivity(R1) == 18 * Fraction(33, 16) * GRID**2
 
 
 # ---- what is counted ---------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ def test_a_calibrated_event_costs_its_budget_and_never_more(neighbours: Neighbou
         stored = VectorEvent.from_json(json.loads(json.dumps(event.as_json())))
         assert stored == event
         assert value * (1 - Fraction(1, 10**9)) <= getattr(cost_of(stored), name) <= value
-    assert pure.noise >= query.sensitivity(neighbours) / value
-    assert normal.noise**2 >= query.squared_l2(neighbours) / (2 * value)
+    assert pure.noise >= query.l1_sensitivity(neighbours) / value
+    assert normal.noise**2 >= query.squared_l2_sensitivity(neighbours) / (2 * value)
     assert cost_of(normal).delta_num == 0
     assert 0 < cost_of(pure).delta_num < Fraction(1, 10**100)
 

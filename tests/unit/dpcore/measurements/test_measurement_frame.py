@@ -28,7 +28,7 @@ from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, integer_records
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema
 
 WIDTH, ROWS = 12, 2_000
@@ -52,10 +52,10 @@ def draw(
     """A measurement of the frame, by the mechanisms that a plan chooses."""
     chunk = [(cells() if table is None else table, None)]
     if name != "centre":
-        layout = Layout(2, 1, Fraction(1))
+        layout = GramLayout(2, 1, Fraction(1))
         gram = exact_gram(chunk, SquaredLengths(ENCODING, projection), layout, ONE_COORDINATE)
     else:
-        layout = Layout(projection.dimension + 1, 1, Fraction(1, 4))
+        layout = GramLayout(projection.dimension + 1, 1, Fraction(1, 4))
         gram = exact_gram(chunk, ENCODING, layout, projection)
     if isinstance(budget, Rho):
         event = gram_mechanism("gaussian").calibrate(layout, Neighbours.REPLACE_ONE, budget)
@@ -86,7 +86,7 @@ hostile = hnp.arrays(np.float64, (5, 3), elements=st.floats(allow_nan=True, allo
 def test_framed_records_stay_within_the_bound(
     points: np.ndarray, centre: np.ndarray, radius: float, share: float
 ) -> None:
-    layout = Layout(4, 1, Fraction(1, 2))
+    layout = GramLayout(4, 1, Fraction(1, 2))
     framed, unit = replace(no_projection(ENCODING), frame=Frame(centre, radius)).framed(points)
     records = integer_records(framed, None, layout, np.full(5, share), radius=unit)
     squares = (records[:, 1:].astype(object) ** 2).sum(axis=1)
@@ -100,7 +100,7 @@ def test_records_beyond_the_radius_are_drawn_back_to_it_in_their_direction() -> 
     frame = Frame(np.array([0.1, 0.0]), 0.2)
     projection = Projection("none", 2, 2, None, frame=frame)
     points, radius = projection.framed(np.array([[0.5, 0.3], [0.2, 0.0]]))
-    records = integer_records(points, None, Layout(3, 1, Fraction(1)), radius=radius)[:, 1:] / (1 << 16)
+    records = integer_records(points, None, GramLayout(3, 1, Fraction(1)), radius=radius)[:, 1:] / (1 << 16)
     assert records[0] == pytest.approx([0.8, 0.6], abs=1e-4)
     assert records[1] == pytest.approx([0.5, 0.0], abs=1e-4)
 
@@ -111,7 +111,7 @@ def test_what_is_measured_in_a_frame_lifts_back(projected: bool) -> None:
     projection = replace(plain, frame=Frame(np.full(WIDTH, 0.05), 0.25))
     points = ENCODING.encode(cells(spread=0.01))
     framed, radius = projection.framed(points)
-    layout = Layout(WIDTH + 1, 1, Fraction(1))
+    layout = GramLayout(WIDTH + 1, 1, Fraction(1))
     records = integer_records(framed, projection.columns, layout, radius=radius)[:, 1:] / (1 << 16)
     assert projection.lift(records) == pytest.approx(points, abs=1e-4)
     assert projection.lift(records[:1]) - projection.lift(records[1:2]) == pytest.approx(
@@ -177,7 +177,7 @@ def test_no_frame_has_a_radius_beyond_reason(radius: float) -> None:
 
 @pytest.mark.parametrize("radius", [np.nan, 0.0, 1e-320, -0.0])
 def test_whatever_a_record_is_divided_by_it_stays_in_the_ball(radius: float) -> None:
-    layout, points = Layout(3, 1, Fraction(1)), np.array([[0.5, -0.5], [0.0, 0.0]])
+    layout, points = GramLayout(3, 1, Fraction(1)), np.array([[0.5, -0.5], [0.0, 0.0]])
     records = integer_records(points, None, layout, radius=radius)
     assert np.isfinite(records).all()
     assert (records[:, 1:] ** 2).sum(axis=1).max() <= 4.0**16

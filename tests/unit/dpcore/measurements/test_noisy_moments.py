@@ -19,7 +19,7 @@ from dpcore.measurements.noisy_moments import ClassMoments, NoisyMoments, neares
 from dpcore.measurements.shrinkage import MatrixNoise
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Neighbours
 
 squares = st.integers(1, 6).flatmap(lambda p: hnp.arrays(np.float64, (p, p), elements=st.floats(-5, 5)))
@@ -92,7 +92,7 @@ def table(rows: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measured(points: np.ndarray, classes: np.ndarray, *, epsilon: Fraction, seed: int, blocks: int = 2) -> Released:
-    layout = Layout(points.shape[1] + 1, blocks, Fraction(1, 2))
+    layout = GramLayout(points.shape[1] + 1, blocks, Fraction(1, 2))
     total = GramSum(layout)
     total.add(integer_records(points, None, layout), classes)
     name = "wishart-difference-trace"
@@ -156,7 +156,7 @@ def test_whatever_the_noise_the_moments_are_those_of_points_in_the_unit_ball(blo
 
 
 def test_when_every_class_came_out_empty_the_shares_are_equal() -> None:
-    layout = Layout(3, 4, Fraction(1, 2))
+    layout = GramLayout(3, 4, Fraction(1, 2))
     event = gram_mechanism("laplace").calibrate(layout, Neighbours.REPLACE_ONE, Epsilon(Fraction(1)))
     moments = NoisyMoments.from_released(Released(event, ((-5, 0, 0, 0, 0, 0),) * 4, False))
     assert moments.weights.tolist() == [0.25] * 4

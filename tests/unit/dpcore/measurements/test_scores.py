@@ -92,10 +92,10 @@ def test_no_hostile_unit_moves_a_sum_beyond_the_bound(data: st.DataObject, score
     ]
     sums = [summed_scores([(unit, np.full(len(unit["b"]), 1 / len(unit["b"])))], scorer) for unit in units]
     assert all(0 <= total <= GRID for total in sums)
-    assert abs(sums[0] - sums[1]) <= QUERIES[score].sensitivity(R1)
+    assert abs(sums[0] - sums[1]) <= QUERIES[score].l1_sensitivity(R1)
     most = len(units[1]["b"])
     counted = ScoreQuery(score, rows_per_unit=most)
-    assert 0 <= summed_scores([(units[1], None)], scorer) <= counted.sensitivity(AR) == most * GRID
+    assert 0 <= summed_scores([(units[1], None)], scorer) <= counted.l1_sensitivity(AR) == most * GRID
 
 
 @given(data=st.data(), score=st.sampled_from(sorted(QUERIES)))
@@ -121,7 +121,7 @@ def test_the_bound_is_attained_by_a_record_that_is_right_and_one_that_is_wrong()
     scores = scorer.scores(cells)
     right, wrong = (int(np.flatnonzero(scores == value)[0]) for value in (GRID, 0))
     one, two = (summed_scores([({n: v[[i]] for n, v in cells.items()}, None)], scorer) for i in (right, wrong))
-    assert one - two == QUERIES[ACCURACY].sensitivity(R1) == QUERIES[ACCURACY].sensitivity(AR)
+    assert one - two == QUERIES[ACCURACY].l1_sensitivity(R1) == QUERIES[ACCURACY].l1_sensitivity(AR)
 
 
 def test_the_bound_is_attained_by_a_prediction_at_the_other_bound() -> None:
@@ -227,7 +227,7 @@ def test_with_frozen_noise_a_neighbour_moves_the_release_by_what_its_record_scor
     one, two = (measure_vector(exact_score([(c, None)], scorer, query), event, SeededNoise(4)) for c in (cells, other))
     moved = abs(one.values[0] - two.values[0])
     assert moved in (0, GRID)
-    assert moved <= query.sensitivity(R1)
+    assert moved <= query.l1_sensitivity(R1)
 
 
 def test_the_error_of_a_mean_score_falls_with_rows_and_budget() -> None:

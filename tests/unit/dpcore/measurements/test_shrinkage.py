@@ -25,7 +25,7 @@ from dpcore.measurements.shrinkage import (
 )
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 
 NOTHING = MatrixNoise(0.0, 0.0)
@@ -47,7 +47,7 @@ def gaussian_noise(size: int, entry: float) -> MatrixNoise:
     ("name", "budget"), [("gaussian", Rho(Fraction(1, 30))), ("wishart-difference-trace", Epsilon(Fraction(1)))]
 )
 def test_the_stated_noise_is_that_of_drawn_measurements(name: str, budget: Budget) -> None:
-    layout = Layout(31, 2, Fraction(1, 2))
+    layout = GramLayout(31, 2, Fraction(1, 2))
     event = gram_mechanism(name).calibrate(layout, Neighbours.REPLACE_ONE, budget)
     drawn = [measure_gram(PrivateGram(GramSum(layout)), event, SeededNoise(s)).matrices() for s in range(6)]
     for blocks in (1, 2):

@@ -29,11 +29,11 @@ from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.eigenvalues import EIGENVALUES, rounded_eigenvalues
 from dpcore.mechanisms.registry import cost_of, gram_mechanism, mechanism_of
-from dpcore.mechanisms.sensitivity import top_eigenvalues
+from dpcore.mechanisms.sensitivity import top_eigenvalues_l1
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, Wishes
-from dpcore.records.exact_sums import GramSum, Layout
+from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours, PrivacyUnit
 
 Floats = NDArray[np.float64]
@@ -116,7 +116,7 @@ def test_no_hostile_unit_moves_the_rounded_eigenvalues_by_more_than_the_calibrat
     found = [rounded_eigenvalues(points_of(pipe, blocks)) for blocks in (with_one, other)]
     for components in range(1, pipe.layout.dimension):
         event = EIGENVALUES.calibrate(pipe.layout, neighbours, ONE, components=components)
-        bound = top_eigenvalues(neighbours, squared_norm=Fraction(pipe.layout.rows_per_unit), components=components)
+        bound = top_eigenvalues_l1(neighbours, squared_norm=Fraction(pipe.layout.rows_per_unit), components=components)
         assert moves(*found, components) <= bound * UNIT + components <= event.noise
 
 
@@ -133,20 +133,20 @@ def test_the_bound_is_attained_by_a_record_that_turns_from_the_others_to_a_direc
     components: int,
 ) -> None:
     along, across = eigenvalues_of((1, 0), *OTHERS), eigenvalues_of((0, 1), *OTHERS)
-    bound = top_eigenvalues(REPLACE, squared_norm=Fraction(1), components=components)
+    bound = top_eigenvalues_l1(REPLACE, squared_norm=Fraction(1), components=components)
     assert moves(along, across, components) == bound * UNIT == components * UNIT
 
 
 @pytest.mark.parametrize("components", [1, 2])
 def test_the_bound_is_attained_by_a_record_that_joins_the_others(components: int) -> None:
     moved = moves(eigenvalues_of((1, 0), *OTHERS), eigenvalues_of(*OTHERS), components)
-    assert moved == top_eigenvalues(ADD, squared_norm=Fraction(1), components=components) * UNIT == UNIT
+    assert moved == top_eigenvalues_l1(ADD, squared_norm=Fraction(1), components=components) * UNIT == UNIT
 
 
 def test_the_bounds_are_those_of_the_table_of_privacy_section_2() -> None:
     for components in (1, 2, 3, 9):
-        assert top_eigenvalues(ADD, squared_norm=Fraction(3), components=components) == 3
-        assert top_eigenvalues(REPLACE, squared_norm=Fraction(3), components=components) == 3 * min(components, 2)
+        assert top_eigenvalues_l1(ADD, squared_norm=Fraction(3), components=components) == 3
+        assert top_eigenvalues_l1(REPLACE, squared_norm=Fraction(3), components=components) == 3 * min(components, 2)
 
 
 @given(entries=st.lists(st.fractions(-9, 9, max_denominator=10**9), min_size=2, max_size=2))
@@ -169,7 +169,7 @@ def test_a_calibrated_event_costs_its_budget_to_nine_digits_and_never_more(
     width: int, rows: int, neighbours: Neighbours, epsilon: Fraction, data: st.DataObject
 ) -> None:
     components = data.draw(st.integers(1, width))
-    layout = Layout(width + 1, 1, Fraction(1, 2), rows)
+    layout = GramLayout(width + 1, 1, Fraction(1, 2), rows)
     event = EIGENVALUES.calibrate(layout, neighbours, Epsilon(epsilon), components=components)
     moved = rows * (1 if neighbours is ADD else min(components, 2)) * UNIT + components
     assert moved / epsilon <= event.noise <= moved / epsilon * (1 + Fraction(1, 10**12))
@@ -183,7 +183,7 @@ def test_a_calibrated_event_costs_its_budget_to_nine_digits_and_never_more(
 
 
 def plane_event(components: int, neighbours: Neighbours = REPLACE) -> GramEvent:
-    return EIGENVALUES.calibrate(Layout(3, 1, Fraction(1, 2)), neighbours, ONE, components=components)
+    return EIGENVALUES.calibrate(GramLayout(3, 1, Fraction(1, 2)), neighbours, ONE, components=components)
 
 
 TRIANGLE = [5, 6, 7, 9 * UNIT, 0, 4 * UNIT]
@@ -237,14 +237,14 @@ def test_with_the_same_noise_two_neighbours_differ_by_exactly_their_eigenvalues(
 @pytest.mark.parametrize(
     ("layout", "components", "words"),
     [
-        (Layout(3, 1, Fraction(1)), 3, "components must be between 1 and 2, got 3"),
-        (Layout(3, 1, Fraction(1)), 0, "components must be between 1 and 2, got 0"),
-        (Layout(3, 1, Fraction(1)), -1, "components"),
-        (Layout(3, 2, Fraction(1)), 1, "not classes apart"),
-        (Layout(4, 1, Fraction(1), labels=2), 1, "not classes apart"),
+        (GramLayout(3, 1, Fraction(1)), 3, "components must be between 1 and 2, got 3"),
+        (GramLayout(3, 1, Fraction(1)), 0, "components must be between 1 and 2, got 0"),
+        (GramLayout(3, 1, Fraction(1)), -1, "components"),
+        (GramLayout(3, 2, Fraction(1)), 1, "not classes apart"),
+        (GramLayout(4, 1, Fraction(1), labels=2), 1, "not classes apart"),
     ],
 )
-def test_a_shape_that_it_does_not_measure_is_refused(layout: Layout, components: int, words: str) -> None:
+def test_a_shape_that_it_does_not_measure_is_refused(layout: GramLayout, components: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         EIGENVALUES.calibrate(layout, REPLACE, ONE, components=components)
 
@@ -257,7 +257,7 @@ def test_a_forged_event_has_no_cost() -> None:
 
 
 def test_a_budget_of_the_wrong_kind_or_size_is_refused() -> None:
-    layout = Layout(3, 1, Fraction(1))
+    layout = GramLayout(3, 1, Fraction(1))
     with pytest.raises(ValueError, match="spends Epsilon, not Rho"):
         EIGENVALUES.calibrate(layout, REPLACE, Rho(Fraction(1)), components=1)
     with pytest.raises(ValueError, match="epsilon must be positive"):

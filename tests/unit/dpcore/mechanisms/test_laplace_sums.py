@@ -20,14 +20,14 @@ from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
 from dpcore.mechanisms.registry import gram_mechanism, mechanism_of
 from dpcore.mechanisms.sensitivity import record_sums_l1
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Neighbours
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
-LAYOUT = Layout(5, 1, Fraction(1, 4))
+LAYOUT = GramLayout(5, 1, Fraction(1, 4))
 
 
-def bound(neighbours: Neighbours, layout: Layout) -> Fraction:
+def bound(neighbours: Neighbours, layout: GramLayout) -> Fraction:
     return UNIT * record_sums_l1(
         neighbours,
         count_weight=layout.count_weight,
@@ -48,7 +48,7 @@ def test_no_unit_moves_counts_and_sums_by_more_than_the_bound(data: st.DataObjec
     assert l1_of_first_rows(one - two) <= bound(REPLACE, pipe.layout)
 
 
-def gram_of(points: NDArray[np.float64], layout: Layout, classes: list[int] | None = None) -> GramSum:
+def gram_of(points: NDArray[np.float64], layout: GramLayout, classes: list[int] | None = None) -> GramSum:
     total = GramSum(layout)
     labels = np.array(classes or [0] * len(points))
     total.add(integer_records(points, None, layout), labels)
@@ -64,7 +64,7 @@ def test_the_bound_is_attained_by_a_corner_against_nothing_and_nearly_by_two_opp
 
 
 def test_with_classes_the_bound_is_attained_by_a_record_that_changes_class() -> None:
-    layout, corner = Layout(5, 2, Fraction(1, 4)), np.full((1, 4), 0.5)
+    layout, corner = GramLayout(5, 2, Fraction(1, 4)), np.full((1, 4), 0.5)
     moved = l1_of_first_rows(gram_of(corner, layout, [0]).blocks - gram_of(-corner, layout, [1]).blocks)
     assert moved == bound(REPLACE, layout)
 
@@ -80,7 +80,7 @@ def test_an_event_costs_its_budget_and_never_more(neighbours: Neighbours) -> Non
 
 @pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 def test_noise_has_the_promised_scale(factor: float, fits: bool) -> None:
-    layout = Layout(40, 600, Fraction(1, 4))
+    layout = GramLayout(40, 600, Fraction(1, 4))
     event = LAPLACE_SUMS.calibrate(layout, ADD, Epsilon(Fraction(1)))
     released = measure_gram(PrivateGram(GramSum(layout)), event, SeededNoise(5))
     sizes = np.abs(np.array(released.values, dtype=np.float64)) / (float(event.noise) * factor)
@@ -103,7 +103,7 @@ def test_moments_measured_apart_are_those_of_the_table_when_the_budget_is_huge()
     plenty = Epsilon(Fraction(10**6))
     released: list[Released] = []
     for name, weight in (("laplace-sums", Fraction(1, 4)), ("laplace", Fraction(1, 1 << 16))):
-        layout = Layout(4, 1, weight)
+        layout = GramLayout(4, 1, weight)
         event = mechanism_of(name).calibrate(layout, REPLACE, plenty)  # type: ignore[attr-defined]
         released.append(measure_gram(PrivateGram(gram_of(points, layout)), event, SeededNoise(2)))
     sums, gram = released
@@ -116,12 +116,12 @@ def test_moments_measured_apart_are_those_of_the_table_when_the_budget_is_huge()
 @pytest.mark.parametrize(
     ("layout", "budget", "match"),
     [
-        (Layout(5, 1, Fraction(1, 4), 1, 2), Epsilon(Fraction(1)), "by blocks"),
+        (GramLayout(5, 1, Fraction(1, 4), 1, 2), Epsilon(Fraction(1)), "by blocks"),
         (LAYOUT, Rho(Fraction(1)), "spends Epsilon"),
         (LAYOUT, Epsilon(Fraction(1, 10**20)), "too small"),
     ],
 )
-def test_what_it_cannot_do_is_refused(layout: Layout, budget: Epsilon | Rho, match: str) -> None:
+def test_what_it_cannot_do_is_refused(layout: GramLayout, budget: Epsilon | Rho, match: str) -> None:
     with pytest.raises(ValueError, match=match):
         LAPLACE_SUMS.calibrate(layout, REPLACE, budget)
 

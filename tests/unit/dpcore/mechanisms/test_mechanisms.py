@@ -18,14 +18,14 @@ from dpcore.mechanisms.registry import cost_of, gram_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 PURE = ["wishart-difference", "wishart-difference-trace", "laplace"]
 NAMES = [*PURE, "gaussian"]
 
 layouts = st.builds(
-    Layout,
+    GramLayout,
     st.integers(2, 40),
     st.integers(1, 6),
     st.sampled_from([Fraction(1, 2), Fraction(29, 64), Fraction(1)]),
@@ -41,7 +41,7 @@ def budget_for(name: str, value: Fraction) -> Budget:
 
 @given(pair=pairs, layout=layouts, value=values)
 def test_the_cost_of_a_calibrated_event_is_the_budget_to_nine_digits_and_never_above(
-    pair: tuple[str, Neighbours], layout: Layout, value: Fraction
+    pair: tuple[str, Neighbours], layout: GramLayout, value: Fraction
 ) -> None:
     name, neighbours = pair
     event = gram_mechanism(name).calibrate(layout, neighbours, budget_for(name, value))
@@ -54,7 +54,7 @@ def test_the_cost_of_a_calibrated_event_is_the_budget_to_nine_digits_and_never_a
 
 @given(pair=pairs, layout=layouts, value=values)
 def test_the_calibration_is_the_theorem_of_the_mechanism(
-    pair: tuple[str, Neighbours], layout: Layout, value: Fraction
+    pair: tuple[str, Neighbours], layout: GramLayout, value: Fraction
 ) -> None:
     """c = eps / nuclear; b >= L1 / eps; s² >= F² / (2 rho), each recomputed from the bounds."""
     name, neighbours = pair
@@ -79,7 +79,7 @@ def test_the_calibration_is_the_theorem_of_the_mechanism(
 
 @given(pair=pairs, layout=layouts, value=values)
 def test_an_event_survives_its_json_and_so_does_its_cost(
-    pair: tuple[str, Neighbours], layout: Layout, value: Fraction
+    pair: tuple[str, Neighbours], layout: GramLayout, value: Fraction
 ) -> None:
     name, neighbours = pair
     event = gram_mechanism(name).calibrate(layout, neighbours, budget_for(name, value))
@@ -105,7 +105,7 @@ class Watching(SeededNoise):
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_the_laplace_sampler_is_asked_for_scales_that_are_exact_and_rounded_up(neighbours: Neighbours) -> None:
     """b on the diagonal, and at least b/w off it."""
-    layout, noise, mechanism = Layout(5, 3, Fraction(1, 2)), Watching(), gram_mechanism("laplace")
+    layout, noise, mechanism = GramLayout(5, 3, Fraction(1, 2)), Watching(), gram_mechanism("laplace")
     event = mechanism.calibrate(layout, neighbours, Epsilon(Fraction(1, 7)))
     mechanism.draw([[0] * 15] * 3, event, noise)
     (diagonal, on), (other, off) = noise.scales
@@ -120,13 +120,13 @@ def test_the_gaussian_sampler_is_asked_for_variances_that_are_exact(monkeypatch:
     asked: list[list[Fraction]] = []
 
     class Noted(NormalSums):
-        def rounded(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
+        def add_and_round(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
             asked.append(list(variances))
-            return super().rounded(offsets, variances)
+            return super().add_and_round(offsets, variances)
 
     monkeypatch.setattr("dpcore.mechanisms.gaussian.NormalSums", Noted)
     mechanism = gram_mechanism("gaussian")
-    event = mechanism.calibrate(Layout(3, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 7)))
+    event = mechanism.calibrate(GramLayout(3, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 7)))
     mechanism.draw([[0] * 6] * 2, event, SeededNoise(1))
     whole, half = event.noise**2, event.noise**2 / 2
     assert asked == [[whole, half, half, whole, half, whole]] * 2
@@ -135,7 +135,7 @@ def test_the_gaussian_sampler_is_asked_for_variances_that_are_exact(monkeypatch:
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_is_added_to_the_sums_entry_by_entry(name: str) -> None:
     """The same noise on two tables differs by exactly the tables, in whole steps."""
-    layout = Layout(3, 2, Fraction(1, 2))
+    layout = GramLayout(3, 2, Fraction(1, 2))
     event = gram_mechanism(name).calibrate(layout, Neighbours.REPLACE_ONE, budget_for(name, Fraction(1)))
     sums = [[event.step * (10**6 * block + 1000 * i) for i in range(6)] for block in range(2)]
     drawn = [gram_mechanism(name).draw(s, event, SeededNoise(4)) for s in (sums, [[0] * 6] * 2)]
@@ -150,11 +150,11 @@ def test_noise_is_added_to_the_sums_entry_by_entry(name: str) -> None:
 )
 def test_a_budget_of_the_wrong_kind_is_refused(name: str, wrong: Budget) -> None:
     with pytest.raises(ValueError, match="spends"):
-        gram_mechanism(name).calibrate(Layout(3, 1, Fraction(1)), Neighbours.REPLACE_ONE, wrong)
+        gram_mechanism(name).calibrate(GramLayout(3, 1, Fraction(1)), Neighbours.REPLACE_ONE, wrong)
 
 
 def test_the_trace_variant_is_refused_under_add_remove_also_as_a_stored_event() -> None:
-    mechanism, layout = gram_mechanism("wishart-difference-trace"), Layout(3, 1, Fraction(1))
+    mechanism, layout = gram_mechanism("wishart-difference-trace"), GramLayout(3, 1, Fraction(1))
     with pytest.raises(ValueError, match="replace-one only"):
         mechanism.calibrate(layout, Neighbours.ADD_REMOVE, Epsilon(Fraction(1)))
     event = mechanism.calibrate(layout, Neighbours.REPLACE_ONE, Epsilon(Fraction(1)))
@@ -166,7 +166,7 @@ def test_the_trace_variant_is_refused_under_add_remove_also_as_a_stored_event() 
 def test_noise_that_could_saturate_64_bits_is_refused() -> None:
     with pytest.raises(ValueError, match="2\\^54"):
         gram_mechanism("laplace").calibrate(
-            Layout(500, 1, Fraction(1)), Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 10**18))
+            GramLayout(500, 1, Fraction(1)), Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 10**18))
         )
     assert integer_scale("laplace", Fraction(LARGEST_SCALE)) == LARGEST_SCALE
     with pytest.raises(ValueError, match="2\\^54"):
@@ -179,7 +179,7 @@ def test_delta_num_covers_the_chance_that_64_bits_saturate(exponent: int) -> Non
     event = GramEvent(
         mechanism="laplace",
         neighbours=Neighbours.ADD_REMOVE,
-        layout=Layout(8, 3, Fraction(1)),
+        layout=GramLayout(8, 3, Fraction(1)),
         noise=Fraction(1 << exponent),
         step=1,
     )
@@ -194,7 +194,7 @@ def test_delta_num_covers_the_chance_that_64_bits_saturate(exponent: int) -> Non
 @pytest.mark.parametrize("value", [Fraction(1, 10**24), Fraction(1, 10), Fraction(100)])
 def test_gaussian_noise_has_no_finite_precision_delta_at_any_scale(value: Fraction) -> None:
     mechanism = gram_mechanism("gaussian")
-    event = mechanism.calibrate(Layout(3, 1, Fraction(1)), Neighbours.REPLACE_ONE, Rho(value))
+    event = mechanism.calibrate(GramLayout(3, 1, Fraction(1)), Neighbours.REPLACE_ONE, Rho(value))
     assert mechanism.delta_num(event) == 0
     (triangle,) = mechanism.draw([[0] * 6], event, SeededNoise(3))
     assert max(map(abs, triangle)) < 20 * event.noise
@@ -206,7 +206,7 @@ def test_wishart_noise_has_no_finite_precision_delta_and_a_step_below_a_thousand
     mechanism = gram_mechanism(f"wishart-difference{trace}")
     for p in (2, 3, 8, 33, 100):
         for epsilon in (Fraction(1, 1000), Fraction(1), Fraction(200)):
-            event = mechanism.calibrate(Layout(p, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Epsilon(epsilon))
+            event = mechanism.calibrate(GramLayout(p, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Epsilon(epsilon))
             assert mechanism.delta_num(event) == 0
             spread = mechanism.expected_error(event).off_diagonal_sd * UNIT
             assert event.step >= 1

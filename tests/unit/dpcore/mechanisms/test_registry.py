@@ -9,11 +9,11 @@ import pytest
 from support import ROOT
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho
-from dpcore.mechanisms.base import Gives
+from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.registry import cost_of, gram_mechanism
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 REFUTED = [
@@ -56,8 +56,8 @@ def test_names_are_unique() -> None:
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_an_entry_names_exactly_the_neighbours_for_which_its_mechanism_can_be_calibrated(entry, neighbours) -> None:
     budget: Budget = Rho(Fraction(1)) if "rho" in entry.guarantee else Epsilon(Fraction(1))
-    part = {"components": 1} if entry.mechanism.gives in (Gives.BASIS, Gives.SPECTRUM) else {}
-    layout = Layout(3, 1 if part else 2, Fraction(1, 2))
+    part = {"components": 1} if entry.mechanism.output in (Output.BASIS, Output.SPECTRUM) else {}
+    layout = GramLayout(3, 1 if part else 2, Fraction(1, 2))
     assert entry.mechanism.name == entry.name
     assert entry.status is not Status.REFUTED
     if neighbours in entry.neighbours:

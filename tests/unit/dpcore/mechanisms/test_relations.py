@@ -26,7 +26,7 @@ from dpcore.auditing.attack_table import ATTACKS, LAYOUT
 from dpcore.auditing.lower_bounds import audit
 from dpcore.auditing.simulated_attacks import DELTA
 from dpcore.auditing.worst_pairs import steep_pair
-from dpcore.mechanisms.base import UNIT, Gives, GramEvent, points_matrix
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, points_matrix
 from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
 from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, contracting, orthonormal
 from dpcore.mechanisms.eigenvalues import rounded_eigenvalues
@@ -34,7 +34,7 @@ from dpcore.mechanisms.queries import GRID, HistogramsQuery, MomentsQuery, Query
 from dpcore.mechanisms.registry import Event, cost_of, cost_under, event_from_json, mechanism_of, statement_under
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
@@ -43,10 +43,10 @@ GRAM = [entry.name for entry in ENTRIES if entry.mechanism is not None]
 DRAWN = [(name, relation) for name in GRAM for relation in BY_NAME[name].neighbours]
 
 
-def calibrated(name: str, relation: Neighbours, layout: Layout, components: int = 1) -> GramEvent:
+def calibrated(name: str, relation: Neighbours, layout: GramLayout, components: int = 1) -> GramEvent:
     budget = Rho(Fraction(1, 3)) if "rho" in BY_NAME[name].guarantee else Epsilon(Fraction(3, 2))
     mechanism: Any = mechanism_of(name)
-    parts = {"components": components} if mechanism.gives in (Gives.BASIS, Gives.SPECTRUM) else {}
+    parts = {"components": components} if mechanism.output in (Output.BASIS, Output.SPECTRUM) else {}
     event: GramEvent = mechanism.calibrate(layout, relation, budget, **parts)
     return event
 
@@ -132,11 +132,11 @@ def _jiang_by_search(numeric: int, categorical: int, classes: int, add: bool) ->
 
 
 LAYOUTS = [
-    Layout(2, 1, Fraction(1)),
-    Layout(5, 1, HALF),
-    Layout(4, 3, Fraction(29, 64)),
-    Layout(6, 1, HALF, 1, labels=3),
-    Layout(8, 1, Fraction(3, 8), rows_per_unit=3),
+    GramLayout(2, 1, Fraction(1)),
+    GramLayout(5, 1, HALF),
+    GramLayout(4, 3, Fraction(29, 64)),
+    GramLayout(6, 1, HALF, 1, labels=3),
+    GramLayout(8, 1, Fraction(3, 8), rows_per_unit=3),
 ]
 VECTORS: list[tuple[str, Query]] = [
     ("jiang-laplace", MomentsQuery(1, (), 1)),
@@ -153,7 +153,7 @@ VECTORS: list[tuple[str, Query]] = [
 ]
 
 
-def fits(name: str, layout: Layout, components: int) -> bool:
+def fits(name: str, layout: GramLayout, components: int) -> bool:
     """Whether the mechanism measures blocks of this shape."""
     if name == "eigenvalues-only" and (layout.blocks > 1 or layout.labels):
         return False
@@ -194,14 +194,14 @@ def test_under_its_own_relation_an_event_costs_what_it_is_charged() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_trace_and_k_norm_noise_cost_a_unit_that_comes_what_they_cost_one_that_changes(layout: Layout) -> None:
+def test_trace_and_k_norm_noise_cost_a_unit_that_comes_what_they_cost_one_that_changes(layout: GramLayout) -> None:
     for name in ("wishart-difference-trace", "nuclear-k-norm"):
         assert ratio(calibrated(name, REPLACE, layout)) == 1
     assert ratio(calibrated("nuclear-k-norm", ADD, layout)) == 2
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_plain_wishart_exponential_and_gaussian_noise_cost_half(layout: Layout) -> None:
+def test_plain_wishart_exponential_and_gaussian_noise_cost_half(layout: GramLayout) -> None:
     assert ratio(calibrated("wishart-difference", REPLACE, layout)) == 0.5
     assert ratio(calibrated("exponential-pca", REPLACE, layout)) == 0.5
     assert ratio(calibrated("gaussian", REPLACE, layout)) == pytest.approx(0.5, rel=1e-12)
@@ -209,29 +209,29 @@ def test_plain_wishart_exponential_and_gaussian_noise_cost_half(layout: Layout) 
 
 def test_power_iterations_cost_half_from_two_directions_on() -> None:
     for components, share in ((1, 1.0), (2, 0.5), (3, 0.5)):
-        event = calibrated("noisy-power-method", REPLACE, Layout(5, 2, HALF), components)
+        event = calibrated("noisy-power-method", REPLACE, GramLayout(5, 2, HALF), components)
         assert ratio(event) == pytest.approx(share, rel=1e-12)
 
 
 def test_entrywise_laplace_noise_costs_697_to_707_thousandths_in_one_block_and_half_in_several() -> None:
-    shares = [ratio(calibrated("laplace", REPLACE, Layout(p, 1, HALF))) for p in range(2, 200)]
+    shares = [ratio(calibrated("laplace", REPLACE, GramLayout(p, 1, HALF))) for p in range(2, 200)]
     assert 0.6970 < min(shares) < 0.6971
     assert 0.7068 < max(shares) < math.sqrt(0.5)
-    assert ratio(calibrated("laplace", REPLACE, Layout(5, 2, HALF))) == 0.5
+    assert ratio(calibrated("laplace", REPLACE, GramLayout(5, 2, HALF))) == 0.5
 
 
 @pytest.mark.parametrize("s", [Fraction(1, 4), HALF, Fraction(1)])
 @pytest.mark.parametrize("points", [1, 2, 9, 100])
 def test_counts_and_sums_cost_between_a_half_and_two_thirds(s: Fraction, points: int) -> None:
-    share = ratio(calibrated("laplace-sums", REPLACE, Layout(points + 1, 1, s)))
+    share = ratio(calibrated("laplace-sums", REPLACE, GramLayout(points + 1, 1, s)))
     assert share == pytest.approx((float(s) + math.sqrt(points)) / (float(s) + 2 * math.sqrt(points)))
     assert 0.5 < share <= 2 / 3 + 1e-12
-    assert ratio(calibrated("laplace-sums", REPLACE, Layout(points + 1, 2, s))) == pytest.approx(0.5)
+    assert ratio(calibrated("laplace-sums", REPLACE, GramLayout(points + 1, 2, s))) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(("components", "share"), [(1, 1.0), (2, 0.5), (4, 0.5)])
 def test_eigenvalues_cost_half_from_two_on(components: int, share: float) -> None:
-    event = calibrated("eigenvalues-only", REPLACE, Layout(5, 1, HALF), components)
+    event = calibrated("eigenvalues-only", REPLACE, GramLayout(5, 1, HALF), components)
     assert ratio(event) == pytest.approx(share, rel=1e-8)
 
 
@@ -280,7 +280,7 @@ def test_an_event_that_no_mechanism_leaves_behind_has_no_figure() -> None:
 
 def test_saturated_noise_is_counted_for_twice_the_epsilon() -> None:
     """(1 + e^(2 epsilon)) eta is what remains of noise that is off by eta; 2^150 covers 1 + e^100 only."""
-    layout = Layout(5, 1, HALF)
+    layout = GramLayout(5, 1, HALF)
     mechanism: Any = mechanism_of("laplace")
     event = mechanism.calibrate(layout, ADD, Epsilon(Fraction(100)))
     cost = cost_under(event, REPLACE)
@@ -393,7 +393,7 @@ def test_a_record_of_full_length_uses_the_whole_figure_for_being_there(name: str
     record = np.array([[[1, 1], [1, 1]]], dtype=object) * UNIT
     whole = figure(event, ADD)
     if name == "exponential-pca":  # one coordinate is all there is: no frame is likelier than another
-        event = calibrated(name, REPLACE, Layout(3, 1, Fraction(1)))
+        event = calibrated(name, REPLACE, GramLayout(3, 1, Fraction(1)))
         record = np.array([[[1, 1, 0], [1, 1, 0], [0, 0, 0]]], dtype=object) * UNIT
     assert loss(event, record, 0 * record) >= 0.999999 * whole
 

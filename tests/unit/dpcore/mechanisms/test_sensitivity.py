@@ -14,7 +14,7 @@ from support.dpcore.strategies import Pipeline, pipeline, pipelines, units
 
 from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_frobenius, gram_nuclear, gram_weighted_l1, root_above
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 
 Blocks = NDArray[np.object_]
@@ -43,7 +43,7 @@ def trace(blocks: Blocks) -> int:
     return sum(int(block[i, i]) for block in blocks for i in range(block.shape[0]))
 
 
-def l1_bound(neighbours: Neighbours, layout: Layout) -> Fraction:
+def l1_bound(neighbours: Neighbours, layout: GramLayout) -> Fraction:
     return gram_weighted_l1(
         neighbours,
         squared_norm=layout.squared_norm,
@@ -53,7 +53,7 @@ def l1_bound(neighbours: Neighbours, layout: Layout) -> Fraction:
     )
 
 
-def assert_within_every_bound(difference: Blocks, neighbours: Neighbours, layout: Layout) -> None:
+def assert_within_every_bound(difference: Blocks, neighbours: Neighbours, layout: GramLayout) -> None:
     r = layout.squared_norm
     assert nuclear(difference) <= float(gram_nuclear(neighbours, squared_norm=r)) * (1 + 1e-12)
     assert squared_frobenius(difference) <= (gram_frobenius(neighbours, squared_norm=r) * UNIT) ** 2
@@ -97,7 +97,7 @@ def test_the_trace_variants_loss_stays_below_twice_the_larger_trace(data: st.Dat
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7, 10, 49, 1000, 2**20 - 1])
 def test_a_persons_equal_rows_never_add_up_to_more_than_one_record(count: int) -> None:
     """The worst k rows, each scaled by the root of the float 1/k, stay below r in exact integers."""
-    layout = Layout(3, 1, Fraction(1))
+    layout = GramLayout(3, 1, Fraction(1))
     angles = np.linspace(0, 2 * math.pi, 257)
     points = np.column_stack([np.cos(angles), np.sin(angles)])
     records = integer_records(points, None, layout, np.full(len(points), 1 / count))

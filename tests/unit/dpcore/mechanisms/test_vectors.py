@@ -28,7 +28,7 @@ from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.queries import HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
 from dpcore.mechanisms.registry import cost_of, vector_mechanism
-from dpcore.mechanisms.sensitivity import jiang_moments, rows_l1
+from dpcore.mechanisms.sensitivity import jiang_moments_l1, rows_l1
 from dpcore.mechanisms.vectors import (
     HISTOGRAM_GAUSSIAN,
     HISTOGRAM_LAPLACE,
@@ -70,7 +70,7 @@ def statistics(u: np.ndarray, levels: np.ndarray, label: int, classes: int) -> n
 
 
 def bound(p: int, q: int, classes: int, neighbours: Neighbours = R1) -> float:
-    return float(jiang_moments(neighbours, numeric=p, categorical=q, classes=classes))
+    return float(jiang_moments_l1(neighbours, numeric=p, categorical=q, classes=classes))
 
 
 # ---- the bound on Jiang's statistics (GUARANTEE.md, M9) -------------------------------------------
@@ -141,8 +141,8 @@ def test_the_real_statistics_of_hostile_records_stay_within_the_bound_on_the_gri
     one, two = (exact_moments([as_cells(SCHEMA, [r])], COORDINATES, 4)._whole_numbers() for r in records)
     query = COORDINATES.query(4)
     assert all(isinstance(n, int) for n in one)
-    assert sum(abs(a - b) for a, b in zip(one, two, strict=True)) <= query.sensitivity(R1)
-    assert sum(map(abs, one)) <= query.sensitivity(AR)
+    assert sum(abs(a - b) for a, b in zip(one, two, strict=True)) <= query.l1_sensitivity(R1)
+    assert sum(map(abs, one)) <= query.l1_sensitivity(AR)
 
 
 def table(rows: int = 400) -> Cells:
@@ -174,7 +174,7 @@ def test_a_neighbouring_table_with_frozen_noise_moves_the_release_by_no_more_tha
     event = JIANG_LAPLACE.calibrate(query, R1, Epsilon(Fraction(1)))
     one, two = (measure_vector(exact_moments([c], COORDINATES, 4), event, SeededNoise(5)) for c in (cells, other))
     moved = sum(abs(a - b) for a, b in zip(one.values, two.values, strict=True))
-    assert 0 < moved <= query.sensitivity(R1)
+    assert 0 < moved <= query.l1_sensitivity(R1)
 
 
 def test_coordinates_are_those_of_the_encoding_up_to_scale_and_shift() -> None:
@@ -183,7 +183,7 @@ def test_coordinates_are_those_of_the_encoding_up_to_scale_and_shift() -> None:
     assert plain.min() >= 0
     assert plain.max() <= 1
     assert COORDINATES.encoded(plain) == pytest.approx(COORDINATES.encoding.encode(cells), abs=1e-4)
-    assert COORDINATES.of_encoded(COORDINATES.encoded(plain)) == pytest.approx(plain, abs=1e-12)
+    assert COORDINATES.from_encoded(COORDINATES.encoded(plain)) == pytest.approx(plain, abs=1e-12)
 
 
 def test_a_level_of_its_own_for_missing_numbers_is_refused() -> None:
@@ -203,7 +203,7 @@ def test_a_calibrated_event_costs_its_budget_to_nine_digits_and_never_more(case,
     event = mechanism.calibrate(query, neighbours, Epsilon(value))
     cost = cost_of(VectorEvent.from_json(json.loads(json.dumps(event.as_json()))))
     assert value * (1 - Fraction(1, 10**9)) <= cost.epsilon <= value
-    assert event.noise >= query.sensitivity(neighbours) / value
+    assert event.noise >= query.l1_sensitivity(neighbours) / value
     assert 0 < cost.delta_num < Fraction(1, 10**100)
     assert cost == Cost.of(mechanism.cost(event), mechanism.delta_num(event))
 
@@ -211,9 +211,9 @@ def test_a_calibrated_event_costs_its_budget_to_nine_digits_and_never_more(case,
 @pytest.mark.parametrize(("p", "q", "classes"), SHAPES)
 def test_a_query_moves_by_exactly_its_bound_in_units_of_its_grid(p: int, q: int, classes: int) -> None:
     for relation in Neighbours:
-        exact = jiang_moments(relation, numeric=p, categorical=q, classes=classes)
-        assert MomentsQuery(p, (3,) * q, classes).sensitivity(relation) == exact * UNIT
-    assert RowsQuery(2, p + 1).sensitivity(R1) == rows_l1(dimension=p + 1) * (1 << 16)
+        exact = jiang_moments_l1(relation, numeric=p, categorical=q, classes=classes)
+        assert MomentsQuery(p, (3,) * q, classes).l1_sensitivity(relation) == exact * UNIT
+    assert RowsQuery(2, p + 1).l1_sensitivity(R1) == rows_l1(dimension=p + 1) * (1 << 16)
 
 
 def test_saturation_is_charged_where_the_scale_is_large() -> None:
@@ -227,7 +227,7 @@ def test_saturation_is_charged_where_the_scale_is_large() -> None:
 @pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 def test_noise_has_the_promised_scale(mechanism, query, factor: float, fits: bool) -> None:
     """Laplace noise with the scale sensitivity / epsilon."""
-    draws, scale = noise_on_nothing(mechanism, query), float(query.sensitivity(R1)) / 2
+    draws, scale = noise_on_nothing(mechanism, query), float(query.l1_sensitivity(R1)) / 2
     assert has_scale(draws, "laplace", scale * factor) is fits
     if fits:
         assert stats.kstest(draws, "laplace", args=(0, scale)).pvalue > NEVER

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.dpcore.samplers import generator
 from support.dpcore.strategies import FEATURES, TARGET, hostile_cell
 
-from dpcore.records.binning import CELLS_AN_OCTAVE, EQUAL_CELLS, MOST_WHOLE, NOTHING_KNOWN, OCTAVES, ColumnCells
+from dpcore.records.binning import CELLS_AN_OCTAVE, EQUAL_CELLS, MOST_WHOLE, OCTAVES, UNCOUNTED, ColumnCells
 from dpcore.records.schema import MISSING, UNKNOWN, Column, IntervalColumn, Kind, NominalColumn
 
 BOUNDS = [
@@ -92,7 +92,7 @@ def test_the_cell_of_a_hostile_value_does_not_depend_on_its_neighbours(data: st.
     together = cells.codes(values)
     assert together.tolist() == [cells.codes(values[i : i + 1])[0] for i in range(len(values))]
     assert together.tolist() == cells.codes(values[::-1])[::-1].tolist()
-    assert ((together >= 0) & (together < cells.count) | (together == NOTHING_KNOWN)).all()
+    assert ((together >= 0) & (together < cells.count) | (together == UNCOUNTED)).all()
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_levels_are_cells_and_what_no_level_takes_tells_nothing() -> None:
     )
     codes = np.array([0, 2, MISSING, UNKNOWN, 99])
     assert (plain.count, rich.count) == (3, 4)
-    assert plain.codes(codes).tolist() == [0, 2, NOTHING_KNOWN, NOTHING_KNOWN, NOTHING_KNOWN]
+    assert plain.codes(codes).tolist() == [0, 2, UNCOUNTED, UNCOUNTED, UNCOUNTED]
     assert rich.codes(codes).tolist() == [0, 2, 3, 1, 1]
     assert rich.values(np.arange(4), generator(3)).tolist() == [0, 1, 2, MISSING]
 

@@ -18,21 +18,21 @@ from dpcore.records.exact_sums import (
     GRID_BITS,
     POINT_BITS,
     PROJECTION_BITS,
+    GramLayout,
     GramSum,
     InexactProductError,
-    Layout,
     check_exact_product,
     integer_records,
     quantised_projection,
     require_exact_product,
 )
 
-LAYOUT = Layout(4, 2, Fraction(1, 2))
+LAYOUT = GramLayout(4, 2, Fraction(1, 2))
 
 hostile_points = hnp.arrays(np.float64, st.tuples(st.integers(1, 20), st.just(3)), elements=st.floats(width=64))
 
 
-def oracle_gram(records: np.ndarray, classes: np.ndarray, layout: Layout) -> np.ndarray:
+def oracle_gram(records: np.ndarray, classes: np.ndarray, layout: GramLayout) -> np.ndarray:
     """Sums of products of Python integers, one row at a time."""
     blocks = np.full((layout.blocks, layout.dimension, layout.dimension), 0, dtype=object)
     for record, block in zip(records.tolist(), classes.tolist(), strict=True):
@@ -124,7 +124,7 @@ def test_a_record_inside_the_ball_is_only_cut_toward_zero(points: np.ndarray) ->
 @given(points=hnp.arrays(np.float64, (4, 3), elements=st.floats(-0.57, 0.57)))
 def test_a_projection_is_exact_integer_arithmetic(points: np.ndarray) -> None:
     basis = quantised_projection(np.linalg.qr(generator(4).standard_normal((3, 2)))[0])
-    layout = Layout(3, 1, Fraction(1, 2))
+    layout = GramLayout(3, 1, Fraction(1, 2))
     records = integer_records(points, basis, layout)
     shift = 1 << (POINT_BITS + PROJECTION_BITS - GRID_BITS)
     for point, record in zip(points, records, strict=True):
@@ -205,7 +205,7 @@ def test_the_products_self_test_uses_nearly_every_bit_and_no_more() -> None:
 )
 def test_impossible_layouts_are_refused(arguments: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"layout|count_weight|blocks"):
-        Layout(*arguments)  # type: ignore[arg-type]
+        GramLayout(*arguments)  # type: ignore[arg-type]
 
 
 def test_a_projection_too_wide_for_exact_products_is_refused() -> None:
@@ -224,7 +224,7 @@ def test_a_gram_sum_does_not_print_its_values() -> None:
 @pytest.mark.parametrize("share", [1.0, 1 / 3])
 def test_a_point_just_outside_the_ball_is_brought_back_to_it(length: float, share: float) -> None:
     """Such points exist: a quantised projection is not exactly orthonormal."""
-    layout = Layout(6, 1, Fraction(1, 2))
+    layout = GramLayout(6, 1, Fraction(1, 2))
     directions = np.vstack([np.full(5, 5**-0.5), [0.6, 0.8, 0, 0, 0], [0.36, 0.48, 0.8, 0, 0]])
     points = np.clip(length * directions, -1, 1)
     records = integer_records(points, None, layout, np.full(len(points), share))

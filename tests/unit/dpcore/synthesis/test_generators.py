@@ -20,7 +20,7 @@ from dpcore.measurements.noisy_moments import ClassMoments, NoisyMoments
 from dpcore.measurements.projection import haar_basis, no_projection, ron_projection
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.decoding import LevelRule, Present
+from dpcore.records.decoding import LevelRule, PresentValues
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramSum
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
@@ -179,7 +179,7 @@ def test_present_values_are_restored_to_their_own_mean_and_spread() -> None:
     position = np.where(gone, 0.0, mean + spread * rng.standard_normal(len(gone)))
     moments = np.cov(position, gone)
     sampled = rng.multivariate_normal([position.mean(), gone.mean()], moments, size=400_000)
-    restored = Present(mean, share).restore(sampled[:, 0], sampled[:, 1])
+    restored = PresentValues(mean, share).restore(sampled[:, 0], sampled[:, 1])
     assert restored.mean() == pytest.approx(mean, abs=0.005)
     assert restored.std() == pytest.approx(spread, rel=0.02)
     assert abs(np.corrcoef(restored, sampled[:, 1])[0, 1]) < 0.02

@@ -20,13 +20,13 @@ from dpcore.mechanisms.components.orthonormal import orthonormal
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 
 
 @functools.cache
 def doubled_angles() -> np.ndarray:
     """Of one direction in the plane, through the real door: second moments 9 and 1, epsilon 1."""
-    layout, noise = Layout(3, 1, Fraction(1, 2)), SeededNoise(3)
+    layout, noise = GramLayout(3, 1, Fraction(1, 2)), SeededNoise(3)
     table, event = table_of(np.diag([9.0, 1.0]), layout), event_of(EXPONENTIAL, layout, Fraction(1), 1)
     vectors = np.array([measure_gram(table, event, noise).basis()[:, 0] for _ in range(6000)])
     return 2 * np.arctan2(vectors[:, 1], vectors[:, 0])
@@ -118,7 +118,7 @@ def test_without_budget_frames_are_uniform(width: int, k: int) -> None:
 # The family as projections
 
 
-def strong_table(rows: float, layout: Layout) -> tuple[PrivateGram, np.ndarray]:
+def strong_table(rows: float, layout: GramLayout) -> tuple[PrivateGram, np.ndarray]:
     moments, _ = turned(rows * np.array([0.4, 0.3, 0.05, 0.03, 0.02, 0.01]), 10)
     total = table_of(moments, layout)._sum
     total.blocks[0][0, 0] = round(rows * UNIT / 4)
@@ -128,7 +128,7 @@ def strong_table(rows: float, layout: Layout) -> tuple[PrivateGram, np.ndarray]:
 def captured(name: str, rows: float, epsilon: float) -> float:
     """Share of the best two directions' variance, a mean over seeded draws."""
     schema = schema_of(6)
-    layout = Layout(7, 1, Fraction(1, 2))
+    layout = GramLayout(7, 1, Fraction(1, 2))
     table, moments = strong_table(rows, layout)
     value = Fraction(epsilon) ** 2 / 20 if name in (POWER, "gaussian") else Fraction(epsilon)
     if name in GRAMS:

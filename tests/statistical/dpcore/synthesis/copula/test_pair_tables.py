@@ -19,7 +19,7 @@ from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
 from dpcore.noise.sources import SeededNoise
-from dpcore.records.exact_sums import Layout
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.synthesis.copula.generator import cells_of_schema
 from dpcore.synthesis.copula.pair_tables import PairTables, pair_tables
@@ -73,7 +73,7 @@ def estimated(
     draws: int = 1,
     seed: int = 2,
 ) -> list[PairTables]:
-    layout = Layout(1 + encoding.width, schema.class_count, WEIGHT)
+    layout = GramLayout(1 + encoding.width, schema.class_count, WEIGHT)
     gram = exact_gram([(cells, None)], encoding, layout, Projection("none", encoding.width, encoding.width, None))
     event, noise = GAUSSIAN.calibrate(layout, R1, Rho(rho)), SeededNoise(seed)
     return [pair_tables(measure_gram(gram, event, noise), encoding) for _ in range(draws)]

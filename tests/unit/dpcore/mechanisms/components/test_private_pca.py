@@ -49,14 +49,14 @@ from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, Wishes
 from dpcore.records.encoding import Encoding
-from dpcore.records.exact_sums import GramSum, Layout, integer_records
+from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Neighbours, PrivacyUnit
 
 unusual = st.sampled_from([0.0, 1.0, -1.0, 0.5, math.sqrt(0.5), math.nan, math.inf, 1e308, 5e-324])
 entries = st.one_of(unusual, st.floats(-1, 1))
 
 
-def triangle(points: np.ndarray, layout: Layout) -> list[list[int]]:
+def triangle(points: np.ndarray, layout: GramLayout) -> list[list[int]]:
     """The exact upper triangles of points, all in the first class."""
     total = GramSum(layout)
     total.add(integer_records(points, None, layout), np.zeros(len(points), dtype=np.int64))
@@ -82,7 +82,7 @@ def test_one_record_moves_a_product_by_at_most_the_bound(
     components = data.draw(st.integers(1, width))
     point = st.lists(entries, min_size=width, max_size=width)
     others, gone, come = data.draw(st.lists(point, max_size=3)), data.draw(point), data.draw(point)
-    layout = Layout(width + 1, 1, Fraction(1, 2))
+    layout = GramLayout(width + 1, 1, Fraction(1, 2))
     frame = contracting(orthonormal(dice(seed).standard_normal((width, components))))
     tables = [[*others, gone], [*others, come] if neighbours is REPLACE else [*others, [0.0] * width]]
     products = [exact_product(pooled_points(triangle(np.array(rows), layout), layout), frame) for rows in tables]
@@ -94,7 +94,7 @@ def test_one_record_moves_a_product_by_at_most_the_bound(
 def test_the_bound_is_attained_by_orthogonal_records_inside_the_frame(
     neighbours: Neighbours, components: int, rows: int
 ) -> None:
-    layout = Layout(5, 1, Fraction(1, 2), rows_per_unit=rows)
+    layout = GramLayout(5, 1, Fraction(1, 2), rows_per_unit=rows)
     frame = contracting(np.eye(4)[:, :components])
     gone, come = np.eye(4)[[0] * rows], np.eye(4)[[1] * rows] * (neighbours is REPLACE)
     products = [exact_product(pooled_points(triangle(points, layout), layout), frame) for points in (gone, come)]
@@ -122,7 +122,7 @@ def test_a_product_is_exact_and_stays_on_the_fine_grid() -> None:
 
 
 def test_class_blocks_are_pooled_and_the_head_is_left_out() -> None:
-    layout = Layout(3, 2, Fraction(1, 2))
+    layout = GramLayout(3, 2, Fraction(1, 2))
     blocks = [[1, 2, 3, 10, 20, 30], [4, 5, 6, 100, 200, 300]]
     assert pooled_points(blocks, layout) == [[110, 220], [220, 330]]
 
@@ -140,7 +140,7 @@ def test_an_event_costs_its_budget_and_never_more(
     name: str, neighbours: Neighbours, width: int, rows: int, value: Fraction, data: st.DataObject
 ) -> None:
     k = data.draw(st.integers(1, width))
-    layout = Layout(width + 1, 2, Fraction(1, 2), rows)
+    layout = GramLayout(width + 1, 2, Fraction(1, 2), rows)
     event = event_of(name, layout, value, k, neighbours)
     back = GramEvent.from_json(json.loads(json.dumps(event.as_json())))
     assert back == event
@@ -155,7 +155,7 @@ def test_an_event_costs_its_budget_and_never_more(
 @pytest.mark.parametrize("rows", [1, 2])
 def test_costs_follow_from_the_theorems(neighbours: Neighbours, k: int, rows: int) -> None:
     """rho = L Δ² / 2s² with Δ = (r or √2 r) 4^16; epsilon = c r or 2 c r."""
-    layout = Layout(8, 1, Fraction(1, 2), rows)
+    layout = GramLayout(8, 1, Fraction(1, 2), rows)
     noisy = event_of(POWER, layout, Fraction(1, 7), k, neighbours)
     length = math.sqrt(2) if neighbours is REPLACE and k > 1 else 1.0
     moved = rows * length * 2.0**32
@@ -171,12 +171,12 @@ def test_every_step_adds_the_noise_of_the_event_to_every_entry(monkeypatch: pyte
     asked: list[tuple[int, set[Fraction]]] = []
 
     class Watching(NormalSums):
-        def rounded(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
+        def add_and_round(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
             asked.append((len(offsets), set(variances)))
-            return super().rounded(offsets, variances)
+            return super().add_and_round(offsets, variances)
 
     monkeypatch.setattr(power_method, "NormalSums", Watching)
-    layout = Layout(6, 1, Fraction(1, 2))
+    layout = GramLayout(6, 1, Fraction(1, 2))
     event = event_of(POWER, layout, Fraction(1, 3), 2)
     released = measure_gram(table_of(np.eye(5), layout), event, SeededNoise(1))
     assert asked == [(10, {(event.noise * FRAME_UNIT) ** 2})] * ITERATIONS
@@ -185,7 +185,7 @@ def test_every_step_adds_the_noise_of_the_event_to_every_entry(monkeypatch: pyte
 
 @pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 def test_the_noise_of_a_step_has_the_promised_scale(factor: float, fits: bool) -> None:
-    layout = Layout(21, 1, Fraction(1, 2))
+    layout = GramLayout(21, 1, Fraction(1, 2))
     event = event_of(POWER, layout, Fraction(1, 3), 5)
     frame, nothing = contracting(np.eye(20)[:, :5]), [[0] * 20] * 20
     drawn = np.array([noisy_product(nothing, frame, event.noise, SeededNoise(seed)) for seed in range(80)])
@@ -201,7 +201,7 @@ def test_the_noise_of_a_step_has_the_promised_scale(factor: float, fits: bool) -
 def test_scores_change_within_the_range(seed: int, width: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, width))
     point = st.lists(entries, min_size=width, max_size=width)
-    layout = Layout(width + 1, 1, Fraction(1, 2))
+    layout = GramLayout(width + 1, 1, Fraction(1, 2))
     gone, come = (
         np.array(pooled_points(triangle(np.array([data.draw(point)]), layout), layout)) / UNIT for _ in range(2)
     )
@@ -221,7 +221,7 @@ def log_density_on_circle(moments: np.ndarray, rate: float, angles: np.ndarray) 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_the_loss_on_the_circle_is_epsilon_at_most_and_nearly_that(neighbours: Neighbours) -> None:
     """The exact loss between neighbours, over all tables of a grid; large tables make it nearly epsilon."""
-    epsilon, layout = 2.0, Layout(3, 1, Fraction(1, 2))
+    epsilon, layout = 2.0, GramLayout(3, 1, Fraction(1, 2))
     rate = float(event_of(EXPONENTIAL, layout, Fraction(2), 1, neighbours).noise)
     angles = np.linspace(0, math.pi, 721)
     units = [np.outer(x, x) for t in np.linspace(0, math.pi, 13) for x in [np.array([math.cos(t), math.sin(t)])]]
@@ -253,7 +253,7 @@ def test_proposals_are_kept_often_enough_and_never_with_probability_above_one(wi
 @pytest.mark.parametrize("name", [POWER, EXPONENTIAL])
 def test_directions_keep_the_target_beside_them_and_know_no_centre(name: str) -> None:
     encoding = Encoding(schema_with(target=True))
-    layout = Layout(encoding.feature_width + 1, 1, Fraction(1, 2))
+    layout = GramLayout(encoding.feature_width + 1, 1, Fraction(1, 2))
     event = event_of(name, layout, Fraction(1), 3)
     through = measured_coordinates(event, encoding)
     assert (through.width, through.dimension) == (encoding.width, encoding.feature_width)
@@ -386,7 +386,7 @@ def test_pca_gauss_takes_every_member_of_the_family(name: str) -> None:
 
 @pytest.mark.parametrize("name", [POWER, EXPONENTIAL])
 def test_directions_that_the_points_do_not_have_are_refused(name: str) -> None:
-    layout = Layout(4, 1, Fraction(1, 2))
+    layout = GramLayout(4, 1, Fraction(1, 2))
     for components in (0, 4, -1):
         with pytest.raises(ValueError, match="between 1 and 3"):
             event_of(name, layout, Fraction(1), components)
@@ -397,11 +397,11 @@ def test_directions_that_the_points_do_not_have_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="shape"):
         Released(event, ((0, 0, 0),), seeded=True)
     with pytest.raises(ValueError, match="another shape"):
-        measure_gram(table_of(np.eye(2), Layout(3, 1, Fraction(1, 2))), event, SeededNoise(1))
+        measure_gram(table_of(np.eye(2), GramLayout(3, 1, Fraction(1, 2))), event, SeededNoise(1))
 
 
 def test_a_power_method_without_steps_is_refused() -> None:
-    event = event_of(POWER, Layout(4, 1, Fraction(1, 2)), Fraction(1), 1)
+    event = event_of(POWER, GramLayout(4, 1, Fraction(1, 2)), Fraction(1), 1)
     with pytest.raises(ValueError, match="positive"):
         cost_of(replace(event, iterations=0))
 
@@ -411,7 +411,7 @@ def test_a_power_method_without_steps_is_refused() -> None:
 )
 def test_a_budget_of_the_wrong_kind_is_refused(mechanism: PowerMechanism, wrong: Budget) -> None:
     with pytest.raises(ValueError, match="spends"):
-        mechanism.calibrate(Layout(4, 1, Fraction(1, 2)), REPLACE, wrong, components=1)
+        mechanism.calibrate(GramLayout(4, 1, Fraction(1, 2)), REPLACE, wrong, components=1)
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -431,7 +431,7 @@ def test_system_streams_differ_and_seeded_ones_repeat() -> None:
 
 @pytest.mark.parametrize("name", [POWER, EXPONENTIAL])
 def test_a_release_goes_through_the_system_noise(name: str) -> None:
-    layout = Layout(5, 1, Fraction(1, 2))
+    layout = GramLayout(5, 1, Fraction(1, 2))
     event = event_of(name, layout, Fraction(1), 2)
     released = measure_gram(table_of(np.diag([50.0, 30.0, 1.0, 1.0]), layout), event, SystemNoise())
     assert not released.seeded
