@@ -1,1 +1,1 @@
-"""Noise: where randomness comes from, and draws from continuous laws that are certified to be exact."""
+"""Noise: the sources of randomness, and certified exact draws from continuous laws."""

@@ -1,6 +1,6 @@
-"""Normal numbers and decisions about real numbers, certified: what exact arithmetic would give, to the last bit.
+"""Certified normal numbers and decisions about real numbers: every result is that of exact real arithmetic.
 
-Uniform numbers are known to some binary places and are extended where these do not decide a rounding.
+Uniform numbers are known to finitely many binary places, and more are drawn where these do not decide a rounding.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from flint import arb
 
 FIRST_BITS = 128
-"""Binary places of each uniform number before more are asked for."""
+"""Binary places of each uniform number that are drawn first."""
 
 GUARD_BITS = 64
 """Working precision beyond the known places of the uniform numbers."""
 
 QUICK_BITS = 64
-"""Working precision at which a rounding or a yes or no is tried first; nearly always it is enough."""
+"""Working precision of the first attempt at a rounding or decision; it nearly always suffices."""
 
 
 class LazyUniforms:
-    """Independent uniform numbers in (0, 1), known to some binary places; more can be asked for.
+    """Independent uniform numbers in (0, 1), known to finitely many binary places; more can be drawn.
 
-    Each is given as a ball that holds every number with the known places, so what is
-    computed from the balls holds what the ideal real numbers would have given.
+    Each is represented by a ball that contains every number with the known places, so a
+    result computed from the balls contains the result for the ideal real numbers.
     """
 
     def __init__(self, count: int, noise: Noise) -> None:
@@ -37,20 +37,20 @@ class LazyUniforms:
         self._places = [noise.bits(FIRST_BITS) for _ in range(count)]
 
     def extend(self) -> None:
-        """Double the known places; those already known stay."""
+        """Double the known places; those already known stay as they are."""
         more = self.known_bits
         self._places = [(known << more) | self._noise.bits(more) for known in self._places]
         self.known_bits += more
 
     def balls(self) -> list[arb]:
-        """One ball a number."""
+        """One ball per number."""
         from flint import arb
 
         unit = arb(2) ** -(self.known_bits + 1)
         return [arb(2 * known + 1, 1) * unit for known in self._places]
 
     def precisions(self) -> tuple[int, int]:
-        """Working precisions at which a rounding is tried before more places are asked for."""
+        """Working precisions at which a rounding is tried before more places are drawn."""
         return QUICK_BITS, self.known_bits + GUARD_BITS
 
 
@@ -61,20 +61,20 @@ class NormalSums:
         self._uniforms = LazyUniforms(count, noise)
 
     def add_and_round(self, offsets: Sequence[int], variances: Sequence[Fraction]) -> list[int]:
-        """Each offset plus a normal number of its variance, rounded to a whole number without error.
+        """Add a normal number of the given variance to each offset and round to a whole number without error.
 
-        A rounding that a ball cannot decide asks for more places of the same uniform
-        numbers, so the result is what exact real arithmetic would give.
+        If a ball does not decide a rounding, more places of the same uniform numbers
+        are drawn, so the result is that of exact real arithmetic.
         """
         whole: list[Any] = [None] * len(offsets)
         while True:
             for bits in self._uniforms.precisions():
-                self._round_open(whole, variances, bits)
+                self._round_undecided(whole, variances, bits)
                 if all(number is not None for number in whole):
                     return [base + int(number) for base, number in zip(offsets, whole, strict=True)]
             self._uniforms.extend()
 
-    def _round_open(self, whole: list[Any], variances: Sequence[Fraction], bits: int) -> None:
+    def _round_undecided(self, whole: list[Any], variances: Sequence[Fraction], bits: int) -> None:
         """Round the normal numbers that no ball has decided yet."""
         from flint import arb, ctx, fmpq
 
@@ -87,7 +87,7 @@ class NormalSums:
 
 
 def decide(question: Callable[[], bool | None], uniforms: Sequence[LazyUniforms]) -> bool:
-    """The answer to a question about the ideal real numbers, with as many places of them as it takes."""
+    """Answer a question about the ideal real numbers, drawing more of their places until the balls decide it."""
     from flint import ctx
 
     bits = QUICK_BITS
@@ -102,6 +102,6 @@ def decide(question: Callable[[], bool | None], uniforms: Sequence[LazyUniforms]
                 part.extend()
 
 
-def positive(ball: arb) -> bool | None:
-    """The sign of a number that is not zero, if its ball shows it."""
+def is_positive(ball: arb) -> bool | None:
+    """Whether a nonzero number is positive; None if its ball does not decide it."""
     return True if ball > 0 else False if ball < 0 else None

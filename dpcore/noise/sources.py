@@ -1,9 +1,9 @@
-"""The only door to randomness.
+"""The only source of randomness.
 
-* `SystemNoise` draws the noise of every release: operating-system entropy, no seed.
-* `SeededNoise` exists for tests and replays; whatever is made with it says so, and
-  publishing refuses it.
-* `public_generator` gives the reproducible stream of a public seed, for projections
+* `SystemNoise` draws the noise of every release from operating-system entropy, without a seed.
+* `SeededNoise` is for tests and replays; its measurements are marked as seeded, and
+  publishing refuses them.
+* `public_generator` is the reproducible stream of a public seed, for projections
   and sampling, which need no secrecy; `draw_seed` draws such a seed.
 """
 
@@ -21,12 +21,12 @@ import numpy as np
 
 
 def draw_seed() -> str:
-    """A new public seed, 128 bits of operating-system entropy in hexadecimal."""
+    """Draw a public seed: 128 bits of operating-system entropy in hexadecimal."""
     return secrets.token_hex(16)
 
 
 def seed_of(random_state: str | int | None) -> str:
-    """The public seed that a caller names, as hexadecimal text or as a number; a fresh one for None.
+    """The public seed given as hexadecimal text or as a number; a new one for None.
 
     Raises: ValueError for anything else.
     """
@@ -48,32 +48,32 @@ def public_generator(seed: str, purpose: str) -> np.random.Generator:
 
 
 def bulk_generator(seed: str, purpose: str) -> np.random.Generator:
-    """As `public_generator`, three times as fast: for synthetic rows, of which there may be very many.
+    """A reproducible stream three times as fast as that of `public_generator`, for large synthetic tables.
 
-    Its state can be told from what it draws, which tells no more than the public seed does.
+    Its state can be inferred from its draws, which reveals no more than the public seed does.
     """
     words = [int(seed, 16), int.from_bytes(purpose.encode(), "big")]
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(words)))
 
 
 class Noise(Protocol):
-    """What a mechanism may draw."""
+    """The draws that are available to a mechanism."""
 
     @property
     def seeded(self) -> bool:
-        """Whether the draws can be repeated: true in tests only."""
+        """Whether the draws are reproducible, as in tests only."""
 
     def bits(self, count: int) -> int:
-        """A uniform integer of that many bits."""
+        """Draw a uniform integer of `count` bits."""
 
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
-        """Independent integers with mass proportional to exp(-|x| / scale)."""
+        """Draw independent integers with mass proportional to exp(-|x| / scale)."""
 
     def generator(self) -> np.random.Generator:
         """A stream of floating-point draws.
 
-        For what needs no secrecy, such as a random start, and for mechanisms whose entry in
-        the registry says `approximate`: nothing bounds the error of these draws, so no
+        It serves purposes that need no secrecy, such as a random start, and mechanisms whose
+        registry entry says `approximate`: nothing bounds the error of these draws, so no
         proved guarantee may rest on them.
         """
 
@@ -84,12 +84,12 @@ class SystemNoise:
     seeded = False
 
     def bits(self, count: int) -> int:
-        """A uniform integer of that many bits."""
+        """Draw a uniform integer of `count` bits."""
         return secrets.randbits(count)
 
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
-        """Independent integers with mass proportional to exp(-|x| / scale)."""
-        return list(_laplace_on_zeros(scale)([0] * size))
+        """Draw independent integers with mass proportional to exp(-|x| / scale)."""
+        return list(_laplace_sampler(scale)([0] * size))
 
     def generator(self) -> np.random.Generator:
         """A new ChaCha stream under a key of operating-system entropy."""
@@ -98,10 +98,10 @@ class SystemNoise:
         return np.random.Generator(ChaCha(key=secrets.randbits(256)))
 
 
-@functools.lru_cache(maxsize=64)  # making one takes longer than the few draws it is asked for
-def _laplace_on_zeros(scale: float) -> Callable[[list[int]], list[int]]:
-    """OpenDP's exact sampler; it holds no state between draws."""
-    from opendp import domains, measurements, metrics, mod  # its prelude would load scikit-learn and pandas
+@functools.lru_cache(maxsize=64)  # building a sampler takes longer than a few draws
+def _laplace_sampler(scale: float) -> Callable[[list[int]], list[int]]:
+    """OpenDP's exact discrete Laplace mechanism, which keeps no state between draws."""
+    from opendp import domains, measurements, metrics, mod  # the prelude would load scikit-learn and pandas
 
     mod.enable_features("contrib")
     space = domains.vector_domain(domains.atom_domain(T="i64")), metrics.l1_distance(T="i64")
@@ -110,7 +110,7 @@ def _laplace_on_zeros(scale: float) -> Callable[[list[int]], list[int]]:
 
 
 class SeededNoise:
-    """Repeatable noise for tests: the same distributions to double precision, no secrecy at all."""
+    """Reproducible noise for tests: the same distributions to double precision, without secrecy."""
 
     seeded = True
 
@@ -119,13 +119,13 @@ class SeededNoise:
         self._generator = np.random.Generator(np.random.PCG64(seed))
 
     def bits(self, count: int) -> int:
-        """A repeatable integer of that many bits."""
+        """Draw a reproducible integer of `count` bits."""
         return self._bits.getrandbits(count)
 
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
-        """Rounded continuous draws; close enough where the scale is large."""
+        """Draw rounded continuous numbers, which are close enough at large scales."""
         return [round(x) for x in self._generator.laplace(scale=scale, size=size).tolist()]
 
     def generator(self) -> np.random.Generator:
-        """The repeatable stream itself."""
+        """The reproducible stream itself."""
         return self._generator

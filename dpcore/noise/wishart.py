@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WishartDifference:
-    """One draw of symmetric noise Z = A - B, in blocks, as certified balls.
+    """One draw of symmetric block noise Z = A - B, as certified balls.
 
     A and B are block-diagonal with independent positive semidefinite blocks of density
     proportional to exp(-c tr): Wishart with dimension + 1 degrees of freedom and scale
@@ -31,10 +31,10 @@ class WishartDifference:
         self._computed: tuple[tuple[int, ...], tuple[list[arb_mat], list[arb_mat]]] | None = None
 
     def add_and_round(self, offsets: Sequence[Sequence[int]], *, unit: int, step: int) -> list[list[int]]:
-        """The upper triangles of (offset + unit Z) / step, rounded to whole numbers without error.
+        """Return the upper triangles of (offset + unit Z) / step, rounded to whole numbers without error.
 
-        A rounding that the balls cannot decide asks for more places of the same
-        uniform numbers, so the result is what exact real arithmetic would give.
+        If the balls do not decide a rounding, more places of the same uniform numbers
+        are drawn, so the result is that of exact real arithmetic.
         """
         while True:
             for bits in self._normals.precisions():
@@ -64,11 +64,11 @@ class WishartDifference:
             return result
 
     def difference(self) -> list[arb_mat]:
-        """The blocks of Z at the present working precision."""
+        """The blocks of Z at the current working precision."""
         return [a - b for a, b in zip(*self.terms(), strict=True)]
 
     def terms(self) -> tuple[list[arb_mat], list[arb_mat]]:
-        """The blocks of A and of B at the present working precision."""
+        """The blocks of A and of B at the current working precision."""
         from flint import ctx
 
         known = ctx.prec, self._normals.known_bits, self._traces.known_bits
@@ -105,7 +105,7 @@ class WishartDifference:
         return products[: self.blocks], products[self.blocks :]
 
     def _trace_pair(self) -> tuple[arb, arb]:
-        """tr A and tr B: the larger is Gamma(2N, rate 2c), the smaller that times U^(1/N), a coin says which."""
+        """tr A and tr B: the larger is Gamma(2N, rate 2c), the smaller that times U^(1/N); a coin orders them."""
         from flint import arb, fmpq
 
         first, *rest = self._traces.balls()
