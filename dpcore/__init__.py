@@ -1,8 +1,8 @@
 """The mathematics of differentially private releases: pure functions, no files, no clock, no orchestration.
 
-The estimators are at hand as `dpcore.RonGauss`, `dpcore.PcaGauss`, `dpcore.MomentMixture`,
+The estimators are available as `dpcore.RonGauss`, `dpcore.PcaGauss`, `dpcore.MomentMixture`,
 `dpcore.EigenvalueGauss`, `dpcore.DifferentialLda`, `dpcore.GaussianCopula` and `dpcore.Modips`; those that
-publish noisy rows, which is local privacy, as `dpcore.JiangPca`, `dpcore.BernoulliRows` and `dpcore.LopRows`.
+publish noisy rows under local privacy are `dpcore.JiangPca`, `dpcore.BernoulliRows` and `dpcore.LopRows`.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _MODULES = {
     "PcaGauss": "dpcore.estimators.pca_gauss",
     "RonGauss": "dpcore.estimators.ron_gauss",
 }
-"""Where the estimators are."""
+"""The module that defines each estimator."""
 
 
 def __getattr__(name: str) -> Any:
-    """Load the estimators when they are asked for: scikit-learn takes a second to import."""
+    """Import an estimator on first use: importing scikit-learn takes a second."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -1,11 +1,10 @@
-"""Costs of what was measured, and the statement they compose to.
+"""Privacy costs of measurements, and the (epsilon, delta) statements they compose to.
 
-What happened (an event) is kept apart from what it cost: `Cost` is what an event's
-mechanism says it costs, pure or of Gaussian noise. Two functions turn costs into a
-statement: `release_statement` for the costs of one release, which its specification fixes
-beforehand, and `population_balance` for all costs of a population, of which later ones may
-be chosen by what earlier ones showed. Everything pure is an exact fraction. Fails closed:
-a cost that cannot be stated is infinite.
+An event says what was measured; its `Cost`, pure or of Gaussian noise, follows from its
+mechanism. Two functions turn costs into a statement: `release_statement` for the costs of
+one release, which its specification fixes beforehand, and `population_balance` for all
+costs of a population, which may be chosen adaptively. Pure costs are exact fractions.
+The module fails closed: a cost that cannot be stated is infinite.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from fractions import Fraction
 INFINITE = math.inf
 
 LARGEST_FIGURE = 10**12
-"""Above every cost and cap that promises anything."""
+"""The upper limit of costs and caps: larger ones promise nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,10 @@ Budget = Epsilon | Rho
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a set of events costs: pure epsilon, rho of Gaussian noise, and the finite-precision delta."""
+    """The composed cost of a set of events: pure epsilon, rho of Gaussian noise, and the finite-precision delta.
+
+    `rho_of_pure` is the zCDP cost of the pure events, epsilon²/2 each.
+    """
 
     epsilon: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
@@ -73,7 +75,7 @@ class Cost:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it has both pure parts and parts of Gaussian noise."""
+        """Whether both pure and Gaussian events contribute."""
         return bool(self.rho and (self.epsilon or self.rho_of_pure))
 
 
@@ -96,12 +98,12 @@ class Statement:
 
 
 def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
-    """The smaller valid statement at a given delta of costs fixed beforehand, as a specification fixes them.
+    """The smaller valid statement at a given delta for costs that were fixed beforehand.
 
-    Either the pure costs are added to what Gaussian noise of the whole rho gives, or
-    everything is counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
-    Without Gaussian costs, delta is only claimed where it buys a smaller epsilon.
-    For mixed costs that somebody chooses one after the other this is no bound: see `population_balance`.
+    Either the pure costs are added to the epsilon of Gaussian noise of the whole rho, or
+    every cost is counted as zCDP (a pure epsilon is epsilon²/2 of rho) and converted once.
+    Without Gaussian costs, delta is claimed only if it buys a smaller epsilon.
+    This is no bound for mixed costs that are chosen adaptively: see `population_balance`.
 
         >>> twice = Cost.of(Epsilon(Fraction(1, 2))) + Cost.of(Epsilon(Fraction(1, 2)))
         >>> release_statement(twice, delta=Fraction(0)).as_json()
@@ -114,7 +116,7 @@ def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
         gaussian = gaussian_epsilon(float_above(cost.rho), delta=float(delta))
         apart = gaussian
         if cost.epsilon:
-            apart = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # a statement never flatters
+            apart = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # rounded up
     merged = _as_zcdp(cost, delta) if cost.rho_of_pure else INFINITE
     if merged < apart:
         return Statement(merged, delta, cost.delta_num)
@@ -122,11 +124,12 @@ def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
 
 
 def population_balance(cost: Cost, *, delta: Fraction) -> Statement:
-    """What a population has lost at a given delta, also where earlier releases decided what later ones cost.
+    """The privacy loss of a population at a given delta, valid also for adaptively chosen costs.
 
-    Pure costs alone: the smaller of their sum and of what they give as zCDP. Gaussian noise alone: the exact
-    curve of the whole rho. Both: everything as zCDP, converted once, because a sum of the two conversions
-    is no bound for somebody who spends the rest purely once the noise of small Gaussian releases happened to be large.
+    Pure costs alone give the smaller of their sum and their zCDP conversion; Gaussian costs alone give the exact
+    curve of the whole rho. Mixed costs are counted as zCDP and converted once. Adding the two conversions would be
+    no bound: an analyst could spend the remaining budget purely whenever the noise of small Gaussian releases
+    happened to be large.
     Guarantee: GUARANTEE.md, "The statement".
     """
     if not cost.is_mixed:
@@ -135,7 +138,7 @@ def population_balance(cost: Cost, *, delta: Fraction) -> Statement:
 
 
 def _as_zcdp(cost: Cost, delta: Fraction) -> float:
-    """The epsilon of everything counted as zCDP; infinite where a pure cost lacks its rho."""
+    """The epsilon of all costs counted as zCDP; infinite if a pure cost lacks its rho."""
     if cost.epsilon and not cost.rho_of_pure:
         return INFINITE
     return epsilon_of_rho(float_above(cost.rho + cost.rho_of_pure), delta=float(delta))
@@ -143,7 +146,7 @@ def _as_zcdp(cost: Cost, delta: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """The most that a population may ever lose.
+    """The lifetime limit on the privacy loss of a population.
 
     >>> cap = Cap(epsilon=Fraction(3), delta=Fraction(0), delta_num=Fraction(0))
     >>> monthly = Cost.of(Epsilon(Fraction(1, 4)))
@@ -156,19 +159,19 @@ class Cap:
     delta_num: Fraction
 
     def admits(self, cost: Cost) -> bool:
-        """Whether all that a population has spent stays under the cap, however its costs were chosen (a filter)."""
+        """Whether a population's total cost is within the cap, however its costs were chosen (a privacy filter)."""
         if cost.delta_num > self.delta_num:
             return False
-        pure = not cost.rho and cost.epsilon <= self.epsilon  # then nothing needs converting, which is slow
+        pure = not cost.rho and cost.epsilon <= self.epsilon  # saves the slow conversion
         return pure or population_balance(cost, delta=self.delta).epsilon <= self.epsilon
 
     def admits_if_fixed(self, cost: Cost) -> bool:
-        """Whether it stays under the cap if every cost was fixed beforehand: earlier versions' rule, no filter."""
+        """Whether a cost fixed beforehand is within the cap: the rule of earlier versions, which is no filter."""
         fixed = release_statement(cost, delta=self.delta).epsilon <= self.epsilon
         return self.admits(cost) or (cost.delta_num <= self.delta_num and fixed)
 
     def releases_left(self, spent: Cost, each: Cost, *, limit: int = 100_000) -> int:
-        """The largest number of further identical releases that stay under the cap."""
+        """The largest number of further identical releases within the cap, at most `limit`."""
         low, high = 0, 1
         while high <= limit and self.admits(spent + times(each, high)):
             low, high = high, high * 2
@@ -184,7 +187,7 @@ def times(cost: Cost, count: int) -> Cost:
 
 
 def float_above(value: Fraction) -> float:
-    """The smallest convenient float at or above a fraction."""
+    """A float at or above a fraction: the nearest one or its successor."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, INFINITE)
 
@@ -193,15 +196,15 @@ GAUSSIAN_MARGIN = 1e-10
 """Relative margin for the rounding of the two normal tails, which are computed in double precision."""
 
 SMALLEST = 2.0**-1000
-"""Tails above this are floats with all their digits."""
+"""Tail probabilities above this have full floating-point precision."""
 
 
 def gaussian_delta(rho: float, *, epsilon: float) -> float:
     """The delta of Gaussian noise at an epsilon, rounded up: the exact curve (GUARANTEE.md, M3).
 
-    With mu = sqrt(2 rho) it is Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu + mu/2), Q the upper
-    tail of the normal law. Floats below `SMALLEST` lose their digits: a second tail down there
-    is counted as 0 and a first one as `SMALLEST`, which errs upward.
+    With mu = sqrt(2 rho) it is Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu + mu/2), where Q is the
+    upper tail of the normal law. Floats below `SMALLEST` lose precision: there the second tail
+    counts as 0 and the first as `SMALLEST`, which errs upward.
     """
     mu = math.sqrt(2 * rho)
     inside = max(_upper_tail(epsilon / mu - mu / 2), SMALLEST)
@@ -214,7 +217,7 @@ def _upper_tail(x: float) -> float:
     return math.erfc(x / math.sqrt(2)) / 2
 
 
-@functools.lru_cache(maxsize=256)  # a plan asks several times for the same
+@functools.lru_cache(maxsize=256)  # planning repeats the same conversions
 def gaussian_epsilon(rho: float, *, delta: float) -> float:
     """The smallest epsilon at which Gaussian noise meets a delta, rounded up; infinite when delta is 0."""
     if not delta > 0 or not math.isfinite(rho):
@@ -227,21 +230,22 @@ def gaussian_epsilon(rho: float, *, delta: float) -> float:
 
 
 def loss_tail(cost: Cost, *, epsilon: Fraction, gaussian_draws: int) -> float:
-    """The chance that the privacy loss of all measurements exceeds epsilon, rounded up.
+    """The probability that the privacy loss of all measurements exceeds epsilon, rounded up.
 
-    So likely may a reader of the noisy measurements become surer of the truth than 1 / (1 + e^-epsilon), from even
-    odds between two neighbours; it is not delta, and larger. Pure measurements lose at most their epsilon. One
-    Gaussian draw loses more than the rest x with chance Q(x/mu - mu/2), which its worst neighbours attain. Of several
-    draws, whose distances may depend on earlier outcomes, the loss is a Brownian motion with drift 1/2, stopped before
-    time mu²: its maximum exceeds x with chance Q(x/mu - mu/2) + e^x Q(x/mu + mu/2).
+    It bounds the probability that a reader of the noisy measurements, starting from even odds between two neighbours,
+    becomes surer of the truth than 1 / (1 + e^-epsilon); delta is smaller. Pure measurements lose at most
+    their epsilon. The loss of one Gaussian draw exceeds the remaining x with probability Q(x/mu - mu/2), which the
+    worst neighbours attain. For several draws, whose distances may depend on earlier outcomes, the loss is a Brownian
+    motion with drift 1/2, stopped before time mu²: its maximum exceeds x with probability
+    Q(x/mu - mu/2) + e^x Q(x/mu + mu/2).
     Guarantee: GUARANTEE.md, "How sure a reader may become".
     """
-    rest = _rest(cost, epsilon)
+    rest = _epsilon_left(cost, epsilon)
     if not cost.rho and rest >= 0:
         return 0.0
     bounds = [1.0, loss_tail_of_views(cost, epsilon=epsilon)]
     rho = float_above(cost.rho + cost.rho_of_pure)
-    if epsilon > rho:  # Chernoff's bound, of everything as zCDP
+    if epsilon > rho:  # Chernoff bound with all costs as zCDP
         bounds.append(math.exp(-((float(epsilon) - rho) ** 2) / (4 * rho)) * (1 + GAUSSIAN_MARGIN))
     if cost.rho and rest > 0:
         mu = math.sqrt(2 * float_above(cost.rho))
@@ -252,13 +256,13 @@ def loss_tail(cost: Cost, *, epsilon: Fraction, gaussian_draws: int) -> float:
 
 
 def loss_tail_of_views(cost: Cost, *, epsilon: Fraction) -> float:
-    """The same chance for whatever is computed from the measurements, rounded up.
+    """The probability that the privacy loss of any function of the measurements exceeds epsilon, rounded up.
 
-    A coarser view may have a larger one: outcomes of high and of moderate loss that look alike count
-    together. Its event V of too high a loss has Pr[V] > e^epsilon Pr'[V]; with Pr[V] <= e^x Pr'[V] + delta(x) at every
-    x below epsilon that gives Pr[V] <= delta(x) / (1 - e^(x - epsilon)).
+    Post-processing may increase it: outcomes of high and of moderate loss that become equal count together.
+    The event V of too high a loss has Pr[V] > e^epsilon Pr'[V]; with Pr[V] <= e^x Pr'[V] + delta(x) for every
+    x below epsilon this gives Pr[V] <= delta(x) / (1 - e^(x - epsilon)).
     """
-    rest = _rest(cost, epsilon)
+    rest = _epsilon_left(cost, epsilon)
     if not cost.rho and rest >= 0:
         return 0.0
     whole, gaussian = float_above(cost.rho + cost.rho_of_pure), float_above(cost.rho)
@@ -272,30 +276,30 @@ def loss_tail_of_views(cost: Cost, *, epsilon: Fraction) -> float:
 
 
 def group_delta(cost: Cost, *, epsilon: Fraction, size: int) -> float:
-    """The delta at size times epsilon for a group of so many units, rounded up.
+    """The delta at `size` times epsilon for a group of `size` units, rounded up.
 
-    Each unit moves a measurement by at most its sensitivity: the group's pure costs are size times as large, its
-    rho size² times.
+    Each unit moves a measurement by at most its sensitivity, so the group's pure costs are larger by the factor
+    `size` and its rho by `size`².
     """
-    rest = _rest(cost, epsilon)
+    rest = _epsilon_left(cost, epsilon)
     if not cost.rho and rest >= 0:
         return 0.0
     whole = delta_of_rho(float_above((cost.rho + cost.rho_of_pure) * size**2), epsilon=float(epsilon) * size)
     return min(whole, gaussian_delta(float_above(cost.rho * size**2), epsilon=rest * size)) if rest >= 0 else whole
 
 
-def _rest(cost: Cost, epsilon: Fraction) -> float:
-    """What the pure costs leave of an epsilon, rounded down."""
+def _epsilon_left(cost: Cost, epsilon: Fraction) -> float:
+    """An epsilon minus the pure costs, rounded down."""
     rest = epsilon - cost.epsilon
     return -float_above(-rest)
 
 
 def delta_of_rho(rho: float, *, epsilon: float) -> float:
-    """Smallest delta the zCDP conversion of Canonne, Kamath and Steinke (2020) gives.
+    """The smallest delta of the zCDP conversion of Canonne, Kamath and Steinke (2020).
 
     delta = min over alpha > 1 of exp((alpha-1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha / (alpha - 1).
     The logarithm is convex around its only minimum, which golden-section search finds;
-    any alpha gives a valid delta, so an imperfect minimum is only looser.
+    any alpha gives a valid delta, so an inexact minimum is only looser.
     """
 
     def log_delta(alpha: float) -> float:
@@ -309,10 +313,10 @@ def delta_of_rho(rho: float, *, epsilon: float) -> float:
             high = right
         else:
             low = left
-    return math.exp(min(0.0, log_delta(1 + math.exp((low + high) / 2))))  # at most 1, and no overflow before
+    return math.exp(min(0.0, log_delta(1 + math.exp((low + high) / 2))))  # at most 1, without overflow
 
 
-@functools.lru_cache(maxsize=256)  # a plan asks several times for the same
+@functools.lru_cache(maxsize=256)  # planning repeats the same conversions
 def epsilon_of_rho(rho: float, *, delta: float) -> float:
     """An epsilon such that rho-zCDP implies (epsilon, delta)-DP; infinite when delta is 0."""
     if not delta > 0 or not math.isfinite(rho):
@@ -324,9 +328,9 @@ def epsilon_of_rho(rho: float, *, delta: float) -> float:
     return high * (1 + 1e-12)  # covers the rounding of the search itself
 
 
-@functools.lru_cache(maxsize=256)  # a plan asks several times for the same
+@functools.lru_cache(maxsize=256)  # planning repeats the same conversions
 def rho_of_epsilon(epsilon: float, *, delta: float) -> Fraction:
-    """The largest rho (to nine digits) of Gaussian noise that stays within (epsilon, delta).
+    """The largest rho, to nine digits, of Gaussian noise that is (epsilon, delta)-differentially private.
 
     >>> rho = rho_of_epsilon(1.0, delta=1e-6)
     >>> gaussian_delta(float(rho), epsilon=1.0) <= 1e-6

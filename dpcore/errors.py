@@ -23,7 +23,7 @@ class PrivacyError(Exception):
 
 
 class RefusedError(PrivacyError):
-    """A request that cannot be honoured; says what, where and what to do."""
+    """A request that cannot be honoured, with the rule, the place and a hint."""
 
     def __init__(self, message: str, *, rule: str, where: str, hint: str) -> None:
         super().__init__(message)
@@ -59,14 +59,14 @@ class CheckFailedError(PrivacyError):
 
 
 class InterruptedReleaseError(PrivacyError):
-    """A release that was interrupted from outside; what it spent stays spent."""
+    """A release that was interrupted from outside; its spend stands."""
 
     def __init__(self) -> None:
         super().__init__("interrupted; `dprelease history` says how far the release came")
 
 
 class StageFailedError(PrivacyError):
-    """An unexpected fault in a stage; carries the stage and the fault's type only."""
+    """An unexpected fault in a stage; only the stage, the fault's type and its place in the code are kept."""
 
     def __init__(self, stage: str, fault: str, place: str) -> None:
         super().__init__(f"stage {stage!r} failed with {fault} at {place}")

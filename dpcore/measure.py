@@ -1,8 +1,8 @@
-"""The only door from private to released: every draw passes here.
+"""The only door from private to released values: every draw of noise for a release passes here.
 
-A `PrivateGram` or `PrivateVector` can be measured and nothing else: it does not print,
-pickle or compare. A `Released` or `ReleasedVector` value comes out of `measure_gram` or
-`measure_vector`, or out of a ledger that stored one; it carries the event that produced
+A `PrivateGram` or `PrivateVector` can only be measured: it does not print, pickle or
+compare. A `Released` or `ReleasedVector` is returned by `measure_gram` or
+`measure_vector`, or read from a ledger that stored it; it carries the event that produced
 it, and whether its noise was seeded.
 """
 
@@ -32,32 +32,32 @@ from dpcore.records.exact_sums import (
 from dpcore.records.schema import Cells
 
 STORED = "triangles"
-"""The name of a measurement's whole numbers in its stored form, after what was first measured."""
+"""The key of a measurement's whole numbers in its stored form."""
 
 
 class RecordEncoder(Protocol):
-    """Turns cells into points of the unit ball: a pure function of each record and of public or released values."""
+    """Encodes cells as points of the unit ball, by a pure function of each record and of public or released values."""
 
     def encode(self, cells: Cells) -> NDArray[np.float64]:
-        """Points, one a record."""
+        """Points, one per record."""
 
     def classes(self, cells: Cells) -> NDArray[np.int64]:
-        """The class block each record falls into."""
+        """The class block of each record."""
 
 
 class LinearMap(Protocol):
-    """A public linear map of encoded points into the coordinates in which they are measured."""
+    """A public linear map from encoded points to the coordinates in which they are measured."""
 
     @property
     def columns(self) -> NDArray[np.float64] | None:
-        """Its entries as whole multiples of 2^-20; None where points are kept as they are."""
+        """The entries as whole multiples of 2^-20; None for the identity."""
 
     def framed(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """Points as they are measured, and the radius in units of which they are."""
+        """The points relative to the centre of the measurement frame, and the frame's radius, their unit of length."""
 
 
 class PrivateGram:
-    """Exact second moments of raw rows: may be measured, and nothing else."""
+    """Exact second moments of raw rows, which can only be measured."""
 
     __slots__ = ("_sum",)
 
@@ -85,9 +85,9 @@ def exact_gram(
     layout: GramLayout,
     projection: LinearMap,
 ) -> PrivateGram:
-    """The exact Gram blocks of a table that comes in chunks, each row with its share of its person or None.
+    """The exact Gram blocks of a table in chunks, each with the rows' shares of their persons or None.
 
-    One block holds all classes together. Memory does not grow with the table.
+    A layout with one block adds all classes up. Memory does not grow with the table.
     """
     return PrivateGram(gram_sum(chunks, encoding, layout, projection))
 
@@ -98,7 +98,7 @@ def gram_sum(
     layout: GramLayout,
     projection: LinearMap,
 ) -> GramSum:
-    """The sum behind `exact_gram`, in the open: for invented rows, and for parts of a table."""
+    """The sum of `exact_gram` without its protection: for simulated rows, and for parts of a table."""
     require_exact_product()
     total = GramSum(layout)
     for cells, shares in chunks:
@@ -110,10 +110,10 @@ def gram_sum(
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A measurement, safe to show, in whole numbers.
+    """A noisy measurement in whole numbers, safe to publish.
 
-    Of Gram blocks: upper triangles in steps of `event.step` on the integer grid; of
-    directions: one list each, on the grid of projections; of eigenvalues: one list.
+    Gram blocks are upper triangles in steps of `event.step` on the integer grid, directions
+    one list each on the grid of projections, eigenvalues one list, counts and sums one list per block.
     """
 
     event: GramEvent
@@ -135,7 +135,7 @@ class Released:
         return result
 
     def basis(self) -> NDArray[np.float64]:
-        """The released directions, one a column."""
+        """The released directions, one per column."""
         return np.array(self.values, dtype=np.float64).T / (1 << PROJECTION_BITS)
 
     def spectrum(self) -> NDArray[np.float64]:
@@ -143,7 +143,7 @@ class Released:
         return np.array([value * self.event.step / UNIT for value in self.values[0]])
 
     def counts_and_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Noisy counts and sums of points, one a block."""
+        """Noisy counts and sums of points, one per block."""
         weight = float(self.event.layout.count_weight)
         rows = np.array([[cell * self.event.step / UNIT for cell in part] for part in self.values])
         return rows[:, 0] / weight**2, rows[:, 1:] / weight
@@ -154,7 +154,7 @@ class Released:
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> Released:
-        """A measurement that was stored with its spend."""
+        """The measurement that `as_json` wrote."""
         values = tuple(tuple(part) for part in body[STORED])
         return Released(GramEvent.from_json(body["event"]), values, body["seeded"])
 
@@ -169,7 +169,7 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 def _sizes(event: GramEvent) -> tuple[int, ...]:
-    """How many whole numbers each part of a measurement has."""
+    """The number of whole numbers in each part of a measurement."""
     output = mechanism_of(event.mechanism).output
     if output is Output.BASIS:
         return (event.layout.dimension - event.layout.heads,) * event.components
@@ -181,10 +181,10 @@ def _sizes(event: GramEvent) -> tuple[int, ...]:
 
 
 def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
-    """Draw the event's noise and release what its mechanism gives: noisy blocks, directions or eigenvalues.
+    """Draw the event's noise and release the output of its mechanism: noisy blocks, directions, eigenvalues or sums.
 
-    Neighbours: those of the event. Guarantee: the cost of the event, by the entry of
-    its mechanism in the registry; the same for every data.
+    Neighbours: those of the event. Guarantee: the cost of the event, by the registry
+    entry of its mechanism; it does not depend on the data.
     Raises: ValueError if the event was planned for another shape.
     """
     if gram.layout != event.layout:
@@ -195,7 +195,7 @@ def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedVector:
-    """A measured vector, safe to show, in whole numbers of its query's grid."""
+    """A noisy vector in whole numbers of its query's grid, safe to publish."""
 
     event: VectorEvent
     values: tuple[int, ...]
@@ -210,7 +210,7 @@ class ReleasedVector:
         return np.array(self.values, dtype=np.float64) / self.event.query.unit
 
     def deviation(self) -> float:
-        """Standard deviation of the noise on a number."""
+        """Standard deviation of the noise on each number."""
         return vector_mechanism(self.event.mechanism).deviation(self.event) / self.event.query.unit
 
     def as_json(self) -> dict[str, Any]:
@@ -223,24 +223,24 @@ class ReleasedVector:
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> ReleasedVector:
-        """A measurement that was stored."""
+        """The measurement that `as_json` wrote."""
         return ReleasedVector(VectorEvent.from_json(body["event"]), tuple(body["values"]), body["seeded"])
 
 
 Measurement = Released | ReleasedVector
-"""Whatever came through the door."""
+"""Any released measurement."""
 
 
 def measurement_from_json(body: dict[str, Any]) -> Measurement:
-    """A measurement that was stored, of either kind."""
+    """The measurement, of either kind, that `as_json` wrote."""
     return ReleasedVector.from_json(body) if "values" in body else Released.from_json(body)
 
 
 def measure_vector(vector: PrivateVector, event: VectorEvent, noise: Noise) -> ReleasedVector:
     """Draw the event's noise and release the noisy answer to its query.
 
-    Neighbours: those of the event. Guarantee: the cost of the event, by the entry of
-    its mechanism in the registry; the same for every data.
+    Neighbours: those of the event. Guarantee: the cost of the event, by the registry
+    entry of its mechanism; it does not depend on the data.
     Raises: ValueError if the event was planned for another query.
     """
     if vector.query != event.query:

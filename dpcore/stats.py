@@ -1,6 +1,6 @@
-"""Constants of statistics that several chapters use."""
+"""Statistical constants that several chapters use."""
 
 from __future__ import annotations
 
 Z95 = 1.959964
-"""Standard deviations on either side of the mean that hold 95 % of a normal law."""
+"""The 97.5 % quantile of the standard normal law: 95 % lies within so many standard deviations of the mean."""
