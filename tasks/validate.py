@@ -104,7 +104,7 @@ def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding, radius: float 
     nothing = {column.name: np.zeros(0, _cell_type(column)) for column in encoding.schema.columns}
     extremes.add({**nothing, ENCODED_NORM: np.zeros(0)})  # so that every column is there, whatever the rows
     for cells, _ in chunks:
-        extremes.add({**cells, ENCODED_NORM: encoding.lengths(cells) / radius})
+        extremes.add({**cells, ENCODED_NORM: encoding.unclipped_lengths(cells) / radius})
     return extremes
 
 

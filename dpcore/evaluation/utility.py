@@ -99,7 +99,7 @@ class Measured:
         """Mean and spread among the present values: a missing cell sits at position 0."""
         if not self.mixture.projection.knows_every_mean:
             return {"mean": None, "mean_margin": None, "sd": None}
-        known = self.encoding.present(self.sums.mean).get(column.name)
+        known = self.encoding.present_values(self.sums.mean).get(column.name)
         present = known.share if known else 1.0
         rows = max(float(self.sums.counts.sum()), 1.0)
         mean = float(self.sums.mean[at]) * self.encoding.scale / present

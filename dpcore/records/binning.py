@@ -21,13 +21,13 @@ from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, Nominal
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
-MOST_WHOLE = 128
+MOST_WHOLE_CELLS = 128
 """Up to so many whole numbers have a cell each."""
 
 EQUAL_CELLS = 64
 """Cells of equal width between the bounds."""
 
-CELLS_AN_OCTAVE, OCTAVES = 8, 16
+CELLS_PER_OCTAVE, OCTAVES = 8, 16
 """Cells between an amount and its double, and how often the largest amount is halved."""
 
 UNCOUNTED = -1
@@ -104,7 +104,7 @@ def _edges(column: IntervalColumn) -> Floats:
     if column.is_whole:
         low = float(math.ceil(low))
         high = max(low, float(math.floor(high)))  # one cell where the bounds hold no whole number
-        if high - low < MOST_WHOLE:
+        if high - low < MOST_WHOLE_CELLS:
             return np.arange(low, high + 2)
     inner = np.concatenate([np.linspace(low, high, EQUAL_CELLS + 1), *_around_zero(column, low, high)])
     if column.is_whole:
@@ -120,6 +120,6 @@ def _around_zero(column: IntervalColumn, low: float, high: float) -> tuple[Float
         return ()
     largest = max(abs(low), abs(high))
     least = 1.0 if column.is_whole else largest * 2.0**-OCTAVES
-    amounts = largest * 2.0 ** (-np.arange(CELLS_AN_OCTAVE * OCTAVES) / CELLS_AN_OCTAVE)
+    amounts = largest * 2.0 ** (-np.arange(CELLS_PER_OCTAVE * OCTAVES) / CELLS_PER_OCTAVE)
     amounts = amounts[amounts >= least]
     return amounts, -amounts, np.array([0.0, 1.0 if column.is_whole else np.nextafter(0.0, 1.0), least])

@@ -193,7 +193,7 @@ class Encoding:
         coordinates /= self.scale
         return coordinates.T
 
-    def lengths(self, cells: Cells) -> Floats:
+    def unclipped_lengths(self, cells: Cells) -> Floats:
         """The length that each record's point would have if no cell were clamped to its bounds; infinite at the most.
 
         Above 1 at least one cell is outside its bounds. Nothing that is released depends on it.
@@ -235,7 +235,7 @@ class Encoding:
             shares[code.column.name] = positive / positive.sum()
         return shares
 
-    def present(self, mean: Floats) -> dict[str, PresentValues]:
+    def present_values(self, mean: Floats) -> dict[str, PresentValues]:
         """Where the present values lie that a mean point implies, a column with a missing level each."""
         shares = self.level_shares(mean)
         result = {}
@@ -251,7 +251,7 @@ class Encoding:
 
         A spread that is shared with other classes is cut at the bounds, one of the class's own bends to them.
         """
-        present = self.present(mean)
+        present = self.present_values(mean)
         result = {}
         for code in self.codes:
             name = code.column.name

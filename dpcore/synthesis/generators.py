@@ -123,7 +123,7 @@ class Decoder:
         scores = self._encoding.level_scores(pilot)
         levels = {name: fit_level_rule(score, shares[name]) for name, score in scores.items()}
         shapes = self._encoding.shapes(pilot, mean, shared_spread=shared)
-        return ClassRules(index, levels, self._encoding.present(mean), shapes)
+        return ClassRules(index, levels, self._encoding.present_values(mean), shapes)
 
     def decode(self, points: Floats, classes: Codes, _: np.random.Generator | None = None) -> Cells:
         """Cells of the original columns, one row a point; nothing more is drawn."""

@@ -51,7 +51,7 @@ def on_grid(frame: Floats) -> Integers:
     return whole
 
 
-def contracting(frame: Floats) -> Integers:
+def contraction(frame: Floats) -> Integers:
     """The frame on the grid, shrunk until exact integers show that its operator norm is at most 1.
 
     Guarantee: |D X| <= |D| in Frobenius norm for every D. The frame is public, so any

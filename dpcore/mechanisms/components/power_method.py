@@ -14,7 +14,7 @@ from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, require_b
 from dpcore.mechanisms.components.orthonormal import (
     FRAME_UNIT,
     Integers,
-    contracting,
+    contraction,
     orthonormal,
     points_width,
     pooled_points,
@@ -78,7 +78,7 @@ class PowerMechanism:
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """The last iterate on the grid of projections, one list a direction."""
         *_, (_, product) = self.transcript(sums, event, noise)
-        return [[int(cell) for cell in column] for column in contracting(orthonormal(product)).T]
+        return [[int(cell) for cell in column] for column in contraction(orthonormal(product)).T]
 
     def transcript(
         self, sums: Triangles, event: GramEvent, noise: Noise
@@ -88,7 +88,7 @@ class PowerMechanism:
         shape = (points_width(event.layout), event.components)
         product = noise.generator().standard_normal(shape)
         for _ in range(event.iterations):
-            frame = contracting(orthonormal(product))
+            frame = contraction(orthonormal(product))
             product = noisy_product(moments, frame, event.noise, noise)
             yield frame, product
 

@@ -132,8 +132,8 @@ def test_a_length_is_the_norm_of_the_point_inside_the_bounds_and_grows_beyond_th
     cells = {"a": rng.uniform(-3, 9, 50), "b": rng.integers(0, 21, 50).astype(float), "c": rng.integers(-1, 3, 50)}
     cells["a"][:5], cells["b"][5:9] = np.nan, np.nan
     encoding = Encoding(COLUMNS)
-    assert np.allclose(encoding.lengths(cells), np.linalg.norm(encoding.encode(cells), axis=1), rtol=1e-12)
+    assert np.allclose(encoding.unclipped_lengths(cells), np.linalg.norm(encoding.encode(cells), axis=1), rtol=1e-12)
     far = {"a": np.array([33.0, 1e308]), "b": np.array([10.0, -np.inf]), "c": np.array([0, 0])}
-    first, last = encoding.lengths(far)
+    first, last = encoding.unclipped_lengths(far)
     assert first == pytest.approx(math.sqrt((5**2 + 0 + 1) / 3))  # (33 - 3) / 6 half widths, the middle, a corner
     assert last == math.inf

@@ -28,7 +28,7 @@ from dpcore.auditing.simulated_attacks import DELTA
 from dpcore.auditing.worst_pairs import steep_pair
 from dpcore.mechanisms.base import UNIT, GramEvent, Output, points_matrix
 from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
-from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, contracting, orthonormal
+from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, contraction, orthonormal
 from dpcore.mechanisms.eigenvalues import rounded_eigenvalues
 from dpcore.mechanisms.queries import GRID, HistogramsQuery, MomentsQuery, Query, RowsQuery, ScoreQuery
 from dpcore.mechanisms.registry import Event, cost_of, cost_under, event_from_json, mechanism_of, statement_under
@@ -369,7 +369,7 @@ def loss(event: GramEvent, change: NDArray[np.object_], base: NDArray[np.object_
     values, k = np.sort(np.linalg.eigvalsh(points_of(change).astype(float) / UNIT))[::-1], event.components
     if event.mechanism == "exponential-pca":
         return noise * float(values[:k].sum() - values[-k:].sum())
-    frame = contracting(orthonormal(generator(k).standard_normal((p - 1, k)))).astype(float) / FRAME_UNIT
+    frame = contraction(orthonormal(generator(k).standard_normal((p - 1, k)))).astype(float) / FRAME_UNIT
     product = points_of(change).astype(float) @ frame
     return event.iterations * float((product**2).sum()) / (2 * noise**2)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.dpcore.samplers import generator
 from support.dpcore.strategies import FEATURES, TARGET, hostile_cell
 
-from dpcore.records.binning import CELLS_AN_OCTAVE, EQUAL_CELLS, MOST_WHOLE, OCTAVES, UNCOUNTED, ColumnCells
+from dpcore.records.binning import CELLS_PER_OCTAVE, EQUAL_CELLS, MOST_WHOLE_CELLS, OCTAVES, UNCOUNTED, ColumnCells
 from dpcore.records.schema import MISSING, UNKNOWN, Column, IntervalColumn, Kind, NominalColumn
 
 BOUNDS = [
@@ -96,7 +96,7 @@ def test_the_cell_of_a_hostile_value_does_not_depend_on_its_neighbours(data: st.
 
 
 @pytest.mark.parametrize(
-    ("lower", "upper", "count"), [(0.0, MOST_WHOLE - 1, MOST_WHOLE), (-3.2, 3.2, 7), (0.2, 1.9, 1)]
+    ("lower", "upper", "count"), [(0.0, MOST_WHOLE_CELLS - 1, MOST_WHOLE_CELLS), (-3.2, 3.2, 7), (0.2, 1.9, 1)]
 )
 def test_few_whole_numbers_have_a_cell_each(lower: float, upper: float, count: int) -> None:
     cells = ColumnCells(interval(Kind.INTEGER, lower, upper))
@@ -110,8 +110,8 @@ def test_no_cell_is_wider_than_a_64th_of_the_bounds_and_amounts_are_told_to_a_te
     widths, low = np.diff(cells.edges), cells.edges[:-1]
     assert widths.max() <= 1e6 / EQUAL_CELLS * (1 + 1e-9)
     amounts = low >= 1e6 * 2.0**-OCTAVES
-    assert (widths[amounts] / low[amounts]).max() <= 2 ** (1 / CELLS_AN_OCTAVE) - 1 + 1e-9
-    assert cells.count < EQUAL_CELLS + CELLS_AN_OCTAVE * OCTAVES + 4
+    assert (widths[amounts] / low[amounts]).max() <= 2 ** (1 / CELLS_PER_OCTAVE) - 1 + 1e-9
+    assert cells.count < EQUAL_CELLS + CELLS_PER_OCTAVE * OCTAVES + 4
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.0, 1e6), (-1e6, 1e6), (-2.0, 50.0)])

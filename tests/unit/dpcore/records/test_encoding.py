@@ -39,7 +39,7 @@ def test_lengths_without_clamping_are_above_one_only_where_a_cell_is_outside_its
     numbers = tuple(IntervalColumn(name=name, kind=Kind.NUMERIC, lower=-2.0, upper=2.0) for name in "ab")
     cells: Cells = {"a": np.array([2.0, 0.0, 6.0, np.nan, 1e308]), "b": np.array([2.0, 1.0, -8.0, 2.0, -1e308])}
     positions = np.array([[1, 1], [0, 0.5], [3, -4], [0, 1]]) / math.sqrt(2)  # what is missing counts as the middle
-    lengths = Encoding(RecordSchema(numbers)).lengths(cells)
+    lengths = Encoding(RecordSchema(numbers)).unclipped_lengths(cells)
     assert lengths[:4] == pytest.approx(np.linalg.norm(positions, axis=1))
     assert lengths[4] == math.inf
 
@@ -235,7 +235,7 @@ def test_the_mean_point_implies_the_shares_of_the_levels(rows: list[Row]) -> Non
 @given(rows=rows_of(SCHEMA, least=3, most=30, tame=True))
 def test_the_mean_point_implies_where_the_present_values_lie(rows: list[Row]) -> None:
     visits = np.array([row["visits"] for row in rows], dtype=float)
-    present = ENCODING.present(ENCODING.encode(as_cells(SCHEMA, rows)).mean(axis=0))["visits"]
+    present = ENCODING.present_values(ENCODING.encode(as_cells(SCHEMA, rows)).mean(axis=0))["visits"]
     known = visits[~np.isnan(visits)]
     assert present.share == pytest.approx(max(len(known) / len(visits), 1e-9), abs=1e-9)
     if len(known):

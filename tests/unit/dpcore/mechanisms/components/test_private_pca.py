@@ -29,7 +29,7 @@ from dpcore.mechanisms.components import power_method
 from dpcore.mechanisms.components.exponential_pca import BinghamMechanism, Envelope, score_range
 from dpcore.mechanisms.components.orthonormal import (
     FRAME_UNIT,
-    contracting,
+    contraction,
     orthonormal,
     pooled_points,
     squared_norm_above,
@@ -83,7 +83,7 @@ def test_one_record_moves_a_product_by_at_most_the_bound(
     point = st.lists(entries, min_size=width, max_size=width)
     others, gone, come = data.draw(st.lists(point, max_size=3)), data.draw(point), data.draw(point)
     layout = GramLayout(width + 1, 1, Fraction(1, 2))
-    frame = contracting(orthonormal(dice(seed).standard_normal((width, components))))
+    frame = contraction(orthonormal(dice(seed).standard_normal((width, components))))
     tables = [[*others, gone], [*others, come] if neighbours is REPLACE else [*others, [0.0] * width]]
     products = [exact_product(pooled_points(triangle(np.array(rows), layout), layout), frame) for rows in tables]
     assert squared_distance(*products) <= (product_sensitivity(layout, neighbours, components) * FRAME_UNIT) ** 2
@@ -95,7 +95,7 @@ def test_the_bound_is_attained_by_orthogonal_records_inside_the_frame(
     neighbours: Neighbours, components: int, rows: int
 ) -> None:
     layout = GramLayout(5, 1, Fraction(1, 2), rows_per_unit=rows)
-    frame = contracting(np.eye(4)[:, :components])
+    frame = contraction(np.eye(4)[:, :components])
     gone, come = np.eye(4)[[0] * rows], np.eye(4)[[1] * rows] * (neighbours is REPLACE)
     products = [exact_product(pooled_points(triangle(points, layout), layout), frame) for points in (gone, come)]
     bound = product_sensitivity(layout, neighbours, components) * FRAME_UNIT
@@ -105,7 +105,7 @@ def test_the_bound_is_attained_by_orthogonal_records_inside_the_frame(
 @given(width=st.integers(1, 40), seed=st.integers(0, 10**6), data=st.data())
 def test_a_frame_on_the_grid_never_lengthens_anything(width: int, seed: int, data: st.DataObject) -> None:
     components = data.draw(st.integers(1, width))
-    whole = contracting(orthonormal(dice(seed).standard_normal((width, components))))
+    whole = contraction(orthonormal(dice(seed).standard_normal((width, components))))
     exact = [[int(cell) for cell in row] for row in whole.T]
     squares = [[sum(a * b for a, b in zip(one, two, strict=True)) for two in exact] for one in exact]
     assert max(sum(map(abs, row)) for row in squares) == squared_norm_above(whole) <= FRAME_UNIT**2
@@ -187,7 +187,7 @@ def test_every_step_adds_the_noise_of_the_event_to_every_entry(monkeypatch: pyte
 def test_the_noise_of_a_step_has_the_promised_scale(factor: float, fits: bool) -> None:
     layout = GramLayout(21, 1, Fraction(1, 2))
     event = event_of(POWER, layout, Fraction(1, 3), 5)
-    frame, nothing = contracting(np.eye(20)[:, :5]), [[0] * 20] * 20
+    frame, nothing = contraction(np.eye(20)[:, :5]), [[0] * 20] * 20
     drawn = np.array([noisy_product(nothing, frame, event.noise, SeededNoise(seed)) for seed in range(80)])
     # s from the theorem alone: rho = L Δ² / 2s² with Δ = √2 4^16
     scale = factor * math.sqrt(ITERATIONS * 2 * 2.0**64 / (2 / 3)) * FRAME_UNIT
