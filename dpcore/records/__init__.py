@@ -1,1 +1,1 @@
-"""Records: their schema, how they become points, cells and whole numbers, and how points become cells."""
+"""Records: their schema, their encoding as points, histogram cells and whole numbers, and the decoding of points."""

@@ -1,9 +1,9 @@
-"""Public cells of a column: every value falls into one of them, whatever the data are.
+"""Public histogram cells of a column, which do not depend on the data.
 
-A nominal column's cells are its levels. An interval column is cut into every whole number
-where there are few, else into a grid that is fine around 0, where amounts pile up, and
-nowhere coarser than a 64th of its bounds. Missing cells have a cell of their own where the
-column says so. The cell of a value is found by comparisons alone.
+The cells of a nominal column are its levels. An interval column has one cell per whole
+number if there are few, else a grid that is fine around 0, where amounts concentrate, and
+nowhere coarser than a 64th of the distance between the bounds. Missing values have their own
+cell if the column says so. The cell of a value is found by comparisons alone.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 MOST_WHOLE_CELLS = 128
-"""Up to so many whole numbers have a cell each."""
+"""The largest number of whole numbers that have one cell each."""
 
 EQUAL_CELLS = 64
 """Cells of equal width between the bounds."""
 
 CELLS_PER_OCTAVE, OCTAVES = 8, 16
-"""Cells between an amount and its double, and how often the largest amount is halved."""
+"""Cells between an amount and its double, and the number of times the largest amount is halved."""
 
 UNCOUNTED = -1
-"""The code of a cell that tells nothing: it falls into no cell and is counted nowhere."""
+"""The code of a value that falls into no cell and is not counted."""
 
 
-@dataclass(frozen=True)  # no slots: edges are computed once
+@dataclass(frozen=True)  # no slots: the edges are cached
 class ColumnCells:
-    """The cells of one column."""
+    """The histogram cells of one column."""
 
     column: Column
 
     @cached_property
     def edges(self) -> Floats:
-        """Where an interval column's cells begin, and where the last one ends."""
-        assert isinstance(self.column, IntervalColumn)  # noqa: S101  others have levels
-        return _edges(self.column)
+        """The lower edges of an interval column's cells, and the upper edge of the last."""
+        assert isinstance(self.column, IntervalColumn)  # noqa: S101  nominal columns have levels
+        return _cell_edges(self.column)
 
     @property
     def count(self) -> int:
@@ -55,14 +55,14 @@ class ColumnCells:
 
     @property
     def counts_all(self) -> bool:
-        """Whether every record falls into some cell, whatever it holds."""
+        """Whether every record falls into some cell, whatever its value."""
         column = self.column
         if not isinstance(column, NominalColumn):
             return True
         return column.other is not None
 
     def codes(self, cells: NDArray[np.generic]) -> Codes:
-        """The cell of each value; `UNCOUNTED` for a nominal one that maps to no level."""
+        """The cell of each value; `UNCOUNTED` for a nominal value that maps to no level."""
         column = self.column
         if isinstance(column, NominalColumn):
             return level_of(np.asarray(cells, dtype=np.int64), column)
@@ -75,7 +75,7 @@ class ColumnCells:
         return np.where(missing & column.missing_level, last + 1, found).astype(np.int64)
 
     def values(self, codes: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
-        """A value of each cell, uniform inside it."""
+        """Draw a value of each cell, uniformly inside it."""
         column = self.column
         if isinstance(column, NominalColumn):
             return np.where(codes < len(column.levels), codes, MISSING)
@@ -88,25 +88,25 @@ class ColumnCells:
         return np.where(missing, np.nan, np.clip(drawn, column.lower, column.upper))
 
     def positions(self) -> tuple[Floats, Floats]:
-        """Mean and mean square of a present cell's values, as positions between the bounds in [-1, 1]."""
+        """Mean and mean square of the values in each cell, as positions between the bounds in [-1, 1]."""
         column = self.column
-        assert isinstance(column, IntervalColumn)  # noqa: S101  others have no positions
+        assert isinstance(column, IntervalColumn)  # noqa: S101  nominal columns have no positions
         one = 1 / column.half_width if column.is_whole else 0.0
         low = (self.edges[:-1] - column.middle) / column.half_width
-        width = np.diff(self.edges) / column.half_width - one  # between a cell's first and last value
+        width = np.diff(self.edges) / column.half_width - one  # from a cell's first to its last value
         mean = low + width / 2
         return mean, mean**2 + (width + 2 * one) * width / 12
 
 
-def _edges(column: IntervalColumn) -> Floats:
-    """Edges of half-open cells; of whole numbers they are whole, and the last lies one above the upper bound."""
+def _cell_edges(column: IntervalColumn) -> Floats:
+    """Edges of half-open cells; for whole numbers they are whole and the last is one above the upper bound."""
     low, high = column.lower, column.upper
     if column.is_whole:
         low = float(math.ceil(low))
-        high = max(low, float(math.floor(high)))  # one cell where the bounds hold no whole number
+        high = max(low, float(math.floor(high)))  # one cell if no whole number lies within the bounds
         if high - low < MOST_WHOLE_CELLS:
             return np.arange(low, high + 2)
-    inner = np.concatenate([np.linspace(low, high, EQUAL_CELLS + 1), *_around_zero(column, low, high)])
+    inner = np.concatenate([np.linspace(low, high, EQUAL_CELLS + 1), *_edges_around_zero(column, low, high)])
     if column.is_whole:
         inner = np.ceil(inner)
     inside = np.unique(inner[(inner > low) & (inner < high)])
@@ -114,8 +114,8 @@ def _edges(column: IntervalColumn) -> Floats:
     return np.concatenate([[low], inside, last])
 
 
-def _around_zero(column: IntervalColumn, low: float, high: float) -> tuple[Floats, ...]:
-    """Edges that halve and halve again towards 0, on both sides of it; 0 has a cell of its own. Dates have no 0."""
+def _edges_around_zero(column: IntervalColumn, low: float, high: float) -> tuple[Floats, ...]:
+    """Edges that approach 0 geometrically from both sides, with one cell for 0 itself; none for dates."""
     if column.kind not in (Kind.NUMERIC, Kind.INTEGER):
         return ()
     largest = max(abs(low), abs(high))

@@ -1,9 +1,9 @@
-"""The shape of an interval column's values: bounded, with the measured mean and spread.
+"""Bounded distributions of an interval column's values with the measured mean and standard deviation.
 
-A Gaussian that is cut at the bounds piles its tails up there and shifts its mean. A Beta
-distribution between the bounds has any mean and spread that bounded values can have, is
-close to the Gaussian where the bounds are far, and skewed where one is near.
-Post-processing: it sees released moments only.
+A Gaussian that is clipped at the bounds concentrates its tails there and shifts its mean. A Beta
+distribution between the bounds attains any mean and spread that bounded values can have; it is
+close to the Gaussian if the bounds are far and skewed if one of them is near.
+Post-processing: it depends on released moments only.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Floats = NDArray[np.float64]
 
 STEPS = 100
 SCORES = np.linspace(-6.0, 6.0, 12 * STEPS + 1)
-"""Normal scores at which the quantiles are tabulated, so many in a unit; between them they are interpolated."""
+"""Normal scores at which the quantiles are tabulated, `STEPS` per unit, with interpolation between them."""
 MOST_SPREAD = 0.95
-"""Share of the largest variance that values with this mean can have; beyond it nearly all would sit on the bounds."""
+"""Largest share of the maximal variance at a mean that is fitted; above it nearly all values would be on the bounds."""
 
 LEAST_SPREAD, BISECTIONS = 1e-6, 30
 
 
-def _cut_mean(place: float, spread: float) -> float:
-    """The mean of a Gaussian that is cut at -1 and 1."""
+def _clipped_mean(place: float, spread: float) -> float:
+    """The mean of a Gaussian that is clipped at -1 and 1."""
     below, above = (-1 - place) / spread, (1 - place) / spread
     share = [math.erfc(-z / math.sqrt(2)) / 2 for z in (below, above)]
     height = [math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) for z in (below, above)]
@@ -43,10 +43,10 @@ class BoundedShape:
 
     @staticmethod
     def fit(mean: float, spread: float) -> BoundedShape:
-        """The Beta distribution on [-1, 1] with this mean and standard deviation; a Gaussian cut at the bounds if none.
+        """The Beta distribution on [-1, 1] with this mean and standard deviation, or a clipped Gaussian if none exists.
 
-        Bounded values never have such moments, but noisy ones may: of a mean beyond the bounds, or of a
-        spread that is another class's too. Neither is then known well enough to give up the other for it.
+        Bounded values always have such a Beta distribution, but noisy moments may not: the mean may lie beyond
+        the bounds, or the spread may be pooled over classes. A clipped Gaussian keeps both as far as possible.
         """
         from scipy.special import betaincinv, ndtr
 
@@ -54,27 +54,27 @@ class BoundedShape:
         middle, variance = (1 + mean) / 2, (spread / 2) ** 2
         room = middle * (1 - middle)
         if variance > MOST_SPREAD * room:
-            return BoundedShape.cut(mean, spread)
+            return BoundedShape.clipped_gaussian(mean, spread)
         weight = room / variance - 1
         quantiles: Floats = 2 * betaincinv(middle * weight, (1 - middle) * weight, ndtr(SCORES)) - 1
         return BoundedShape(mean, spread, quantiles)
 
     @staticmethod
-    def cut(mean: float, spread: float) -> BoundedShape:
-        """A Gaussian of this spread cut at the bounds, around a place inside them that leaves the mean as it can be.
+    def clipped_gaussian(mean: float, spread: float) -> BoundedShape:
+        """A Gaussian of this spread, clipped at the bounds, with a location inside them that best keeps the mean.
 
-        Where classes share a spread that is none of theirs, values of all of them are so cut alike,
-        and what tells classes apart is where they lie and not how they were bent.
+        If classes share a pooled spread, the values of all classes are clipped alike: the classes then
+        differ in location and not in shape.
         """
         spread = max(spread, LEAST_SPREAD)
         low, high = -1.0, 1.0
         for _ in range(BISECTIONS):
             place = (low + high) / 2
-            low, high = (place, high) if _cut_mean(place, spread) < mean else (low, place)
+            low, high = (place, high) if _clipped_mean(place, spread) < mean else (low, place)
         return BoundedShape(mean, spread, np.clip((low + high) / 2 + spread * SCORES, -1.0, 1.0))
 
-    def bend(self, positions: Floats) -> Floats:
-        """The bounded positions."""
+    def transform(self, positions: Floats) -> Floats:
+        """The bounded positions of Gaussian positions."""
         place = positions - (self.mean + self.spread * SCORES[0])
         place *= STEPS / self.spread
         np.clip(place, 0.0, len(SCORES) - 1.0, out=place)

@@ -1,6 +1,6 @@
-"""Rules by which points of a class become cells.
+"""Rules that decode the points of a class to cells.
 
-Post-processing: they come from released values and are applied to sampled points, never to rows.
+Post-processing: they are derived from released values and applied to sampled points, never to rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LevelRule:
     offsets: tuple[float, ...]
 
     def choose(self, scores: Floats) -> NDArray[np.int64]:
-        """Index of the chosen level, one a row of scores."""
+        """Index of the chosen level, one per row of scores."""
         best = scores[:, 0] + self.offsets[0]
         chosen = np.zeros(len(scores), dtype=np.int64)
         for level, offset in enumerate(self.offsets[1:], start=1):
@@ -35,7 +35,7 @@ class LevelRule:
 
 @dataclass(frozen=True, slots=True)
 class PresentValues:
-    """Where the present values of a column lie whose missing cells have a level of their own.
+    """Mean position and share of the present values of a column whose missing cells have their own level.
 
     A missing cell encodes to position 0 with indicator 1, so position and indicator are
     correlated: the slope of position on indicator is minus the present values' mean.
@@ -45,7 +45,7 @@ class PresentValues:
     share: float
 
     def restore(self, position: Floats, indicator: Floats) -> Floats:
-        """Sampled positions as if every cell were present: that slope taken out, the spread put back."""
+        """Sampled positions as if every cell were present: that slope is removed and the spread restored."""
         deviation = position + self.mean * indicator - self.mean
         restored: Floats = self.mean + deviation / np.sqrt(self.share)
         return restored
@@ -53,7 +53,7 @@ class PresentValues:
 
 @dataclass(frozen=True, slots=True)
 class ClassRules:
-    """How points of one class become cells: rules for levels and shapes, and the class itself."""
+    """The rules that decode the points of one class: the class itself, choices of levels, and shapes."""
 
     class_index: int
     levels: Mapping[str, LevelRule]

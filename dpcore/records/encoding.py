@@ -1,17 +1,17 @@
-"""Rows to points of the unit ball and back: an inverse pair in one place.
+"""Encoding of rows as points of the unit ball, and its inverse.
 
 Every encoded column contributes a vector of length at most 1, and the point is
 their concatenation divided by the root of the number of columns:
 
-* an interval column becomes its position between the bounds, in [-1, 1]; where
-  missing cells have a level of their own a second coordinate says so;
-* a nominal column becomes indicators of its levels, centred and brought to length 1
-  (a boolean one -1 or 1): all levels are equally far apart, none is left out as a
-  reference, and "nothing known" is the centre, 0.
+* an interval column is encoded as its position between the bounds, in [-1, 1]; if
+  missing cells have their own level, a second coordinate indicates them;
+* a nominal column is encoded as indicators of its levels, centred and scaled to length 1
+  (a boolean one as -1 or 1): all levels are equally far apart, none is dropped as the
+  reference, and a value without a level is the centre, 0.
 
 The encoding of a record depends on that record and on public constants only,
-through operations that IEEE 754 rounds correctly whatever their neighbours in an
-array (+ - x / sqrt and comparisons). No record is ever dropped.
+through operations that IEEE 754 rounds correctly at every position of an array
+(+ - x / sqrt and comparisons). No record is ever dropped.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Codes = NDArray[np.int64]
 
 
 def level_corners(column: NominalColumn) -> Floats:
-    """The unit vectors that stand for a column's levels, one a row, with mean zero.
+    """The unit vectors that encode a column's levels, one per row, with mean zero.
 
-    Indicator vectors, centred and brought to length 1: corners of a regular simplex.
-    Two levels of a boolean column need one coordinate only, -1 or 1.
+    They are indicator vectors, centred and scaled to length 1: the corners of a regular simplex.
+    The two levels of a boolean column need only one coordinate, -1 or 1.
     """
     count = column.level_count
     if column.kind is Kind.BOOLEAN and count == 2:
@@ -55,10 +55,10 @@ def level_corners(column: NominalColumn) -> Floats:
 
 
 def level_of(codes: Codes, column: NominalColumn) -> Codes:
-    """Map each code to the level it counts as; -1 where nothing is known.
+    """The level as which each code counts; -1 for none.
 
-    Missing cells take their own level (the last), else the imputed level, else
-    `other`; unknown categories take `other`.
+    Missing cells count as their own level (the last), else as the imputed level, else
+    as `other`; unknown categories count as `other`.
     """
     other = -1 if column.other is None else column.other
     missing = len(column.levels) if column.missing_level else other if column.impute is None else column.impute
@@ -68,19 +68,19 @@ def level_of(codes: Codes, column: NominalColumn) -> Codes:
 
 @dataclass(frozen=True, slots=True)
 class ColumnCode:
-    """How one column becomes coordinates `start` to `stop` of the point."""
+    """The encoding of one column as coordinates `start` to `stop` of the point."""
 
     column: Column
     start: int
     stop: int
 
     def encode(self, cells: NDArray[np.generic]) -> Floats:
-        """Vectors of length at most 1, one a cell."""
+        """Vectors of length at most 1, one per cell."""
         alone = ColumnCode(self.column, 0, self.stop - self.start)
         return _Coordinates([alone]).of({self.column.name: cells}).T
 
     def scores(self, vectors: Floats) -> Floats | None:
-        """How well each level fits each vector; None for a column without levels."""
+        """The score of each level for each vector; None for a column without levels."""
         if isinstance(self.column, NominalColumn):
             return (level_corners(self.column) @ vectors.T).T
         if self.column.missing_level:  # level 0 is "present", level 1 "missing"
@@ -101,7 +101,7 @@ class ColumnCode:
             return np.where(levels < len(column.levels), levels, MISSING) if column.missing_level else levels
         position = self.positions(vectors, present)
         if shape is not None:
-            position = shape.bend(position)
+            position = shape.transform(position)
         values = np.clip(column.middle + column.half_width * position, column.lower, column.upper)
         if column.is_whole:
             values = np.clip(np.rint(values), math.ceil(column.lower), math.floor(column.upper))
@@ -109,7 +109,7 @@ class ColumnCode:
 
 
 class _Coordinates:
-    """The coordinates of a record's columns, one row each, in a few operations on whole blocks of cells."""
+    """The coordinates of records, one row per coordinate, computed in a few operations on blocks of cells."""
 
     def __init__(self, codes: Sequence[ColumnCode]) -> None:
         self._codes = codes
@@ -119,18 +119,18 @@ class _Coordinates:
         self._lower, self._upper, self._middle, self._half_width = bounds.T[:, :, None]
         self._places = [code.start for code, _ in self._intervals]
 
-    def of(self, cells: Cells, *, cut: bool = True) -> Floats:
-        """Vectors of length at most 1 for every column, one column a record; longer ones if nothing is `cut`."""
+    def of(self, cells: Cells, *, clip: bool = True) -> Floats:
+        """The coordinates, one column per record: vectors of length at most 1 for each schema column if `clip`."""
         rows = len(cells[self._codes[0].column.name])
         coordinates = np.empty((self._codes[-1].stop, rows))
-        self._fill_intervals(cells, coordinates, cut)
+        self._fill_intervals(cells, coordinates, clip)
         for code in self._codes:
             if isinstance(code.column, NominalColumn):
                 coordinates[code.start : code.stop] = _corner_coordinates(cells[code.column.name], code.column)
         return coordinates
 
-    def _fill_intervals(self, cells: Cells, coordinates: Floats, cut: bool) -> None:
-        """Positions, cut to [-1, 1] or not, and beside them which cells are missing where that is a level."""
+    def _fill_intervals(self, cells: Cells, coordinates: Floats, clip: bool) -> None:
+        """Write the positions, clipped to [-1, 1] or not, and the indicators of missing cells that have a level."""
         all_are = len(self._intervals) == len(coordinates)
         values = coordinates if all_are else np.empty((len(self._intervals), coordinates.shape[1]))
         for own, (code, column) in zip(values, self._intervals, strict=True):
@@ -140,28 +140,28 @@ class _Coordinates:
                 own[missing] = column.middle if column.impute is None or column.missing_level else column.impute
             if column.missing_level:
                 coordinates[code.start + 1] = missing
-        if cut:
+        if clip:
             np.clip(values, self._lower, self._upper, out=values)
         values -= self._middle
         values /= self._half_width
-        if cut:
+        if clip:
             np.clip(values, -1.0, 1.0, out=values)
         if not all_are:
             coordinates[self._places] = values
 
 
 def _corner_coordinates(cells: NDArray[np.generic], column: NominalColumn) -> Floats:
-    """The corners of the cells' levels, one column a cell."""
+    """The corners of the cells' levels, one column per cell."""
     corners = level_corners(column)
-    table = np.vstack([corners, np.zeros(corners.shape[1])]).T  # -1 is the added centre
+    table = np.vstack([corners, np.zeros(corners.shape[1])]).T  # index -1 is the centre
     return table[:, level_of(np.asarray(cells, dtype=np.int64), column)]
 
 
 class Encoding:
     """The map between the cells of a table and points of the unit ball.
 
-    The features' coordinates come first and may be projected; the target's, if
-    there is one, are last and never are.
+    The features' coordinates come first and may be projected; those of the target, if
+    there is one, come last and are never projected.
 
         >>> age = IntervalColumn(name="age", kind=Kind.INTEGER, lower=0.0, upper=100.0)
         >>> smoker = NominalColumn(name="smoker", kind=Kind.BOOLEAN, levels=(False, True))
@@ -178,7 +178,7 @@ class Encoding:
         self.codes: list[ColumnCode] = []
         start = 0
         for column in schema.encoded_columns:
-            stop = start + _coordinates(column)
+            stop = start + _coordinate_count(column)
             self.codes.append(ColumnCode(column, start, stop))
             start = stop
         self.width = start
@@ -188,23 +188,23 @@ class Encoding:
         self._coordinates = _Coordinates(self.codes)
 
     def encode(self, cells: Cells) -> Floats:
-        """Points of the unit ball, one a record; stored coordinate by coordinate."""
+        """Points of the unit ball, one per record; stored coordinate by coordinate."""
         coordinates = self._coordinates.of(cells)
         coordinates /= self.scale
         return coordinates.T
 
     def unclipped_lengths(self, cells: Cells) -> Floats:
-        """The length that each record's point would have if no cell were clamped to its bounds; infinite at the most.
+        """The length of each record's point if no cell were clamped to its bounds; it may be infinite.
 
-        Above 1 at least one cell is outside its bounds. Nothing that is released depends on it.
+        A length above 1 means that at least one cell is outside its bounds. No release depends on it.
         """
         with np.errstate(over="ignore"):
-            coordinates = self._coordinates.of(cells, cut=False)
+            coordinates = self._coordinates.of(cells, clip=False)
             lengths: Floats = np.sqrt(np.einsum("ij,ij->j", coordinates, coordinates)) / self.scale
         return lengths
 
     def classes(self, cells: Cells) -> Codes:
-        """The class block each record falls into; all 0 without a label.
+        """The class block of each record; 0 for all without a label.
 
         A label cell that maps to no level falls into the first class, because every
         record must fall into some class.
@@ -215,12 +215,12 @@ class Encoding:
         return np.maximum(level_of(np.asarray(cells[label.name], dtype=np.int64), label), 0)
 
     def level_scores(self, points: Floats) -> dict[str, Floats]:
-        """How well each level of each column with levels fits each point."""
+        """The scores of each column's levels for each point."""
         scores = {code.column.name: code.scores(self._vectors(points, code)) for code in self.codes}
         return {name: score for name, score in scores.items() if score is not None}
 
     def level_shares(self, mean: Floats) -> dict[str, Floats]:
-        """Share of each level that a mean point implies, repaired to a distribution."""
+        """The share of each level that a mean point implies, clipped at 0 and normalised."""
         shares = {}
         for code in self.codes:
             vector = mean[code.start : code.stop] * self.scale
@@ -236,7 +236,7 @@ class Encoding:
         return shares
 
     def present_values(self, mean: Floats) -> dict[str, PresentValues]:
-        """Where the present values lie that a mean point implies, a column with a missing level each."""
+        """The present values that a mean point implies, for each interval column with a missing level."""
         shares = self.level_shares(mean)
         result = {}
         for code in self.codes:
@@ -247,9 +247,9 @@ class Encoding:
         return result
 
     def shapes(self, pilot: Floats, mean: Floats, *, shared_spread: bool = False) -> dict[str, BoundedShape]:
-        """The shape of each interval column: the mean that a point implies, the spread of a sample.
+        """The shape of each interval column, with the mean of a mean point and the spread of a pilot sample.
 
-        A spread that is shared with other classes is cut at the bounds, one of the class's own bends to them.
+        With a spread that is shared with other classes the shape is a clipped Gaussian, else a Beta distribution.
         """
         present = self.present_values(mean)
         result = {}
@@ -259,11 +259,11 @@ class Encoding:
                 known = present.get(name)
                 centre = known.mean if known else float(mean[code.start]) * self.scale
                 spread = float(np.std(code.positions(self._vectors(pilot, code), known)))
-                result[name] = (BoundedShape.cut if shared_spread else BoundedShape.fit)(centre, spread)
+                result[name] = (BoundedShape.clipped_gaussian if shared_spread else BoundedShape.fit)(centre, spread)
         return result
 
     def decode(self, points: Floats, rules: ClassRules) -> Cells:
-        """Cells of the original columns, in their order."""
+        """The decoded cells of all columns, in the order of the schema."""
         cells: Cells = {}
         for code in self.codes:
             name, vectors = code.column.name, self._vectors(points, code)
@@ -288,7 +288,7 @@ class Encoding:
         return names
 
 
-def _coordinates(column: Column) -> int:
+def _coordinate_count(column: Column) -> int:
     if isinstance(column, NominalColumn):
         return int(level_corners(column).shape[1])
     return 1 + column.missing_level

@@ -1,6 +1,6 @@
-"""Second moments as exact integers, whatever the order, chunks, threads or machines.
+"""Second moments as exact integers, independent of the order, chunks, threads and machines.
 
-A record becomes whole numbers on the grid 2^-k by a pure function of that record
+A record is rounded to whole numbers on the grid 2^-k by a pure function of that record
 (GUARANTEE.md, N1). Products and sums of such numbers are exact in float64 while
 they stay below 2^53, so BLAS computes them without error; chunks are added in
 Python integers. The sum's sensitivity is therefore exact.
@@ -24,19 +24,19 @@ GRID_BITS = 16
 """Records enter the Gram matrix on the grid 2^-16."""
 
 POINT_BITS = 20
-"""Points are cut to the grid 2^-20 before they are projected."""
+"""Points are truncated to the grid 2^-20 before they are projected."""
 
 PROJECTION_BITS = 20
 """Entries of the projection are whole multiples of 2^-20."""
 
 EXACT = 1 << 53
-"""Integers up to here are exact in float64."""
+"""Integers up to this are exact in float64."""
 
 SMALLEST_RADIUS = Fraction(1, 256)
-"""In a smaller ball, records would come close to the grid on which they are measured."""
+"""In a smaller ball the grid would be too coarse for the records."""
 
 ROWS_AT_ONCE = 1 << 20
-"""Rows in one product; with squared norms up to 2 on the grid 2^-16 this stays within `EXACT`."""
+"""Rows per product; with squared norms up to 2 on the grid 2^-16 the sums stay within `EXACT`."""
 
 
 class InexactProductError(RuntimeError):
@@ -45,11 +45,11 @@ class InexactProductError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class GramLayout:
-    """Public shape of the measured blocks: the record is z = (s, y), in the block of its class.
+    """Public shape of the Gram blocks: a record adds z zᵀ with z = (s, y) to the block of its class.
 
-    `count_weight` is s; `dimension` that of z. With `labels` there is one block, and
-    z = (0, ..., s, ..., 0, y) tells the class by the place of s among that many. A unit
-    adds to all blocks together a positive semidefinite total of trace at most `squared_norm`.
+    `count_weight` is s and `dimension` that of z. With `labels` there is one block, and
+    the position of s among that many coordinates of z = (0, ..., s, ..., 0, y) encodes the class. One
+    privacy unit adds a positive semidefinite total of trace at most `squared_norm` to all blocks together.
     """
 
     dimension: int
@@ -68,17 +68,17 @@ class GramLayout:
 
     @property
     def heads(self) -> int:
-        """Coordinates before the point: one, or one a label."""
+        """The number of coordinates before the point: one, or one per label."""
         return max(1, self.labels)
 
     @property
     def classes(self) -> int:
-        """Classes that are measured apart, by blocks or by labels."""
+        """The number of classes that are measured separately, by blocks or by labels."""
         return max(self.blocks, self.labels)
 
     @property
     def squared_norm(self) -> Fraction:
-        """Largest trace that one privacy unit adds: (1 + s²) times its rows."""
+        """The largest trace that one privacy unit adds: (1 + s²) times its rows."""
         return (1 + self.count_weight**2) * self.rows_per_unit
 
     @property
@@ -88,7 +88,7 @@ class GramLayout:
 
 
 def quantised_projection(matrix: Floats) -> Floats:
-    """A projection's entries rounded to whole multiples of 2^-20; public, done once."""
+    """The entries of a public projection as whole multiples of 2^-20."""
     if matrix.shape[0] << (POINT_BITS + PROJECTION_BITS) > EXACT:
         raise ValueError(f"at most {EXACT >> (POINT_BITS + PROJECTION_BITS)} encoded coordinates are supported")
     return np.rint(matrix * (1 << PROJECTION_BITS))
@@ -104,11 +104,11 @@ def integer_records(
 ) -> Floats:
     """Records z = (s, y) as whole numbers on the grid, a pure function of each record.
 
-    `projection` is quantised; None keeps the points. `shares` are the 1/k of a
-    person's rows: the whole of z is scaled by their roots. `classes` say where s stands
-    in a layout with labels. Projected points are measured in units of the `radius`. Whatever a record holds,
-    also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
-    a record that could not be brought below is replaced by (s, 0).
+    `projection` is quantised; None stands for the identity. `shares` are the weights 1/k of a
+    person's k rows: z is scaled by their square roots. `classes` give the position of s
+    in a layout with labels. Projected points are measured in units of the `radius`. Whatever values a
+    record has, also NaN and infinity, its squared norm is at most (1 + s²) 4^k times its share;
+    a record that clipping does not bring below this limit is replaced by (s, 0).
     """
     fine = whole_points(points.T)
     if projection is None:
@@ -117,7 +117,7 @@ def integer_records(
         coarse = projection.T @ fine
         coarse /= 1 << (POINT_BITS + PROJECTION_BITS - GRID_BITS)
     share = np.ones(len(points)) if shares is None else shares
-    root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down: the bound is strict
+    root = np.where(share == 1, 1.0, np.nextafter(np.sqrt(share), 0.0))  # rounded down, so that the bound holds
     records = np.zeros((layout.heads + len(coarse), len(points)))
     records[classes if layout.labels else 0, np.arange(len(points))] = np.trunc(layout.weight_on_grid * root)
     _fill_body(records[layout.heads :], coarse, share, root, radius)
@@ -125,8 +125,8 @@ def integer_records(
 
 
 def whole_points(coordinates: Floats) -> Floats:
-    """Coordinates on the grid of points; every one outside [-1, 1], NaN or infinite becomes 0."""
-    inside = coordinates.min(initial=0.0) >= -1 and coordinates.max(initial=0.0) <= 1  # not so if one is NaN
+    """Coordinates truncated to the grid of points; coordinates outside [-1, 1] and NaN become 0."""
+    inside = coordinates.min(initial=0.0) >= -1 and coordinates.max(initial=0.0) <= 1  # false if one is NaN
     whole: Floats = (coordinates if inside else np.where(np.abs(coordinates) <= 1, coordinates, 0.0)) * (
         1 << POINT_BITS
     )
@@ -134,13 +134,13 @@ def whole_points(coordinates: Floats) -> Floats:
 
 
 def _fill_body(body: Floats, coarse: Floats, share: Floats, root: Floats, radius: float) -> None:
-    """The points' part of the records, one column each: in units of the radius, inside the ball."""
+    """Write the points' part of the records, one per column, in units of the radius and clipped to the unit ball."""
     one = float(1 << GRID_BITS)
     with np.errstate(all="ignore"):
         scaled = coarse if radius == 1 else coarse / radius
-        largest = np.abs(scaled, out=body).max(axis=0, initial=one)  # divided by it, sums of squares stay exact
+        largest = np.abs(scaled, out=body).max(axis=0, initial=one)  # dividing by it keeps sums of squares exact
     finite = np.isfinite(largest)
-    if not finite.all():  # whatever the radius and the basis
+    if not finite.all():  # for any radius and basis
         scaled, largest = np.where(finite, scaled, 0.0), np.where(finite, largest, one)
     if np.any(largest > one):
         scaled = scaled * (one / largest)
@@ -149,25 +149,25 @@ def _fill_body(body: Floats, coarse: Floats, share: Floats, root: Floats, radius
 
 
 def _clip_to_ball(body: Floats, share: Floats) -> None:
-    """Cut columns to squared norm at most share * 4^k; exact, since squares of whole numbers are summed."""
+    """Clip columns to squared norm at most share * 4^k; exact, since squares of whole numbers are summed."""
     limit = share * (1 << 2 * GRID_BITS)
     squared = _squared_norms(body)
     long = np.flatnonzero(squared > limit)
     if long.size:
         shrink = np.sqrt(limit[long] / squared[long]) * (1 - 2.0**-40)
-        cut = np.trunc(body[:, long] * shrink)
-        cut[:, _squared_norms(cut) > limit[long]] = 0.0
-        body[:, long] = cut
+        clipped = np.trunc(body[:, long] * shrink)
+        clipped[:, _squared_norms(clipped) > limit[long]] = 0.0
+        body[:, long] = clipped
 
 
 def _squared_norms(body: Floats) -> Floats:
-    """Exact: whole numbers below 2^53 in all."""
+    """The squared norms of the columns, exact because they are whole numbers below 2^53."""
     squares: Floats = np.einsum("ij,ij->j", body, body)
     return squares
 
 
 class GramSum:
-    """The running sum of z zᵀ, one exact integer matrix a class block."""
+    """The running sum of z zᵀ, one exact integer matrix per class block."""
 
     def __init__(self, layout: GramLayout) -> None:
         self.layout = layout
@@ -183,7 +183,7 @@ class GramSum:
                 self.blocks[block] += (columns @ columns.T).astype(np.int64).astype(object)
 
     def with_sum(self, other: GramSum) -> GramSum:
-        """This sum and another part's; the order does not matter."""
+        """The total of this sum and that of another part; the order does not matter."""
         both = GramSum(self.layout)
         both.blocks = self.blocks + other.blocks
         return both
@@ -199,7 +199,7 @@ class GramSum:
 
 @functools.cache
 def upper_triangle(size: int) -> tuple[Codes, Codes]:
-    """Rows and columns of a square matrix's upper triangle; found once, since an audit draws thousands of them."""
+    """Row and column indices of a square matrix's upper triangle; cached, because audits use them often."""
     rows, columns = np.triu_indices(size)
     rows.flags.writeable = columns.flags.writeable = False
     return rows, columns
@@ -207,12 +207,12 @@ def upper_triangle(size: int) -> tuple[Codes, Codes]:
 
 @functools.cache
 def require_exact_product() -> None:
-    """Refuse a machine whose matrix product is not exact on integers; tried once a process."""
+    """Refuse a machine whose matrix product is not exact on integers; checked once per process."""
     check_exact_product(np.matmul)
 
 
 def check_exact_product(product: Callable[[Floats, Floats], Floats]) -> None:
-    """Compare a float product with integer arithmetic where every bit of 2^53 is in use.
+    """Compare a floating-point product with integer arithmetic on sums that use all 53 bits.
 
     Raises: InexactProductError.
     """

@@ -2,7 +2,7 @@
 
 Everything here is public: it comes from the specification, never from the data.
 A column is either an interval (numeric, integer, date, timestamp) or nominal
-(boolean, categorical). Cells of a table are held as plain arrays, one a column:
+(boolean, categorical). Cells of a table are held as plain arrays, one per column:
 
 * interval columns as float64, in the unit of the bounds (dates: days, timestamps:
   microseconds, both since 1970-01-01 UTC), NaN for a missing or unparseable cell;
@@ -25,14 +25,14 @@ UNKNOWN = -2
 """Code of a nominal cell whose category is not declared."""
 
 MISSING_LEVEL = "(missing)"
-"""What the level of missing cells is called beside a column's categories."""
+"""The name of the level of missing cells."""
 
 LevelValue = str | int | bool
 Cells = dict[str, NDArray[np.generic]]
 
 
 class Neighbours(StrEnum):
-    """Which two tables the guarantee makes hard to tell apart."""
+    """The neighbouring relation: the pairs of tables that the guarantee makes indistinguishable."""
 
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
@@ -43,7 +43,7 @@ class Neighbours(StrEnum):
 
 
 class Kind(StrEnum):
-    """What the values of a column are."""
+    """The type of a column's values."""
 
     NUMERIC = "numeric"
     INTEGER = "integer"
@@ -54,7 +54,7 @@ class Kind(StrEnum):
 
 
 class Role(StrEnum):
-    """What a column is for: the label splits the moments into class blocks, the target is never projected."""
+    """The role of a column: the label splits the moments into class blocks, the target is never projected."""
 
     FEATURE = "feature"
     LABEL = "label"
@@ -65,8 +65,8 @@ class Role(StrEnum):
 class IntervalColumn:
     """A column of ordered values inside public bounds.
 
-    `impute` stands in for a missing cell; without it and without `missing_level`
-    a missing cell counts as the middle of the bounds.
+    A missing cell is replaced by `impute`; without it and without `missing_level`
+    it counts as the middle of the bounds.
     """
 
     name: str
@@ -104,12 +104,12 @@ class IntervalColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NominalColumn:
-    """A column of unordered values out of a public list.
+    """A column of unordered values from a public list.
 
-    `other` is the index of the level that takes unknown categories; `impute` that
-    of the level that takes missing cells. Without them such a cell counts as
-    nothing known: the centre of the levels (for a label, which must fall into some
-    class, the first level).
+    `other` is the index of the level of unknown categories; `impute` is that
+    of the level of missing cells. Without them such a cell counts as no level and is
+    encoded as the centre of the levels (for a label, which needs some class, as the
+    first level).
     """
 
     name: str
@@ -129,7 +129,7 @@ class NominalColumn:
 
     @property
     def level_count(self) -> int:
-        """Declared levels, and one more where missing cells have a level of their own."""
+        """The number of levels, with one for missing cells if they have their own."""
         return len(self.levels) + self.missing_level
 
 
@@ -137,12 +137,12 @@ Column = IntervalColumn | NominalColumn
 
 
 def level_names(column: NominalColumn) -> list[str]:
-    """The levels as text, the missing one last."""
+    """The levels as text, that of missing cells last."""
     return [str(level) for level in column.levels] + [MISSING_LEVEL] * column.missing_level
 
 
 class RowRule(StrEnum):
-    """How a person's several rows are bounded."""
+    """The rule that bounds the contribution of a person's rows."""
 
     WEIGHT = "weight"
     AT_MOST = "at-most"
@@ -150,7 +150,7 @@ class RowRule(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyUnit:
-    """Whom the guarantee protects: one row, or one person with all of their rows.
+    """The unit that the guarantee protects: one row, or one person with all of their rows.
 
     `person` names the identifying column. Under `WEIGHT` each of a person's k rows
     counts 1/k; under `AT_MOST` the first `most_rows` rows of a person count.
@@ -214,5 +214,5 @@ class RecordSchema:
 
     @property
     def class_count(self) -> int:
-        """Number of class blocks: the label's levels, or 1."""
+        """The number of class blocks: the label's levels, or 1."""
         return self.label.level_count if self.label else 1

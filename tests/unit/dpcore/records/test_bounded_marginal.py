@@ -18,7 +18,7 @@ NORMAL = stats.norm.ppf((np.arange(200_000) + 0.5) / 200_000)
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.7])
 def test_bent_values_keep_mean_and_spread_and_stay_inside(mean: float, share: float) -> None:
     spread = share * np.sqrt(1 - mean**2)  # the largest that values with this mean can have
-    bent = BoundedShape.fit(mean, spread).bend(mean + spread * NORMAL)
+    bent = BoundedShape.fit(mean, spread).transform(mean + spread * NORMAL)
     assert bent.mean() == pytest.approx(mean, abs=2e-3)
     assert bent.std() == pytest.approx(spread, rel=0.02)
     assert np.abs(bent).max() <= 1
@@ -26,20 +26,20 @@ def test_bent_values_keep_mean_and_spread_and_stay_inside(mean: float, share: fl
 
 
 def test_far_from_the_bounds_the_shape_is_nearly_gaussian() -> None:
-    bent = BoundedShape.fit(0.1, 0.05).bend(0.1 + 0.05 * NORMAL)
+    bent = BoundedShape.fit(0.1, 0.05).transform(0.1 + 0.05 * NORMAL)
     assert np.abs(bent - (0.1 + 0.05 * NORMAL))[1000:-1000].max() < 0.005
 
 
 @pytest.mark.parametrize(("mean", "spread"), [(0.0, 0.0), (1.0, 0.0), (-1.0, 0.5), (2.0, 3.0), (0.0, 5.0), (0.99, 0.9)])
 def test_impossible_moments_still_give_values_inside(mean: float, spread: float) -> None:
-    bent = BoundedShape.fit(mean, spread).bend(mean + spread * NORMAL[::100])
+    bent = BoundedShape.fit(mean, spread).transform(mean + spread * NORMAL[::100])
     assert np.isfinite(bent).all()
     assert np.abs(bent).max() <= 1
 
 
 def test_where_noise_leaves_no_bounded_values_their_spread_is_kept_as_far_as_the_bounds_allow() -> None:
     """A mean just beyond the bound with a spread: a constant column would say more than was measured."""
-    bent = BoundedShape.fit(-1.02, 0.3).bend(-1.02 + 0.3 * NORMAL)
+    bent = BoundedShape.fit(-1.02, 0.3).transform(-1.02 + 0.3 * NORMAL)
     assert bent.std() > 0.1
     assert -1 <= bent.min() < bent.mean() < -0.8
 
@@ -47,8 +47,8 @@ def test_where_noise_leaves_no_bounded_values_their_spread_is_kept_as_far_as_the
 @pytest.mark.parametrize("spread", [0.01, 0.2, 0.5])
 @pytest.mark.parametrize("mean", [-0.6, 0.0, 0.7])
 def test_a_cut_gaussian_keeps_its_mean_where_it_can(mean: float, spread: float) -> None:
-    shape = BoundedShape.cut(mean, spread)
-    bent = shape.bend(mean + spread * NORMAL)
+    shape = BoundedShape.clipped_gaussian(mean, spread)
+    bent = shape.transform(mean + spread * NORMAL)
     assert bent.mean() == pytest.approx(mean, abs=3e-3)
     assert np.abs(bent).max() <= 1
     assert bent.std() <= spread * 1.01
@@ -56,10 +56,10 @@ def test_a_cut_gaussian_keeps_its_mean_where_it_can(mean: float, spread: float) 
 
 def test_classes_that_share_a_spread_are_cut_alike() -> None:
     """Far from the bounds nothing is cut; at a bound at most half of the values pile up, however far the mean."""
-    far = BoundedShape.cut(0.1, 0.05).bend(0.1 + 0.05 * NORMAL)
+    far = BoundedShape.clipped_gaussian(0.1, 0.05).transform(0.1 + 0.05 * NORMAL)
     assert far == pytest.approx(0.1 + 0.05 * NORMAL, abs=1e-3)
     for mean in (-0.99, -1.0, -1.5):
-        bent = BoundedShape.cut(mean, 0.2).bend(mean + 0.2 * NORMAL)
+        bent = BoundedShape.clipped_gaussian(mean, 0.2).transform(mean + 0.2 * NORMAL)
         assert np.mean(bent == -1) <= 0.51
         assert bent.mean() == pytest.approx(-1 + 0.2 / np.sqrt(2 * np.pi), abs=5e-3)
 
@@ -94,4 +94,4 @@ def test_bent_positions_are_interpolated_between_the_tabulated_quantiles() -> No
     shape = BoundedShape.fit(0.3, 0.2)
     positions = np.concatenate([np.linspace(-5, 5, 4001), shape.mean + shape.spread * SCORES])
     expected = np.interp((positions - shape.mean) / shape.spread, SCORES, shape.quantiles)
-    assert shape.bend(positions) == pytest.approx(expected, abs=1e-12)
+    assert shape.transform(positions) == pytest.approx(expected, abs=1e-12)
