@@ -1,1 +1,1 @@
-"""Mechanisms that add noise, one module each, the bounds they rest on, and their registry."""
+"""Noise mechanisms, one module each, their sensitivity bounds, and their registry."""

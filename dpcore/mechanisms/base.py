@@ -1,4 +1,4 @@
-"""What a mechanism on the Gram matrix is, and the public event that one draw leaves behind."""
+"""The interface of mechanisms on the Gram matrix, and the public event that describes one draw."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpcore.records.exact_sums import GRID_BITS, GramLayout
 from dpcore.records.schema import Neighbours
 
 UNIT = 1 << 2 * GRID_BITS
-"""One, on the grid of products of records: all integers below are multiples of 4^-k."""
+"""One, on the grid of products of records: all integers below count multiples of 4^-k."""
 
 Triangles = list[list[int]]
-"""Upper triangles, row by row, one a block."""
+"""Upper triangles, row by row, one per block."""
 
 
 class Output(StrEnum):
-    """What a mechanism releases of the Gram matrix: a noisy copy, directions, eigenvalues, or counts and sums."""
+    """The part of the Gram matrix that a mechanism releases: all of it, directions, eigenvalues, or counts and sums."""
 
     GRAM = "gram"
     BASIS = "basis"
@@ -31,12 +31,12 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GramEvent:
-    """What was measured and with how much noise: all public, nothing about its cost.
+    """The public parameters of one measurement and its noise; the cost follows from them.
 
-    `noise` is the mechanism's one parameter (Wishart: the rate c; Gaussian and
-    Laplace: the diagonal's scale on the integer grid); `step` the public step to which
-    the noisy sum is rounded, on the integer grid. `components` directions or
-    eigenvalues are released where it is not the whole matrix, after `iterations` noisy steps.
+    `noise` is the mechanism's only parameter (Wishart: the rate c; Gaussian and
+    Laplace: the scale on the diagonal, on the integer grid); `step` is the public step, on the
+    integer grid, to which the noisy sum is rounded. Mechanisms that do not release the whole
+    matrix release `components` directions or eigenvalues, after `iterations` noisy steps.
     """
 
     mechanism: str
@@ -48,8 +48,8 @@ class GramEvent:
     iterations: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """The event for ledger and record; fractions as text, so that they stay exact."""
-        sometimes = {"labels": self.layout.labels, "components": self.components, "iterations": self.iterations}
+        """The event as stored in ledger and record; fractions are text, so that they stay exact."""
+        optional = {"labels": self.layout.labels, "components": self.components, "iterations": self.iterations}
         return {
             "mechanism": self.mechanism,
             "neighbours": self.neighbours.value,
@@ -60,7 +60,7 @@ class GramEvent:
             "grid_bits": GRID_BITS,
             "noise": str(self.noise),
             "step": self.step,
-        } | {name: number for name, number in sometimes.items() if number}
+        } | {name: number for name, number in optional.items() if number}
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> GramEvent:
@@ -87,7 +87,7 @@ class GramEvent:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedError:
-    """Size of the noise on one block, in records: root mean square Frobenius norm, operator norm, one entry."""
+    """Size of the noise on one block, in records: root mean square Frobenius norm, operator norm, entries."""
 
     frobenius: float
     operator: float
@@ -96,7 +96,7 @@ class ExpectedError:
 
 
 class Mechanism(Protocol):
-    """What every mechanism on Gram blocks can do."""
+    """The interface of every mechanism on Gram blocks."""
 
     @property
     def name(self) -> str:
@@ -104,16 +104,16 @@ class Mechanism(Protocol):
 
     @property
     def output(self) -> Output:
-        """What it releases."""
+        """The part of the Gram matrix that is released."""
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
-        """What an event costs under its own relation or under another, from its parameters alone (GUARANTEE.md, R)."""
+        """The cost of an event under its own or another neighbouring relation (GUARANTEE.md, R)."""
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
-        """Released whole numbers: noisy upper triangles in steps of `event.step`, or what `gives` says."""
+        """Draw the released whole numbers: noisy upper triangles in steps of `event.step`, or what `output` says."""
 
     def delta_num(self, event: GramEvent) -> Fraction:
-        """What finite precision adds to delta (GUARANTEE.md, N3)."""
+        """The increase of delta by finite precision (GUARANTEE.md, N3)."""
 
 
 class GramMechanism(Mechanism, Protocol):
@@ -127,19 +127,19 @@ class GramMechanism(Mechanism, Protocol):
 
 
 class ComponentMechanism(Mechanism, Protocol):
-    """Releases some directions or eigenvalues of the points' second moments, calibrated to a budget."""
+    """Noisy directions or eigenvalues of the points' second moments, calibrated to a budget."""
 
     def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole budget."""
 
 
 def triangle_size(dimension: int) -> int:
-    """Entries of an upper triangle."""
+    """The number of entries of an upper triangle."""
     return dimension * (dimension + 1) // 2
 
 
 def points_matrix(triangle: Sequence[int], layout: GramLayout) -> list[list[int]]:
-    """The second moments of the points alone, as a square of whole numbers: the record's head is left out."""
+    """The second moments of the points without the record's head, as a square matrix of whole numbers."""
     size, cells = layout.dimension, iter(triangle)
     square = [[0] * size for _ in range(size)]
     for i in range(size):
@@ -149,39 +149,39 @@ def points_matrix(triangle: Sequence[int], layout: GramLayout) -> list[list[int]
 
 
 def is_diagonal(dimension: int) -> list[bool]:
-    """For each entry of an upper triangle, row by row, whether it is on the diagonal."""
+    """Whether each entry of an upper triangle, row by row, is on the diagonal."""
     return [i == j for i in range(dimension) for j in range(i, dimension)]
 
 
 def add_scaled_noise(
     sums: Triangles, dimension: int, on_diagonal: Sequence[int], off_diagonal: Sequence[int]
 ) -> Triangles:
-    """Add diagonal and off-diagonal noise, entry by entry in reading order."""
+    """Add diagonal and off-diagonal noise, entry by entry, row by row."""
     diagonal, other = iter(on_diagonal), iter(off_diagonal)
     pattern = is_diagonal(dimension)
     return [[s + next(diagonal if d else other) for s, d in zip(block, pattern, strict=True)] for block in sums]
 
 
 def require_budget(mechanism: str, budget: Budget, kind: type[Budget]) -> Fraction:
-    """The budget's value, if it is of the kind that the mechanism spends."""
+    """Return the budget's value, or raise ValueError if it is not of the kind that the mechanism spends."""
     if not isinstance(budget, kind):
         raise ValueError(f"{mechanism} spends {kind.__name__}, not {type(budget).__name__}")
     return budget.value
 
 
 LARGEST_SCALE = 1 << 54
-"""Discrete noise is drawn in 64-bit integers; up to this scale its tail stays inside them."""
+"""Discrete noise is drawn in 64-bit integers, which contain its tail up to this scale."""
 
 
 def integer_scale(mechanism: str, scale: Fraction) -> Fraction:
-    """The scale as an exact float, rounded up; refused where 64-bit noise could saturate."""
+    """Return the scale rounded up to a float, or raise ValueError if 64-bit noise could saturate."""
     if scale > LARGEST_SCALE:
         raise ValueError(f"{mechanism}: the budget is too small for this many columns (scale above 2^54)")
     return Fraction(float_above(scale))
 
 
 def saturation_delta(event: GramEvent) -> Fraction:
-    """What the chance that 64-bit noise saturates adds to delta.
+    """The increase of delta by the probability that 64-bit noise saturates.
 
     An entry saturates with probability at most 2 exp(-2^63/scale) <= 2^(1 - 2^63/scale)
     (the Gaussian's tail is lighter), counted as 2^-1000 at the least; the factor 2^150

@@ -1,4 +1,4 @@
-"""Every mechanism: where it comes from, what it promises, and whether that is proved."""
+"""Every mechanism with its origin, its guarantee, and whether that is proved."""
 
 from __future__ import annotations
 

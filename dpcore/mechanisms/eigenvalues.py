@@ -1,4 +1,4 @@
-"""Noisy eigenvalues alone: the directions that they belong to are never released."""
+"""Noisy eigenvalues, released without their eigenvectors."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 FIRST_BITS = 128
-"""Working precision at which the eigenvalues are tried first."""
+"""Working precision of the first attempt at the eigenvalues."""
 
 
 @dataclass(frozen=True, slots=True)
 class EigenvalueMechanism:
-    """Adds integers of one scale to the largest eigenvalues of the points' second moments.
+    """Discrete Laplace noise of one scale on the largest eigenvalues of the points' second moments.
 
     Guarantee: pure epsilon = (L1 sensitivity of the rounded eigenvalues) / scale
-    (GUARANTEE.md, M6); PCA-Gauss's Algorithm 1 without the noise that it wastes on
-    entries off the diagonal.
+    (GUARANTEE.md, M6); PCA-Gauss's Algorithm 1 without its unnecessary noise on the
+    off-diagonal entries.
     """
 
     name: str = "eigenvalues-only"
@@ -40,7 +40,7 @@ class EigenvalueMechanism:
     def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up.
 
-        Raises: ValueError for classes measured apart, or more components than coordinates.
+        Raises: ValueError for classes measured separately, or more components than coordinates.
         """
         epsilon = require_budget(self.name, budget, Epsilon)
         scale = integer_scale(self.name, self._sensitivity(layout, neighbours, components) / epsilon)
@@ -54,17 +54,17 @@ class EigenvalueMechanism:
         return Epsilon(self._sensitivity(event.layout, relation, event.components) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
-        """The largest eigenvalues on the integer grid, largest first before the noise."""
+        """Draw the noisy eigenvalues on the integer grid, in descending order of the exact ones."""
         exact = rounded_eigenvalues(points_matrix(sums[0], event.layout))[: event.components]
         added = noise.discrete_laplace(float_above(event.noise), event.components)
         return [[value + extra for value, extra in zip(exact, added, strict=True)]]
 
     def delta_num(self, event: GramEvent) -> Fraction:
-        """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
+        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
         return saturation_delta(event)
 
     def _sensitivity(self, layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
-        """On the integer grid; rounding moves each eigenvalue's change by less than one, so by at most one."""
+        """The L1 sensitivity on the integer grid; rounding adds at most one to the change of each eigenvalue."""
         if layout.blocks > 1 or layout.labels:
             raise ValueError(f"{self.name} measures one table as a whole, not classes apart")
         width = layout.dimension - layout.heads
@@ -77,8 +77,8 @@ class EigenvalueMechanism:
 def rounded_eigenvalues(matrix: list[list[int]]) -> list[int]:
     """All eigenvalues of a symmetric integer matrix, largest first, each rounded to the nearest whole number.
 
-    They are certified roots of the characteristic polynomial. A whole number and a half
-    is no root of a polynomial with leading coefficient 1, so enough precision always decides.
+    They are certified roots of the characteristic polynomial. A half-integer is no root of a monic
+    polynomial with integer coefficients, so every rounding is decided at some precision.
     """
     from flint import ctx, fmpz_mat
 

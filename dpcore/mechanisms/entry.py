@@ -1,8 +1,8 @@
-"""What the catalogue says about one mechanism.
+"""The registry entry of one mechanism.
 
-`proved` may be released, `approximate` is labelled in the record, `refuted` is a
-published calibration that does not give what it claims: it is kept by name so that
-it can be refused, and so that an auditor can see why.
+A `proved` mechanism may be used in releases, an `approximate` one is labelled in the record. A
+`refuted` one is a published calibration that does not give the guarantee it claims: it is listed
+so that it can be refused by name, and so that an auditor can see why.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Status(StrEnum):
 class MechanismEntry:
     """One mechanism of the registry.
 
-    `offered` lists where it can be had: keys of the specification that take its name or call for it, and
-    estimators of `dpcore`. Plans accept a name under a key exactly where it is listed.
+    `offered` lists the keys of the specification that take its name or imply it, and the estimators of
+    `dpcore` that use it. Plans accept a name under a key only if the key is listed.
     """
 
     name: str
@@ -44,7 +44,7 @@ class MechanismEntry:
     vector: VectorMechanism | None = None
 
     def as_json(self) -> dict[str, str]:
-        """The entry as the command line shows it."""
+        """The entry as displayed by the command line."""
         return {
             "name": self.name,
             "paper": self.paper,
@@ -63,4 +63,4 @@ MOMENTS_KEY, COMPONENTS_KEY, PROJECTION_KEY = "model.mechanism", "model.projecti
 
 MEAN_KEY, RADIUS_KEY = "model.allocation.mean", "model.radius: auto"
 MARGINALS_KEY, CHECKS_KEY = "model.generator: copula", "checks.*.budget"
-"""Keys of the specification that call for a mechanism without its name."""
+"""Keys of the specification that imply a mechanism without naming it."""

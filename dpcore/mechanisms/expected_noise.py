@@ -1,4 +1,4 @@
-"""How large the noise of an event is expected to be, in records."""
+"""Expected size of an event's noise, in records."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dpcore.mechanisms.registry import gram_mechanism
 
 
 def operator_noise(event: GramEvent) -> float:
-    """The noise's expected operator norm, in records."""
+    """The expected operator norm of the noise, in records."""
     return gram_mechanism(event.mechanism).expected_error(event).operator
 
 
 def entry_noise(event: GramEvent) -> float:
-    """The standard deviation of the noise on an entry, in records."""
+    """The standard deviation of the noise on an off-diagonal entry, in records."""
     return gram_mechanism(event.mechanism).expected_error(event).off_diagonal_sd
 
 

@@ -17,7 +17,7 @@ from dpcore.records.schema import Neighbours
 
 @dataclass(frozen=True, slots=True)
 class GaussianMechanism:
-    """Adds normal noise of variance s² on the diagonal and s²/2 off it, and rounds the sum to the grid.
+    """Normal noise of variance s² on the diagonal and s²/2 off it; the sum is rounded to the grid.
 
     Guarantee: that of continuous Gaussian noise with rho = (Frobenius sensitivity)² / (2 s²)
     (GUARANTEE.md, M3): the rounding is certified, hence post-processing.
@@ -37,7 +37,7 @@ class GaussianMechanism:
         return Rho(_squared_sensitivity(event.layout, neighbours or event.neighbours) / (2 * event.noise**2))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
-        """Noisy triangles on the integer grid, rounded without error."""
+        """Draw noisy triangles on the integer grid, rounded without error."""
         diagonal, other = event.noise**2, event.noise**2 / 2
         pattern = [diagonal if d else other for d in is_diagonal(event.layout.dimension)]
         return [NormalSums(len(block), noise).add_and_round(block, pattern) for block in sums]

@@ -1,4 +1,4 @@
-"""Discrete Laplace noise on the upper triangle, at the true sensitivity."""
+"""Discrete Laplace noise on the upper triangle, calibrated to the true sensitivity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dpcore.records.schema import Neighbours
 
 @dataclass(frozen=True, slots=True)
 class LaplaceMechanism:
-    """Adds integers of scale b on the diagonal and b/w off it, each pair of equal entries once.
+    """Discrete Laplace noise of scale b on the diagonal and b/w off it, drawn once for both symmetric entries.
 
     Guarantee: pure epsilon = (weighted L1 sensitivity) / b (GUARANTEE.md, M4); the
     corrected form of the noise of PCA-Gauss, RON-Gauss and LIP.
@@ -38,17 +38,17 @@ class LaplaceMechanism:
     def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up."""
         epsilon = require_budget(self.name, budget, Epsilon)
-        sensitivity = _sensitivity(layout, neighbours, best_l1_weight(neighbours))
+        sensitivity = _weighted_sensitivity(layout, neighbours, best_l1_weight(neighbours))
         scale = integer_scale(self.name, sensitivity / epsilon)
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
-        """Epsilon = weighted sensitivity / scale; the weights are those with which the noise was drawn."""
+        """Epsilon = weighted sensitivity / scale, with the weight with which the noise was drawn."""
         weight = best_l1_weight(event.neighbours)
-        return Epsilon(_sensitivity(event.layout, neighbours or event.neighbours, weight) / event.noise)
+        return Epsilon(_weighted_sensitivity(event.layout, neighbours or event.neighbours, weight) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
-        """Noisy triangles on the integer grid."""
+        """Draw noisy triangles on the integer grid."""
         p, blocks = event.layout.dimension, len(sums)
         off_scale = float_above(event.noise / best_l1_weight(event.neighbours))
         diagonal = noise.discrete_laplace(float_above(event.noise), blocks * p)
@@ -68,11 +68,11 @@ class LaplaceMechanism:
         )
 
     def delta_num(self, event: GramEvent) -> Fraction:
-        """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
+        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
         return saturation_delta(event)
 
 
-def _sensitivity(layout: GramLayout, neighbours: Neighbours, weight: Fraction) -> Fraction:
+def _weighted_sensitivity(layout: GramLayout, neighbours: Neighbours, weight: Fraction) -> Fraction:
     bound = gram_weighted_l1(
         neighbours,
         squared_norm=layout.squared_norm,

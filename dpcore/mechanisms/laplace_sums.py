@@ -1,4 +1,4 @@
-"""Counts and sums alone, with discrete Laplace noise: the mean that PCA-Gauss and RON-Gauss measure apart."""
+"""Counts and sums with discrete Laplace noise: the mean that PCA-Gauss and RON-Gauss measure separately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcore.records.schema import Neighbours
 
 @dataclass(frozen=True, slots=True)
 class LaplaceSums:
-    """Releases every block's first row, which holds the count times s² and the sum of points times s.
+    """Discrete Laplace noise on the first row of every block: the count times s² and the sum of points times s.
 
     Guarantee: pure epsilon = (L1 sensitivity of the row) / scale (GUARANTEE.md, S6 and M4).
     """
@@ -27,15 +27,15 @@ class LaplaceSums:
     def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget) -> GramEvent:
         """The event that spends the whole epsilon, the scale rounded up."""
         epsilon = require_budget(self.name, budget, Epsilon)
-        scale = integer_scale(self.name, _sensitivity(layout, neighbours) / epsilon)
+        scale = integer_scale(self.name, _sums_sensitivity(layout, neighbours) / epsilon)
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=scale, step=1)
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = sensitivity / scale."""
-        return Epsilon(_sensitivity(event.layout, neighbours or event.neighbours) / event.noise)
+        return Epsilon(_sums_sensitivity(event.layout, neighbours or event.neighbours) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
-        """Noisy first rows on the integer grid."""
+        """Draw noisy first rows on the integer grid."""
         size = event.layout.dimension
         drawn = iter(noise.discrete_laplace(float_above(event.noise), size * len(sums)))
         return [[cell + next(drawn) for cell in block[:size]] for block in sums]
@@ -46,11 +46,11 @@ class LaplaceSums:
         return deviation / weight**2, deviation / weight
 
     def delta_num(self, event: GramEvent) -> Fraction:
-        """The chance that 64-bit noise saturates, times (1 + e^epsilon)."""
+        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
         return saturation_delta(event)
 
 
-def _sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:
+def _sums_sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:
     if layout.labels:
         raise ValueError("laplace-sums: classes are told apart by blocks, not by labels")
     return UNIT * record_sums_l1(

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 MOMENTS, PROJECTION, MEAN, MARGINALS = "moments", "projection", "mean", "marginals"
 RADIUS, CENTRE, SPREAD = "radius", "centre", "spread"
-"""Those that buy a frame: a first radius, the centre, and the radius around it."""
+"""Measurements of the frame: a first radius, the centre, and the radius around it."""

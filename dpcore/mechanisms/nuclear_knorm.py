@@ -1,4 +1,4 @@
-"""Nuclear K-norm noise: pure epsilon, the least noise of the exact mechanisms where blocks are small."""
+"""Nuclear K-norm noise: pure epsilon, with the least noise of the exact mechanisms on small blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flint import fmpq_poly
 
 LARGEST_DIMENSION = 8
-"""A block of this size is accepted once in some 1500 draws; the chance falls tenfold with each further dimension."""
+"""A block of this size is accepted once in about 1500 draws; each further dimension makes that ten times rarer."""
 
 STEP_SHARE_BITS = 10
 """The output step is at most 2^-10 of the noise's standard deviation."""
@@ -30,12 +30,12 @@ STEP_SHARE_BITS = 10
 
 @dataclass(frozen=True, slots=True)
 class NuclearMechanism:
-    """Adds noise of density exp(-c |Z|) to the blocks, |Z| the sum of their nuclear norms.
+    """Noise of density proportional to exp(-c |Z|) on the blocks, where |Z| is the sum of their nuclear norms.
 
-    Under replace-one the density is exp(-2c max(tr Z₊, tr Z₋)), over all blocks together.
+    Under replace-one the density is proportional to exp(-2c max(tr Z₊, tr Z₋)), over all blocks together.
     Guarantee: pure epsilon = c times the nuclear sensitivity (GUARANTEE.md, M5).
     A draw takes about 1 ms at dimension 2, 6 ms at 4 and 5 s at 8 for each block under
-    add-remove, and as much for a single block under replace-one; three blocks under
+    add-remove, and the same for a single block under replace-one; three blocks under
     replace-one take 8 ms, 0.15 s and some minutes.
     """
 
@@ -49,7 +49,7 @@ class NuclearMechanism:
         """
         epsilon = require_budget(self.name, budget, Epsilon)
         rate = epsilon / self._sensitivity(layout, neighbours)
-        step = _step(layout, neighbours, rate)
+        step = _nuclear_step(layout, neighbours, rate)
         return GramEvent(mechanism=self.name, neighbours=neighbours, layout=layout, noise=rate, step=step)
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
@@ -59,7 +59,7 @@ class NuclearMechanism:
         return Epsilon(event.noise * self._sensitivity(event.layout, relation))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
-        """Noisy triangles in whole steps, rounded without error."""
+        """Draw noisy triangles in whole steps, rounded without error."""
         source = NuclearNoise(
             dimension=event.layout.dimension,
             blocks=event.layout.blocks,
@@ -94,8 +94,8 @@ class NuclearMechanism:
         return gram_nuclear(neighbours, squared_norm=layout.squared_norm)
 
 
-def _step(layout: GramLayout, neighbours: Neighbours, rate: Fraction) -> int:
-    """A power of two, a small share of the off-diagonal standard deviation."""
+def _nuclear_step(layout: GramLayout, neighbours: Neighbours, rate: Fraction) -> int:
+    """The output step: a power of two that is small relative to the off-diagonal standard deviation."""
     _, variance = mean_squares(layout.dimension, layout.blocks, neighbours)
     deviation = math.isqrt(math.floor(variance * (UNIT / rate) ** 2))
     return 1 << max(0, deviation.bit_length() - 1 - STEP_SHARE_BITS)
@@ -106,8 +106,8 @@ def mean_squares(p: int, blocks: int, neighbours: Neighbours) -> tuple[Fraction,
     """Exact means of one block's squared Frobenius norm and of a squared off-diagonal entry, at rate 1.
 
     The mass of a block, as a function of the rates α of tr Z₊ and β of tr Z₋, is a sum of
-    terms α^-j β^-m (`_mass`), and so is that mass with |Z|² or (tr Z)² put in
-    (GUARANTEE.md, M5); the other blocks multiply it.
+    terms α^-j β^-m (`_mass`), and so are the integrals of |Z|² and of (tr Z)²
+    (GUARANTEE.md, M5); the masses of the other blocks are factors.
     """
     size = triangle_size(p)
     mass, squares = _mass(p), _mass_of_squares(p)
@@ -121,7 +121,7 @@ def mean_squares(p: int, blocks: int, neighbours: Neighbours) -> tuple[Fraction,
 
 
 def _total(poly: fmpq_poly, degree: int, neighbours: Neighbours) -> Fraction:
-    """Integral of a mass against the density: a term α^-j β^-m is 1, or C(j+m, j) 2^-(j+m) under replace-one."""
+    """The integral of a mass: a term α^-j β^-m contributes 1, or C(j+m, j) 2^-(j+m) under replace-one."""
     terms, below = [int(c) for c in poly.numer().coeffs()], int(poly.denom())
     if neighbours is Neighbours.ADD_REMOVE:
         return Fraction(sum(terms), below)
@@ -135,7 +135,7 @@ def _mass(p: int) -> fmpq_poly:
 
 
 def _mass_of_squares(p: int) -> fmpq_poly:
-    """The same with the sum of squared eigenvalues put in: each in turn gets its weight times its square."""
+    """`_mass` with the sum of squared eigenvalues in the integrand: each weight in turn times the squared value."""
     matrix, rows = _pairings(p), tuple(range(p + p % 2))
     total = 0 * matrix[0][0]
     for i in rows:
@@ -146,7 +146,7 @@ def _mass_of_squares(p: int) -> fmpq_poly:
 
 
 def _mass_of_squared_trace(mass: fmpq_poly, size: int) -> fmpq_poly:
-    """The same with (tr Z₊ - tr Z₋)² put in: two derivatives in the rates."""
+    """`_mass` with (tr Z₊ - tr Z₋)² in the integrand: second derivatives in the rates."""
     from flint import fmpq_poly
 
     x = fmpq_poly([0, 1])
@@ -158,18 +158,18 @@ def _mass_of_squared_trace(mass: fmpq_poly, size: int) -> fmpq_poly:
 
 
 def _pairings(p: int) -> list[list[fmpq_poly]]:
-    """De Bruijn's matrix: twofold integrals of sgn(y - x) xⁱ yʲ; an odd one is bordered by single integrals."""
+    """De Bruijn's matrix of double integrals of sgn(y - x) xⁱ yʲ, bordered by single integrals if p is odd."""
     even = p + p % 2
     return [[_pairing(i, j) if j < p else _moment(i) for j in range(even)] for i in range(even)]
 
 
 def _squared_pairing(i: int, j: int, p: int) -> fmpq_poly:
-    """What an entry of the matrix becomes when either of its variables brings its square along."""
+    """An entry of the matrix with x² + y² in the integrand."""
     return _pairing(i + 2, j) + _pairing(i, j + 2) if j < p else _moment(i + 2)
 
 
 def _pfaffian(matrix: list[list[fmpq_poly]], rows: tuple[int, ...]) -> fmpq_poly:
-    """The Pfaffian of some rows and the same columns, expanded along the first; reads the upper triangle."""
+    """The Pfaffian of some rows and the same columns, expanded along the first row; uses the upper triangle."""
     from flint import fmpq_poly
 
     if not rows:

@@ -1,4 +1,4 @@
-"""What may be asked of rows besides second moments: public, and enough to know how far one unit moves the answer."""
+"""Queries of rows besides second moments: public descriptions that determine the sensitivity of the answer."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from dpcore.records.schema import Neighbours
 Floats = NDArray[np.float64]
 
 GRID = 1 << GRID_BITS
-"""One, on the grid of records, and on that of counts: the shares of a person's rows are fractions."""
+"""One, on the grid of records and on that of counts, which are fractional: a person's rows have shares."""
 
 
 class Query(Protocol):
-    """What is asked of the rows: public, and enough to know how far one row moves the answer."""
+    """A public query of the rows, which determines the sensitivity of its answer."""
 
     @property
     def size(self) -> int:
-        """Numbers in the answer."""
+        """The number of numbers in the answer."""
 
     @property
     def unit(self) -> int:
         """One, on the answer's grid."""
 
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """How far one privacy unit moves the answer in L1 norm, on the answer's grid.
+        """The L1 distance by which one privacy unit moves the answer, on the answer's grid.
 
-        Raises: ValueError for neighbours under which it is not bounded.
+        Raises: ValueError for a neighbouring relation under which it is not bounded.
         """
 
     def as_json(self) -> dict[str, Any]:
@@ -42,18 +42,18 @@ class Query(Protocol):
 
 
 class L2Query(Query, Protocol):
-    """A query whose answer is bounded in L2 norm too, for Gaussian noise."""
+    """A query with an L2 sensitivity too, for Gaussian noise."""
 
     def squared_l2_sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """How far one privacy unit moves the answer in squared L2 norm, on the answer's grid."""
+        """The squared L2 distance by which one privacy unit moves the answer, on the answer's grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class MomentsQuery:
     """Class counts, class sums and the upper triangle of the sum of x xᵀ, in this order.
 
-    x holds `numeric` coordinates in [0, 1] and the indicators of one level in each of the
-    categorical columns, whose numbers of levels are `levels`.
+    x has `numeric` coordinates in [0, 1] and the level indicators of the categorical
+    columns, whose numbers of levels are `levels`.
     """
 
     numeric: int
@@ -66,12 +66,12 @@ class MomentsQuery:
 
     @property
     def width(self) -> int:
-        """Coordinates of x."""
+        """The number of coordinates of x."""
         return self.numeric + sum(self.levels)
 
     @property
     def size(self) -> int:
-        """Numbers in the answer."""
+        """The number of numbers in the answer."""
         return self.classes * (1 + self.width) + triangle_size(self.width)
 
     @property
@@ -91,9 +91,9 @@ class MomentsQuery:
 
 @dataclass(frozen=True, slots=True)
 class HistogramsQuery:
-    """How many units fall into each cell of some columns, times the column's weight: one list of counts a column.
+    """The number of units in each cell of some columns, times the column's weight: one histogram per column.
 
-    All numbers get the same noise: a column of small weight is measured with more, and costs less.
+    All numbers get the same noise, so a column of small weight has a larger relative error and costs less.
     """
 
     cells: tuple[int, ...]
@@ -109,7 +109,7 @@ class HistogramsQuery:
 
     @property
     def size(self) -> int:
-        """Numbers in the answer."""
+        """The number of numbers in the answer."""
         return sum(self.cells)
 
     @property
@@ -136,14 +136,14 @@ class HistogramsQuery:
         }
 
     def split(self, answer: Floats) -> list[Floats]:
-        """One list of counts a column, each over its weight."""
+        """The histograms, one per column, each divided by its weight."""
         parts = np.split(answer, np.cumsum(self.cells)[:-1])
         return [part / float(weight) for part, weight in zip(parts, self.weights, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class RowsQuery:
-    """Every row's point of the unit ball in `dimension` coordinates; the number of rows is public."""
+    """The points of all rows, in the unit ball of `dimension` coordinates; the number of rows is public."""
 
     rows: int
     dimension: int
@@ -154,7 +154,7 @@ class RowsQuery:
 
     @property
     def size(self) -> int:
-        """Numbers in the answer."""
+        """The number of numbers in the answer."""
         return self.rows * self.dimension
 
     @property
@@ -163,7 +163,7 @@ class RowsQuery:
         return GRID
 
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """GUARANTEE.md, M10, on the grid: one row moves, by at most the ball's L1 diameter."""
+        """GUARANTEE.md, M10, on the grid: one row moves by at most the L1 diameter of the ball."""
         if neighbours is not Neighbours.REPLACE_ONE:
             raise ValueError("rows are published under replace-one only: their number is not hidden")
         return rows_l1(dimension=self.dimension) * GRID
@@ -175,9 +175,9 @@ class RowsQuery:
 
 @dataclass(frozen=True, slots=True)
 class ScoreQuery:
-    """The sum over all units of one score, a number between 0 and 1 a record: how a model of released rows does on it.
+    """The sum over all units of a score between 0 and 1 per record, which rates a model of released rows.
 
-    `score` names the recipe, `of` the column that is predicted, `clusters` the number of centres.
+    `score` names the scoring rule, `of` the predicted column, and `clusters` the number of centres.
     """
 
     score: str
@@ -191,7 +191,7 @@ class ScoreQuery:
 
     @property
     def size(self) -> int:
-        """Numbers in the answer."""
+        """The number of numbers in the answer."""
         return 1
 
     @property
@@ -204,16 +204,16 @@ class ScoreQuery:
         return score_sum_l1(neighbours, rows=self.rows_per_unit) * GRID
 
     def squared_l2_sensitivity(self, neighbours: Neighbours) -> Fraction:
-        """GUARANTEE.md, S8, squared: one number has one norm."""
+        """GUARANTEE.md, S8, squared: for a single number the L1 and L2 norms agree."""
         return self.l1_sensitivity(neighbours) ** 2
 
     def as_json(self) -> dict[str, Any]:
         """The query's parameters."""
-        said = {"of": self.of, "clusters": self.clusters}
+        optional = {"of": self.of, "clusters": self.clusters}
         return {
             "ask": "score",
             "score": self.score,
-            **{name: value for name, value in said.items() if value is not None},
+            **{name: value for name, value in optional.items() if value is not None},
             "rows_per_unit": self.rows_per_unit,
         }
 
@@ -221,7 +221,7 @@ class ScoreQuery:
 def query_from_json(body: dict[str, Any]) -> Query:
     """The query that `as_json` wrote.
 
-    Raises: KeyError for a kind that is not known.
+    Raises: KeyError for an unknown kind of query.
     """
     if body["ask"] == "histograms":
         return HistogramsQuery(tuple(body["cells"]), tuple(map(Fraction, body["weights"])), body["rows_per_unit"])

@@ -1,4 +1,4 @@
-"""Mechanisms by their names, events as they are stored, and what an event costs."""
+"""Mechanisms by name, stored events, and the costs of events."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dpcore.records.schema import Neighbours
 
 
 def offered_under(key: str) -> list[str]:
-    """The names that a key of the specification takes."""
+    """The mechanism names that a key of the specification accepts."""
     return [entry.name for entry in ENTRIES if key in entry.offered]
 
 
 def mechanism_of(name: str) -> Mechanism:
     """The releasable mechanism of that name.
 
-    Raises: KeyError for a name that is unknown, refuted, or measures nothing.
+    Raises: KeyError for a name that is unknown or refuted, or that has no mechanism on Gram blocks.
     """
     entry = BY_NAME[name]
     if entry.mechanism is None or entry.status is Status.REFUTED:
@@ -32,7 +32,7 @@ def mechanism_of(name: str) -> Mechanism:
 
 
 def gram_mechanism(name: str) -> GramMechanism:
-    """The releasable mechanism of that name, which must give whole Gram blocks.
+    """The releasable mechanism of that name, which must release whole Gram blocks.
 
     Raises: KeyError for any other name.
     """
@@ -43,7 +43,7 @@ def gram_mechanism(name: str) -> GramMechanism:
 
 
 def basis_mechanism(name: str) -> ComponentMechanism:
-    """The releasable mechanism of that name, which must give directions.
+    """The releasable mechanism of that name, which must release directions.
 
     Raises: KeyError for any other name.
     """
@@ -54,7 +54,7 @@ def basis_mechanism(name: str) -> ComponentMechanism:
 
 
 def vector_mechanism(name: str) -> VectorMechanism:
-    """The proved mechanism of that name, which must answer queries of vectors.
+    """The releasable mechanism of that name, which must answer vector queries.
 
     Raises: KeyError for any other name.
     """
@@ -65,7 +65,7 @@ def vector_mechanism(name: str) -> VectorMechanism:
 
 
 Event = GramEvent | VectorEvent
-"""What one draw of noise leaves behind."""
+"""The public description of one draw of noise."""
 
 
 def event_from_json(body: dict[str, Any]) -> Event:
@@ -74,7 +74,7 @@ def event_from_json(body: dict[str, Any]) -> Event:
 
 
 def cost_of(event: Event) -> Cost:
-    """What an event costs, recomputed from its public parameters."""
+    """The cost of an event, recomputed from its public parameters."""
     if isinstance(event, VectorEvent):
         vector = vector_mechanism(event.mechanism)
         return Cost.of(vector.cost(event), vector.delta_num(event))
@@ -83,14 +83,14 @@ def cost_of(event: Event) -> Cost:
 
 
 SATURATED_AGAIN = 1 << 150
-"""What N3 has for 1 + e^epsilon, once more: under the other relation epsilon is at most twice as large."""
+"""The bound on 1 + e^epsilon of N3 a second time: under the other relation epsilon is at most twice as large."""
 
 
 def cost_under(event: Event, neighbours: Neighbours) -> Cost | None:
-    """What an event costs under a relation, its own or the other one; None where nothing is promised under that.
+    """The cost of an event under a neighbouring relation, its own or the other; None if there is no guarantee.
 
-    Computed from the parameters with which the noise was drawn, whatever relation they were chosen for.
-    Guarantee: GUARANTEE.md, R. Raises: as `cost_of`, for an event that no mechanism leaves behind.
+    It follows from the parameters with which the noise was drawn, whichever relation they were calibrated for.
+    Guarantee: GUARANTEE.md, R. Raises: as `cost_of`, for an event that no mechanism can have produced.
     """
     own = cost_of(event)
     if neighbours is event.neighbours:
@@ -98,13 +98,13 @@ def cost_under(event: Event, neighbours: Neighbours) -> Cost | None:
     delta_num = SATURATED_AGAIN * own.delta_num
     if not isinstance(event, VectorEvent):
         return Cost.of(mechanism_of(event.mechanism).cost(event, neighbours), delta_num)
-    if isinstance(event.query, RowsQuery):  # it shows how many rows there are
+    if isinstance(event.query, RowsQuery):  # it reveals the number of rows
         return None
     return Cost.of(vector_mechanism(event.mechanism).cost(event, neighbours), delta_num)
 
 
 def statement_under(events: Iterable[Event], neighbours: Neighbours, *, delta: Fraction) -> Statement | None:
-    """What the measurements of a release promise together under a relation; None if one of them promises nothing."""
+    """The composed statement of a release under a neighbouring relation; None if an event has no guarantee under it."""
     costs = [cost_under(event, neighbours) for event in events]
     known = [cost for cost in costs if cost is not None]
     return release_statement(total(known), delta=delta) if len(known) == len(costs) else None

@@ -1,9 +1,9 @@
 """Every sensitivity bound, with the section of GUARANTEE.md that proves it.
 
-All bounds are for sums over records z with squared Euclidean norm at most r, where
-a record adds z zᵀ to the block of its class and to no other. They are exact
-fractions, or rational upper bounds where a root is involved, so that nothing is
-lost when they are multiplied up to the integer grid.
+The bounds on Gram blocks are for sums over records z with squared Euclidean norm at most r, where
+a record adds z zᵀ to the block of its class and to no other. All bounds are exact
+fractions, or rational upper bounds of roots, so that scaling them to the integer grid
+is exact.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def root_above(value: Fraction) -> Fraction:
 
 
 def gram_nuclear(neighbours: Neighbours, *, squared_norm: Fraction) -> Fraction:
-    """Nuclear norm, summed over the class blocks (GUARANTEE.md, S1): r or 2r.
+    """Sensitivity in nuclear norm, summed over the class blocks (GUARANTEE.md, S1): r or 2r.
 
     Attained under replace-one by orthogonal records of full length, and by records
     of full length in two different classes.
@@ -36,14 +36,14 @@ def gram_nuclear(neighbours: Neighbours, *, squared_norm: Fraction) -> Fraction:
 
 
 def gram_frobenius(neighbours: Neighbours, *, squared_norm: Fraction) -> Fraction:
-    """Frobenius norm over all class blocks together (GUARANTEE.md, S2): r or sqrt(2) r."""
+    """Sensitivity in Frobenius norm over all class blocks together (GUARANTEE.md, S2): r or sqrt(2) r."""
     return squared_norm if neighbours is Neighbours.ADD_REMOVE else root_above(2 * squared_norm**2)
 
 
 def gram_weighted_l1(
     neighbours: Neighbours, *, squared_norm: Fraction, dimension: int, blocks: int, weight: Fraction
 ) -> Fraction:
-    """Entrywise L1 norm of the upper triangles, off-diagonal entries weighted (GUARANTEE.md, S3).
+    """L1 sensitivity of the upper triangles with weighted off-diagonal entries (GUARANTEE.md, S3).
 
     Add-remove: r (1 + (p-1) w/2). Replace-one: twice that by the triangle inequality;
     in a single block the two records share their entries, and r sqrt(2p + p(p-1) w²/2)
@@ -59,19 +59,19 @@ def gram_weighted_l1(
 
 
 def top_eigenvalues_l1(neighbours: Neighbours, *, squared_norm: Fraction, components: int) -> Fraction:
-    """L1 norm of the largest eigenvalues of one block (GUARANTEE.md, S5): r, or min(P, 2) r under replace-one.
+    """L1 sensitivity of the P largest eigenvalues of one block (GUARANTEE.md, S5): r, or min(P, 2) r under replace-one.
 
-    Attained by a record of full length in an empty table; under replace-one by one that
-    lies along all others and turns to a direction of its own.
+    Attained by a record of full length in an empty table; under replace-one by a record that
+    is parallel to all others and becomes orthogonal to them.
     """
     return squared_norm if neighbours is Neighbours.ADD_REMOVE else min(components, 2) * squared_norm
 
 
 def record_sums_l1(neighbours: Neighbours, *, count_weight: Fraction, points: int, rows: int, blocks: int) -> Fraction:
-    """L1 norm of a block's first row, count times s² and sum of points times s (GUARANTEE.md, S6).
+    """L1 sensitivity of the blocks' first rows: count times s² and sum of points times s (GUARANTEE.md, S6).
 
-    One record adds s² + s sqrt(p) at the most. Under replace-one in a single block the
-    counts lie in [0, s²] and cancel, so only the sums are counted twice.
+    One record adds at most s² + s sqrt(p). Under replace-one in a single block the
+    counts lie in [0, s²] and cancel in part, so only the sums count twice.
     """
     s, length = count_weight, count_weight * root_above(Fraction(points))
     one_record = s**2 + length
@@ -81,21 +81,21 @@ def record_sums_l1(neighbours: Neighbours, *, count_weight: Fraction, points: in
 
 
 def best_l1_weight(neighbours: Neighbours) -> Fraction:
-    """The off-diagonal weight that makes weighted Laplace noise smallest: about sqrt 2, or 2^(1/3)."""
+    """The off-diagonal weight that minimises weighted Laplace noise: about sqrt 2, or 2^(1/3)."""
     return Fraction(17, 12) if neighbours is Neighbours.REPLACE_ONE else Fraction(5, 4)
 
 
 def jiang_moments_l1(neighbours: Neighbours, *, numeric: int, categorical: int, classes: int) -> Fraction:
-    """L1 norm of class counts, class sums and the upper triangle of x xᵀ together (GUARANTEE.md, M9).
+    """L1 sensitivity of class counts, class sums and the upper triangle of x xᵀ together (GUARANTEE.md, M9).
 
-    x has `numeric` coordinates in [0, 1] and one indicator of each of `categorical`
+    x has `numeric` coordinates in [0, 1] and a one-hot indicator for each of `categorical`
     columns. Add-remove: attained by x with all coordinates 1. Replace-one: attained by
-    all coordinates 1 against all t, every category changed, and the class if there are two.
+    coordinates that change from 1 to t, with every category changed, and the class if there are two.
     """
     p, q = numeric, categorical
     if neighbours is Neighbours.ADD_REMOVE:
         return 1 + p + q + Fraction((p + q) * (p + q + 1), 2)
-    moved = 2 if classes > 1 else 0  # a changed class moves two counts, and both records' sums in full
+    moved = 2 if classes > 1 else 0  # a changed class moves two counts, and the sums of both records in full
     slope = q - 1 + moved
     t = min(Fraction(1), max(Fraction(0), Fraction(slope, p + 1)))
     gain = p * (slope * t - (p + 1) * t**2 / 2)
@@ -103,24 +103,27 @@ def jiang_moments_l1(neighbours: Neighbours, *, numeric: int, categorical: int, 
 
 
 def histograms_l1(neighbours: Neighbours, *, weights: Sequence[Fraction], rows: int) -> Fraction:
-    """L1 norm of several columns' histograms, each times its weight (GUARANTEE.md, S7); twice under replace-one."""
+    """L1 sensitivity of weighted histograms of several columns (GUARANTEE.md, S7); doubled under replace-one."""
     return sum(weights, Fraction(0)) * rows * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
 
 
 def histograms_l2_squared(neighbours: Neighbours, *, weights: Sequence[Fraction], rows: int) -> Fraction:
-    """Squared L2 norm of the same (GUARANTEE.md, S7): attained by rows in the same cells."""
+    """Squared L2 sensitivity of weighted histograms of several columns (GUARANTEE.md, S7).
+
+    Attained by a unit whose rows fall into the same cells.
+    """
     squares = sum((weight**2 for weight in weights), Fraction(0))
     return squares * rows**2 * (1 if neighbours is Neighbours.ADD_REMOVE else 2)
 
 
 def score_sum_l1(neighbours: Neighbours, *, rows: int) -> Fraction:
-    """A sum of scores between 0 and 1 (GUARANTEE.md, S8): one a row, under either relation.
+    """L1 sensitivity of a sum of scores between 0 and 1 (GUARANTEE.md, S8): one per row, under either relation.
 
-    A unit's part lies between 0 and its rows, whether it comes, goes or changes.
+    A unit contributes between 0 and its number of rows, whether it is added, removed or replaced.
     """
     return Fraction(rows)
 
 
 def rows_l1(*, dimension: int) -> Fraction:
-    """L1 distance of two points of the unit ball (GUARANTEE.md, M10): 2 sqrt(k), between opposite diagonals."""
+    """L1 diameter of the unit ball in k coordinates (GUARANTEE.md, M10): 2 sqrt(k), between opposite diagonals."""
     return root_above(Fraction(4 * dimension))

@@ -1,8 +1,8 @@
-"""Noisy vectors: histograms, scores, Jiang's statistics and noisy rows, beside the Gram matrix of the other mechanisms.
+"""Noisy vectors: histograms, scores, Jiang's statistics and noisy rows.
 
-A `PrivateVector` of whole numbers can be measured by `dpcore.measure.measure_vector` and
-nothing else. Its `VectorEvent` is public and says what was asked with how much noise; the
-cost follows from it alone.
+A `PrivateVector` of whole numbers can only be measured, by `dpcore.measure.measure_vector`.
+Its `VectorEvent` is public and holds the query and the scale of the noise; the cost follows
+from it alone.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Integers = NDArray[np.object_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorEvent:
-    """What was asked and with how much noise (a scale on the answer's grid): all public."""
+    """The public query and the scale of its noise, on the answer's grid."""
 
     mechanism: str
     neighbours: Neighbours
@@ -50,7 +50,7 @@ class VectorEvent:
     noise: Fraction
 
     def as_json(self) -> dict[str, Any]:
-        """The event for a record; fractions as text, so that they stay exact."""
+        """The event as stored; fractions are text, so that they stay exact."""
         return {
             "mechanism": self.mechanism,
             "neighbours": self.neighbours.value,
@@ -73,7 +73,7 @@ class VectorEvent:
 
 
 class VectorMechanism(Protocol):
-    """Adds noise to every number of the answer to one kind of query."""
+    """Noise on every number of the answer to one kind of query."""
 
     @property
     def name(self) -> str:
@@ -86,27 +86,27 @@ class VectorMechanism(Protocol):
         """
 
     def cost(self, event: VectorEvent, neighbours: Neighbours | None = None) -> Budget:
-        """What an event costs under its own relation or under another, from its parameters alone (GUARANTEE.md, R)."""
+        """The cost of an event under its own or another neighbouring relation (GUARANTEE.md, R)."""
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
-        """The noisy answer in whole numbers of its grid."""
+        """Draw the noisy answer in whole numbers of its grid."""
 
     def delta_num(self, event: VectorEvent) -> Fraction:
-        """What finite precision adds to delta."""
+        """The increase of delta by finite precision."""
 
     def deviation(self, event: VectorEvent) -> float:
-        """Standard deviation of the noise on a number, on the answer's grid."""
+        """Standard deviation of the noise on each number, on the answer's grid."""
 
 
 @dataclass(frozen=True, slots=True)
 class VectorLaplace:
-    """Adds discrete Laplace noise of one scale b to every number of the answer to one kind of query.
+    """Discrete Laplace noise of one scale b on every number of the answer to one kind of query.
 
     Guarantee: pure epsilon = (L1 sensitivity) / b (GUARANTEE.md, M9 to M12).
     """
 
     name: str
-    asks: type[Query]
+    query_type: type[Query]
 
     def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
         """The event that spends the whole epsilon, the scale rounded up."""
@@ -119,35 +119,35 @@ class VectorLaplace:
         return Epsilon(self._sensitivity(event.query, neighbours or event.neighbours) / event.noise)
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
-        """The noisy answer in whole numbers of its grid."""
+        """Draw the noisy answer in whole numbers of its grid."""
         drawn = noise.discrete_laplace(float_above(event.noise), len(answer))
         return [number + extra for number, extra in zip(answer, drawn, strict=True)]
 
     def delta_num(self, event: VectorEvent) -> Fraction:
-        """The chance that 64-bit noise saturates, times (1 + e^epsilon), as for Gram blocks (N3)."""
+        """The probability that 64-bit noise saturates, times (1 + e^epsilon), as for Gram blocks (N3)."""
         places = min(1000, int((1 << 63) / event.noise))
         return event.query.size * Fraction(1 << 151, 1 << places)
 
     def deviation(self, event: VectorEvent) -> float:
-        """The root of twice the squared scale."""
+        """The scale times sqrt 2."""
         return math.sqrt(2) * float(event.noise)
 
     def _sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
-        if not isinstance(query, self.asks):
-            raise ValueError(f"{self.name} answers {self.asks.__name__}, not {type(query).__name__}")
+        if not isinstance(query, self.query_type):
+            raise ValueError(f"{self.name} answers {self.query_type.__name__}, not {type(query).__name__}")
         return query.l1_sensitivity(neighbours)
 
 
 @dataclass(frozen=True, slots=True)
 class VectorGaussian:
-    """Adds normal noise of one scale to every number of the answer to one kind of query, and rounds it to the grid.
+    """Normal noise of one scale on every number of the answer to one kind of query, rounded to the grid.
 
     Guarantee: that of Gaussian noise with rho = (L2 sensitivity)² / (2 scale²) (GUARANTEE.md, M11 and
     M12): the rounding is certified, hence post-processing.
     """
 
     name: str
-    asks: type[L2Query]
+    query_type: type[L2Query]
 
     def calibrate(self, query: Query, neighbours: Neighbours, budget: Budget) -> VectorEvent:
         """The event that spends the whole rho, the scale rounded up."""
@@ -160,7 +160,7 @@ class VectorGaussian:
         return Rho(self._squared_sensitivity(event.query, neighbours or event.neighbours) / (2 * event.noise**2))
 
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
-        """The noisy answer in whole numbers of its grid."""
+        """Draw the noisy answer in whole numbers of its grid."""
         return NormalSums(len(answer), noise).add_and_round(answer, [event.noise**2] * len(answer))
 
     def delta_num(self, event: VectorEvent) -> Fraction:
@@ -172,8 +172,8 @@ class VectorGaussian:
         return float(event.noise)
 
     def _squared_sensitivity(self, query: Query, neighbours: Neighbours) -> Fraction:
-        if not isinstance(query, self.asks):
-            raise ValueError(f"{self.name} answers {self.asks.__name__}, not {type(query).__name__}")
+        if not isinstance(query, self.query_type):
+            raise ValueError(f"{self.name} answers {self.query_type.__name__}, not {type(query).__name__}")
         return query.squared_l2_sensitivity(neighbours)
 
 
@@ -186,7 +186,7 @@ SCORE_GAUSSIAN = VectorGaussian("score-gaussian", ScoreQuery)
 
 
 class PrivateVector:
-    """The exact answer to a query of raw rows: may be measured, and nothing else."""
+    """The exact answer to a query of raw rows, which can only be measured."""
 
     __slots__ = ("_answer", "_query")
 
@@ -197,7 +197,7 @@ class PrivateVector:
 
     @property
     def query(self) -> Query:
-        """What was asked; public."""
+        """The public query."""
         return self._query
 
     def _whole_numbers(self) -> Sequence[int]:
@@ -211,10 +211,10 @@ class PrivateVector:
 
 
 class UnitCoordinates:
-    """Jiang's coordinates of a record: positions in [0, 1] and plain indicators of levels.
+    """Jiang's coordinates x of a record: positions in [0, 1] and 0/1 indicators of levels.
 
-    One for one with those of the encoding: encoded = scale * x + shift, but for cells of
-    which nothing is known, whose indicators are all 0.
+    They correspond to those of the encoding: encoded = scale * x + shift, except for cells
+    without a level, whose indicators are all 0.
     """
 
     def __init__(self, encoding: Encoding) -> None:
@@ -232,10 +232,10 @@ class UnitCoordinates:
 
     def records(self, cells: Cells) -> Floats:
         """Whole numbers on the grid, between 0 and `GRID`: a pure function of each record (N1)."""
-        return np.hstack([_on_grid(code, cells[code.column.name]) for code in self.encoding.codes])
+        return np.hstack([_grid_coordinates(code, cells[code.column.name]) for code in self.encoding.codes])
 
     def encoded(self, points: Floats) -> Floats:
-        """Points in the encoding's coordinates."""
+        """Points of these coordinates in those of the encoding."""
         encoded: Floats = points * self.scale + self.shift
         return encoded
 
@@ -246,12 +246,12 @@ class UnitCoordinates:
 
 
 def _has_levels(code: ColumnCode) -> bool:
-    """Whether the column takes one coordinate a level; two levels of a boolean take one in all."""
+    """Whether the column has one coordinate per level; a boolean column has one coordinate for two levels."""
     return isinstance(code.column, NominalColumn) and code.stop - code.start > 1
 
 
 def _affine(code: ColumnCode) -> tuple[Floats, Floats]:
-    """Scale and shift from these coordinates to those of the column's code, which has length 1."""
+    """Scale and shift from Jiang's coordinates to those of the column's code, which has length 1."""
     width = code.stop - code.start
     if not _has_levels(code):
         return np.full(width, 2.0), np.full(width, -1.0)
@@ -259,17 +259,17 @@ def _affine(code: ColumnCode) -> tuple[Floats, Floats]:
     return np.full(width, stretch), np.full(width, -stretch / width)
 
 
-def _on_grid(code: ColumnCode, cells: NDArray[np.generic]) -> Floats:
+def _grid_coordinates(code: ColumnCode, cells: NDArray[np.generic]) -> Floats:
     if not _has_levels(code):
         half: Floats = (code.encode(cells) + 1) * (GRID / 2)
         return np.clip(np.trunc(half), 0.0, float(GRID))
-    assert isinstance(code.column, NominalColumn)  # noqa: S101  said by _has_levels
+    assert isinstance(code.column, NominalColumn)  # noqa: S101  checked by _has_levels
     levels = level_of(np.asarray(cells, dtype=np.int64), code.column)
     return np.where(levels[:, None] == np.arange(code.stop - code.start), float(GRID), 0.0)
 
 
 def exact_moments(chunks: Iterable[Cells], coordinates: UnitCoordinates, classes: int) -> PrivateVector:
-    """The exact answer to the query for moments, of a table that comes in chunks."""
+    """The exact answer to the moments query of a table in chunks."""
     require_exact_product()
     query = coordinates.query(classes)
     total: Integers = np.full(query.size, 0, dtype=object)

@@ -1,4 +1,4 @@
-"""Wishart-difference noise: pure epsilon, the mechanism this project leads with."""
+"""Wishart-difference noise: pure epsilon, the main mechanism of this project."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ STEP_SHARE_BITS = 10
 FREE_EDGE = 3.33
 """Edge of the spectrum of a difference of two free Marchenko-Pastur laws of ratio 1.
 
-The least value of 2z/(1-z²) + 1/z on (0, 1), at z⁴ + 4z² = 1.
+It is the minimum of 2z/(1-z²) + 1/z on (0, 1), at z⁴ + 4z² = 1.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class WishartMechanism:
-    """Adds a difference of two Wishart matrices to every block.
+    """Noise on every block that is the difference of two Wishart matrices.
 
     Guarantee: pure epsilon = c times the nuclear sensitivity (GUARANTEE.md, M1). With
-    `trace_factor` (M2) the noise is smaller at the same epsilon; it holds under
-    replace-one only.
+    `trace_factor` (M2) the noise is smaller at the same epsilon, under replace-one
+    only.
     """
 
     name: str
@@ -42,7 +42,7 @@ class WishartMechanism:
         epsilon = require_budget(self.name, budget, Epsilon)
         rate = epsilon / self._sensitivity(neighbours, layout)
         return GramEvent(
-            mechanism=self.name, neighbours=neighbours, layout=layout, noise=rate, step=_step(layout, rate)
+            mechanism=self.name, neighbours=neighbours, layout=layout, noise=rate, step=_wishart_step(layout, rate)
         )
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
@@ -51,7 +51,7 @@ class WishartMechanism:
         return Epsilon(event.noise * self._sensitivity(relation, event.layout))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> Triangles:
-        """Noisy triangles in whole steps, rounded without error."""
+        """Draw noisy triangles in whole steps, rounded without error."""
         source = WishartDifference(
             dimension=event.layout.dimension,
             blocks=event.layout.blocks,
@@ -82,8 +82,8 @@ class WishartMechanism:
         return gram_nuclear(neighbours, squared_norm=layout.squared_norm)
 
 
-def _step(layout: GramLayout, rate: Fraction) -> int:
-    """A power of two, a small share of the off-diagonal standard deviation."""
+def _wishart_step(layout: GramLayout, rate: Fraction) -> int:
+    """The output step: a power of two that is small relative to the off-diagonal standard deviation."""
     deviation = Fraction(math.isqrt((layout.dimension + 1) // 2 or 1)) / rate * UNIT
     return max(1, 1 << max(0, math.floor(deviation).bit_length() - 1 - STEP_SHARE_BITS))
 
@@ -92,8 +92,8 @@ def _mean_squares(p: int, blocks: int, rate: float, trace_factor: bool) -> tuple
     """Means of one block's squared Frobenius norm and of one squared off-diagonal entry.
 
     With the trace factor, A = tr(A) Â with Â independent of the trace, so E|Z|² =
-    E(tr A² + tr B²) E|Â|² - 2 E(tr A tr B) |EÂ|², and the traces' moments follow from
-    their sampler.
+    E(tr A² + tr B²) E|Â|² - 2 E(tr A tr B) |EÂ|², and the moments of the traces follow
+    from their sampler.
     """
     if not trace_factor:
         return p * (p + 1) ** 2 / (2 * rate**2), (p + 1) / (2 * rate**2)

@@ -21,20 +21,20 @@ Floats = NDArray[np.float64]
 SWEEPS = 30
 """Sweeps of the Gibbs sampler, a public constant.
 
-An update replaces one random direction of k, so what is left of the start after s sweeps
+An update replaces one random direction of k, so the start's influence after s sweeps
 of k updates is about (1 - 1/k)^(sk) <= e^-s. That is a rule of thumb, not a bound.
 """
 
 PROPOSALS_AT_ONCE = 32
-"""About 0.86 / sqrt(m) of the proposals are accepted at the worst: one in nine at m = 64."""
+"""In the worst case about 0.86 / sqrt(m) of the proposals are accepted: one in nine at m = 64."""
 
 BISECTIONS = 20
-"""Steps to the envelope that accepts most; any envelope gives the same law."""
+"""Bisection steps to the most efficient envelope; every envelope gives the same law."""
 
 
 @dataclass(frozen=True, slots=True)
 class BinghamMechanism:
-    """Releases a frame V of k directions with density proportional to exp(c tr VᵀGV), G the points' second moments.
+    """A frame V of k directions with density proportional to exp(c tr VᵀGV), G the points' second moments.
 
     Guarantee: pure epsilon = c r (add-remove) or 2 c r (replace-one) for a frame of exactly
     that law (GUARANTEE.md, M8); Chaudhuri, Sarwate and Sinha's PPCA. Approximate:
@@ -50,7 +50,7 @@ class BinghamMechanism:
     def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole epsilon.
 
-        Raises: ValueError for a budget that is no epsilon, or directions that the points do not have.
+        Raises: ValueError for a budget that is no epsilon, or more directions than coordinates.
         """
         epsilon = require_budget(self.name, budget, Epsilon)
         require_components(self.name, layout, components)
@@ -69,21 +69,21 @@ class BinghamMechanism:
         return Epsilon(event.noise * score_range(event.layout, neighbours or event.neighbours))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
-        """The frame on the grid of projections, one list a direction."""
+        """Draw the frame on the grid of projections, one list per direction."""
         rate = event.noise / UNIT
         moments = [[float(cell * rate) for cell in row] for row in pooled_points(sums, event.layout)]
         frame = bingham_frame(np.array(moments), event.components, noise.generator())
         return [[int(cell) for cell in column] for column in on_grid(frame).T]
 
     def delta_num(self, event: GramEvent) -> Fraction:
-        """None is certified: this 0 is no promise, which is why the mechanism is called approximate."""
+        """Zero, but not certified, which is why the mechanism is called approximate."""
         return Fraction(0)
 
 
 def score_range(layout: GramLayout, neighbours: Neighbours) -> Fraction:
     """Largest minus smallest change of tr VᵀGV over all frames V when one unit changes (GUARANTEE.md, M8).
 
-    A unit that comes adds between 0 and r to every score; one that is replaced adds and takes away.
+    An added unit adds between 0 and r to every score; a replaced unit adds and subtracts as much.
     """
     r = Fraction(layout.rows_per_unit)
     return r if neighbours is Neighbours.ADD_REMOVE else 2 * r
@@ -93,7 +93,7 @@ def mean_overlap(width: int, components: int, loss: float) -> float:
     """E tr VᵀxxᵀV for a frame with density proportional to exp(loss tr VᵀxxᵀV), x any unit vector.
 
     The overlap of a uniform frame is a Beta(k/2, (m-k)/2) variable; its mean under the tilt is
-    (k/m) M(k/2 + 1, m/2 + 1, loss) / M(k/2, m/2, loss), M Kummer's function.
+    (k/m) M(k/2 + 1, m/2 + 1, loss) / M(k/2, m/2, loss), where M is Kummer's function.
     """
     from scipy.special import hyp1f1
 
@@ -102,9 +102,9 @@ def mean_overlap(width: int, components: int, loss: float) -> float:
 
 
 def bingham_frame(matrix: Floats, components: int, generator: np.random.Generator) -> Floats:
-    """A frame V with density proportional to exp(tr Vᵀ matrix V) on orthonormal frames.
+    """Draw a frame V with density proportional to exp(tr Vᵀ matrix V) on orthonormal frames.
 
-    Which sampler runs depends on the shape alone, never on the matrix.
+    The choice of the sampler depends on the shape alone, never on the entries of the matrix.
     """
     width = len(matrix)
     if components == width:
@@ -117,11 +117,11 @@ def bingham_frame(matrix: Floats, components: int, generator: np.random.Generato
 
 
 def gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator, sweeps: int) -> Floats:
-    """Sweeps over the columns, each drawn from its exact law given the others (Hoff 2009).
+    """Draw a frame by Gibbs sweeps over the columns, each from its exact law given the others (Hoff 2009).
 
-    The start is uniform, since one that depends on the rows would itself be a release. The density does not
-    change when the frame is rotated in its own span, so a uniform rotation goes before
-    every update: without it columns only move away from their span, never within it.
+    The start is uniform, since one that depends on the rows would itself be a release. The density is
+    invariant under rotations of the frame within its span, so a uniform rotation precedes
+    every update: without it columns would only move out of their span, never within it.
     """
     frame = orthonormal(generator.standard_normal((len(matrix), components)))
     for _ in range(sweeps * components):
@@ -134,16 +134,16 @@ def gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator,
 
 
 def complement(frame: Floats) -> Floats:
-    """Orthonormal columns of everything that is orthogonal to the frame."""
+    """An orthonormal basis of the orthogonal complement of the frame."""
     whole: Floats = np.linalg.qr(frame, mode="complete")[0]
     return whole[:, frame.shape[1] :]
 
 
 def bingham_direction(matrix: Floats, generator: np.random.Generator) -> Floats:
-    """A direction x with density proportional to exp(xᵀ matrix x) on the unit sphere.
+    """Draw a direction x with density proportional to exp(xᵀ matrix x) on the unit sphere.
 
-    Exact in real arithmetic: proposals from the angular central Gaussian distribution,
-    kept with the ratio of the densities (Kent, Ganeiber and Mardia).
+    Exact in real arithmetic: proposals from the angular central Gaussian distribution are
+    accepted with the ratio of the densities (Kent, Ganeiber and Mardia).
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     envelope = Envelope.of(values.max() - values)
@@ -168,7 +168,7 @@ class Envelope:
 
     @staticmethod
     def of(losses: Floats) -> Envelope:
-        """The envelope with the b that accepts most: Σ 1/(b + 2aᵢ) = 1, which lies in [1, m]."""
+        """The envelope with the largest acceptance rate: b in [1, m] with Σ 1/(b + 2aᵢ) = 1."""
         low, high = 1.0, float(len(losses))
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
@@ -176,13 +176,13 @@ class Envelope:
         return Envelope(losses, (low + high) / 2)
 
     def propose(self, generator: np.random.Generator, count: int) -> Floats:
-        """Independent proposals, one a row."""
+        """Draw independent proposals, one per row."""
         normals = generator.standard_normal((count, len(self.losses))) / np.sqrt(1 + 2 * self.losses / self.spread)
         proposals: Floats = normals / np.linalg.norm(normals, axis=1, keepdims=True)
         return proposals
 
     def log_acceptance(self, proposals: Floats) -> Floats:
-        """Logarithm of the probability with which each proposal is kept."""
+        """Logarithm of the acceptance probability of each proposal."""
         m, b = len(self.losses), self.spread
         u = proposals**2 @ self.losses
         most = m / 2 * math.log(m / b) - (m - b) / 2

@@ -1,4 +1,4 @@
-"""Frames: some orthonormal directions, one a column, on the grid of projections. What basis mechanisms share."""
+"""Frames for basis mechanisms: orthonormal directions, one per column, on the grid of projections."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ FRAME_UNIT = 1 << PROJECTION_BITS
 
 
 def points_width(layout: GramLayout) -> int:
-    """Coordinates of a point, without the record's head."""
+    """The number of coordinates of a point, without the record's head."""
     return layout.dimension - layout.heads
 
 
 def require_components(mechanism: str, layout: GramLayout, components: int) -> None:
-    """Refuse a number of directions that the points do not have.
+    """Refuse a number of directions below 1 or above the number of the points' coordinates.
 
     Raises: ValueError.
     """
@@ -32,15 +32,15 @@ def require_components(mechanism: str, layout: GramLayout, components: int) -> N
 def pooled_points(sums: Triangles, layout: GramLayout) -> list[list[int]]:
     """The exact second moments of the points over all classes together, on the grid of products.
 
-    A unit adds to this sum of blocks a positive semidefinite total too, of trace at
-    most `rows_per_unit`: the head's share of `squared_norm` is left out.
+    One unit adds a positive semidefinite total of trace at most `rows_per_unit` to this
+    sum of blocks: the head's part of `squared_norm` is left out.
     """
     blocks = [points_matrix(triangle, layout) for triangle in sums]
     return [[sum(cells) for cells in zip(*rows, strict=True)] for rows in zip(*blocks, strict=True)]
 
 
 def orthonormal(matrix: Floats) -> Floats:
-    """Orthonormal columns with the matrix's column space; of standard normals, uniform over all column spaces."""
+    """An orthonormal basis of the matrix's column space, which is uniform over all spaces for a standard normal matrix."""
     frame: Floats = np.linalg.qr(matrix)[0]
     return frame
 
@@ -52,10 +52,10 @@ def on_grid(frame: Floats) -> Integers:
 
 
 def contraction(frame: Floats) -> Integers:
-    """The frame on the grid, shrunk until exact integers show that its operator norm is at most 1.
+    """The frame X on the grid, shrunk until exact integers show that its operator norm is at most 1.
 
-    Guarantee: |D X| <= |D| in Frobenius norm for every D. The frame is public, so any
-    rule may shrink it; a public rule does, by a millionth at first.
+    Guarantee: |D X| <= |D| in Frobenius norm for every D. The frame is public, so shrinking
+    it is post-processing; the first step shrinks it by a millionth.
     """
     shrink = 0.0
     while True:

@@ -29,9 +29,9 @@ from dpcore.records.schema import Neighbours
 ITERATIONS = 6
 """Noisy multiplications, a public constant.
 
-Variance that is not yet found falls by the ratio of neighbouring eigenvalues a step, and
-the noise's scale grows with the root of the steps. On spectra that fall by 0.7 or 0.9 a
-direction, 8 to 64 coordinates and 10^3 to 10^5 rows, four to eight steps captured most.
+Each step reduces the variance not yet captured by the ratio of neighbouring eigenvalues, and
+the scale of the noise grows with the square root of the number of steps. On spectra with ratios of 0.7
+or 0.9, 8 to 64 coordinates and 10^3 to 10^5 rows, four to eight steps captured most.
 """
 
 
@@ -39,11 +39,11 @@ direction, 8 to 64 coordinates and 10^3 to 10^5 rows, four to eight steps captur
 class PowerMechanism:
     """Directions of the points' second moments G by L steps of X <- orthonormal(G X + noise).
 
-    Every iterate is a function of noisy products before it, hence public for the next.
+    Every iterate is a function of earlier noisy products, hence public for the next step.
     Guarantee: that of continuous Gaussian noise with rho = L (sensitivity of one product)² / (2 s²),
-    s the scale on every entry (GUARANTEE.md, M7): Hardt and Price's method at the true
-    sensitivity of a row; the rounding of the noisy product is certified, hence post-processing.
-    Dominated: G with noise once costs one step instead of L and captures more variance
+    where s is the scale on every entry (GUARANTEE.md, M7): Hardt and Price's method at the true
+    sensitivity of a row. The rounding of the noisy product is certified, hence post-processing.
+    Dominated: adding noise to G once costs one step instead of L and captures more variance
     at the same rho. It is kept for comparison.
     """
 
@@ -53,7 +53,7 @@ class PowerMechanism:
     def calibrate(self, layout: GramLayout, neighbours: Neighbours, budget: Budget, *, components: int) -> GramEvent:
         """The event that spends the whole rho, the scale rounded up.
 
-        Raises: ValueError for a budget that is no rho, or directions that the points do not have.
+        Raises: ValueError for a budget that is no rho, or more directions than coordinates.
         """
         rho = require_budget(self.name, budget, Rho)
         require_components(self.name, layout, components)
@@ -76,14 +76,14 @@ class PowerMechanism:
         return Rho(event.iterations * squared / (2 * event.noise**2))
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
-        """The last iterate on the grid of projections, one list a direction."""
+        """Draw the last iterate on the grid of projections, one list per direction."""
         *_, (_, product) = self.transcript(sums, event, noise)
         return [[int(cell) for cell in column] for column in contraction(orthonormal(product)).T]
 
     def transcript(
         self, sums: Triangles, event: GramEvent, noise: Noise
     ) -> Iterator[tuple[Integers, NDArray[np.float64]]]:
-        """Every step's frame and its noisy product: what the cost pays for, and more than is released."""
+        """Draw every step's frame and noisy product; the cost covers all of them, though only the last is released."""
         moments = pooled_points(sums, event.layout)
         shape = (points_width(event.layout), event.components)
         product = noise.generator().standard_normal(shape)
@@ -98,10 +98,10 @@ class PowerMechanism:
 
 
 def product_sensitivity(layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
-    """L2 norm by which one unit moves the product, on the integer grid (GUARANTEE.md, M7).
+    """L2 sensitivity of one product, on the integer grid (GUARANTEE.md, M7).
 
-    |D X| <= |D| |X| with the Frobenius norm of D and the operator norm of X, at most 1. A
-    single direction meets the operator norm of D, at most r under either neighbours.
+    |D X| <= |D| |X| with the Frobenius norm of D and the operator norm of X, at most 1. For a
+    single direction the operator norm of D suffices, at most r under either relation.
     """
     r = Fraction(layout.rows_per_unit)
     moved = gram_frobenius(neighbours, squared_norm=r) if components > 1 else r
@@ -109,7 +109,7 @@ def product_sensitivity(layout: GramLayout, neighbours: Neighbours, components: 
 
 
 def exact_product(moments: list[list[int]], frame: Integers) -> list[list[int]]:
-    """The product in exact integers: on the grid of the moments times that of the frame."""
+    """The product in exact integers, on the grid of the moments times that of the frame."""
     from flint import fmpz_mat
 
     product = fmpz_mat(moments) * fmpz_mat([[int(cell) for cell in row] for row in frame])
@@ -117,7 +117,7 @@ def exact_product(moments: list[list[int]], frame: Integers) -> list[list[int]]:
 
 
 def noisy_product(moments: list[list[int]], frame: Integers, scale: Fraction, noise: Noise) -> NDArray[np.float64]:
-    """One step's measurement: the exact product with normal noise on every entry, rounded without error."""
+    """Draw one step's measurement: the exact product with normal noise on every entry, rounded without error."""
     cells = [cell for row in exact_product(moments, frame) for cell in row]
     noisy = NormalSums(len(cells), noise).add_and_round(cells, [(scale * FRAME_UNIT) ** 2] * len(cells))
     return np.array(noisy, dtype=np.float64).reshape(frame.shape)
