@@ -40,7 +40,7 @@ def pooled_points(sums: Triangles, layout: GramLayout) -> list[list[int]]:
 
 
 def orthonormal(matrix: Floats) -> Floats:
-    """An orthonormal basis of the matrix's column space, which is uniform over all spaces for a standard normal matrix."""
+    """An orthonormal basis of the matrix's column space; for a standard normal matrix that space is uniform."""
     frame: Floats = np.linalg.qr(matrix)[0]
     return frame
 
