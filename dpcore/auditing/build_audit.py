@@ -23,7 +23,7 @@ from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.components.exponential_pca import mean_overlap
 from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, points_width
-from dpcore.mechanisms.components.power_method import POWER, noisy_product
+from dpcore.mechanisms.components.power_method import POWER, draw_noisy_product
 from dpcore.mechanisms.registry import Event, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import Noise
@@ -104,7 +104,7 @@ def _product_noise(event: GramEvent, noise: Noise) -> Floats:
     """One noisy product of the power method, with second moments 0."""
     width = points_width(event.layout)
     frame = np.zeros((width, event.components), dtype=np.int64)
-    product = noisy_product([[0] * width for _ in range(width)], frame, event.noise, noise)
+    product = draw_noisy_product([[0] * width for _ in range(width)], frame, event.noise, noise)
     drawn: Floats = product.ravel() / (float(event.noise) * FRAME_UNIT)
     return drawn
 

@@ -75,7 +75,7 @@ def _transcript(table: Floats, event: GramEvent, noise: Noise) -> Floats:
 
     Every step's frame, and beside it the noisy product with that frame, in records.
     """
-    steps = POWER.transcript(_sum_of(table, event.layout).upper_triangles(), event, noise)
+    steps = POWER.draw_transcript(_sum_of(table, event.layout).upper_triangles(), event, noise)
     return np.array([(frame / FRAME_UNIT, product / (FRAME_UNIT * UNIT)) for frame, product in steps])
 
 

@@ -82,7 +82,7 @@ def cost_of(event: Event) -> Cost:
     return Cost.of(mechanism.cost(event), mechanism.delta_num(event))
 
 
-SATURATED_AGAIN = 1 << 150
+SATURATION_FACTOR = 1 << 150
 """The bound on 1 + e^epsilon of N3 a second time: under the other relation epsilon is at most twice as large."""
 
 
@@ -95,7 +95,7 @@ def cost_under(event: Event, neighbours: Neighbours) -> Cost | None:
     own = cost_of(event)
     if neighbours is event.neighbours:
         return own
-    delta_num = SATURATED_AGAIN * own.delta_num
+    delta_num = SATURATION_FACTOR * own.delta_num
     if not isinstance(event, VectorEvent):
         return Cost.of(mechanism_of(event.mechanism).cost(event, neighbours), delta_num)
     if isinstance(event.query, RowsQuery):  # it reveals the number of rows

@@ -257,7 +257,7 @@ def relations() -> Iterator[Mutant]:
     yield Mutant(
         r, "    own = cost_of(event)\n    if neighbours is event", "    own = Cost()\n    if neighbours is event"
     )
-    yield Mutant(r, "SATURATED_AGAIN = 1 << 150", "SATURATED_AGAIN = 1")
+    yield Mutant(r, "SATURATION_FACTOR = 1 << 150", "SATURATION_FACTOR = 1")
     yield Mutant(r, "    if isinstance(event.query, RowsQuery):", "    if False:")
     yield Mutant(r, "if len(known) == len(costs) else None", "if known else None")
 
@@ -279,7 +279,7 @@ def directions() -> Iterator[Mutant]:
     yield Mutant(b, "return r if", "return r / 2 if")
     yield Mutant(b, "r = Fraction(layout.rows_per_unit)", "r = Fraction(1)")
     yield from scaled(b, "rate = event.noise / UNIT", "event.noise")
-    yield Mutant(b, "bingham_direction(-matrix, generator)", "bingham_direction(matrix, generator)")
+    yield Mutant(b, "sample_bingham_direction(-matrix, generator)", "sample_bingham_direction(matrix, generator)")
     yield from (Mutant(b, "- u - most", f"- {factor} * u - most") for factor in (0.9, 1.1))
     yield Mutant(b, "math.log(m / b) - (m - b) / 2", "math.log(m / b) - (m - b)")
     unlike = "Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))"

@@ -72,7 +72,7 @@ class BinghamMechanism:
         """Draw the frame on the grid of projections, one list per direction."""
         rate = event.noise / UNIT
         moments = [[float(cell * rate) for cell in row] for row in pooled_points(sums, event.layout)]
-        frame = bingham_frame(np.array(moments), event.components, noise.generator())
+        frame = sample_bingham_frame(np.array(moments), event.components, noise.generator())
         return [[int(cell) for cell in column] for column in on_grid(frame).T]
 
     def delta_num(self, event: GramEvent) -> Fraction:
@@ -101,7 +101,7 @@ def mean_overlap(width: int, components: int, loss: float) -> float:
     return float(a / b * hyp1f1(a + 1, b + 1, loss) / hyp1f1(a, b, loss))
 
 
-def bingham_frame(matrix: Floats, components: int, generator: np.random.Generator) -> Floats:
+def sample_bingham_frame(matrix: Floats, components: int, generator: np.random.Generator) -> Floats:
     """Draw a frame V with density proportional to exp(tr Vᵀ matrix V) on orthonormal frames.
 
     The choice of the sampler depends on the shape alone, never on the entries of the matrix.
@@ -110,13 +110,13 @@ def bingham_frame(matrix: Floats, components: int, generator: np.random.Generato
     if components == width:
         return orthonormal(generator.standard_normal(matrix.shape))
     if components == 1:
-        return bingham_direction(matrix, generator)[:, None]
+        return sample_bingham_direction(matrix, generator)[:, None]
     if components == width - 1:  # tr VᵀGV = tr G - vᵀGv for the one direction v that is left out
-        return complement(bingham_direction(-matrix, generator)[:, None])
-    return gibbs_frame(matrix, components, generator, SWEEPS)
+        return complement(sample_bingham_direction(-matrix, generator)[:, None])
+    return sample_gibbs_frame(matrix, components, generator, SWEEPS)
 
 
-def gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator, sweeps: int) -> Floats:
+def sample_gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator, sweeps: int) -> Floats:
     """Draw a frame by Gibbs sweeps over the columns, each from its exact law given the others (Hoff 2009).
 
     The start is uniform, since one that depends on the rows would itself be a release. The density is
@@ -128,7 +128,7 @@ def gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator,
         turned = frame @ orthonormal(generator.standard_normal((components, components)))
         kept = turned[:, 1:]
         free = complement(kept)
-        fresh = free @ bingham_direction(free.T @ matrix @ free, generator)
+        fresh = free @ sample_bingham_direction(free.T @ matrix @ free, generator)
         frame = np.column_stack([fresh, kept])
     return orthonormal(frame)
 
@@ -139,7 +139,7 @@ def complement(frame: Floats) -> Floats:
     return whole[:, frame.shape[1] :]
 
 
-def bingham_direction(matrix: Floats, generator: np.random.Generator) -> Floats:
+def sample_bingham_direction(matrix: Floats, generator: np.random.Generator) -> Floats:
     """Draw a direction x with density proportional to exp(xᵀ matrix x) on the unit sphere.
 
     Exact in real arithmetic: proposals from the angular central Gaussian distribution are

@@ -77,10 +77,10 @@ class PowerMechanism:
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """Draw the last iterate on the grid of projections, one list per direction."""
-        *_, (_, product) = self.transcript(sums, event, noise)
+        *_, (_, product) = self.draw_transcript(sums, event, noise)
         return [[int(cell) for cell in column] for column in contraction(orthonormal(product)).T]
 
-    def transcript(
+    def draw_transcript(
         self, sums: Triangles, event: GramEvent, noise: Noise
     ) -> Iterator[tuple[Integers, NDArray[np.float64]]]:
         """Draw every step's frame and noisy product; the cost covers all of them, though only the last is released."""
@@ -89,7 +89,7 @@ class PowerMechanism:
         product = noise.generator().standard_normal(shape)
         for _ in range(event.iterations):
             frame = contraction(orthonormal(product))
-            product = noisy_product(moments, frame, event.noise, noise)
+            product = draw_noisy_product(moments, frame, event.noise, noise)
             yield frame, product
 
     def delta_num(self, event: GramEvent) -> Fraction:
@@ -116,7 +116,7 @@ def exact_product(moments: list[list[int]], frame: Integers) -> list[list[int]]:
     return [[int(cell) for cell in row] for row in product.tolist()]
 
 
-def noisy_product(moments: list[list[int]], frame: Integers, scale: Fraction, noise: Noise) -> NDArray[np.float64]:
+def draw_noisy_product(moments: list[list[int]], frame: Integers, scale: Fraction, noise: Noise) -> NDArray[np.float64]:
     """Draw one step's measurement: the exact product with normal noise on every entry, rounded without error."""
     cells = [cell for row in exact_product(moments, frame) for cell in row]
     noisy = NormalSums(len(cells), noise).add_and_round(cells, [(scale * FRAME_UNIT) ** 2] * len(cells))

@@ -69,8 +69,8 @@ def shrink_noise(monkeypatch: pytest.MonkeyPatch, factor: Fraction) -> None:
     def less_spread(matrix: Any, *others: Any) -> Any:
         return frame(matrix / float(factor), *others)
 
-    frame = exponential_pca.bingham_frame
-    monkeypatch.setattr(exponential_pca, "bingham_frame", less_spread)
+    frame = exponential_pca.sample_bingham_frame
+    monkeypatch.setattr(exponential_pca, "sample_bingham_frame", less_spread)
     monkeypatch.setattr(SeededNoise, "discrete_laplace", less_laplace)
     monkeypatch.setattr(NormalSums, "add_and_round", less_normal)
     monkeypatch.setattr(WishartDifference, "__init__", less_wishart)
@@ -267,12 +267,12 @@ def test_products_with_a_tenth_less_noise_are_caught(
 
 def test_the_calibration_for_one_entry_of_the_matrix_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """One entry that changes by 1 moves the product by the frame's largest entry, and PPM's noise is for that."""
-    whole = power_method.noisy_product
+    whole = power_method.draw_noisy_product
 
     def for_entries(moments: Any, frame: Any, scale: Fraction, noise: Any) -> Any:
         return whole(moments, frame, scale * Fraction(int(abs(frame).max()), FRAME_UNIT), noise)
 
-    monkeypatch.setattr(power_method, "noisy_product", for_entries)
+    monkeypatch.setattr(power_method, "draw_noisy_product", for_entries)
     assert surely_caught(POWER, Neighbours.REPLACE_ONE, several=False, draws=400)
     assert surely_caught(POWER, Neighbours.REPLACE_ONE, several=True, draws=400)
 
@@ -291,7 +291,7 @@ def test_the_released_directions_are_the_last_of_the_transcript() -> None:
     moments = GramSum(event.layout)
     moments.blocks[0] = np.diag([5, 3, 2, 1]).astype(object) * UNIT
     released = measure_gram(PrivateGram(moments), event, SeededNoise(10)).basis()
-    *_, (_, product) = power_method.POWER.transcript(moments.upper_triangles(), event, SeededNoise(10))
+    *_, (_, product) = power_method.POWER.draw_transcript(moments.upper_triangles(), event, SeededNoise(10))
     left = product - released @ np.linalg.lstsq(released, product, rcond=None)[0]
     assert np.linalg.norm(left) < 1e-4 * np.linalg.norm(product)
 
@@ -330,7 +330,9 @@ def test_every_sampler_of_frames_has_the_mean_overlap(width: int, components: in
     """By rejection, for all directions but one, and by Gibbs sampling between."""
     loss, rng = 6.0, SeededNoise(11).generator()
     matrix = loss * np.diag([1.0] + [0.0] * (width - 1))
-    overlaps = np.array([(exponential_pca.bingham_frame(matrix, components, rng)[0] ** 2).sum() for _ in range(draws)])
+    overlaps = np.array(
+        [(exponential_pca.sample_bingham_frame(matrix, components, rng)[0] ** 2).sum() for _ in range(draws)]
+    )
     error = overlaps.std() / math.sqrt(draws)
     assert abs(overlaps.mean() - beta_mean(width, components, loss)) < 5 * error
     assert abs(overlaps.mean() - beta_mean(width, components, 2 * loss)) > 5 * error

@@ -15,7 +15,12 @@ from support.dpcore.private_pca import EXPONENTIAL, FAMILY, GRAMS, POWER, REPLAC
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.measurements.projection import private_components
 from dpcore.mechanisms.base import UNIT
-from dpcore.mechanisms.components.exponential_pca import bingham_direction, bingham_frame, complement, gibbs_frame
+from dpcore.mechanisms.components.exponential_pca import (
+    complement,
+    sample_bingham_direction,
+    sample_bingham_frame,
+    sample_gibbs_frame,
+)
 from dpcore.mechanisms.components.orthonormal import orthonormal
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
@@ -64,7 +69,7 @@ def turned(values: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
 def test_a_direction_in_space_has_the_moments_of_its_law(values: tuple[float, ...]) -> None:
     matrix, vectors = turned(np.array(values), 4)
     rng = dice(5)
-    drawn = np.array([bingham_direction(matrix, rng) for _ in range(2000)]) @ vectors
+    drawn = np.array([sample_bingham_direction(matrix, rng) for _ in range(2000)]) @ vectors
     squares = drawn**2
     error = 5 * squares.std(axis=0) / math.sqrt(len(drawn)) + 1e-4
     assert np.all(np.abs(squares.mean(axis=0) - squares_on_sphere(np.array(values))) < error)
@@ -78,7 +83,7 @@ def test_two_directions_in_space_leave_out_one_of_the_opposite_law(sampler: str)
     rng = dice(7)
     draws = 1500 if sampler == "rejection" else 250
     frames = [
-        bingham_frame(matrix, 2, rng) if sampler == "rejection" else gibbs_frame(matrix, 2, rng, 8)
+        sample_bingham_frame(matrix, 2, rng) if sampler == "rejection" else sample_gibbs_frame(matrix, 2, rng, 8)
         for _ in range(draws)
     ]
     left_out = np.array([complement(frame)[:, 0] for frame in frames]) @ vectors
@@ -98,7 +103,7 @@ def test_the_gibbs_sampler_agrees_with_rejection_of_whole_frames() -> None:
     values = np.array([4.0, 3.0, 0.0, -2.0])
     rng = dice(8)
     exact = np.einsum("nik,njk->nij", *[whole_frames(values, 2, 200_000, rng)] * 2)
-    drawn = np.array([f @ f.T for f in (gibbs_frame(np.diag(values), 2, rng, 6) for _ in range(400))])
+    drawn = np.array([f @ f.T for f in (sample_gibbs_frame(np.diag(values), 2, rng, 6) for _ in range(400))])
     error = 5 * np.sqrt(exact.var(axis=0) / len(exact) + exact.var(axis=0) / len(drawn)) + 1e-9
     assert len(exact) > 5000
     assert np.all(np.abs(drawn.mean(axis=0) - exact.mean(axis=0)) < error)
@@ -109,7 +114,7 @@ def test_the_gibbs_sampler_agrees_with_rejection_of_whole_frames() -> None:
 @pytest.mark.parametrize(("width", "k"), [(1, 1), (4, 1), (4, 2), (4, 3), (4, 4)])
 def test_without_budget_frames_are_uniform(width: int, k: int) -> None:
     rng = dice(9)
-    frames = np.array([bingham_frame(np.zeros((width, width)), k, rng) for _ in range(60)])
+    frames = np.array([sample_bingham_frame(np.zeros((width, width)), k, rng) for _ in range(60)])
     assert np.allclose(np.einsum("nij,nik->njk", frames, frames), np.eye(k))
     spans = np.einsum("nik,nik->ni", frames, frames)
     assert np.all(np.abs(spans.mean(axis=0) - k / width) < 5 * spans.std(axis=0) / math.sqrt(60) + 1e-9)

@@ -37,8 +37,8 @@ from dpcore.mechanisms.components.orthonormal import (
 from dpcore.mechanisms.components.power_method import (
     ITERATIONS,
     PowerMechanism,
+    draw_noisy_product,
     exact_product,
-    noisy_product,
     product_sensitivity,
 )
 from dpcore.mechanisms.entry import Status
@@ -188,7 +188,7 @@ def test_the_noise_of_a_step_has_the_promised_scale(factor: float, fits: bool) -
     layout = GramLayout(21, 1, Fraction(1, 2))
     event = event_of(POWER, layout, Fraction(1, 3), 5)
     frame, nothing = contraction(np.eye(20)[:, :5]), [[0] * 20] * 20
-    drawn = np.array([noisy_product(nothing, frame, event.noise, SeededNoise(seed)) for seed in range(80)])
+    drawn = np.array([draw_noisy_product(nothing, frame, event.noise, SeededNoise(seed)) for seed in range(80)])
     # s from the theorem alone: rho = L Δ² / 2s² with Δ = √2 4^16
     scale = factor * math.sqrt(ITERATIONS * 2 * 2.0**64 / (2 / 3)) * FRAME_UNIT
     statistic = float(np.sum((drawn / scale) ** 2))
