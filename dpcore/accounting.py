@@ -111,16 +111,16 @@ def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
         >>> release_statement(Cost.of(Rho(Fraction(1, 100))), delta=Fraction(0)).epsilon
         inf
     """
-    apart: Fraction | float = cost.epsilon
+    added: Fraction | float = cost.epsilon
     if cost.rho:
         gaussian = gaussian_epsilon(float_above(cost.rho), delta=float(delta))
-        apart = gaussian
+        added = gaussian
         if cost.epsilon:
-            apart = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # rounded up
-    merged = _as_zcdp(cost, delta) if cost.rho_of_pure else INFINITE
-    if merged < apart:
-        return Statement(merged, delta, cost.delta_num)
-    return Statement(apart, delta if cost.rho else Fraction(0), cost.delta_num)
+            added = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # rounded up
+    converted = _as_zcdp(cost, delta) if cost.rho_of_pure else INFINITE
+    if converted < added:
+        return Statement(converted, delta, cost.delta_num)
+    return Statement(added, delta if cost.rho else Fraction(0), cost.delta_num)
 
 
 def population_balance(cost: Cost, *, delta: Fraction) -> Statement:
