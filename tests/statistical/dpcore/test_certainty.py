@@ -1,4 +1,4 @@
-"""How sure a reader may become: against exact arithmetic, against views, strategies and the mechanism itself."""
+"""How sure a reader may become: checked by exact arithmetic, post-processing, adaptive draws and the mechanism."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def test_the_figures_of_the_guarantee() -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), SETTINGS)
 def test_a_coarser_view_convinces_more_often_and_never_beyond_its_bound(epsilon: str, delta: float) -> None:
-    """The view "is the loss above t?" with the smallest t at which a yes has a loss of epsilon itself."""
+    """The function "is the loss above t?", with the smallest t for which a yes has a loss of epsilon itself."""
     cost, x = gaussian_cost(epsilon, delta), float(epsilon)
     mu = mu_of(cost)
 
     def above(t: float) -> float:
-        """How much the loss of a yes exceeds epsilon."""
+        """The loss of a yes minus epsilon."""
         return float(norm.logsf(t / mu - mu / 2) - norm.logsf(t / mu + mu / 2)) - x
 
     threshold = optimize.brentq(above, -x - 10, x)
@@ -78,7 +78,7 @@ def test_a_coarser_view_convinces_more_often_and_never_beyond_its_bound(epsilon:
 
 @pytest.mark.parametrize(("epsilon", "rho"), [("1", "1/8"), ("2", "1/2"), ("0.5", "1/10")])
 def test_draws_whose_size_follows_earlier_outcomes_convince_more_often_than_one(epsilon: str, rho: str) -> None:
-    """Who stops once the loss is high gets nearly its maximum, which the bound for several draws allows for."""
+    """Stopping once the loss is high nearly attains its maximum, which the bound for several draws covers."""
     steps, paths = 60, 100_000
     dice, each = np.random.Generator(np.random.PCG64(5)), float(Fraction(rho)) / steps
     loss = np.zeros(paths)
@@ -102,7 +102,7 @@ def test_randomised_response_beside_gaussian_noise_stays_below_the_bound(pure: s
 
 
 def test_many_pure_costs_that_were_stated_as_zcdp_are_bounded_by_it() -> None:
-    """100 times 0.1 at epsilon 4: the loss is a walk of steps +-0.1."""
+    """100 times 0.1 at epsilon 4: the loss is a random walk with steps +-0.1."""
     cost = sum((Cost.of(Epsilon(Fraction(1, 10))) for _ in range(100)), Cost())
     ups = np.arange(101)
     exact = sum(math.comb(100, k) * (1 / (1 + math.exp(-0.1))) ** k * (1 / (1 + math.exp(0.1))) ** (100 - k)
@@ -125,7 +125,7 @@ def test_a_group_has_the_delta_of_noise_at_its_own_distance(size: int) -> None:
     exact = hockey_stick(size * mu_of(cost), float(size))
     assert exact * (1 - 1e-6) <= group_delta(cost, epsilon=Fraction(1), size=size) <= exact * (1 + 1e-6)
     mixed = cost + Cost.of(Epsilon(Fraction(1, 2)))
-    apart = hockey_stick(size * mu_of(cost), float(size))  # the pure half takes the other half of 1.5
+    apart = hockey_stick(size * mu_of(cost), float(size))  # the pure costs take the other half of 1.5
     assert group_delta(mixed, epsilon=Fraction(3, 2), size=size) <= apart * (1 + 1e-6)
 
 
@@ -135,7 +135,7 @@ def worst_records() -> list[NDArray[np.float64]]:
 
 
 def test_the_mechanism_convinces_as_often_as_is_stated() -> None:
-    """Noisy Grams through the door, of a table with one record of the worst pair; the reader computes the odds."""
+    """Noisy Gram matrices of a table with one record of the worst pair; the reader computes the odds."""
     cost = gaussian_cost("1", 0.05)
     event = GAUSSIAN.calibrate(GramLayout(3, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(cost.rho))
     true, other = (np.outer(z, z) for z in worst_records())

@@ -1,8 +1,8 @@
-"""A cap holds against somebody who chooses what to spend by what earlier releases showed.
+"""A cap holds under adaptive composition, when later costs depend on earlier outputs.
 
-The attack watches the privacy loss of small Gaussian releases, each twice or 1.35 times as large as the one before,
-and may after each spend purely all that the cap still admits. What it reaches is found by a dynamic program over the
-loss: the largest Pr[E] - e^epsilon Pr'[E] that any such strategy gets out of one pair of neighbours.
+The attack observes the privacy loss of small Gaussian releases, each twice or 1.35 times as large as the one before,
+and after each may spend all that the cap still admits on a pure release. A dynamic program over the loss finds its
+success: the largest Pr[E] - e^epsilon Pr'[E] of any such strategy for one pair of neighbours.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def cap_of(epsilon: int, delta: float) -> Cap:
 
 
 def growing(epsilon: int, delta: float, count: int, factor: float) -> list[float]:
-    """The rho of Gaussian releases that together take nearly all that the cap admits of Gaussian noise."""
+    """The rho of Gaussian releases that together cost nearly as much rho as the cap admits."""
     sizes = np.array([factor**step for step in range(count)])
     return list(sizes / sizes.sum() * float(rho_of_epsilon(float(epsilon), delta=delta)) * 0.999)
 
@@ -53,7 +53,7 @@ def mixed(rho: float, pure: float) -> Cost:
 
 
 def pure_rest(admits: Admits, rho: float, epsilon: float, *, upper: bool) -> float:
-    """The largest pure cost that is admitted beside Gaussian noise of a rho, to a millionth."""
+    """The largest pure cost that is admitted together with Gaussian noise of a rho, to a millionth."""
     low, high = 0.0, float(epsilon)
     for _ in range(20):
         middle = (low + high) / 2
@@ -62,11 +62,11 @@ def pure_rest(admits: Admits, rho: float, epsilon: float, *, upper: bool) -> flo
 
 
 def loss_masses(rho: float, step: float, *, upper: bool) -> tuple[int, Floats]:
-    """The loss of Gaussian noise on a grid, and its first place there.
+    """The distribution of the loss of Gaussian noise on a grid, and the first grid index.
 
-    The loss is normal with mean rho and variance 2 rho; under the other neighbour its mean is -rho. Rounded
-    down it can only be worth less. Split between its two neighbours on the grid, so that both laws keep their
-    mass, it can only be worth more, because a strategy's gain is a convex function of the likelihood ratio.
+    The loss is normal with mean rho and variance 2 rho; under the other neighbour its mean is -rho. Rounding it
+    down can only decrease a strategy's gain. Splitting it between its two neighbours on the grid, so that both laws
+    keep their mass, can only increase the gain, because that is a convex function of the likelihood ratio.
     """
     deviation = math.sqrt(2 * rho)
     first, last = math.floor((rho - 9 * deviation) / step), math.ceil((rho + 9 * deviation) / step)
@@ -82,7 +82,7 @@ def loss_masses(rho: float, step: float, *, upper: bool) -> tuple[int, Floats]:
 
 
 def reached(epsilon: float, rhos: list[float], admits: Admits, *, step: float, upper: bool) -> float:
-    """The delta that the attack reaches at epsilon: a bound from below, or with `upper` from above."""
+    """The delta that the attack attains at epsilon: a lower bound, or an upper bound with `upper`."""
     whole = math.sqrt(2 * sum(rhos))
     half = int((epsilon + sum(rhos) + 8 * whole) / step) + 2
     losses = np.arange(-half, half + 1) * step
@@ -91,7 +91,7 @@ def reached(epsilon: float, rhos: list[float], admits: Admits, *, step: float, u
         return -np.expm1(np.minimum(epsilon - loss, 0))
 
     def after_pure(spent_rho: float) -> Floats:
-        """The loss of randomised response is the most that a pure cost can add, up or down."""
+        """Randomised response adds the largest loss of any pure cost, up or down."""
         rest = pure_rest(admits, spent_rho, epsilon, upper=upper)
         return gain(losses + rest) / (1 + math.exp(-rest)) + gain(losses - rest) / (1 + math.exp(rest))
 
@@ -107,7 +107,7 @@ def reached(epsilon: float, rhos: list[float], admits: Admits, *, step: float, u
 
 
 def smaller_of_two(cap: Cap) -> Admits:
-    """The refuted rule: the smaller of pure sum plus Gaussian conversion and of everything as zCDP."""
+    """The refuted rule: the smaller of pure sum plus Gaussian conversion, and of all costs as zCDP."""
     epsilon, delta = float(cap.epsilon), float(cap.delta)
 
     def admits(cost: Cost) -> bool:

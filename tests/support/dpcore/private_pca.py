@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of private pca share."""
+"""Helpers that the unit and statistical tests of private PCA share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of relations share."""
+"""Helpers that the unit and statistical tests of neighbouring relations share."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def trace(change: NDArray[np.object_]) -> float:
 
 
 SEVERAL_NUMBERS = ("eigenvalues-only", "jiang-laplace")
-"""Mechanisms whose relations differ in two eigenvalues or between two classes only."""
+"""Mechanisms whose costs differ between the relations only with two eigenvalues or two classes."""
 
 
 def crossed(name: str, own: Neighbours, *, draws: int) -> tuple[float, float]:
-    """The figure for the other relation, and what an attack on a pair of that relation measures."""
+    """The cost under the other relation, and the measured loss of an attack on a pair of that relation."""
     other = OTHER[own]
     tables = ATTACKS["wishart-difference" if name.endswith("trace") else name](other, name in SEVERAL_NUMBERS).tables
     attack = replace(ATTACKS[name](own, name in SEVERAL_NUMBERS), tables=tables)

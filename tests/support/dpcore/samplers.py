@@ -23,7 +23,7 @@ NEVER = 1e-9
 """False-alarm probability of a test on unseeded noise; seeded ones use it too."""
 
 SIGMAS = 6.1
-"""Standard errors that a seeded mean may be off: once in a thousand million."""
+"""Standard errors by which a seeded mean may be off, with probability 1e-9."""
 
 
 def generator(seed: int) -> np.random.Generator:
@@ -60,7 +60,7 @@ def wishart_trace(p: int, blocks: int, rate: float, size: int, rng: np.random.Ge
 
 
 def wishart_trace_by_rejection(p: int, blocks: int, rate: float, tries: int, rng: np.random.Generator) -> Floats:
-    """The trace variant's definition: plain noise kept with probability exp(-c |tr Z|), the total trace."""
+    """The definition of the trace variant: plain noise, accepted with probability exp(-c |tr Z|) of the total trace."""
     plain = wishart_difference(p, blocks, rate, tries, rng)
     keep = rng.random(tries) < np.exp(-rate * np.abs(np.einsum("nkii->n", plain)))
     return plain[keep]
@@ -88,8 +88,8 @@ def agrees(samples: Floats, expected: float) -> bool:
 def has_scale(draws: Floats, law: str, scale: float) -> bool:
     """Whether Laplace or normal draws have this scale, by the exact two-sided tail of their sufficient statistic.
 
-    Sums of |x| / b are Gamma(n), sums of (x / s)² / 2 are Gamma(n / 2). Of 18,000 draws the right scale is denied with
-    probability `NEVER`, and one that is wrong by a tenth is accepted less often than that.
+    Sums of |x| / b are Gamma(n), sums of (x / s)² / 2 are Gamma(n / 2). With 18,000 draws the right scale is rejected
+    with probability `NEVER`, and a scale that is off by a tenth is accepted less often than that.
     """
     sizes, shape = (np.abs(draws / scale), 1.0) if law == "laplace" else ((draws / scale) ** 2 / 2, 0.5)
     total = stats.gamma(shape * len(draws))

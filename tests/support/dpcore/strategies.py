@@ -1,4 +1,4 @@
-"""Hostile records, and the real way from cells to an exact integer Gram."""
+"""Hostile records, and the pipeline from cells to an exact integer Gram matrix."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def schema_with(*, target: bool = False, label: bool = False) -> RecordSchema:
 
 
 def hostile_cell(column: Column) -> SearchStrategy[float | int]:
-    """Whatever a cell can hold: boundaries, their float neighbours, NaN, infinities, 1e308, subnormals."""
+    """Any value of a cell: bounds, their neighbouring floats, NaN, infinities, 1e308, subnormals."""
     if isinstance(column, NominalColumn):
         return st.sampled_from([*range(len(column.levels)), MISSING, UNKNOWN, 999, -(2**63), 2**63 - 1])
     edges = [column.lower, column.upper, column.middle]
@@ -59,7 +59,7 @@ def hostile_cell(column: Column) -> SearchStrategy[float | int]:
 
 
 def tame_cell(column: Column) -> SearchStrategy[float | int]:
-    """A cell that the encoding can give back: a declared level or a value inside the bounds."""
+    """A cell that decoding recovers: a declared level or a value inside the bounds."""
     if isinstance(column, NominalColumn):
         return st.integers(-1 if column.missing_level else 0, len(column.levels) - 1)
     inside: SearchStrategy[float | int]
@@ -77,7 +77,7 @@ def rows_of(schema: RecordSchema, *, least: int = 1, most: int = 4, tame: bool =
 
 
 def as_cells(schema: RecordSchema, rows: list[Row]) -> Cells:
-    """Records as the arrays that dpcore takes, one a column."""
+    """Records as the arrays that dpcore takes, one per column."""
     return {
         c.name: np.array([row[c.name] for row in rows], dtype=np.int64 if isinstance(c, NominalColumn) else np.float64)
         for c in schema.columns
@@ -86,7 +86,7 @@ def as_cells(schema: RecordSchema, rows: list[Row]) -> Cells:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Cells to integer Gram blocks, as the release flow does it."""
+    """The computation of integer Gram blocks from cells, as in a release."""
 
     encoding: Encoding
     projection: Projection

@@ -38,7 +38,7 @@ GRID = [(rho, delta) for rho in (1e-4, 0.01, 0.1, 0.5, 2.0, 20.0) for delta in (
 
 
 def opendp_epsilon(rho: float, delta: float) -> float:
-    """OpenDP's own conversion: deterministic, it draws nothing."""
+    """OpenDP's conversion, which is deterministic."""
     dp.enable_features("contrib", "honest-but-curious")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     scale = 1 / math.sqrt(2 * rho)
@@ -84,7 +84,7 @@ def test_the_conversion_agrees_with_a_search_over_all_orders(rho: float, delta: 
 
 @given(rho=rhos, delta=deltas)
 def test_the_stated_epsilon_never_flatters_a_continuous_gaussian(rho: float, delta: float) -> None:
-    """A Gaussian of that rho truly has the delta of its curve, which zCDP may not flatter and ours just meets."""
+    """The exact curve gives the true delta of this rho: zCDP must not understate it, and our curve attains it."""
     assert true_gaussian_delta(rho, epsilon_of_rho(rho, delta=delta)) <= delta * (1 + 1e-9)
     epsilon = gaussian_epsilon(rho, delta=delta)
     assert epsilon <= epsilon_of_rho(rho, delta=delta) * (1 + 1e-9) + 1e-12
@@ -191,7 +191,7 @@ caps = st.builds(
 def test_what_a_cap_admits_a_larger_one_admits(
     cost: Cost, other: Cost, cap: Cap, more: tuple[Fraction, Fraction, Fraction]
 ) -> None:
-    """At the very edge too: the smaller cap is what was spent. GUARANTEE.md, "A cap that is changed"."""
+    """Also at equality, when the smaller cap is exactly spent. GUARANTEE.md, "A cap that is changed"."""
     spent = cost + other
     edge = population_balance(spent, delta=cap.delta)
     caps = [cap] + ([Cap(Fraction(edge.epsilon), cap.delta, spent.delta_num)] if edge.epsilon < INFINITE else [])
@@ -227,7 +227,7 @@ def test_a_mixture_composes_to_the_smaller_of_the_two_valid_statements(parts: li
 
 @given(epsilon=st.fractions(Fraction(1), Fraction(10**6), max_denominator=10**12), rho=st.integers(10**13, 10**15))
 def test_a_mixed_statement_is_never_below_its_pure_part(epsilon: Fraction, rho: int) -> None:
-    """Rounding a sum of a fraction and a float to nearest would flatter in half of the cases."""
+    """Rounding the sum of a fraction and a float to nearest would understate it in half of the cases."""
     cost = Cost.of(Epsilon(epsilon)) + Cost.of(Rho(Fraction(1, rho)))
     assert Fraction(release_statement(cost, delta=Fraction(1, 100)).epsilon) >= epsilon
 

@@ -1,4 +1,4 @@
-"""Refusals say what, where and what to do; a redacted fault survives its journey between processes."""
+"""Refusals carry a rule, a place and a hint; a redacted fault survives pickling between processes."""
 
 from __future__ import annotations
 

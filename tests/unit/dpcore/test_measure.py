@@ -1,4 +1,4 @@
-"""Nothing leaves a private Gram but through the one door, and what leaves says how it was made."""
+"""Only `dpcore.measure` releases a private Gram matrix, and every release carries the event that produced it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_private_gram_gives_no_dictionary_no_json_and_no_comparison() -> None:
 
 
 def test_only_the_one_door_opens_a_private_gram() -> None:
-    """No module of the project but dpcore/measure.py names the Gram's inside."""
+    """No module but dpcore/measure.py names the private attributes of the Gram matrix."""
     rooms = ("dpcore", "expectations", "tasks", "flows", "deployments", "benchmarks")
     openers = {
         path.relative_to(ROOT).as_posix()
@@ -149,7 +149,7 @@ def test_two_real_measurements_of_one_gram_differ_in_every_cell() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("label", [False, True], ids=["one block", "class blocks"])
 def test_with_the_same_noise_two_neighbours_differ_by_exactly_their_grams(name: str, label: bool) -> None:
-    """Frozen-noise replay: to within one output step, and within the declared sensitivity."""
+    """Replay with the same noise: equal to within one output step, and within the declared sensitivity."""
     schema = schema_with(label=label)
     pipe = pipeline(schema, dimension=2, s=Fraction(1, 2))
     common = [{c.name: i % 2 for c in schema.columns} for i in range(20)]

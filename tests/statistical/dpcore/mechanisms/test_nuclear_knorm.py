@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
 FITS = pytest.mark.parametrize(("factor", "fits"), [(1.0, True), (0.9, False), (1.1, False)])
 SHAPES = {(2, 1, False): 1500, (2, 1, True): 2200, (3, 1, True): 1100, (2, 2, True): 750}
-"""Dimension, blocks, trace factor; and draws, enough that 10 % too much or too little is seen."""
+"""Dimension, blocks, trace factor; and draws, enough to detect an error of 10 %."""
 
 
 def nuclear_noise(p: int, blocks: int, trace_factor: bool, noise: Noise, rate: Fraction = Fraction(1)) -> NuclearNoise:
@@ -59,7 +59,7 @@ def draws_of(shape: tuple[int, int, bool]) -> Floats:
 
 
 def norm(z: Floats, trace_factor: bool) -> Floats:
-    """The norm in the density's exponent, all blocks together."""
+    """The norm in the exponent of the density, over all blocks."""
     nuclear = np.abs(np.linalg.eigvalsh(z)).sum(axis=(1, 2))
     return nuclear + np.abs(np.einsum("nkii->n", z)) if trace_factor else nuclear
 
@@ -67,7 +67,7 @@ def norm(z: Floats, trace_factor: bool) -> Floats:
 def oracle(p: int, blocks: int, trace_factor: bool, proposals: int, rng: np.random.Generator) -> Floats:
     """The same law from its definition: eigenvalues, a radius and rotations, no Wishart matrix.
 
-    Directions uniform on the sphere of the sum of |λ| are kept in proportion to the
+    Uniform directions on the sphere of the sum of |λ| are accepted in proportion to the
     Vandermonde products (and to the power of the norm that the trace adds); the norm
     of any K-norm noise is Gamma(number of entries); eigenvectors are Haar.
     """
@@ -96,7 +96,7 @@ def exponent(z: Floats, rate: float, neighbours: Neighbours) -> float:
 def test_no_hostile_pair_moves_the_log_density_by_more_than_epsilon(
     data: st.DataObject, pipe: object, neighbours: Neighbours, seed: int
 ) -> None:
-    """c |D|, or c |D| + c |tr D|, for the real calibration; the dimension does not enter the theorem."""
+    """It moves by c |D|, or c |D| + c |tr D|; the dimension does not enter the theorem."""
     layout = pipe.layout
     epsilon = float(gram_nuclear(neighbours, squared_norm=layout.squared_norm))  # at rate 1
     moved = pipe.gram(data.draw(units(pipe))).astype(float) / UNIT
@@ -151,7 +151,7 @@ def test_a_calibrated_event_costs_exactly_its_budget_also_after_storage(
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_the_relation_of_the_event_decides_whether_the_trace_counts(neighbours: Neighbours) -> None:
-    """The released noise is that of the sampler at the event's rate, with the factor under replace-one only."""
+    """The mechanism draws from the sampler at the event's rate, with the trace factor under replace-one only."""
     event = event_of(2, 1, neighbours)
     trace_factor, zeros = neighbours is REPLACE, [[0, 0, 0]]
     same = nuclear_noise(2, 1, trace_factor, SeededNoise(3), event.noise)
@@ -162,7 +162,7 @@ def test_the_relation_of_the_event_decides_whether_the_trace_counts(neighbours: 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 @pytest.mark.parametrize("label", [False, True], ids=["one block", "class blocks"])
 def test_with_the_same_noise_two_neighbours_differ_by_their_grams(label: bool, neighbours: Neighbours) -> None:
-    """Frozen-noise replay, to within one output step: rejections do not look at the data."""
+    """Replay with the same noise, to within one output step: rejections do not depend on the data."""
     schema = schema_with(label=label)
     pipe = pipeline(schema, dimension=1, s=Fraction(1, 2))
     common = [{c.name: i % 2 for c in schema.columns} for i in range(20)]
@@ -242,7 +242,7 @@ def test_it_is_the_registrys() -> None:
 
 @pytest.mark.parametrize("p", [1, 2, 3, 5])
 def test_a_difference_is_kept_exactly_when_both_terms_dominate_its_parts(p: int) -> None:
-    """B - Z₋ positive semidefinite, in floating point, for what the certified test says of the same matrices."""
+    """The certified test agrees with B - Z₋ being positive semidefinite in floating point."""
     noise, verdicts = SeededNoise(p), []
     for _ in range(200):
         block = WishartDifference(dimension=p, blocks=1, rate=Fraction(1), trace_factor=False, noise=noise)
@@ -280,7 +280,7 @@ TAPE_BITS = 1024
 
 
 class Tapes(SeededNoise):
-    """Reads each of the first uniform numbers' places from a tape of its own; later ones are seeded."""
+    """Noise that reads the places of the first uniform numbers from tapes; later ones are seeded."""
 
     def __init__(self, tapes: list[int], order: list[int]) -> None:
         super().__init__(77)
@@ -331,7 +331,7 @@ def test_an_acceptance_on_the_edge_asks_for_more_places_and_is_then_right(nudge:
 
 
 def dominates_in_the_plane(numbers: list[arb]) -> bool:
-    """Whether A + B - |A - B| is positive definite, with |Z| of a plane Z in closed form."""
+    """Whether A + B - |A - B| is positive definite, with |Z| of a 2 x 2 matrix in closed form."""
     a, b = wishart(numbers[:6], 2), wishart(numbers[6:], 2)
     z, total = a - b, a + b
     determinant, trace = z.det(), z[0, 0] + z[1, 1]
@@ -344,7 +344,7 @@ def dominates_in_the_plane(numbers: list[arb]) -> bool:
 
 
 def edge_of_the_test(tapes: list[int], moving: int) -> tuple[int, bool]:
-    """Where a tape's number makes the test switch, to 300 places, and whether larger numbers pass."""
+    """The uniform number at which the test changes its result, to 300 places, and whether larger numbers pass."""
     with ctx.workprec(TAPE_BITS):
         fixed = normals(tapes)
 
@@ -360,7 +360,7 @@ def edge_of_the_test(tapes: list[int], moving: int) -> tuple[int, bool]:
 
 
 def rejected_tapes() -> list[int]:
-    """Uniform numbers of a plane Wishart difference that is not kept."""
+    """Uniform numbers of a rejected 2 x 2 Wishart difference."""
     for seed in range(100):
         source = SeededNoise(seed)
         tapes = [source.bits(TAPE_BITS) for _ in range(12)]
@@ -409,10 +409,10 @@ def test_in_one_dimension_nothing_is_rejected(trace_factor: bool) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @FITS
-def test_the_norm_of_the_noise_is_gamma_with_one_degree_an_entry(
+def test_the_norm_of_the_noise_is_gamma_with_one_degree_per_entry(
     shape: tuple[int, int, bool], factor: float, fits: bool
 ) -> None:
-    """True of the noise of every norm; nothing about eigenvalues enters."""
+    """This holds for every K-norm noise and does not involve eigenvalues."""
     p, blocks, trace_factor = shape
     entries = blocks * triangle_size(p)
     lengths = norm(draws_of(shape), trace_factor)
@@ -511,18 +511,18 @@ def test_blocks_do_not_matter_to_each_other_under_add_remove_and_ever_less_under
 
 
 TABLE = {(2, False): (5.0, 4.7), (4, False): (13, 10), (2, True): (3.4, None), (4, True): (11.0, None)}
-"""Mean Frobenius and operator norms of privacy.md, section 1, at rate 1/2."""
+"""Mean Frobenius and operator norms at rate 1/2."""
 
 
 @pytest.mark.parametrize(("p", "trace_factor"), TABLE)
-def test_mean_norms_are_those_of_the_published_table(p: int, trace_factor: bool) -> None:
+def test_mean_norms_are_those_of_the_table(p: int, trace_factor: bool) -> None:
     draws = 2 * (draws_of((p, 1, trace_factor)) if p == 2 else oracle(p, 1, trace_factor, 250_000, generator(4)))[:, 0]
     for order, expected in zip(("fro", 2), TABLE[p, trace_factor], strict=True):
         if expected is not None:
             assert np.linalg.norm(draws, ord=order, axis=(1, 2)).mean() == pytest.approx(expected, rel=0.06)
 
 
-def test_at_dimension_eight_the_root_mean_square_is_near_the_published_mean() -> None:
+def test_at_dimension_eight_the_root_mean_square_is_near_the_mean() -> None:
     """The norm's radius is Gamma(36), so mean and root mean square are 2 % apart; a draw takes seconds."""
     assert 2 * math.sqrt(mean_squares(8, 1, ADD)[0]) == pytest.approx(33, rel=0.03)
 
@@ -530,7 +530,7 @@ def test_at_dimension_eight_the_root_mean_square_is_near_the_published_mean() ->
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 @pytest.mark.parametrize("p", [2, 4])
 def test_the_expected_operator_norm_is_near_that_of_the_noise(p: int, neighbours: Neighbours) -> None:
-    """It is a large-dimension limit, within a half of small ones."""
+    """It is a large-dimension limit, within a factor of a half at small dimensions."""
     event = event_of(p, 1, neighbours)
     z = oracle(p, 1, neighbours is REPLACE, 150_000, generator(11))[:, 0] / float(event.noise)
     simulated = np.linalg.norm(z, ord=2, axis=(1, 2)).mean()

@@ -1,4 +1,4 @@
-"""The other relation: attacks do not exceed its figure."""
+"""Attacks under the other neighbouring relation do not exceed its cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from support.dpcore.relations import crossed
 from dpcore.auditing.attack_table import ATTACKS
 from dpcore.mechanisms.catalogue import BY_NAME
 
-# ---- attacks: pairs of the other relation, through the real door ---------------------------------------
+# ---- attacks: pairs of the other relation, through `measure_gram` ---------------------------------------
 
 FAST = [
     name for name in ATTACKS if name not in ("noisy-rows", "noisy-power-method", "exponential-pca", "nuclear-k-norm")

@@ -1,4 +1,4 @@
-"""Noise has the promised distribution, to the last bit where it must; a wrong scale would be noticed."""
+"""Noise has the promised distribution, to the last bit where that is certified; wrong scales are detected."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def event_of(name: str, p: int, blocks: int, neighbours: Neighbours = Neighbours
 
 @functools.cache
 def mechanism_noise(name: str, p: int, blocks: int, size: int) -> Floats:
-    """What a mechanism adds to zero sums, in records."""
+    """The noise that a mechanism adds to zero sums, in records."""
     event = event_of(name, p, blocks)
     zeros, noise = [[0] * (p * (p + 1) // 2)] * blocks, SeededNoise(p + 17 * blocks)
     mechanism = gram_mechanism(name)
@@ -106,7 +106,7 @@ def mechanism_noise(name: str, p: int, blocks: int, size: int) -> Floats:
 
 
 SHAPES = [(2, 1, 6000), (3, 2, 2000)]
-"""Dimension, blocks, draws: enough that 10 % too much or too little is seen."""
+"""Dimension, blocks, draws: enough to detect an error of 10 %."""
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -137,7 +137,7 @@ def test_the_off_diagonal_variance_is_half_of_p_plus_one_over_the_squared_rate(p
 
 @pytest.mark.parametrize(("name", "p"), [(name, p) for name in MECHANISMS for p in (4, 24)])
 def test_the_expected_operator_norm_is_near_that_of_the_noise(name: str, p: int) -> None:
-    """It is a large-dimension limit: at p = 24 within 15 %, at p = 4 within a half."""
+    """It is a large-dimension limit: within 15 % at p = 24, within a factor of a half at p = 4."""
     event = event_of(name, p, 1)
     rng, scale = generator(p), float(event.noise)
     if name == "laplace":
@@ -195,7 +195,7 @@ def test_the_bulk_sampler_of_the_audits_agrees_with_the_real_one(p: int, blocks:
         assert stats.ks_2samp(statistic(drawn), statistic(bulk)).pvalue > 1e-6, name
 
 
-# ---- (d) the table of privacy.md, section 1 ----------------------------------------------
+# ---- (d) a table of mean norms -----------------------------------------------------------
 
 TABLE = {
     ("wishart-difference", 2): (5.1, 4.8),
@@ -214,8 +214,8 @@ TABLE = {
 
 
 @pytest.mark.parametrize(("name", "p"), TABLE)
-def test_mean_norms_are_those_of_the_published_table(name: str, p: int) -> None:
-    """Epsilon 1, replace-one, records of squared norm 1: a layout of squared norm 5/4 is scaled back."""
+def test_mean_norms_are_those_of_the_table(name: str, p: int) -> None:
+    """Mean Frobenius and operator norms at epsilon 1, replace-one and squared norm 1: that of the layout is 5/4."""
     budget = Rho(rho_of_epsilon(1.0, delta=1e-6)) if name == "gaussian" else Epsilon(Fraction(1))
     layout, mechanism = GramLayout(p, 1, Fraction(1, 2)), gram_mechanism(name)
     event = mechanism.calibrate(layout, Neighbours.REPLACE_ONE, budget)
@@ -233,7 +233,7 @@ TAPE_BITS = 1024
 
 
 class Tapes:
-    """Noise that reads each uniform number's places from its own tape: what more precision would have shown."""
+    """Noise that reads the places of each uniform number from its own tape, so that an oracle knows all of them."""
 
     seeded = True
 
@@ -260,7 +260,7 @@ class Tapes:
 
 
 def oracle_difference(tapes: Tapes, p: int, blocks: int, rate: Fraction, trace_factor: bool) -> list[list[Fraction]]:
-    """Z's upper triangles from whole tapes at 1024 bits, by another route: entries as sums, not matrix products."""
+    """The upper triangles of Z from whole tapes at 1024 bits, computed as sums instead of matrix products."""
     from flint import arb, ctx, fmpq
 
     def exact(value: object) -> Fraction:
@@ -308,7 +308,7 @@ def tapes_for(p: int, blocks: int, trace_factor: bool, seed: int) -> Tapes:
 def test_a_sum_on_the_edge_of_a_rounding_asks_for_more_places_and_is_then_right(
     p: int, blocks: int, trace_factor: bool, nudge: int
 ) -> None:
-    """Offsets put every sum within 2^-200 steps of a rounding boundary: 128 places cannot tell the side."""
+    """Offsets put every sum within 2^-200 steps of a rounding boundary: 128 places do not decide it."""
     tapes, rate, unit = tapes_for(p, blocks, trace_factor, 5), Fraction(3, 7), 1 << 200
     ideal = oracle_difference(tapes, p, blocks, rate, trace_factor)
     offsets = [[round(Fraction(unit, 2) - unit * z) + nudge for z in block] for block in ideal]

@@ -1,4 +1,4 @@
-"""Noisy eigenvalues: exact before the noise, within their bound for hostile units, and nothing but eigenvalues."""
+"""Noisy eigenvalues: exact before the noise, within their bound for hostile units, and released alone."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def points_of(pipe: Pipeline, blocks: NDArray[np.object_]) -> list[list[int]]:
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Pipeline, NDArray[np.object_]]:
-    """A pipeline without classes, and the Gram matrix of the rows that neighbours share."""
+    """A pipeline without classes, and the Gram matrix of the rows that both neighbours contain."""
     rule = draw(st.sampled_from(["row", "weight", "at-most"]))
     pipe = pipeline(
         schema_with(target=draw(st.booleans())),
@@ -187,7 +187,7 @@ def plane_event(components: int, neighbours: Neighbours = REPLACE) -> GramEvent:
 
 
 TRIANGLE = [5, 6, 7, 9 * UNIT, 0, 4 * UNIT]
-"""A head that must not matter, and points with eigenvalues 9 and 4."""
+"""A head that must be ignored, and points with eigenvalues 9 and 4."""
 
 
 @functools.cache
@@ -212,7 +212,7 @@ def test_the_noise_is_laplace_with_the_promised_scale(components: int, factor: f
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_with_the_same_noise_two_neighbours_differ_by_exactly_their_eigenvalues(neighbours: Neighbours) -> None:
-    """Frozen-noise replay through the one door."""
+    """Replay with the same noise through `measure_gram`."""
     schema = schema_with()
     pipe = pipeline(schema, dimension=3, s=Fraction(1, 2))
     event = EIGENVALUES.calibrate(pipe.layout, neighbours, ONE, components=3)
@@ -291,7 +291,7 @@ SPREAD = np.array([0.9, 0.6, 0.3, 0.05])
 
 
 def rows(n: int = 4000) -> Floats:
-    """Independent features, turned by a Hadamard matrix, so that no coordinate is principal."""
+    """Independent features, rotated by a Hadamard matrix, so that no coordinate is principal."""
     rng = np.random.Generator(np.random.PCG64(5))
     return (rng.uniform(-1, 1, (n, 4)) * SPREAD) @ (HADAMARD.astype(float) / 4)
 

@@ -1,4 +1,4 @@
-"""Counts and sums measured apart: the bound holds and is attained, the noise has its scale, moments come back."""
+"""Counts and sums measured separately: the bound is attained, the noise has its scale, the moments are recovered."""
 
 from __future__ import annotations
 

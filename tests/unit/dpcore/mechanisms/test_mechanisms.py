@@ -1,4 +1,4 @@
-"""A calibrated event costs no more than its budget, exactly, and hardly less."""
+"""A calibrated event costs at most its budget, in exact arithmetic, and hardly less."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_an_event_survives_its_json_and_so_does_its_cost(
 
 
 class Watching(SeededNoise):
-    """Seeded noise that notes the scales asked of it."""
+    """Seeded noise that records the requested scales."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -116,7 +116,7 @@ def test_the_laplace_sampler_is_asked_for_scales_that_are_exact_and_rounded_up(n
 
 
 def test_the_gaussian_sampler_is_asked_for_variances_that_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """s² on the diagonal and half of it off it, for every block."""
+    """s² on the diagonal and s²/2 off it, for every block."""
     asked: list[list[Fraction]] = []
 
     class Noted(NormalSums):
@@ -134,7 +134,7 @@ def test_the_gaussian_sampler_is_asked_for_variances_that_are_exact(monkeypatch:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_is_added_to_the_sums_entry_by_entry(name: str) -> None:
-    """The same noise on two tables differs by exactly the tables, in whole steps."""
+    """With the same noise, the outputs of two tables differ by exactly their difference, in whole steps."""
     layout = GramLayout(3, 2, Fraction(1, 2))
     event = gram_mechanism(name).calibrate(layout, Neighbours.REPLACE_ONE, budget_for(name, Fraction(1)))
     sums = [[event.step * (10**6 * block + 1000 * i) for i in range(6)] for block in range(2)]
@@ -174,7 +174,7 @@ def test_noise_that_could_saturate_64_bits_is_refused() -> None:
 
 
 @pytest.mark.parametrize("exponent", [20, 40, 54])
-def test_delta_num_covers_the_chance_that_64_bits_saturate(exponent: int) -> None:
+def test_delta_num_covers_the_probability_that_64_bits_saturate(exponent: int) -> None:
     """Logarithms of the true tail times (1 + e^epsilon), for epsilon up to 100."""
     event = GramEvent(
         mechanism="laplace",

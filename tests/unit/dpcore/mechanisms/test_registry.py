@@ -1,4 +1,4 @@
-"""The registry tells the truth: what is refuted is refused, what is proved holds for the neighbours it names."""
+"""The registry is right: refuted mechanisms are refused, and proved ones hold for the neighbours they name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUTED = [
     "published-lip-rows",
     "published-lop",
 ]
-"""Names of privacy.md, section 3."""
+"""Published calibrations that do not hold."""
 
 GRAM = [entry for entry in ENTRIES if entry.mechanism is not None]
 

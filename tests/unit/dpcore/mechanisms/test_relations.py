@@ -1,7 +1,7 @@
-"""What noise costs under the relation that it was not calibrated for (GUARANTEE.md, R).
+"""The cost of noise under the relation for which it was not calibrated (GUARANTEE.md, R).
 
-Every figure is computed a second time from the event's stored parameters, no pair of the other relation moves
-a sum by more than it allows, some pair nearly does, and attacks do not exceed it but exceed smaller ones.
+Every figure is computed a second time from the event's stored parameters. No pair of the other relation moves
+a sum by more than it allows, and some pair nearly does. Attacks do not exceed it, but they exceed smaller figures.
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ def figure(event: Event, relation: Neighbours) -> float:
 
 
 def ratio(event: Event) -> float:
-    """What the other relation costs, as a share of what the declared one does."""
+    """The cost under the other relation, divided by that under the declared one."""
     return figure(event, OTHER[event.neighbours]) / figure(event, event.neighbours)
 
 
-# ---- a second formula, from what ledger and record hold ------------------------------------------------
+# ---- a second formula, from the stored parameters ------------------------------------------------------
 
 
 def by_hand(e: dict[str, Any], add: bool) -> float:
-    """Epsilon or rho of a stored event, in floating point and without the product's bounds."""
+    """Epsilon or rho of a stored event, in floating point and without the bounds of dpcore."""
     drawn_for_replacing, noise = e["neighbours"] == "replace-one", float(Fraction(e["noise"]))
     if "ask" in e:
         return _vector_by_hand(e, add, noise)
@@ -245,7 +245,7 @@ def test_histograms_cost_half_and_scores_the_same() -> None:
 
 @pytest.mark.parametrize("numeric", [1, 2, 5, 20])
 def test_jiangs_statistics_of_numbers_alone_cost_more_for_being_there(numeric: int) -> None:
-    """The count moves when a row comes, and not when one changes: 1 + J instead of J."""
+    """The count changes when a row is added, and not when one is replaced: 1 + J instead of J."""
     bound = numeric + numeric * (numeric + 1) / 2
     assert ratio(asked("jiang-laplace", REPLACE, MomentsQuery(numeric, (), 1))) == pytest.approx(1 + 1 / bound)
     for levels, classes in (((2,), 1), ((), 2), ((3, 2), 1)):
@@ -258,7 +258,7 @@ def test_the_other_way_a_cost_at_most_doubles() -> None:
             assert ratio(event) <= 2 * (1 + 1e-12), event.mechanism
 
 
-# ---- nothing is promised too much ----------------------------------------------------------------------
+# ---- no guarantee is overstated ------------------------------------------------------------------------
 
 
 def test_published_rows_show_how_many_there_are_and_nothing_is_promised() -> None:
@@ -279,7 +279,7 @@ def test_an_event_that_no_mechanism_leaves_behind_has_no_figure() -> None:
 
 
 def test_saturated_noise_is_counted_for_twice_the_epsilon() -> None:
-    """(1 + e^(2 epsilon)) eta is what remains of noise that is off by eta; 2^150 covers 1 + e^100 only."""
+    """Noise that is off by eta adds (1 + e^(2 epsilon)) eta to delta; 2^150 covers 1 + e^100 only."""
     layout = GramLayout(5, 1, HALF)
     mechanism: Any = mechanism_of("laplace")
     event = mechanism.calibrate(layout, ADD, Epsilon(Fraction(100)))
@@ -346,7 +346,7 @@ def points_of(change: NDArray[np.object_]) -> Floats:
 
 
 def loss(event: GramEvent, change: NDArray[np.object_], base: NDArray[np.object_]) -> float:
-    """What the noise of an event really lets through of a change of the sums, `base` being the rest of the table."""
+    """The true privacy loss of a change of the sums under an event's noise; `base` is the rest of the table."""
     noise, p = float(event.noise), event.layout.dimension
     weight = 17 / 12 if event.neighbours is REPLACE else 5 / 4
     upper = [(i, j) for i in range(p) for j in range(i, p)]
@@ -388,11 +388,11 @@ def test_no_pair_of_the_other_relation_loses_more_than_the_figure(data: st.DataO
 
 @pytest.mark.parametrize("name", [name for name, relation in DRAWN if relation is REPLACE])
 def test_a_record_of_full_length_uses_the_whole_figure_for_being_there(name: str) -> None:
-    """(1, 1) in two coordinates; every second moment and sum moves as far as a unit can move it."""
+    """(1, 1) in two coordinates moves every second moment and sum as far as a unit can."""
     event = calibrated(name, REPLACE, LAYOUT)
     record = np.array([[[1, 1], [1, 1]]], dtype=object) * UNIT
     whole = figure(event, ADD)
-    if name == "exponential-pca":  # one coordinate is all there is: no frame is likelier than another
+    if name == "exponential-pca":  # with one coordinate all frames are equally likely
         event = calibrated(name, REPLACE, GramLayout(3, 1, Fraction(1)))
         record = np.array([[[1, 1, 0], [1, 1, 0], [0, 0, 0]]], dtype=object) * UNIT
     assert loss(event, record, 0 * record) >= 0.999999 * whole
@@ -472,7 +472,7 @@ def test_the_attack_refutes_half_for_replace_one_k_norm_noise() -> None:
 
 
 def test_the_attack_refutes_the_values_epsilon_for_being_in_jiangs_table_of_numbers() -> None:
-    """One number: counts, sum and square all move by 1 when a row comes, the count not at all when it changes."""
+    """With one number, count, sum and square move by 1 when a row is added; replacing it leaves the count."""
     event = asked("jiang-laplace", REPLACE, MomentsQuery(1, (), 1))
     template = replace(ATTACKS["jiang-laplace"](REPLACE, False), event=event, tables=(np.ones(3), np.zeros(3)))
     noise = SeededNoise(9)

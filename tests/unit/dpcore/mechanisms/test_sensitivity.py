@@ -1,4 +1,4 @@
-"""No pair of neighbours moves the exact Gram by more than the declared bound, and some pair nearly does."""
+"""No pair of neighbours moves the exact Gram matrix by more than the declared bound, and some pair nearly does."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_replacing_a_unit_moves_the_gram_by_at_most_every_bound(data: st.DataObj
 
 @given(data=st.data(), pipe=pipelines())
 def test_the_trace_variants_loss_stays_below_twice_the_larger_trace(data: st.DataObject, pipe: Pipeline) -> None:
-    """c |D|_* + c |tr D| <= 2 c r: what M2 needs, for hostile pairs and over all blocks together."""
+    """M2 needs c |D|_* + c |tr D| <= 2 c r, for hostile pairs and over all blocks together."""
     difference = pipe.gram(data.draw(units(pipe))) - pipe.gram(data.draw(units(pipe)))
     loss = nuclear(difference) + abs(trace(difference)) / UNIT
     assert loss <= 2 * float(pipe.layout.squared_norm) * (1 + 1e-12)
@@ -198,7 +198,7 @@ def l1_of_pair(x: NDArray[np.float64], y: NDArray[np.float64], weight: float) ->
 
 @pytest.mark.parametrize("weight", [Fraction(17, 12), Fraction(1), Fraction(2)])
 def test_the_weighted_l1_bound_under_replace_one_is_attained_in_the_plane(weight: Fraction) -> None:
-    """The composite record's fixed s keeps the first diagonal entry still, so this pair is of free records."""
+    """The fixed s of a record z = (s, y) fixes the first diagonal entry, so this pair consists of free records."""
     x, y = plane_pair(float(weight) / 2)
     bound = gram_weighted_l1(Neighbours.REPLACE_ONE, squared_norm=Fraction(1), dimension=2, blocks=1, weight=weight)
     assert ALMOST * float(bound) <= l1_of_pair(x, y, float(weight)) <= float(bound) * (1 + 1e-12)
@@ -268,7 +268,7 @@ def test_a_person_with_the_most_rows_attains_the_bounds_of_at_most() -> None:
 
 
 def test_an_unweighted_person_would_exceed_the_row_bound() -> None:
-    """The bound has teeth: without the rule for persons the same rows break it."""
+    """The test has power: without the rule for persons the same rows violate the bound."""
     pipe = pipeline(five_levels(), dimension=None, s=HALF)
     total = GramSum(pipe.layout)
     for code in (0, 0):

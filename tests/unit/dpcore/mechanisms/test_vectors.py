@@ -1,4 +1,4 @@
-"""Vectors leave through the one door; Jiang's statistics never move farther than their bound, which is attained."""
+"""Only `dpcore.measure` releases vectors; the bound on Jiang's statistics holds and is attained."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ SECRET = 918273645
 
 
 def statistics(u: np.ndarray, levels: np.ndarray, label: int, classes: int) -> np.ndarray:
-    """Jiang's statistics of one record, written down anew; columns with two levels each."""
+    """A second implementation of Jiang's statistics of one record, for columns with two levels each."""
     x = np.concatenate([u, *(np.eye(2)[level] for level in levels)])
     counts, sums = np.zeros(classes), np.zeros((classes, len(x)))
     counts[label], sums[label] = 1, x
@@ -106,7 +106,7 @@ def test_no_corner_exceeds_the_bound(p: int, q: int) -> None:
 
 @pytest.mark.parametrize(("p", "q", "classes"), SHAPES)
 def test_the_bound_is_attained_by_all_ones_against_all_t(p: int, q: int, classes: int) -> None:
-    """t = (q - 1) / (p + 1) in one class, (q + 1) / (p + 1) between two, cut to [0, 1]."""
+    """t = (q - 1) / (p + 1) in one class, (q + 1) / (p + 1) between two, clipped to [0, 1]."""
     slope = q - 1 if classes == 1 else q + 1
     t = min(1.0, max(0.0, slope / (p + 1)))
     one = statistics(np.ones(p), np.zeros(q, dtype=int), 0, classes)
@@ -235,7 +235,7 @@ def test_noise_has_the_promised_scale(mechanism, query, factor: float, fits: boo
 
 @functools.cache
 def noise_on_nothing(mechanism, query) -> np.ndarray:
-    """18,000 numbers of the release's own sampler."""
+    """18,000 numbers from the sampler that releases use."""
     event, nothing = mechanism.calibrate(query, R1, Epsilon(Fraction(2))), PrivateVector(query, [0] * query.size)
     draws = [measure_vector(nothing, event, SystemNoise()).values for _ in range(18_000 // query.size + 1)]
     return np.array(draws, dtype=np.float64).ravel()
@@ -274,7 +274,7 @@ def test_what_cannot_be_measured_is_refused_with_its_rule(attempt, words: str) -
         attempt()
 
 
-# ---- the door --------------------------------------------------------------------------------------
+# ---- measurement -----------------------------------------------------------------------------------
 
 
 def event_for(query: Query) -> VectorEvent:

@@ -1,4 +1,4 @@
-"""Cells: every value falls into exactly one of them, and what is drawn from a cell falls back into it."""
+"""Histogram cells: every value falls into exactly one, and a value drawn from a cell falls into that cell."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def special_values(column: IntervalColumn) -> np.ndarray:
 @pytest.mark.parametrize("missing_level", [False, True])
 @pytest.mark.parametrize(("kind", "lower", "upper"), BOUNDS)
 def test_every_value_falls_into_exactly_one_cell(kind: Kind, lower: float, upper: float, missing_level: bool) -> None:
-    """The cell whose half-open interval holds the clipped value; the last one holds its end too."""
+    """The cell whose half-open interval contains the clipped value; the last interval is closed."""
     column = interval(kind, lower, upper, missing_level=missing_level)
     cells = ColumnCells(column)
     values = special_values(column)
@@ -116,7 +116,7 @@ def test_no_cell_is_wider_than_a_64th_of_the_bounds_and_amounts_are_told_to_a_te
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.0, 1e6), (-1e6, 1e6), (-2.0, 50.0)])
 def test_zero_has_a_cell_of_its_own(lower: float, upper: float) -> None:
-    """Half of many tables' amounts are exactly 0, and must come out as exactly 0."""
+    """In many tables half of the amounts are exactly 0, and synthetic ones must be exactly 0 too."""
     cells = ColumnCells(interval(Kind.NUMERIC, lower, upper))
     zero, others = cells.codes(np.array([0.0, -0.0])), cells.codes(np.array([5e-324, 1e-9, -5e-324]))
     assert zero[0] == zero[1]
@@ -162,7 +162,7 @@ def test_positions_are_the_mean_and_mean_square_of_what_is_drawn(kind: Kind, low
     codes = np.repeat(np.arange(cells.count), draws)
     places = ((cells.values(codes, generator(4)) - column.middle) / column.half_width).reshape(-1, draws)
     error = 6 * places.std(axis=1) / math.sqrt(draws)
-    float_gap = np.spacing(max(abs(lower), abs(upper))) / column.half_width  # where bounds hold few floats
+    float_gap = np.spacing(max(abs(lower), abs(upper))) / column.half_width  # bounds with few floats between them
     assert (np.abs(places.mean(axis=1) - mean) <= error + float_gap + 1e-12).all()
     error = 6 * (places**2).std(axis=1) / math.sqrt(draws)
     assert (np.abs((places**2).mean(axis=1) - square) <= error + 4 * float_gap + 1e-12).all()

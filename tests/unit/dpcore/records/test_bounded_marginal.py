@@ -1,4 +1,4 @@
-"""Bounded shapes have the mean and the spread that were measured, inside the bounds."""
+"""Bounded shapes have the measured mean and spread inside the bounds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_impossible_moments_still_give_values_inside(mean: float, spread: float)
 
 
 def test_where_noise_leaves_no_bounded_values_their_spread_is_kept_as_far_as_the_bounds_allow() -> None:
-    """A mean just beyond the bound with a spread: a constant column would say more than was measured."""
+    """The mean is just beyond the bound, with a positive spread: a constant column would ignore that spread."""
     bent = BoundedShape.fit(-1.02, 0.3).transform(-1.02 + 0.3 * NORMAL)
     assert bent.std() > 0.1
     assert -1 <= bent.min() < bent.mean() < -0.8
@@ -54,8 +54,8 @@ def test_a_cut_gaussian_keeps_its_mean_where_it_can(mean: float, spread: float) 
     assert bent.std() <= spread * 1.01
 
 
-def test_classes_that_share_a_spread_are_cut_alike() -> None:
-    """Far from the bounds nothing is cut; at a bound at most half of the values pile up, however far the mean."""
+def test_classes_that_share_a_spread_are_clipped_alike() -> None:
+    """Far from the bounds nothing is clipped; at most half of the values are on a bound, however far the mean is."""
     far = BoundedShape.clipped_gaussian(0.1, 0.05).transform(0.1 + 0.05 * NORMAL)
     assert far == pytest.approx(0.1 + 0.05 * NORMAL, abs=1e-3)
     for mean in (-0.99, -1.0, -1.5):
@@ -90,7 +90,7 @@ def test_a_dimension_out_of_range_is_refused(dimension: int) -> None:
 
 
 def test_bent_positions_are_interpolated_between_the_tabulated_quantiles() -> None:
-    """numpy.interp is the oracle, far beyond the table's ends too."""
+    """numpy.interp is the oracle, also far beyond the ends of the table."""
     shape = BoundedShape.fit(0.3, 0.2)
     positions = np.concatenate([np.linspace(-5, 5, 4001), shape.mean + shape.spread * SCORES])
     expected = np.interp((positions - shape.mean) / shape.spread, SCORES, shape.quantiles)

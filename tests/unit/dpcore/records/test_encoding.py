@@ -1,4 +1,4 @@
-"""The encoding is pure, inverse where it can be, inside the unit ball always, and drops nothing."""
+"""The encoding is pure, invertible where it can be, always inside the unit ball, and drops no record."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def bits(array: np.ndarray) -> bytes:
 def test_lengths_without_clamping_are_above_one_only_where_a_cell_is_outside_its_bounds() -> None:
     numbers = tuple(IntervalColumn(name=name, kind=Kind.NUMERIC, lower=-2.0, upper=2.0) for name in "ab")
     cells: Cells = {"a": np.array([2.0, 0.0, 6.0, np.nan, 1e308]), "b": np.array([2.0, 1.0, -8.0, 2.0, -1e308])}
-    positions = np.array([[1, 1], [0, 0.5], [3, -4], [0, 1]]) / math.sqrt(2)  # what is missing counts as the middle
+    positions = np.array([[1, 1], [0, 0.5], [3, -4], [0, 1]]) / math.sqrt(2)  # missing cells count as the middle
     lengths = Encoding(RecordSchema(numbers)).unclipped_lengths(cells)
     assert lengths[:4] == pytest.approx(np.linalg.norm(positions, axis=1))
     assert lengths[4] == math.inf
@@ -91,7 +91,7 @@ def test_each_column_becomes_a_vector_of_length_at_most_one(
 
 
 def plain_rules(encoding: Encoding, class_index: int = 0) -> ClassRules:
-    """Choose the nearest level: no offsets, nothing restored."""
+    """Rules that choose the nearest level, without offsets or restored positions."""
     offsets = {}
     for code in encoding.codes:
         if isinstance(code.column, NominalColumn):
@@ -134,7 +134,7 @@ def test_whatever_is_decoded_is_a_legal_record(points: list[list[float]]) -> Non
         assert not column.is_whole or np.all(present == np.rint(present))
 
 
-# ---- what the docstrings say about odd cells -----------------------------------------------
+# ---- missing, unknown and unparseable cells ------------------------------------------------
 
 
 def interval(**options: object) -> ColumnCode:
@@ -216,7 +216,7 @@ def test_levels_are_corners_of_a_regular_simplex(count: int) -> None:
 
 @given(rows=rows_of(SCHEMA, least=3, most=30, tame=True))
 def test_the_mean_point_implies_the_shares_of_the_levels(rows: list[Row]) -> None:
-    """Without unknown cells the shares are exactly the table's; counting is the oracle."""
+    """Without unknown cells the shares equal those of the table; counting is the oracle."""
     cells = as_cells(SCHEMA, rows)
     shares = ENCODING.level_shares(ENCODING.encode(cells).mean(axis=0))
     for column in SCHEMA.encoded_columns:
@@ -262,7 +262,7 @@ def test_a_privacy_unit_says_whom_it_protects_and_by_which_rule(unit: PrivacyUni
     assert rule in str(unit)
 
 
-# ---- schemas that make no sense are refused ---------------------------------------------------
+# ---- invalid schemas are refused --------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_impossible_schemas_are_refused(make: object) -> None:
 
 @pytest.mark.parametrize(("lower", "upper"), [(-1e308, 1e308), (0.0, 5e-324), (-1.7e308, 1.7e308)])
 def test_bounds_whose_distance_is_no_ordinary_float_are_refused(lower: float, upper: float) -> None:
-    """Their half is infinite or 0, and every position between them NaN."""
+    """Their half width is infinite or 0, and every position between them is NaN."""
     with pytest.raises(ValueError, match="distance between the bounds"):
         IntervalColumn(name="n", kind=Kind.NUMERIC, lower=lower, upper=upper)
 

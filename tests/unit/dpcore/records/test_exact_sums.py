@@ -1,4 +1,4 @@
-"""The Gram is the same bits whatever the order, the chunks or the machine, and nothing hostile gets in."""
+"""The Gram matrix has the same bits for any order, chunks or machine, and hostile values cannot enter it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_sum_of_a_billion_rows_does_not_overflow() -> None:
 
 @given(points=hostile_points, data=st.data())
 def test_integer_records_are_pure_whole_and_short(points: np.ndarray, data: st.DataObject) -> None:
-    """Alone or in company, projected or not, weighted or not; NaN and infinity cannot pass."""
+    """Alone or among others, projected or not, weighted or not; NaN and infinity never pass."""
     projection = None
     if data.draw(st.booleans()):
         projection = quantised_projection(np.linalg.qr(generator(2).standard_normal((3, 3)))[0])
@@ -111,7 +111,7 @@ def test_integer_records_are_pure_whole_and_short(points: np.ndarray, data: st.D
 
 
 @given(points=hnp.arrays(np.float64, (5, 3), elements=st.floats(-0.57, 0.57)))
-def test_a_record_inside_the_ball_is_only_cut_toward_zero(points: np.ndarray) -> None:
+def test_a_record_inside_the_ball_is_only_truncated_toward_zero(points: np.ndarray) -> None:
     """Python's exact integers are the oracle: trunc(x 2^16)."""
     records = integer_records(points, None, LAYOUT)
     for point, record in zip(points, records, strict=True):
@@ -146,8 +146,8 @@ def test_a_record_outside_the_ball_is_brought_back_in_its_direction() -> None:
     assert 0.9999 * UNIT < float(body @ body) <= UNIT
 
 
-def test_a_record_that_cannot_be_brought_below_becomes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last guard: were the shrinking to fail, the record is (s, 0)."""
+def test_a_record_that_clipping_does_not_bound_becomes_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last safeguard: if clipping failed, the record would become (s, 0)."""
     monkeypatch.setattr(exact_sums.np, "sqrt", lambda x: np.asarray(x) * 0 + 1.0)
     records = integer_records(np.array([[1.0, 1.0, 1.0], [0.5, 0.0, 0.0]]), None, LAYOUT)
     assert records.tolist() == [[1 << 15, 0, 0, 0], [1 << 15, 1 << 15, 0, 0]]
@@ -222,7 +222,7 @@ def test_a_gram_sum_does_not_print_its_values() -> None:
 
 @pytest.mark.parametrize("length", [1.00001, 1.001, 1.004, 1.009, 1.3, 2.0])
 @pytest.mark.parametrize("share", [1.0, 1 / 3])
-def test_a_point_just_outside_the_ball_is_brought_back_to_it(length: float, share: float) -> None:
+def test_a_point_just_outside_the_ball_is_clipped_to_it(length: float, share: float) -> None:
     """Such points exist: a quantised projection is not exactly orthonormal."""
     layout = GramLayout(6, 1, Fraction(1, 2))
     directions = np.vstack([np.full(5, 5**-0.5), [0.6, 0.8, 0, 0, 0], [0.36, 0.48, 0.8, 0, 0]])
@@ -231,4 +231,4 @@ def test_a_point_just_outside_the_ball_is_brought_back_to_it(length: float, shar
     for body in records[:, 1:].astype(np.int64).tolist():
         squared = sum(value * value for value in body)
         assert squared <= share * 4**GRID_BITS
-        assert squared >= 0.99 * share * 4**GRID_BITS  # brought back to the sphere, not to nothing
+        assert squared >= 0.99 * share * 4**GRID_BITS  # clipped to the sphere, not to zero

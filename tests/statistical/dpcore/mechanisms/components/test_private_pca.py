@@ -30,7 +30,7 @@ from dpcore.records.exact_sums import GramLayout
 
 @functools.cache
 def doubled_angles() -> np.ndarray:
-    """Of one direction in the plane, through the real door: second moments 9 and 1, epsilon 1."""
+    """Doubled angles of released directions in the plane, with second moments 9 and 1 at epsilon 1."""
     layout, noise = GramLayout(3, 1, Fraction(1, 2)), SeededNoise(3)
     table, event = table_of(np.diag([9.0, 1.0]), layout), event_of(EXPONENTIAL, layout, Fraction(1), 1)
     vectors = np.array([measure_gram(table, event, noise).basis()[:, 0] for _ in range(6000)])
@@ -93,7 +93,7 @@ def test_two_directions_in_space_leave_out_one_of_the_opposite_law(sampler: str)
 
 
 def whole_frames(values: np.ndarray, k: int, tries: int, rng: np.random.Generator) -> np.ndarray:
-    """An oracle that shares no code: uniform frames kept with the density's ratio to its largest value."""
+    """An independent oracle: uniform frames, accepted with the density's ratio to its maximum."""
     frames = np.linalg.qr(rng.standard_normal((tries, len(values), k)))[0]
     scores = np.einsum("nik,i,nik->n", frames, values, frames)
     return frames[np.log(rng.random(tries)) < scores - np.sort(values)[::-1][:k].sum()]
@@ -120,7 +120,7 @@ def test_without_budget_frames_are_uniform(width: int, k: int) -> None:
     assert np.all(np.abs(spans.mean(axis=0) - k / width) < 5 * spans.std(axis=0) / math.sqrt(60) + 1e-9)
 
 
-# The family as projections
+# Projections by private PCA
 
 
 def strong_table(rows: float, layout: GramLayout) -> tuple[PrivateGram, np.ndarray]:
@@ -131,7 +131,7 @@ def strong_table(rows: float, layout: GramLayout) -> tuple[PrivateGram, np.ndarr
 
 
 def captured(name: str, rows: float, epsilon: float) -> float:
-    """Share of the best two directions' variance, a mean over seeded draws."""
+    """Captured share of the variance of the best two directions, averaged over seeded draws."""
     schema = schema_of(6)
     layout = GramLayout(7, 1, Fraction(1, 2))
     table, moments = strong_table(rows, layout)

@@ -1,4 +1,4 @@
-"""The private PCA family: directions released as such cost what is claimed, and follow the law that is claimed."""
+"""Private PCA: released directions have the claimed cost and the claimed law."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_scores_change_within_the_range(seed: int, width: int, data: st.DataObje
 
 
 def log_density_on_circle(moments: np.ndarray, rate: float, angles: np.ndarray) -> np.ndarray:
-    """Exact, with Bessel's function: von Mises in the doubled angle."""
+    """The exact log density: von Mises in the doubled angle."""
     (a, b), (_, d) = rate * moments
     kappa, turn = math.hypot((a - d) / 2, b), math.atan2(2 * b, a - d)
     return kappa * (np.cos(2 * angles - turn) - 1) - math.log(i0e(kappa))
@@ -220,7 +220,7 @@ def log_density_on_circle(moments: np.ndarray, rate: float, angles: np.ndarray) 
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
 def test_the_loss_on_the_circle_is_epsilon_at_most_and_nearly_that(neighbours: Neighbours) -> None:
-    """The exact loss between neighbours, over all tables of a grid; large tables make it nearly epsilon."""
+    """The exact privacy loss between neighbours, over all tables of a grid; for large tables it is nearly epsilon."""
     epsilon, layout = 2.0, GramLayout(3, 1, Fraction(1, 2))
     rate = float(event_of(EXPONENTIAL, layout, Fraction(2), 1, neighbours).noise)
     angles = np.linspace(0, math.pi, 721)
