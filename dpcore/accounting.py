@@ -195,7 +195,7 @@ def float_above(value: Fraction) -> float:
 GAUSSIAN_MARGIN = 1e-10
 """Relative margin for the rounding of the two normal tails, which are computed in double precision."""
 
-SMALLEST = 2.0**-1000
+SMALLEST_TAIL = 2.0**-1000
 """Tail probabilities above this have full floating-point precision."""
 
 
@@ -203,13 +203,13 @@ def gaussian_delta(rho: float, *, epsilon: float) -> float:
     """The delta of Gaussian noise at an epsilon, rounded up: the exact curve (GUARANTEE.md, M3).
 
     With mu = sqrt(2 rho) it is Q(epsilon/mu - mu/2) - e^epsilon Q(epsilon/mu + mu/2), where Q is the
-    upper tail of the normal law. Floats below `SMALLEST` lose precision: there the second tail
-    counts as 0 and the first as `SMALLEST`, which errs upward.
+    upper tail of the normal law. Floats below `SMALLEST_TAIL` lose precision: there the second tail
+    counts as 0 and the first as `SMALLEST_TAIL`, which errs upward.
     """
     mu = math.sqrt(2 * rho)
-    inside = max(_upper_tail(epsilon / mu - mu / 2), SMALLEST)
+    inside = max(_upper_tail(epsilon / mu - mu / 2), SMALLEST_TAIL)
     second = _upper_tail(epsilon / mu + mu / 2)
-    outside = math.exp(epsilon) * second if epsilon < 700 and second > SMALLEST else 0.0
+    outside = math.exp(epsilon) * second if epsilon < 700 and second > SMALLEST_TAIL else 0.0
     return min(1.0, inside * (1 + GAUSSIAN_MARGIN) - outside * (1 - GAUSSIAN_MARGIN))
 
 
@@ -249,7 +249,7 @@ def loss_tail(cost: Cost, *, epsilon: Fraction, gaussian_draws: int) -> float:
         bounds.append(math.exp(-((float(epsilon) - rho) ** 2) / (4 * rho)) * (1 + GAUSSIAN_MARGIN))
     if cost.rho and rest > 0:
         mu = math.sqrt(2 * float_above(cost.rho))
-        tail, second = (max(_upper_tail(rest / mu + side * mu / 2), SMALLEST) for side in (-1, 1))
+        tail, second = (max(_upper_tail(rest / mu + side * mu / 2), SMALLEST_TAIL) for side in (-1, 1))
         later = min(tail, math.exp(min(rest, 700.0)) * second) if gaussian_draws > 1 else 0.0
         bounds.append((tail + later) * (1 + GAUSSIAN_MARGIN))
     return min(bounds)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 STEPS = 100
-SCORES = np.linspace(-6.0, 6.0, 12 * STEPS + 1)
+NORMAL_SCORES = np.linspace(-6.0, 6.0, 12 * STEPS + 1)
 """Normal scores at which the quantiles are tabulated, `STEPS` per unit, with interpolation between them."""
 MOST_SPREAD = 0.95
 """Largest share of the maximal variance at a mean that is fitted; above it nearly all values would be on the bounds."""
@@ -56,7 +56,7 @@ class BoundedShape:
         if variance > MOST_SPREAD * room:
             return BoundedShape.clipped_gaussian(mean, spread)
         weight = room / variance - 1
-        quantiles: Floats = 2 * betaincinv(middle * weight, (1 - middle) * weight, ndtr(SCORES)) - 1
+        quantiles: Floats = 2 * betaincinv(middle * weight, (1 - middle) * weight, ndtr(NORMAL_SCORES)) - 1
         return BoundedShape(mean, spread, quantiles)
 
     @staticmethod
@@ -71,14 +71,14 @@ class BoundedShape:
         for _ in range(BISECTIONS):
             place = (low + high) / 2
             low, high = (place, high) if _clipped_mean(place, spread) < mean else (low, place)
-        return BoundedShape(mean, spread, np.clip((low + high) / 2 + spread * SCORES, -1.0, 1.0))
+        return BoundedShape(mean, spread, np.clip((low + high) / 2 + spread * NORMAL_SCORES, -1.0, 1.0))
 
     def transform(self, positions: Floats) -> Floats:
         """The bounded positions of Gaussian positions."""
-        place = positions - (self.mean + self.spread * SCORES[0])
+        place = positions - (self.mean + self.spread * NORMAL_SCORES[0])
         place *= STEPS / self.spread
-        np.clip(place, 0.0, len(SCORES) - 1.0, out=place)
-        before = np.minimum(place.astype(np.intp), len(SCORES) - 2)
+        np.clip(place, 0.0, len(NORMAL_SCORES) - 1.0, out=place)
+        before = np.minimum(place.astype(np.intp), len(NORMAL_SCORES) - 2)
         place -= before
         bent: Floats = np.diff(self.quantiles)[before]
         bent *= place

@@ -18,7 +18,7 @@ from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
 
-SWEEPS = 30
+GIBBS_SWEEPS = 30
 """Sweeps of the Gibbs sampler, a public constant.
 
 An update replaces one random direction of k, so the start's influence after s sweeps
@@ -113,7 +113,7 @@ def sample_bingham_frame(matrix: Floats, components: int, generator: np.random.G
         return sample_bingham_direction(matrix, generator)[:, None]
     if components == width - 1:  # tr VᵀGV = tr G - vᵀGv for the one direction v that is left out
         return complement(sample_bingham_direction(-matrix, generator)[:, None])
-    return sample_gibbs_frame(matrix, components, generator, SWEEPS)
+    return sample_gibbs_frame(matrix, components, generator, GIBBS_SWEEPS)
 
 
 def sample_gibbs_frame(matrix: Floats, components: int, generator: np.random.Generator, sweeps: int) -> Floats:

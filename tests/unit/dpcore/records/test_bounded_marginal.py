@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpcore.measurements.projection import principal_projection, ron_projection
-from dpcore.records.bounded_marginal import SCORES, BoundedShape
+from dpcore.records.bounded_marginal import NORMAL_SCORES, BoundedShape
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import IntervalColumn, Kind, RecordSchema
 
@@ -92,6 +92,6 @@ def test_a_dimension_out_of_range_is_refused(dimension: int) -> None:
 def test_bent_positions_are_interpolated_between_the_tabulated_quantiles() -> None:
     """numpy.interp is the oracle, also far beyond the ends of the table."""
     shape = BoundedShape.fit(0.3, 0.2)
-    positions = np.concatenate([np.linspace(-5, 5, 4001), shape.mean + shape.spread * SCORES])
-    expected = np.interp((positions - shape.mean) / shape.spread, SCORES, shape.quantiles)
+    positions = np.concatenate([np.linspace(-5, 5, 4001), shape.mean + shape.spread * NORMAL_SCORES])
+    expected = np.interp((positions - shape.mean) / shape.spread, NORMAL_SCORES, shape.quantiles)
     assert shape.transform(positions) == pytest.approx(expected, abs=1e-12)
