@@ -180,13 +180,16 @@ def integer_scale(mechanism: str, scale: Fraction) -> Fraction:
     return Fraction(float_above(scale))
 
 
-def saturation_delta(event: GramEvent) -> Fraction:
-    """The increase of delta by the probability that 64-bit noise saturates.
+def gram_saturation_delta(event: GramEvent) -> Fraction:
+    """The increase of delta by the probability that 64-bit noise on Gram blocks saturates."""
+    return saturation_delta(event.layout.blocks * triangle_size(event.layout.dimension), event.noise)
 
-    An entry saturates with probability at most 2 exp(-2^63/scale) <= 2^(1 - 2^63/scale)
+
+def saturation_delta(numbers: int, scale: Fraction) -> Fraction:
+    """The increase of delta by the probability that 64-bit noise on any of some numbers saturates.
+
+    A number saturates with probability at most 2 exp(-2^63/scale) <= 2^(1 - 2^63/scale)
     (the Gaussian's tail is lighter), counted as 2^-1000 at the least; the factor 2^150
     covers 1 + e^epsilon for every epsilon that a specification may ask for.
     """
-    entries = event.layout.blocks * triangle_size(event.layout.dimension)
-    places = min(1000, int((1 << 63) / event.noise))
-    return entries * Fraction(1 << 151, 1 << places)
+    return numbers * Fraction(1 << 151, 1 << min(1000, int((1 << 63) / scale)))

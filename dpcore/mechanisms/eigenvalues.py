@@ -11,10 +11,10 @@ from dpcore.mechanisms.base import (
     GramEvent,
     Output,
     Triangles,
+    gram_saturation_delta,
     integer_scale,
     points_matrix,
     require_budget,
-    saturation_delta,
 )
 from dpcore.mechanisms.sensitivity import top_eigenvalues_l1
 from dpcore.noise.sources import Noise
@@ -61,7 +61,7 @@ class EigenvalueMechanism:
 
     def delta_num(self, event: GramEvent) -> Fraction:
         """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return saturation_delta(event)
+        return gram_saturation_delta(event)
 
     def _sensitivity(self, layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
         """The L1 sensitivity on the integer grid; rounding adds at most one to the change of each eigenvalue."""

@@ -14,9 +14,9 @@ from dpcore.mechanisms.base import (
     Output,
     Triangles,
     add_scaled_noise,
+    gram_saturation_delta,
     integer_scale,
     require_budget,
-    saturation_delta,
 )
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_weighted_l1
 from dpcore.noise.sources import Noise
@@ -69,7 +69,7 @@ class LaplaceMechanism:
 
     def delta_num(self, event: GramEvent) -> Fraction:
         """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return saturation_delta(event)
+        return gram_saturation_delta(event)
 
 
 def _weighted_sensitivity(layout: GramLayout, neighbours: Neighbours, weight: Fraction) -> Fraction:

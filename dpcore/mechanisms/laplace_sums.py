@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, float_above
-from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, integer_scale, require_budget, saturation_delta
+from dpcore.mechanisms.base import (
+    UNIT,
+    GramEvent,
+    Output,
+    Triangles,
+    gram_saturation_delta,
+    integer_scale,
+    require_budget,
+)
 from dpcore.mechanisms.sensitivity import record_sums_l1
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout
@@ -47,7 +55,7 @@ class LaplaceSums:
 
     def delta_num(self, event: GramEvent) -> Fraction:
         """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return saturation_delta(event)
+        return gram_saturation_delta(event)
 
 
 def _sums_sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho, float_above
-from dpcore.mechanisms.base import integer_scale, require_budget
+from dpcore.mechanisms.base import integer_scale, require_budget, saturation_delta
 from dpcore.mechanisms.queries import (
     GRID,
     HistogramsQuery,
@@ -125,8 +125,7 @@ class VectorLaplace:
 
     def delta_num(self, event: VectorEvent) -> Fraction:
         """The probability that 64-bit noise saturates, times (1 + e^epsilon), as for Gram blocks (N3)."""
-        places = min(1000, int((1 << 63) / event.noise))
-        return event.query.size * Fraction(1 << 151, 1 << places)
+        return saturation_delta(event.query.size, event.noise)
 
     def deviation(self, event: VectorEvent) -> float:
         """The scale times sqrt 2."""
