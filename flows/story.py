@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from dpcore.errors import LandingError, RefusedError
-from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.table_summary import TableSummary
-from dpcore.evaluation.utility import Measured, noisy_spectrum, utility_report
+from dpcore.evaluation.utility import MeasuredSummary, noisy_spectrum, utility_report
 from dpcore.measure import Released
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
@@ -116,8 +116,8 @@ class RunStory:
         png = in_helper(spectra.moments_plot, self._title, spectrum)
         self.board.picture(f"{self._key}-spectrum", png, f"Noisy moments of {self._release_id} against the noise")
 
-    def _measured(self, moments: NoisyMoments, projection: Projection) -> Measured:
-        return measured_of(self._run.encoding, moments, projection)
+    def _measured(self, moments: NoisyMoments, projection: Projection) -> MeasuredSummary:
+        return measured_summary(self._run.encoding, moments, projection)
 
     def decoded(self, moments: NoisyMoments, projection: Projection, summary: TableSummary) -> None:
         """Before the checks, which may refuse what the picture shows."""

@@ -16,8 +16,8 @@ from dpcore.measure import (
     measure_gram,
     measure_vector,
 )
-from dpcore.measurements.frame_measurements import measured_as
-from dpcore.measurements.histograms import counted
+from dpcore.measurements.frame_measurements import measurement_inputs
+from dpcore.measurements.histograms import count_cells
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.names import MARGINALS
@@ -34,7 +34,7 @@ def measured(
     run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: RecordEncoder | None = None
 ) -> Released:
     """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
-    seen, projection = measured_as(name, run.encoding, projection)
+    seen, projection = measurement_inputs(name, run.encoding, projection)
     released = drawn_once(run, grant, name, lambda: draw(run, name, projection, SystemNoise(), encoding or seen))
     assert isinstance(released, Released)  # noqa: S101  as it was reserved
     return released
@@ -48,7 +48,7 @@ def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
     assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
 
     def histograms() -> ReleasedVector:
-        summed = partial(counted, columns=cells_of_schema(run.plan.schema), query=query)
+        summed = partial(count_cells, columns=cells_of_schema(run.plan.schema), query=query)
         counts = run.readings.total(MARGINALS, run.plan.schema, summed, added)
         return measure_vector(PrivateVector(query, counts), event, SystemNoise())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.measurements.frame_measurements import bought_frame
+from dpcore.measurements.frame_measurements import measure_frame
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import (
     Projection,
@@ -60,12 +60,12 @@ def _framed(run: ReleaseRun, grant: Grant, projection: Projection) -> Projection
     """The projection in the frame that the plan asks for: none, a public one, or one that is measured and charged."""
     plan = run.plan
     if plan.frame_events:
-        return bought_frame(
+        return measure_frame(
             projection, lambda name, seen: measured(run, grant, name, seen), whole_mean=plan.frame_knows_mean
         )
     if plan.radius == 1:
         return projection
-    return projection.seen_in(Frame.around_middle(projection.width, float(plan.radius)))
+    return projection.with_frame(Frame.around_middle(projection.width, float(plan.radius)))
 
 
 def public_moments(run: ReleaseRun) -> tuple[np.ndarray, np.ndarray]:

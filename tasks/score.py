@@ -14,7 +14,7 @@ from typing import Any
 
 from dpcore.errors import CheckFailedError
 from dpcore.measure import ReleasedVector, measure_vector
-from dpcore.measurements.scores import Scorer, summed_scores, trained
+from dpcore.measurements.scores import Scorer, sum_scores, train_scorer
 from dpcore.mechanisms.queries import ScoreQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import SystemNoise
@@ -48,7 +48,7 @@ def _scored(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, syntheti
     """One score, measured on the real rows."""
     query, schema = run.plan.check_events[name].query, run.plan.schema
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
-    scorer = trained(query, schema, synthetic, grant.seeds["sampling"])
+    scorer = train_scorer(query, schema, synthetic, grant.seeds["sampling"])
     return score_of(name, _measured(run, grant, name, scorer), scorer, outcome.moments, synthetic, schema)
 
 
@@ -59,7 +59,7 @@ def _measured(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> Relea
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
 
     def drawn() -> ReleasedVector:
-        total = run.readings.total(name, run.plan.schema, partial(summed_scores, scorer=scorer), operator.add)
+        total = run.readings.total(name, run.plan.schema, partial(sum_scores, scorer=scorer), operator.add)
         return measure_vector(PrivateVector(query, [total]), event, SystemNoise())
 
     released = drawn_once(run, grant, name, drawn)

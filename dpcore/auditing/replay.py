@@ -19,12 +19,12 @@ import numpy as np
 from dpcore.auditing.hostile_rows import Part, hostile_pair, hostile_rows
 from dpcore.auditing.replay_measurements import Replayed, ReplayedGram, ReplayedHistograms, ReplayedScore
 from dpcore.measure import ReleasedVector, measure_vector
-from dpcore.measurements.frame_measurements import measured_as
+from dpcore.measurements.frame_measurements import measurement_inputs
 from dpcore.measurements.group_encoding import GroupedEncoding
-from dpcore.measurements.histograms import counted
+from dpcore.measurements.histograms import count_cells
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import Projection, measured_coordinates, no_projection, ron_projection
-from dpcore.measurements.scores import Scorer, trained
+from dpcore.measurements.scores import Scorer, train_scorer
 from dpcore.mechanisms.base import Output, Triangles
 from dpcore.mechanisms.catalogue import ENTRIES
 from dpcore.mechanisms.names import PROJECTION
@@ -170,7 +170,7 @@ def _measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replayed]]:
             grouped = _invented_groups(plan, seed)
             yield name, ReplayedGram(event, grouped, Projection("none", grouped.width, grouped.width, None))
         else:
-            yield name, ReplayedGram(event, *measured_as(name, encoding, _stand_in(plan, name, encoding, seed)))
+            yield name, ReplayedGram(event, *measurement_inputs(name, encoding, _stand_in(plan, name, encoding, seed)))
 
 
 def _stand_in(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
@@ -210,7 +210,7 @@ def _invented_marginals(plan: Plan, seed: str) -> ReleasedVector:
     assert event is not None  # noqa: S101  only a plan with marginals comes here
     assert isinstance(event.query, HistogramsQuery)  # noqa: S101  the only vectors that a plan measures
     chunks = [(hostile_rows(plan.schema, INVENTED_ROWS, generator), None) for _ in range(INVENTED_CHUNKS)]
-    counts = counted(chunks, cells_of_schema(plan.schema), event.query)
+    counts = count_cells(chunks, cells_of_schema(plan.schema), event.query)
     many = [count * plan.expected_rows // (INVENTED_ROWS * INVENTED_CHUNKS) for count in counts]
     return measure_vector(PrivateVector(event.query, many), event, SeededNoise(int(seed, 16)))
 
@@ -218,7 +218,7 @@ def _invented_marginals(plan: Plan, seed: str) -> ReleasedVector:
 def _invented_model(plan: Plan, query: ScoreQuery, seed: str) -> Scorer:
     """A model of hostile rows: the sensitivity must hold for every model."""
     rows = hostile_rows(plan.schema, INVENTED_ROWS, public_generator(seed, "model"))
-    return trained(query, plan.schema, rows, seed)
+    return train_scorer(query, plan.schema, rows, seed)
 
 
 def example_plans() -> list[Plan]:

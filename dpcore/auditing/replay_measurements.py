@@ -14,9 +14,9 @@ import numpy as np
 
 from dpcore.auditing.hostile_rows import Part
 from dpcore.measure import RecordEncoder, exact_gram, gram_sum, measure_gram, measure_vector
-from dpcore.measurements.histograms import counted, exact_histograms
+from dpcore.measurements.histograms import count_cells, exact_histograms
 from dpcore.measurements.projection import Projection
-from dpcore.measurements.scores import Scorer, exact_score, summed_scores
+from dpcore.measurements.scores import Scorer, exact_score, sum_scores
 from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, is_diagonal
 from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
 from dpcore.mechanisms.registry import Event, mechanism_of
@@ -121,7 +121,7 @@ class ReplayedHistograms:
 
     def sums(self, chunks: Iterable[Part]) -> Triangles:
         """All counts as one list."""
-        return [counted(chunks, self.columns, self.query)]
+        return [count_cells(chunks, self.columns, self.query)]
 
     def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
         """What `measure_vector` releases."""
@@ -149,7 +149,7 @@ class ReplayedScore:
 
     def sums(self, chunks: Iterable[Part]) -> Triangles:
         """One number."""
-        return [[summed_scores(chunks, self.scorer)]]
+        return [[sum_scores(chunks, self.scorer)]]
 
     def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
         """What `measure_vector` releases."""

@@ -33,7 +33,7 @@ from dpcore.estimators._arrays import (
     table_of,
 )
 from dpcore.measure import Released, exact_gram, measure_gram
-from dpcore.measurements.frame_measurements import bought_frame, measured_as
+from dpcore.measurements.frame_measurements import measure_frame, measurement_inputs
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import (
@@ -210,7 +210,7 @@ class MomentMixture(PrivateEstimator):
         """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""
         if self.plan_.frame_events:
             whole_mean = self.plan_.frame_knows_mean
-            return bought_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
+            return measure_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
         if self.plan_.radius == 1:
             return projection
         return replace(projection, frame=Frame.around_middle(projection.width, float(self.plan_.radius)))
@@ -218,7 +218,7 @@ class MomentMixture(PrivateEstimator):
     def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]
         assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
-        encoding, projection = measured_as(name, self.encoding_, projection)
+        encoding, projection = measurement_inputs(name, self.encoding_, projection)
         return measure_gram(exact_gram(_once(cells), encoding, event.layout, projection), event, SystemNoise())
 
     def _noisy_moments(self) -> NoisyMoments:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.evaluation.table_summary import ClassSums
-from dpcore.evaluation.utility import Measured
+from dpcore.evaluation.utility import MeasuredSummary
 from dpcore.measurements.groups import ColumnGroups
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
@@ -23,16 +23,16 @@ from dpcore.synthesis.generators import ClassGaussians
 Floats = NDArray[np.float64]
 
 
-def measured_of(encoding: Encoding, moments: NoisyMoments, projection: Projection) -> Measured:
+def measured_summary(encoding: Encoding, moments: NoisyMoments, projection: Projection) -> MeasuredSummary:
     """The noisy measurements of a release in readable units."""
     if moments.marginals is None:
-        return Measured.of(encoding, ClassGaussians(moments, projection))
+        return MeasuredSummary.of(encoding, ClassGaussians(moments, projection))
     copula = Copula(encoding.schema, moments)
     return CopulaMeasured(encoding, copula, _sums(encoding, copula))
 
 
 @dataclass(frozen=True, slots=True)
-class CopulaMeasured(Measured):
+class CopulaMeasured(MeasuredSummary):
     """Histograms and tables of groups, with margins of the histograms' noise."""
 
     mixture: Copula
@@ -40,7 +40,7 @@ class CopulaMeasured(Measured):
     def column(self, column: Column) -> dict[str, Any]:
         """Mean and spread of an interval column, or shares of a nominal one."""
         if self.encoding.schema.label is column:
-            return Measured.column(self, column)
+            return MeasuredSummary.column(self, column)
         groups, shares, errors = self._cells(column)
         if isinstance(column, NominalColumn):
             return {"shares": shares.tolist(), "margins": (Z95 * errors).tolist()}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpcore.evaluation.copula_fit import CopulaMeasured, group_vectors
 from dpcore.evaluation.table_summary import ClassSums, TableSummary
-from dpcore.evaluation.utility import Measured, readable_map, utility_report
+from dpcore.evaluation.utility import MeasuredSummary, readable_map, utility_report
 from dpcore.measurements.noise_law import NoiseCovariance
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
@@ -41,7 +41,7 @@ MOST_NAMED = 8
 """Largest gaps, and missing levels, that are told by name."""
 
 
-def release_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
+def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str, Any]:
     """The utility report of a release, with its fit and the metrics that follow from it."""
     utility = utility_report(measured, summary)
     columns, pairs = column_gaps(utility["columns"], summary.rows), pair_gaps(measured, summary)
@@ -60,7 +60,7 @@ def release_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
     }
 
 
-def _share_above(measured: Measured, spectrum: dict[str, Any]) -> float:
+def _share_above(measured: MeasuredSummary, spectrum: dict[str, Any]) -> float:
     """Share of the measured directions whose eigenvalue lies above the noise's operator norm.
 
     Directions in which every record is 0, whatever it holds, are none: indicators of one column add up to a constant.
@@ -70,7 +70,7 @@ def _share_above(measured: Measured, spectrum: dict[str, Any]) -> float:
     return float(np.mean(above) / most)
 
 
-def _directions(measured: Measured) -> int:
+def _directions(measured: MeasuredSummary) -> int:
     """Directions of the measured points in which records can differ."""
     if isinstance(measured, CopulaMeasured):
         return max(1, sum(groups.size - 1 for groups in measured.mixture.encoding.groups))
@@ -200,7 +200,7 @@ class Pairs:
     classes_noise: Floats
 
 
-def pair_gaps(measured: Measured, summary: TableSummary) -> Gaps:
+def pair_gaps(measured: MeasuredSummary, summary: TableSummary) -> Gaps:
     """Every pair of quantities of two columns, the label among them.
 
     Both sides are divided by the synthetic spreads: they read like correlations.
@@ -254,7 +254,7 @@ def _synthetic(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats
     return covariance, with_classes, shares
 
 
-def _gram_pairs(measured: Measured) -> Pairs:
+def _gram_pairs(measured: MeasuredSummary) -> Pairs:
     """Out of the noisy Gram itself: unbiased, before it is repaired to a covariance."""
     mixture = measured.mixture
     assert isinstance(mixture, ClassGaussians)  # noqa: S101  other generators have measured pairs of their own

@@ -28,7 +28,7 @@ CONSTANT = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSummary:
     """The noisy measurements in readable units, with margins of the noise of each sum (not of the count below it)."""
 
     encoding: Encoding
@@ -36,9 +36,9 @@ class Measured:
     sums: ClassSums
 
     @staticmethod
-    def of(encoding: Encoding, mixture: ClassGaussians) -> Measured:
+    def of(encoding: Encoding, mixture: ClassGaussians) -> MeasuredSummary:
         """Lift the released moments."""
-        return Measured(encoding, mixture, ClassSums.measured(mixture))
+        return MeasuredSummary(encoding, mixture, ClassSums.measured(mixture))
 
     def coordinate_margins(self) -> Floats:
         """1.96 deviations of the noise of each encoded coordinate's sum, over the rows; the count's noise comes on top.
@@ -160,7 +160,7 @@ def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats
     return names, result
 
 
-def utility_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
+def utility_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str, Any]:
     """Everything the report shows: columns, correlations, spectrum, and the metrics checks look at."""
     encoding = measured.encoding
     columns = [_column_report(column, measured, summary) for column in encoding.schema.columns]
@@ -181,7 +181,7 @@ def utility_report(measured: Measured, summary: TableSummary) -> dict[str, Any]:
     }
 
 
-def _column_report(column: Column, measured: Measured, summary: TableSummary) -> dict[str, Any]:
+def _column_report(column: Column, measured: MeasuredSummary, summary: TableSummary) -> dict[str, Any]:
     noisy, synthetic = measured.column(column), summary.column(column.name)
     facts: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
     if isinstance(column, NominalColumn):
@@ -195,7 +195,7 @@ def _column_report(column: Column, measured: Measured, summary: TableSummary) ->
     return facts | {"measured": noisy, "synthetic": synthetic}
 
 
-def noisy_spectrum(measured: Measured) -> dict[str, Any]:
+def noisy_spectrum(measured: MeasuredSummary) -> dict[str, Any]:
     """Eigenvalues of each class's noisy second moments a unit, and the noise's size on that scale."""
     released = measured.mixture.moments.released
     error = gram_mechanism(released.event.mechanism).expected_error(released.event)

@@ -51,7 +51,7 @@ class SquaredLengths:
         return self.encoding.classes(cells)
 
 
-def bought_frame(
+def measure_frame(
     projection: Projection, draw: Callable[[str, Projection], Released], *, whole_mean: bool
 ) -> Projection:
     """The projection with a frame out of three measurements, which `draw` makes by name in what it is given.
@@ -65,10 +65,10 @@ def bought_frame(
     frame = narrowed(frame, lengths)
     frame = moved(frame, draw(CENTRE, replace(seen, frame=frame)), lengths, seen)
     frame = seen_through(frame, projection) if whole_mean else frame
-    return projection.seen_in(narrowed(frame, draw(SPREAD, replace(projection, frame=frame))))
+    return projection.with_frame(narrowed(frame, draw(SPREAD, replace(projection, frame=frame))))
 
 
-def measured_as(name: str, encoding: Encoding, projection: Projection) -> tuple[RecordEncoder, Projection]:
+def measurement_inputs(name: str, encoding: Encoding, projection: Projection) -> tuple[RecordEncoder, Projection]:
     """What a measurement of this name sees of a record: its projected point, or only that point's squared length."""
     if name in (RADIUS, SPREAD):
         return SquaredLengths(encoding, projection), ONE_COORDINATE

@@ -44,7 +44,7 @@ LEAST_DEVIATIONS = 3.0
 """A group holds at least so many standard deviations of the noise on a pair of groups."""
 
 
-def least_group(event: GramEvent, columns: int) -> float:
+def least_group_size(event: GramEvent, columns: int) -> float:
     """Units that a group must hold, from public constants alone."""
     noise = entry_noise(event)
     return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns

@@ -35,10 +35,10 @@ def exact_histograms(
     chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
 ) -> PrivateVector:
     """The exact counts of a table that comes in chunks, each row with its share of its person or None."""
-    return PrivateVector(query, counted(chunks, columns, query))
+    return PrivateVector(query, count_cells(chunks, columns, query))
 
 
-def counted(
+def count_cells(
     chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
 ) -> list[int]:
     """The counts behind `exact_histograms`, in the open: for invented rows, and for parts of a table."""

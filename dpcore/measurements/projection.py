@@ -52,7 +52,7 @@ class Projection:
         """Encoded points seen from the frame's centre, and the radius in units of which they are measured."""
         return (points, 1.0) if self.frame is None else (self.frame.centred(points), self.frame.radius)
 
-    def seen_in(self, frame: Frame) -> Projection:
+    def with_frame(self, frame: Frame) -> Projection:
         """The projection of points in a frame, whose centre is then seen from there too."""
         centre = None if self.centre is None else (self.centre - frame.centre) / frame.radius
         return replace(self, frame=frame, centre=centre)

@@ -52,10 +52,10 @@ class Scorer(Protocol):
 
 def exact_score(chunks: Chunks, scorer: Scorer, query: ScoreQuery) -> PrivateVector:
     """The exact sum of all records' scores."""
-    return PrivateVector(query, [summed_scores(chunks, scorer)])
+    return PrivateVector(query, [sum_scores(chunks, scorer)])
 
 
-def summed_scores(chunks: Chunks, scorer: Scorer) -> int:
+def sum_scores(chunks: Chunks, scorer: Scorer) -> int:
     """The sum behind `exact_score`, in the open: for synthetic and invented rows, and for parts of a table."""
     require_exact_product()
     total = 0
@@ -73,7 +73,7 @@ def scored_schema(schema: RecordSchema, query: ScoreQuery) -> RecordSchema:
     return RecordSchema(tuple(replace(c, role=role) if c.name == query.of else c for c in schema.columns))
 
 
-def trained(query: ScoreQuery, schema: RecordSchema, cells: Cells, seed: str) -> Scorer:
+def train_scorer(query: ScoreQuery, schema: RecordSchema, cells: Cells, seed: str) -> Scorer:
     """The model that a query tests, trained on synthetic rows.
 
     Raises: KeyError for a score that is not known.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpcore.accounting import Epsilon, Rho
-from dpcore.measurements.groups import least_group
+from dpcore.measurements.groups import least_group_size
 from dpcore.measurements.histograms import histograms_query
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
@@ -43,7 +43,7 @@ def is_for_copula(wishes: Wishes) -> bool:
         event = copula_plan(replace(wishes, generator=COPULA), []).event
     except PlanError:
         return False
-    return LEAST_GROUPS * least_group(event, len(columns)) <= wishes.expected_rows
+    return LEAST_GROUPS * least_group_size(event, len(columns)) <= wishes.expected_rows
 
 
 def copula_plan(wishes: Wishes, reasons: list[str]) -> Plan:

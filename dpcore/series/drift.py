@@ -37,7 +37,7 @@ class Quantity:
             raise ValueError("a quantity needs a finite value and finite standard deviations of at least 0")
 
 
-class Verdict(Enum):
+class DriftVerdict(Enum):
     """What explains a change."""
 
     NOISE = "within noise"
@@ -51,10 +51,10 @@ class Change:
 
     change: float
     margin: float
-    verdict: Verdict
+    verdict: DriftVerdict
 
 
-def reach(level: float) -> float:
+def critical_value(level: float) -> float:
     """How many standard deviations noise exceeds with a probability of at most `level`, which is at most 5 %.
 
     It is the Laplace law's reach, ln(1/level)/√2: of the noises used here (Laplace, Gaussian,
@@ -75,7 +75,7 @@ def ratio_noise(margin_sd: float, *, offset: float, count_sd: float, count: floa
     return math.hypot(margin_sd, offset * count_sd / max(count, 1.0))
 
 
-def compare(before: Mapping[Name, Quantity], after: Mapping[Name, Quantity]) -> dict[Name, Change]:
+def compare_quantities(before: Mapping[Name, Quantity], after: Mapping[Name, Quantity]) -> dict[Name, Change]:
     """Every quantity that both times have, compared.
 
     If the tables are the same, noise alone gives any verdict besides `NOISE` with a probability of at
@@ -83,7 +83,7 @@ def compare(before: Mapping[Name, Quantity], after: Mapping[Name, Quantity]) -> 
     that (Bonferroni over the quantities; chance is taken as Gaussian).
     """
     common = [name for name in after if name in before]
-    far = reach(LEVEL / len(common)) if common else 0.0
+    far = critical_value(LEVEL / len(common)) if common else 0.0
     return {name: _change(before[name], after[name], far) for name in common}
 
 
@@ -91,7 +91,7 @@ def _change(before: Quantity, after: Quantity, far: float) -> Change:
     change = after.value - before.value
     noise, chance = math.hypot(before.noise, after.noise), math.hypot(before.chance, after.chance)
     if abs(change) <= far * noise:
-        verdict = Verdict.NOISE
+        verdict = DriftVerdict.NOISE
     else:
-        verdict = Verdict.CHANCE if abs(change) <= far * math.hypot(noise, chance) else Verdict.DRIFT
-    return Change(change, reach(LEVEL) * noise, verdict)
+        verdict = DriftVerdict.CHANCE if abs(change) <= far * math.hypot(noise, chance) else DriftVerdict.DRIFT
+    return Change(change, critical_value(LEVEL) * noise, verdict)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.utility import readable_map
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
@@ -142,7 +142,7 @@ def relation_margins(
 ) -> tuple[list[str], NDArray[np.float64]]:
     """How far noise of the given operator norm, a record, can move each correlation of two quantities."""
     names, matrix = readable_map(encoding)
-    sums = measured_of(encoding, moments, projection).sums
+    sums = measured_summary(encoding, moments, projection).sums
     total = max(float(sums.counts.sum()), 1.0)
     mean = matrix @ sums.mean
     variance = np.einsum("ij,jk,ik->i", matrix, sums.seconds.sum(axis=0) / total, matrix) - mean**2

@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.goodness_of_fit import release_report
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
-from dpcore.measurements.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, summed_scores
+from dpcore.measurements.scores import RMSE, TRAINING_ROWS, Scorer, readable_score, sum_scores
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.queries import GRID, ScoreQuery
 from dpcore.records.encoding import Encoding
@@ -36,7 +36,7 @@ def utility_of(
     encoding: Encoding, moments: NoisyMoments, projection: Projection, summary: TableSummary
 ) -> dict[str, Any]:
     """How well the synthetic rows reproduce what was measured."""
-    return release_report(measured_of(encoding, moments, projection), summary)
+    return release_report(measured_summary(encoding, moments, projection), summary)
 
 
 def metric_checks(metrics: dict[str, float], thresholds: ChecksSpec) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def score_of(
         "value": value,
         "low": low,
         "high": high,
-        "on_synthetic": readable_score(query, schema, summed_scores([(synthetic, None)], scorer) / GRID / rows),
+        "on_synthetic": readable_score(query, schema, sum_scores([(synthetic, None)], scorer) / GRID / rows),
         "direction": "at-most" if query.score == RMSE else "at-least",
     }
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.measure import Measurement, Released, ReleasedVector, measurement_from_json
-from dpcore.measurements.frame_measurements import bought_frame
+from dpcore.measurements.frame_measurements import measure_frame
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection, no_projection, private_components, ron_projection
@@ -136,10 +136,10 @@ def _framed(parts: _Parts, projection: Projection) -> Projection:
     """The projection in the frame that was measured or specified, if any."""
     if RADIUS in parts.measurements:
         whole_mean = parts.gram(CENTRE).event.layout.dimension == parts.encoding.width + 1
-        projection = bought_frame(projection, lambda name, _: parts.gram(name), whole_mean=whole_mean)
+        projection = measure_frame(projection, lambda name, _: parts.gram(name), whole_mean=whole_mean)
     elif parts.spec.model.radius:
         radius = float(parts.spec.model.radius)
-        projection = projection.seen_in(Frame.around_middle(projection.width, radius))
+        projection = projection.with_frame(Frame.around_middle(projection.width, radius))
     if parts.kind != PUBLIC_PCA:
         return projection
     return replace(projection, centre=np.array(parts.model["projection"]["centre"]))

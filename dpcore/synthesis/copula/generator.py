@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.group_encoding import GroupedEncoding
-from dpcore.measurements.groups import group_columns, least_group
+from dpcore.measurements.groups import group_columns, least_group_size
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
@@ -40,7 +40,7 @@ def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: Gra
     """
     columns = cells_of_schema(schema)
     width = event.layout.dimension - event.layout.heads
-    groups = group_columns(marginals, columns, least=least_group(event, len(columns)), coordinates=width)
+    groups = group_columns(marginals, columns, least=least_group_size(event, len(columns)), coordinates=width)
     return GroupedEncoding(schema, groups, width)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from dpcore.series.drift import LEVEL, Change, Verdict, reach
+from dpcore.series.drift import LEVEL, Change, DriftVerdict, critical_value
 from tasks.pages.quantities import LeftOut, Name
 from tasks.pages.site.frame import Site
 from tasks.pages.site.months import Comparison, Month, comparisons, names_with_months
@@ -16,7 +16,7 @@ from tasks.pages.wording import DAYS_PER_UNIT, length, number, places, plain_lab
 
 PATH = "drift.html"
 MOST_MARKS, MOST_PANELS = 200, 8
-TONES = {Verdict.NOISE: "plain", Verdict.CHANCE: "accent", Verdict.DRIFT: "caution"}
+TONES = {DriftVerdict.NOISE: "plain", DriftVerdict.CHANCE: "accent", DriftVerdict.DRIFT: "caution"}
 
 
 def drift_page(site: Site) -> str:
@@ -33,8 +33,8 @@ def _of_name(name: str, months: list[Month]) -> dict[str, Any]:
         "name": name,
         "months": months,
         "pairs": pairs,
-        "drifted": [mark for mark in marks if mark["verdict"] is Verdict.DRIFT][:MOST_MARKS],
-        "beyond": [mark for mark in marks if mark["verdict"] is Verdict.CHANCE][:MOST_MARKS],
+        "drifted": [mark for mark in marks if mark["verdict"] is DriftVerdict.DRIFT][:MOST_MARKS],
+        "beyond": [mark for mark in marks if mark["verdict"] is DriftVerdict.CHANCE][:MOST_MARKS],
         "compared": (min(counts), max(counts)) if counts else (0, 0),
         "expected": LEVEL * len(pairs),
         "apart": [(pair.after.period, pair.apart) for pair in pairs if pair.apart],
@@ -48,7 +48,7 @@ def _of_name(name: str, months: list[Month]) -> dict[str, Any]:
 def _marks(pair: Comparison) -> Iterator[dict[str, Any]]:
     kinds = {column["name"]: column["kind"] for column in pair.after.columns}
     for name, change in pair.changes.items():
-        if change.verdict is not Verdict.NOISE:
+        if change.verdict is not DriftVerdict.NOISE:
             kind = kinds.get(name.column, "")
             yield {
                 "pair": pair,
@@ -89,12 +89,18 @@ def _columns(months: list[Month], pairs: list[Comparison]) -> Iterator[dict[str,
 
 def _card(column: str, kind: str, names: list[Name], months: list[Month], pairs: list[Comparison]) -> dict[str, Any]:
     found = [pair.changes[name].verdict for pair in pairs for name in names if name in pair.changes]
-    worst = Verdict.DRIFT if Verdict.DRIFT in found else Verdict.CHANCE if Verdict.CHANCE in found else Verdict.NOISE
+    worst = (
+        DriftVerdict.DRIFT
+        if DriftVerdict.DRIFT in found
+        else DriftVerdict.CHANCE
+        if DriftVerdict.CHANCE in found
+        else DriftVerdict.NOISE
+    )
     shown = names[:MOST_PANELS]
     return {
         "title": column or "Rows",
         "kind": kind or "noisy count",
-        "worst": worst if worst is not Verdict.NOISE else None,
+        "worst": worst if worst is not DriftVerdict.NOISE else None,
         "tone": TONES[worst],
         "panels": [(_label(name), _panel(name, kind, months, pairs, dated=name == shown[-1])) for name in shown],
         "hidden": max(len(names) - MOST_PANELS, 0),
@@ -122,9 +128,10 @@ def _panel(name: Name, kind: str, months: list[Month], pairs: list[Comparison], 
     verdicts = {pair.after.period: pair.changes[name].verdict for pair in pairs if name in pair.changes}
     shown = [month for month in months if name in month.quantities]
     points = [
-        (month.period, month.quantities[name].value, reach(LEVEL) * month.quantities[name].noise) for month in shown
+        (month.period, month.quantities[name].value, critical_value(LEVEL) * month.quantities[name].noise)
+        for month in shown
     ]
-    marks = {period: verdict.name.lower() for period, verdict in verdicts.items() if verdict is not Verdict.NOISE}
+    marks = {period: verdict.name.lower() for period, verdict in verdicts.items() if verdict is not DriftVerdict.NOISE}
     panel = Panel(
         points=points,
         marks=marks,

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from dpcore.series.drift import Change, Quantity, Verdict, compare
+from dpcore.series.drift import Change, DriftVerdict, Quantity, compare_quantities
 from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.frame import Site
 from tasks.pages.wording import DAYS_PER_UNIT
 from tasks.stores.ledger_state import ReleaseState
 from tasks.stores.survey import FAULTS
 
-GENTLER = [Verdict.NOISE, Verdict.CHANCE, Verdict.DRIFT]
+GENTLER = [DriftVerdict.NOISE, DriftVerdict.CHANCE, DriftVerdict.DRIFT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def _gentler(
 
     Times of visits go with the calendar and dates of birth do not: neither is to be called a drift for that.
     """
-    changes = compare(first, second)
-    moved = compare(dict(_from_first_day(before, first)), dict(_from_first_day(after, second)))
+    changes = compare_quantities(first, second)
+    moved = compare_quantities(dict(_from_first_day(before, first)), dict(_from_first_day(after, second)))
     for name, other in moved.items():
         if GENTLER.index(other.verdict) < GENTLER.index(changes[name].verdict):
             changes[name] = other

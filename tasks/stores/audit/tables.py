@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import ReleasedVector
-from dpcore.measurements.scores import trained
+from dpcore.measurements.scores import train_scorer
 from dpcore.mechanisms.queries import ScoreQuery
 from dpcore.noise.sources import draw_seed, public_generator
 from dpcore.records.schema import RecordSchema
@@ -163,7 +163,9 @@ def _scores(rebuilt: Rebuilt, path: Path) -> list[dict[str, Any]]:
     if not bought:
         return []
     schema, synthetic = rebuilt.schema, training_rows(path, rebuilt.schema)
-    scorers = {name: trained(query, schema, synthetic, rebuilt.seeds["sampling"]) for name, query in bought.items()}
+    scorers = {
+        name: train_scorer(query, schema, synthetic, rebuilt.seeds["sampling"]) for name, query in bought.items()
+    }
     return [
         score_of(name, vectors[name], scorer, rebuilt.moments, synthetic, schema) for name, scorer in scorers.items()
     ]

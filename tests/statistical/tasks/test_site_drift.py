@@ -13,11 +13,11 @@ from support.tasks.pages import clinic_record
 
 from dpcore.estimators import gaussian_copula
 from dpcore.estimators.gaussian_copula import measured_copula
-from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.table_summary import TableSummary
-from dpcore.evaluation.utility import Measured, utility_report
+from dpcore.evaluation.utility import MeasuredSummary, utility_report
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
-from dpcore.measurements.frame_measurements import bought_frame, measured_as
+from dpcore.measurements.frame_measurements import measure_frame, measurement_inputs
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import (
     Projection,
@@ -30,7 +30,7 @@ from dpcore.measurements.projection import (
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise.sources import SeededNoise
 from dpcore.records.encoding import Encoding
-from dpcore.series.drift import LEVEL, Verdict, compare
+from dpcore.series.drift import LEVEL, DriftVerdict, compare_quantities
 from dpcore.synthesis.generators import ClassGaussians
 from tasks.pages.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.pages.site.months import Month, comparisons
@@ -109,7 +109,7 @@ class Measurer:
             projection = private_components(first, encoding, plan.dimension)
         if plan.frame_events:
             drawn = partial(self._framing, cells, noise)
-            projection = bought_frame(projection, drawn, whole_mean=plan.frame_knows_mean)
+            projection = measure_frame(projection, drawn, whole_mean=plan.frame_knows_mean)
         released = measure_gram(self._gram(cells, plan.event, projection), plan.event, noise)
         if plan.reuses_gram:
             projection = private_components(released, encoding, plan.dimension)
@@ -118,11 +118,11 @@ class Measurer:
     def grouped_record(self, cells: dict[str, Any]) -> dict[str, Any]:
         """One table, released by histograms and the Gram of their groups."""
         copula = measured_copula(cells, self.plan)
-        measured = measured_of(self.encoding, copula.moments, copula.projection)
+        measured = measured_summary(self.encoding, copula.moments, copula.projection)
         return self._described(measured, copula.moments, copula.projection)
 
     def _framing(self, cells: dict[str, Any], noise: SeededNoise, name: str, seen: Projection) -> Released:
-        event, (encoding, projection) = self.plan.frame_events[name], measured_as(name, self.encoding, seen)
+        event, (encoding, projection) = self.plan.frame_events[name], measurement_inputs(name, self.encoding, seen)
         return measure_gram(exact_gram(iter([(cells, None)]), encoding, event.layout, projection), event, noise)
 
     def _gram(self, cells: dict[str, Any], event: GramEvent, projection: Projection) -> PrivateGram:
@@ -130,10 +130,10 @@ class Measurer:
 
     def _record(self, released: Released, projection: Projection) -> dict[str, Any]:
         moments = NoisyMoments.from_released(released, projection.basis() if self.plan.reuses_gram else None)
-        measured = Measured.of(self.encoding, ClassGaussians(moments, projection))
+        measured = MeasuredSummary.of(self.encoding, ClassGaussians(moments, projection))
         return self._described(measured, moments, projection)
 
-    def _described(self, measured: Measured, moments: NoisyMoments, projection: Projection) -> dict[str, Any]:
+    def _described(self, measured: MeasuredSummary, moments: NoisyMoments, projection: Projection) -> dict[str, Any]:
         utility = utility_report(measured, TableSummary(self.encoding))
         events = {name: event.as_json() for name, event in self.plan.events.items()}
         measurements = [{"name": name, "parameters": event} for name, event in events.items()]
@@ -149,8 +149,8 @@ PRIVACY = [{}, {"delta": "1e-6"}, {"neighbours": "add-remove"}]
 def test_one_table_measured_again_and_again_raises_no_more_alarms_than_stated(privacy: dict[str, Any]) -> None:
     months = [quantities(record) for record in Measurer(spec_of(**privacy)).records(table(), MONTHS)]
     assert len(months[0]) == 7, "rows, two means, three levels and one of two"
-    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
-    alarms = sum(any(c.verdict is not Verdict.NOISE for c in pair.values()) for pair in pairs)
+    pairs = [compare_quantities(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is not DriftVerdict.NOISE for c in pair.values()) for pair in pairs)
     assert alarms <= LEVEL * len(pairs) + 5 * math.sqrt(LEVEL * len(pairs))
     for name in months[0]:
         values = np.array([month[name].value for month in months])
@@ -167,11 +167,11 @@ def test_histograms_measured_again_and_again_raise_no_more_alarms_than_stated(
     measurer = Measurer(spec_of("copula", **privacy))
     months = [quantities(measurer.grouped_record(table())) for _ in range(MONTHS // 4)]
     assert len(months[0]) == 7, "rows, two means, three levels and one of two"
-    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
-    alarms = sum(any(c.verdict is not Verdict.NOISE for c in pair.values()) for pair in pairs)
+    pairs = [compare_quantities(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is not DriftVerdict.NOISE for c in pair.values()) for pair in pairs)
     assert alarms <= LEVEL * len(pairs) + 5 * math.sqrt(LEVEL * len(pairs))
-    moved = compare(months[0], quantities(measurer.grouped_record(table(shift=25.0))))
-    assert moved[Name("age")].verdict is Verdict.DRIFT
+    moved = compare_quantities(months[0], quantities(measurer.grouped_record(table(shift=25.0))))
+    assert moved[Name("age")].verdict is DriftVerdict.DRIFT
 
 
 def test_only_rows_and_classes_are_compared_where_each_month_has_a_frame_of_its_own() -> None:
@@ -179,17 +179,17 @@ def test_only_rows_and_classes_are_compared_where_each_month_has_a_frame_of_its_
     measurer = Measurer(spec_of("mixture", "auto"))
     months = [quantities(measurer.record(table(), seed)) for seed in range(MONTHS // 4)]
     assert set(months[0]) == {Name(""), Name("label", "yes")}
-    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
-    alarms = sum(any(c.verdict is not Verdict.NOISE for c in pair.values()) for pair in pairs)
+    pairs = [compare_quantities(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is not DriftVerdict.NOISE for c in pair.values()) for pair in pairs)
     assert alarms <= LEVEL * len(pairs) + 5 * math.sqrt(LEVEL * len(pairs))
 
 
 def test_a_change_of_the_table_is_found() -> None:
     measurer = Measurer(spec_of())
     before, after = measurer.records(table(), 1)[0], measurer.records(table(shift=15.0), 1, seed=99)[0]
-    verdicts = {name: c.verdict for name, c in compare(quantities(before), quantities(after)).items()}
-    assert verdicts.pop(Name("age")) is Verdict.DRIFT
-    assert set(verdicts.values()) == {Verdict.NOISE}
+    verdicts = {name: c.verdict for name, c in compare_quantities(quantities(before), quantities(after)).items()}
+    assert verdicts.pop(Name("age")) is DriftVerdict.DRIFT
+    assert set(verdicts.values()) == {DriftVerdict.NOISE}
 
 
 # ---------------------------------------------------------------- under a projection that leaves directions out
@@ -250,8 +250,8 @@ def test_two_draws_of_one_population_are_called_drift_no_more_often_than_stated(
     measurer, dice = Measurer(PROJECTED[case]), np.random.Generator(np.random.PCG64(7))
     months = [quantities(measurer.record(drawn(dice), seed)) for seed in range(2 * PAIRS)]
     assert len(months[0]) == (2 if case.startswith("random") else NUMBERS + 5)
-    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
-    alarms = sum(any(c.verdict is Verdict.DRIFT for c in pair.values()) for pair in pairs)
+    pairs = [compare_quantities(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is DriftVerdict.DRIFT for c in pair.values()) for pair in pairs)
     assert alarms <= LEVEL * PAIRS + 5 * math.sqrt(LEVEL * PAIRS)
     for name in months[0]:
         values = np.array([month[name].value for month in months])
@@ -266,8 +266,8 @@ def test_a_centre_that_is_noisier_than_the_moments_raises_no_more_alarms_than_st
     measurer = Measurer(wide_spec({"kind": "private-pca", "dimension": 2}, allocation=allocation))
     cells = drawn(np.random.Generator(np.random.PCG64(7)))
     months = [quantities(measurer.record(cells, seed)) for seed in range(2 * PAIRS)]
-    pairs = [compare(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
-    alarms = sum(any(c.verdict is not Verdict.NOISE for c in pair.values()) for pair in pairs)
+    pairs = [compare_quantities(one, other) for one, other in zip(months[::2], months[1::2], strict=True)]
+    alarms = sum(any(c.verdict is not DriftVerdict.NOISE for c in pair.values()) for pair in pairs)
     assert alarms <= LEVEL * PAIRS + 5 * math.sqrt(LEVEL * PAIRS)
 
 
@@ -275,9 +275,9 @@ def test_a_centre_that_is_noisier_than_the_moments_raises_no_more_alarms_than_st
 def test_a_large_drift_is_found_though_directions_are_left_out(case: str) -> None:
     measurer, dice = Measurer(PROJECTED[case]), np.random.Generator(np.random.PCG64(8))
     before, after = (quantities(measurer.record(drawn(dice, shift), 1)) for shift in (0.0, 12.0))
-    verdicts = {name: change.verdict for name, change in compare(before, after).items()}
-    assert verdicts.pop(Name("n0")) is Verdict.DRIFT
-    assert Verdict.DRIFT not in verdicts.values()
+    verdicts = {name: change.verdict for name, change in compare_quantities(before, after).items()}
+    assert verdicts.pop(Name("n0")) is DriftVerdict.DRIFT
+    assert DriftVerdict.DRIFT not in verdicts.values()
 
 
 @pytest.mark.parametrize(
@@ -354,13 +354,13 @@ def dated(record: dict[str, Any], days: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("before", "after", "verdict"),
     [
-        (20454.0 + 15, 20485.0 + 15, Verdict.NOISE),  # visits: the middle of January and of February 2026
-        (11000.0, 11000.0, Verdict.NOISE),  # dates of birth
-        (20454.0 + 15, 20485.0 - 300, Verdict.DRIFT),
+        (20454.0 + 15, 20485.0 + 15, DriftVerdict.NOISE),  # visits: the middle of January and of February 2026
+        (11000.0, 11000.0, DriftVerdict.NOISE),  # dates of birth
+        (20454.0 + 15, 20485.0 - 300, DriftVerdict.DRIFT),
     ],
 )
 def test_dates_may_go_with_the_calendar_or_stay(
-    record: dict[str, Any], before: float, after: float, verdict: Verdict
+    record: dict[str, Any], before: float, after: float, verdict: DriftVerdict
 ) -> None:
     quiet = record | {"noisy_count": 1e7}  # the noise of the count moves a mean that is far from the middle
     pair = comparisons([month(dated(quiet, before), "2026-01"), month(dated(quiet, after), "2026-02")])[0]

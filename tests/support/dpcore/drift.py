@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from dpcore.series.drift import Change, Quantity, compare
+from dpcore.series.drift import Change, Quantity, compare_quantities
 
 REPEATS = 20_000
 
@@ -46,4 +46,4 @@ def alarms(before: np.ndarray, after: np.ndarray, *, chance: float = 0.0) -> lis
     def month(values: np.ndarray) -> dict[int, Quantity]:
         return {i: Quantity(float(v), 1.0, chance) for i, v in enumerate(values)}
 
-    return [compare(month(one), month(other)) for one, other in zip(before, after, strict=True)]
+    return [compare_quantities(month(one), month(other)) for one, other in zip(before, after, strict=True)]

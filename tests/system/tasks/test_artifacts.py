@@ -20,7 +20,7 @@ from support.tasks.builders import Chain
 from support.tasks.endpoints import hanging
 from support.tasks.staged import NOW, SPEC, land_rows
 
-from dpcore.evaluation.utility import Measured, noisy_spectrum
+from dpcore.evaluation.utility import MeasuredSummary, noisy_spectrum
 from dpcore.synthesis.generators import ClassGaussians
 from tasks import artifacts
 from tasks.allocate import allocate_budget, upcoming_release_id
@@ -86,7 +86,7 @@ def test_every_stage_is_told_with_the_ledgers_entries(run: ReleaseRun) -> None:
     text = cards.projection_card(run, projection, drawn)
     assert cards.KINDS[run.plan.projection] in text
     assert (drawn.facts["seeds"]["projection"] in text) == (run.plan.projection == "ron")
-    spectrum = noisy_spectrum(Measured.of(run.encoding, ClassGaussians(moments, projection)))
+    spectrum = noisy_spectrum(MeasuredSummary.of(run.encoding, ClassGaussians(moments, projection)))
     noise = cards.noise_rows(run, drawn, count=moments.count, spectrum=spectrum)
     assert {row["of"] for row in noise} == {*run.plan.events, "release"}
     assert {row["ledger entry"] for row in cards.allocation_rows(run, drawn)} == {

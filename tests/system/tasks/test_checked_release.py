@@ -273,7 +273,7 @@ def test_an_unexpected_fault_on_the_real_rows_is_told_without_its_words(
     def broken(*_: Any, **__: Any) -> Any:
         raise ValueError("row 17 holds 918273645")
 
-    monkeypatch.setattr("tasks.score.summed_scores", broken)
+    monkeypatch.setattr("tasks.score.sum_scores", broken)
     with pytest.raises(StageFailedError) as caught:
         release(workspace, "2026-01")
     assert "918273645" not in f"{caught.value!r} {caught.value.__context__!r} {workspace.lineage_path.read_text()}"

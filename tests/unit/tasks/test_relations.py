@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.tasks.staged import SPEC
 
 from dpcore.accounting import Epsilon
-from dpcore.measurements.histograms import counted, histograms_query
+from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.mechanisms.queries import RowsQuery
 from dpcore.mechanisms.vectors import NOISY_ROWS
 from dpcore.records.binning import ColumnCells
@@ -139,7 +139,7 @@ def test_the_guarantee_states_the_other_figure_with_its_factor(case: str):
 def histogram(scratch: Path, cells: list[int]) -> list[int]:
     """The histogram of a column of two categories over persons by weight, where no row bears an identifier."""
     persons = person_rows([[pa.nulls(len(cells))]], PrivacyUnit(person="who"), scratch)
-    return counted([({"ill": np.array(cells)}, 1 / persons.of(0))], [ColumnCells(ILL)], histograms_query([ILL]))
+    return count_cells([({"ill": np.array(cells)}, 1 / persons.of(0))], [ColumnCells(ILL)], histograms_query([ILL]))
 
 
 ILL = NominalColumn(name="ill", kind=Kind.CATEGORICAL, levels=("no", "yes"))

@@ -251,11 +251,11 @@ def test_a_bound_on_histograms_that_is_too_small_is_seen(bound: str, monkeypatch
 
 
 def test_a_record_that_falls_into_two_cells_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_measurements, "counted", lambda *given: [2 * count for count in honest(*given)])
+    monkeypatch.setattr(replay_measurements, "count_cells", lambda *given: [2 * count for count in honest(*given)])
     assert not any(found.ok for found in of("marginals", replay_pairs(mixed_plan(), pairs=4, seed="16")))
 
 
-honest = replay_measurements.counted
+honest = replay_measurements.count_cells
 
 
 def test_groups_that_depend_on_other_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

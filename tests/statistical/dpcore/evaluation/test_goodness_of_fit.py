@@ -12,10 +12,10 @@ import pytest
 from support.dpcore.samplers import generator
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.goodness_of_fit import EDGES, Gaps, category_coverage, column_gaps, pair_gaps, release_report
 from dpcore.evaluation.table_summary import TableSummary
-from dpcore.evaluation.utility import Measured, utility_report
+from dpcore.evaluation.utility import MeasuredSummary, utility_report
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.measurement_frame import Frame
@@ -80,7 +80,7 @@ def summary_of(cells: Cells) -> TableSummary:
     return summary
 
 
-def measured(variant: str, budget: Budget, seed: int) -> Measured:
+def measured(variant: str, budget: Budget, seed: int) -> MeasuredSummary:
     """The noisy measurements of the invented table, as each way to measure gives them."""
     encoding, noise = Encoding(SCHEMA), SeededNoise(seed)
     sizes = {"projected": 3, "turned": encoding.width}
@@ -98,11 +98,11 @@ def measured(variant: str, budget: Budget, seed: int) -> Measured:
         sums = measure_gram(exact_gram([(CELLS, None)], encoding, apart.layout, projection), apart, noise)
     if variant == "components":
         kept = private_components(released, encoding, 4)
-        return measured_of(encoding, NoisyMoments.from_released(released, kept.basis()), kept)
-    return measured_of(encoding, NoisyMoments.from_released(released, sums=sums), projection)
+        return measured_summary(encoding, NoisyMoments.from_released(released, kept.basis()), kept)
+    return measured_summary(encoding, NoisyMoments.from_released(released, sums=sums), projection)
 
 
-def measured_copula(epsilon: float, delta: float, seed: int) -> Measured:
+def measured_copula(epsilon: float, delta: float, seed: int) -> MeasuredSummary:
     """The same by histograms and a Gram of groups."""
     wishes = Wishes(
         schema=SCHEMA,
@@ -122,7 +122,7 @@ def measured_copula(epsilon: float, delta: float, seed: int) -> Measured:
     encoding = grouped_encoding(SCHEMA, marginals, plan.event)
     gram = exact_gram([(CELLS, None)], encoding, plan.event.layout, no_projection(Encoding(SCHEMA)))
     moments = NoisyMoments.from_released(measure_gram(gram, plan.event, noise))
-    return measured_of(Encoding(SCHEMA), replace(moments, marginals=marginals), no_projection(Encoding(SCHEMA)))
+    return measured_summary(Encoding(SCHEMA), replace(moments, marginals=marginals), no_projection(Encoding(SCHEMA)))
 
 
 VARIANTS: dict[str, Budget] = {

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.dpcore.samplers import SIGMAS
 
 from dpcore.accounting import Cap, Cost, Epsilon, Rho, population_balance, rho_of_epsilon, times
-from dpcore.evaluation.utility import Measured
+from dpcore.evaluation.utility import MeasuredSummary
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram, measure_vector
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection, no_projection, private_components, ron_projection
@@ -207,7 +207,7 @@ def _figures(
         projection = private_components(released, encoding, plan.dimension)
         basis = projection.basis()
     mixture = ClassGaussians(NoisyMoments.from_released(released, basis, apart), projection)
-    mean = Measured.of(encoding, mixture).sums.mean * encoding.scale
+    mean = MeasuredSummary.of(encoding, mixture).sums.mean * encoding.scale
     figures = {}
     for code in encoding.codes:
         vector = mean[code.start : code.stop]

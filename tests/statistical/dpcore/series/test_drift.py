@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from support.dpcore.drift import KINDS, alarms, dice, months
 
-from dpcore.series.drift import LEVEL, Verdict
+from dpcore.series.drift import LEVEL, DriftVerdict
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("quantities", [1, 20])
 def test_without_drift_any_alarm_in_a_month_is_as_rare_as_stated(kind: str, quantities: int) -> None:
     found = alarms(*months(kind, quantities, dice()))
-    rate = np.mean([any(c.verdict is not Verdict.NOISE for c in changes.values()) for changes in found])
+    rate = np.mean([any(c.verdict is not DriftVerdict.NOISE for c in changes.values()) for changes in found])
     slack = 6 * math.sqrt(LEVEL * (1 - LEVEL) / len(found))
     assert rate <= LEVEL + slack
 

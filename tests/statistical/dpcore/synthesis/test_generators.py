@@ -11,7 +11,7 @@ from scipy.stats import binomtest, norm
 from support.dpcore.strategies import pipeline
 
 from dpcore.accounting import Rho
-from dpcore.evaluation.utility import Measured
+from dpcore.evaluation.utility import MeasuredSummary
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
@@ -37,7 +37,7 @@ def test_a_margin_is_of_the_sum_and_the_noise_of_the_count_comes_on_top(value: f
     inside, draws = 0, 800
     for seed in range(draws):
         moments = NoisyMoments.from_released(measure_gram(PrivateGram(total), event, SeededNoise(seed)))
-        shown = Measured.of(pipe.encoding, ClassGaussians(moments, pipe.projection)).column(columns[0])
+        shown = MeasuredSummary.of(pipe.encoding, ClassGaussians(moments, pipe.projection)).column(columns[0])
         inside += abs(shown["mean"] - value) <= shown["mean_margin"]
     count_sd, sum_sd = count_and_sum_noise(event)
     position = (value - 50) / 50 / math.sqrt(2)  # two columns share the unit ball

@@ -17,7 +17,7 @@ from dpcore.accounting import Rho
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.measurements.group_encoding import ROOM, GroupedEncoding, contrasts
 from dpcore.measurements.groups import group_columns
-from dpcore.measurements.histograms import counted, histograms_query
+from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.sensitivity import gram_frobenius, gram_nuclear
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
@@ -34,7 +34,7 @@ Blocks = NDArray[np.object_]
 
 def marginals_of(schema: RecordSchema, cells: Cells, rho: Fraction, seed: int) -> ReleasedVector:
     query = histograms_query(schema.encoded_columns)
-    counts = counted([(cells, None)], cells_of_schema(schema), query)
+    counts = count_cells([(cells, None)], cells_of_schema(schema), query)
     event = HISTOGRAM_GAUSSIAN.calibrate(query, Neighbours.REPLACE_ONE, Rho(rho))
     return measure_vector(PrivateVector(query, counts), event, SeededNoise(seed))
 

@@ -22,9 +22,9 @@ from dpcore.measurements.groups import (
     _group_count,
     _grouped,
     group_columns,
-    least_group,
+    least_group_size,
 )
-from dpcore.measurements.histograms import counted, histograms_query
+from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
 from dpcore.noise.sources import SeededNoise
@@ -41,7 +41,7 @@ EXACT, LOUD = Rho(Fraction(10**6)), Rho(Fraction(1, 100))
 
 def released(columns: Sequence[Column], cells: Cells, rho: Rho = EXACT, seed: int = 1) -> ReleasedVector:
     query = histograms_query(columns)
-    exact = counted([(cells, None)], [ColumnCells(column) for column in columns], query)
+    exact = count_cells([(cells, None)], [ColumnCells(column) for column in columns], query)
     event = HISTOGRAM_GAUSSIAN.calibrate(query, Neighbours.REPLACE_ONE, rho)
     return measure_vector(PrivateVector(query, exact), event, SeededNoise(seed))
 
@@ -174,7 +174,7 @@ def test_the_least_group_is_three_deviations_of_the_noise_on_a_pair() -> None:
     """Off-diagonal noise is sigma / sqrt 2 a squared record; records have a squared length of 0.6 a column."""
     event = GAUSSIAN.calibrate(GramLayout(9, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 2)))
     sigma = math.sqrt(2) * 1.25  # sensitivity sqrt 2 (1 + s²) at rho 1/2
-    assert least_group(event, 4) == pytest.approx(3 * sigma / math.sqrt(2) * 0.6 * 4, rel=1e-6)
+    assert least_group_size(event, 4) == pytest.approx(3 * sigma / math.sqrt(2) * 0.6 * 4, rel=1e-6)
 
 
 # ---- piles, missing cells, nothing known ---------------------------------------------------------------

@@ -18,7 +18,7 @@ from support.dpcore.strategies import FEATURES, LABEL, as_cells, rows_of, schema
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.measure import ReleasedVector, measure_vector, measurement_from_json
-from dpcore.measurements.histograms import counted, exact_histograms, histograms_query
+from dpcore.measurements.histograms import count_cells, exact_histograms, histograms_query
 from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.registry import cost_of
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, HISTOGRAM_LAPLACE, PrivateVector, VectorEvent
@@ -35,7 +35,7 @@ def query_of(most_rows: int = 1) -> HistogramsQuery:
 
 
 def counts(cells: Cells, query: HistogramsQuery, shares: np.ndarray | None = None) -> list[int]:
-    return counted([(cells, shares)], COLUMNS, query)
+    return count_cells([(cells, shares)], COLUMNS, query)
 
 
 @st.composite
@@ -122,7 +122,7 @@ def test_chunks_and_order_do_not_change_one_count() -> None:
     cells = {c.name: rng.choice([0, 1], 100) for c in SCHEMA.columns}
     order = rng.permutation(100)
     chunks = [({name: values[order[a : a + 7]] for name, values in cells.items()}, None) for a in range(0, 100, 7)]
-    assert counted(chunks, COLUMNS, query) == counts(cells, query)
+    assert count_cells(chunks, COLUMNS, query) == counts(cells, query)
 
 
 def test_a_column_of_few_cells_weighs_less_and_its_counts_come_back_whole() -> None:
@@ -224,7 +224,7 @@ def test_one_column_of_one_cell_can_be_counted() -> None:
     column = IntervalColumn(name="one", kind=Kind.INTEGER, lower=0.2, upper=1.9)
     schema = RecordSchema((column,))
     columns, query = cells_of_schema(schema), histograms_query(schema.encoded_columns)
-    assert counted([({"one": np.array([1.0, np.nan, 7.0])}, None)], columns, query) == [3 * GRID * query.weights[0]]
+    assert count_cells([({"one": np.array([1.0, np.nan, 7.0])}, None)], columns, query) == [3 * GRID * query.weights[0]]
 
 
 def test_features_and_label_are_what_these_tests_think_they_are() -> None:

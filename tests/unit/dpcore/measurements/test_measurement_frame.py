@@ -18,7 +18,7 @@ from dpcore.auditing.hostile_rows import hostile_pair
 from dpcore.auditing.replay import replay
 from dpcore.auditing.replay_measurements import ReplayedGram
 from dpcore.measure import Released, exact_gram, measure_gram
-from dpcore.measurements.frame_measurements import ONE_COORDINATE, ROOM, SquaredLengths, bought_frame, moved
+from dpcore.measurements.frame_measurements import ONE_COORDINATE, ROOM, SquaredLengths, measure_frame, moved
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import Projection, no_projection, ron_projection
 from dpcore.mechanisms.base import GramEvent
@@ -136,7 +136,7 @@ def test_lengths_are_those_of_the_projected_points_in_their_frame(dimension: int
 @pytest.mark.parametrize(("dimension", "whole_mean"), [(None, True), (6, True), (6, False)])
 def test_a_bought_frame_is_that_of_the_points(budget: Epsilon | Rho, dimension: int | None, whole_mean: bool) -> None:
     plain = no_projection(ENCODING) if dimension is None else ron_projection(ENCODING, dimension, "5eed")
-    frame = frame_of(bought_frame(plain, lambda name, seen: draw(name, seen, budget), whole_mean=whole_mean))
+    frame = frame_of(measure_frame(plain, lambda name, seen: draw(name, seen, budget), whole_mean=whole_mean))
     points = ENCODING.encode(cells())
     spread = float((((points - points.mean(axis=0)) @ plain.basis()) ** 2).sum(axis=1).mean())
     known = points.mean(axis=0) if whole_mean else points.mean(axis=0) @ plain.basis() @ plain.basis().T
@@ -150,7 +150,7 @@ def test_a_bought_frame_is_that_of_the_points(budget: Epsilon | Rho, dimension: 
 def test_whatever_the_noise_a_frame_is_usable(rate: Fraction) -> None:
     plain = no_projection(ENCODING)
     for seed in range(15):
-        bought = bought_frame(plain, lambda name, seen, s=seed: draw(name, seen, Epsilon(rate), s), whole_mean=True)
+        bought = measure_frame(plain, lambda name, seen, s=seed: draw(name, seen, Epsilon(rate), s), whole_mean=True)
         frame = frame_of(bought)
         assert 2.0**-8 <= frame.radius <= 1
         assert np.linalg.norm(frame.centre) <= 1 + 1e-9
@@ -188,7 +188,7 @@ def test_whatever_a_record_is_divided_by_it_stays_in_the_ball(radius: float) -> 
 def test_an_empty_table_has_a_frame_too() -> None:
     nothing = {name: values[:0] for name, values in cells().items()}
     plain = no_projection(ENCODING)
-    frame = frame_of(bought_frame(plain, lambda name, seen: draw(name, seen, PURE, 1, nothing), whole_mean=True))
+    frame = frame_of(measure_frame(plain, lambda name, seen: draw(name, seen, PURE, 1, nothing), whole_mean=True))
     assert 2.0**-8 <= frame.radius <= 1
 
 

@@ -28,8 +28,8 @@ from dpcore.measurements.scores import (
     exact_score,
     readable_score,
     scored_schema,
-    summed_scores,
-    trained,
+    sum_scores,
+    train_scorer,
 )
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
@@ -74,7 +74,7 @@ def table(score: str, seed: int, rows: int = ROWS) -> Cells:
 
 
 def scorer_of(score: str) -> Scorer:
-    return trained(QUERIES[score], SCHEMAS[score], table(score, 1), SEED)
+    return train_scorer(QUERIES[score], SCHEMAS[score], table(score, 1), SEED)
 
 
 SCORERS = {score: scorer_of(score) for score in QUERIES}
@@ -90,12 +90,12 @@ def test_no_hostile_unit_moves_a_sum_beyond_the_bound(data: st.DataObject, score
         as_cells(schema, [{c.name: data.draw(hostile_cell(c)) for c in schema.columns} for _ in range(rows)])
         for rows in (1, data.draw(st.integers(1, 7)))
     ]
-    sums = [summed_scores([(unit, np.full(len(unit["b"]), 1 / len(unit["b"])))], scorer) for unit in units]
+    sums = [sum_scores([(unit, np.full(len(unit["b"]), 1 / len(unit["b"])))], scorer) for unit in units]
     assert all(0 <= total <= GRID for total in sums)
     assert abs(sums[0] - sums[1]) <= QUERIES[score].l1_sensitivity(R1)
     most = len(units[1]["b"])
     counted = ScoreQuery(score, rows_per_unit=most)
-    assert 0 <= summed_scores([(units[1], None)], scorer) <= counted.l1_sensitivity(AR) == most * GRID
+    assert 0 <= sum_scores([(units[1], None)], scorer) <= counted.l1_sensitivity(AR) == most * GRID
 
 
 @given(data=st.data(), score=st.sampled_from(sorted(QUERIES)))
@@ -113,14 +113,14 @@ def test_chunks_and_order_do_not_change_one_bit(score: str) -> None:
     cells, scorer = table(score, 2), SCORERS[score]
     order = generator(3).permutation(ROWS)
     parts = [({n: v[order[i : i + 97]] for n, v in cells.items()}, None) for i in range(0, ROWS, 97)]
-    assert summed_scores(parts, scorer) == summed_scores([(cells, None)], scorer)
+    assert sum_scores(parts, scorer) == sum_scores([(cells, None)], scorer)
 
 
 def test_the_bound_is_attained_by_a_record_that_is_right_and_one_that_is_wrong() -> None:
     cells, scorer = table(ACCURACY, 2), SCORERS[ACCURACY]
     scores = scorer.scores(cells)
     right, wrong = (int(np.flatnonzero(scores == value)[0]) for value in (GRID, 0))
-    one, two = (summed_scores([({n: v[[i]] for n, v in cells.items()}, None)], scorer) for i in (right, wrong))
+    one, two = (sum_scores([({n: v[[i]] for n, v in cells.items()}, None)], scorer) for i in (right, wrong))
     assert one - two == QUERIES[ACCURACY].l1_sensitivity(R1) == QUERIES[ACCURACY].l1_sensitivity(AR)
 
 
@@ -128,9 +128,9 @@ def test_the_bound_is_attained_by_a_prediction_at_the_other_bound() -> None:
     """A target that follows a feature exactly, and a record that says the opposite."""
     low, high = np.full(200, -4.0), np.full(200, 4.0)
     cells = table(RMSE, 1, 400) | {"b": np.concatenate([low, high]), "cost": np.repeat([0.0, 50.0], 200)}
-    scorer = trained(QUERIES[RMSE], SCHEMAS[RMSE], cells, SEED)
+    scorer = train_scorer(QUERIES[RMSE], SCHEMAS[RMSE], cells, SEED)
     liar = {name: values[:1] for name, values in cells.items()} | {"cost": np.array([50.0])}
-    assert summed_scores([(liar, None)], scorer) == pytest.approx(GRID, rel=0.02)
+    assert sum_scores([(liar, None)], scorer) == pytest.approx(GRID, rel=0.02)
 
 
 # ---- recipes ---------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_the_prediction_is_ridge_regression() -> None:
     inputs = [encoding.encode(cells)[:, :-1] * encoding.scale for cells in (train, test)]
     predicted = np.clip(Ridge(alpha=1.0).fit(inputs[0], train["cost"]).predict(inputs[1]), 0, 50)
     truth = math.sqrt(float(np.mean((predicted - test["cost"]) ** 2)))
-    mean = summed_scores([(test, None)], SCORERS[RMSE]) / GRID / ROWS
+    mean = sum_scores([(test, None)], SCORERS[RMSE]) / GRID / ROWS
     assert readable_score(QUERIES[RMSE], SCHEMAS[RMSE], mean) == pytest.approx(truth, rel=1e-3)
 
 
@@ -169,15 +169,15 @@ def test_a_model_of_unlike_rows_does_worse_on_the_real_ones() -> None:
     mixed = table(ACCURACY, 1)
     mixed["class"] = generator(5).permutation(mixed["class"])
     test = [(table(ACCURACY, 2), None)]
-    guess = trained(QUERIES[ACCURACY], SCHEMAS[ACCURACY], mixed, SEED)
-    assert summed_scores(test, guess) < 0.6 * summed_scores(test, SCORERS[ACCURACY])
+    guess = train_scorer(QUERIES[ACCURACY], SCHEMAS[ACCURACY], mixed, SEED)
+    assert sum_scores(test, guess) < 0.6 * sum_scores(test, SCORERS[ACCURACY])
 
 
 def test_a_label_that_the_release_counts_among_its_features_is_predicted_all_the_same() -> None:
     columns = (replace(c, role=Role.FEATURE) for c in SCHEMAS[ACCURACY].columns)
     schema = RecordSchema(tuple(columns))
     assert scored_schema(schema, QUERIES[ACCURACY]) == SCHEMAS[ACCURACY]
-    found = trained(QUERIES[ACCURACY], schema, table(ACCURACY, 1), SEED).scores(table(ACCURACY, 2))
+    found = train_scorer(QUERIES[ACCURACY], schema, table(ACCURACY, 1), SEED).scores(table(ACCURACY, 2))
     assert np.array_equal(found, SCORERS[ACCURACY].scores(table(ACCURACY, 2)))
 
 
@@ -185,7 +185,7 @@ def test_a_label_that_the_release_counts_among_its_features_is_predicted_all_the
 def test_classes_that_no_synthetic_row_has_are_never_predicted(kept: list[int]) -> None:
     cells, test = table(ACCURACY, 1), table(ACCURACY, 2)
     some = {name: values[np.isin(cells["class"], kept)] for name, values in cells.items()}
-    scores = trained(QUERIES[ACCURACY], SCHEMAS[ACCURACY], some, SEED).scores(test)
+    scores = train_scorer(QUERIES[ACCURACY], SCHEMAS[ACCURACY], some, SEED).scores(test)
     assert not scores[~np.isin(test["class"], kept)].any()
     assert scores[np.isin(test["class"], kept)].mean() > 0.6 * GRID
 
@@ -193,7 +193,7 @@ def test_classes_that_no_synthetic_row_has_are_never_predicted(kept: list[int]) 
 @pytest.mark.parametrize("score", QUERIES)
 @pytest.mark.parametrize("rows", [1, 2])
 def test_one_synthetic_row_or_two_are_a_model_too(score: str, rows: int) -> None:
-    scorer = trained(QUERIES[score], SCHEMAS[score], table(score, 1, rows), SEED)
+    scorer = train_scorer(QUERIES[score], SCHEMAS[score], table(score, 1, rows), SEED)
     scores = scorer.scores(table(score, 2))
     assert scores.min() >= 0
     assert scores.max() <= GRID
@@ -202,7 +202,7 @@ def test_one_synthetic_row_or_two_are_a_model_too(score: str, rows: int) -> None
 def test_a_model_is_trained_on_the_first_rows_and_its_seed_repeats_it() -> None:
     many = table(SILHOUETTE, 1, TRAINING_ROWS + 500)
     first = {name: values[:TRAINING_ROWS] for name, values in many.items()}
-    models = [trained(QUERIES[SILHOUETTE], SCHEMAS[SILHOUETTE], cells, SEED) for cells in (many, first)]
+    models = [train_scorer(QUERIES[SILHOUETTE], SCHEMAS[SILHOUETTE], cells, SEED) for cells in (many, first)]
     assert all(isinstance(model, ClusterScorer) for model in models)
     assert np.array_equal(models[0].centres, models[1].centres)  # type: ignore[attr-defined]
 
@@ -234,7 +234,7 @@ def test_the_error_of_a_mean_score_falls_with_rows_and_budget() -> None:
     scorer, query = SCORERS[ACCURACY], QUERIES[ACCURACY]
 
     def error(rows: int, epsilon: Fraction) -> float:
-        exact = summed_scores([(table(ACCURACY, 2, rows), None)], scorer)
+        exact = sum_scores([(table(ACCURACY, 2, rows), None)], scorer)
         event = SCORE_LAPLACE.calibrate(query, R1, Epsilon(epsilon))
         drawn = np.array(SCORE_LAPLACE.draw([exact] * 2000, event, SystemNoise()), dtype=np.float64)
         return float(np.abs(drawn - exact).mean() / GRID / rows)

@@ -14,7 +14,7 @@ from support.dpcore.strategies import as_cells, pipeline, schema_with
 
 from dpcore.accounting import Epsilon
 from dpcore.evaluation.table_summary import IntervalTally, TableSummary
-from dpcore.evaluation.utility import Measured, correlations, utility_report
+from dpcore.evaluation.utility import MeasuredSummary, correlations, utility_report
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.measurements.noisy_moments import ClassMoments, NoisyMoments
 from dpcore.measurements.projection import haar_basis, no_projection, ron_projection
@@ -314,7 +314,7 @@ def test_a_report_says_nothing_of_means_that_a_projection_left_out() -> None:
     encoding, mixture = noise_free(schema, cells, dimension=3)
     summary = TableSummary(encoding)
     summary.add(drawn(mixture, encoding, 500))
-    columns = {c["name"]: c for c in utility_report(Measured.of(encoding, mixture), summary)["columns"]}
+    columns = {c["name"]: c for c in utility_report(MeasuredSummary.of(encoding, mixture), summary)["columns"]}
     assert columns["weight"]["measured"] == {"mean": None, "mean_margin": None, "sd": None}
     assert columns["ward"]["measured"] == {"shares": [None] * 4, "margins": [None] * 4}
     assert {name for name, column in columns.items() if "gap" in column} == {"outcome"}, "the label's shares are known"
@@ -326,7 +326,7 @@ def test_the_report_of_a_noise_free_release_shows_the_tables_own_figures(label: 
     encoding, mixture = noise_free(schema, cells)
     summary = TableSummary(encoding)
     summary.add(drawn(mixture, encoding, 30_000))
-    report = utility_report(Measured.of(encoding, mixture), summary)
+    report = utility_report(MeasuredSummary.of(encoding, mixture), summary)
     columns = {c["name"]: c for c in report["columns"]}
     assert list(columns) == [c.name for c in schema.columns]
     assert columns["weight"]["measured"]["mean"] == pytest.approx(np.clip(cells["weight"], -3.7, 11.3).mean(), abs=0.01)
@@ -360,7 +360,7 @@ def test_margins_hold_the_noise_on_means_and_shares_nineteen_times_in_twenty() -
     inside = dict.fromkeys(truth, 0)
     for seed in range(200):
         moments = NoisyMoments.from_released(measure_gram(PrivateGram(total), event, SeededNoise(seed)))
-        measured = Measured.of(pipe.encoding, ClassGaussians(moments, pipe.projection))
+        measured = MeasuredSummary.of(pipe.encoding, ClassGaussians(moments, pipe.projection))
         weight = measured.column(by_name["weight"])
         inside["weight"] += abs(weight["mean"] - truth["weight"]) <= weight["mean_margin"]
         for name in ("sex", "outcome"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.dpcore.samplers import generator
 
-from dpcore.evaluation.copula_fit import measured_of
+from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.measure import (
     Released,
     ReleasedVector,
@@ -126,7 +126,7 @@ def made(copula: Copula) -> Cells:
 
 def test_measured_means_and_shares_are_the_table_s_within_their_margins(copula: Copula, table: Cells) -> None:
     """Seeded noise; of nearly thirty figures with margins of 95 %, each lies within one and a half."""
-    measured = measured_of(Encoding(MIXED), copula.moments, copula.projection)
+    measured = measured_summary(Encoding(MIXED), copula.moments, copula.projection)
     for column in MIXED.columns:
         found = measured.column(column)
         if isinstance(column, IntervalColumn):

@@ -14,7 +14,7 @@ from dpcore.accounting import Rho
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.measurements.group_encoding import GroupedEncoding
 from dpcore.measurements.groups import group_columns
-from dpcore.measurements.histograms import counted, histograms_query
+from dpcore.measurements.histograms import count_cells, histograms_query
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.gaussian import GAUSSIAN
 from dpcore.mechanisms.vectors import HISTOGRAM_GAUSSIAN, PrivateVector
@@ -57,7 +57,7 @@ def encoded(
     schema: RecordSchema, cells: Cells, *, rho: Fraction = SILENT, width: int, seed: int = 1
 ) -> GroupedEncoding:
     query = histograms_query(schema.encoded_columns)
-    exact = counted([(cells, None)], cells_of_schema(schema), query)
+    exact = count_cells([(cells, None)], cells_of_schema(schema), query)
     event = HISTOGRAM_GAUSSIAN.calibrate(query, R1, Rho(rho))
     marginals = measure_vector(PrivateVector(query, exact), event, SeededNoise(seed))
     groups = group_columns(marginals, cells_of_schema(schema), least=20.0, coordinates=width)
