@@ -28,11 +28,11 @@ def measured_summary(encoding: Encoding, moments: NoisyMoments, projection: Proj
     if moments.marginals is None:
         return MeasuredSummary.of(encoding, ClassGaussians(moments, projection))
     copula = Copula(encoding.schema, moments)
-    return CopulaMeasured(encoding, copula, _sums(encoding, copula))
+    return CopulaSummary(encoding, copula, _class_sums(encoding, copula))
 
 
 @dataclass(frozen=True, slots=True)
-class CopulaMeasured(MeasuredSummary):
+class CopulaSummary(MeasuredSummary):
     """Histograms and tables of groups, with margins of the histograms' noise."""
 
     mixture: Copula
@@ -76,7 +76,7 @@ class CopulaMeasured(MeasuredSummary):
         return groups, pooled[groups.group] * groups.within, np.sqrt(variances) / copula.tables.total
 
 
-def _sums(encoding: Encoding, copula: Copula) -> ClassSums:
+def _class_sums(encoding: Encoding, copula: Copula) -> ClassSums:
     """Sums and second moments of encoded points that shares of groups and pairs of groups say."""
     tables, columns = copula.tables, copula.encoding.groups
     vectors = [group_vectors(code, groups) for code, groups in zip(encoding.codes, columns, strict=True)]

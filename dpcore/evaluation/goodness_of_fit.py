@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.evaluation.copula_fit import CopulaMeasured, group_vectors
+from dpcore.evaluation.copula_fit import CopulaSummary, group_vectors
 from dpcore.evaluation.table_summary import ClassSums, TableSummary
 from dpcore.evaluation.utility import MeasuredSummary, readable_map, utility_report
 from dpcore.measurements.noise_law import NoiseCovariance
@@ -28,7 +28,7 @@ from dpcore.stats import Z95
 from dpcore.synthesis.generators import ClassGaussians
 
 Floats = NDArray[np.float64]
-Named = tuple[str, float, float, float]
+NamedGap = tuple[str, float, float, float]
 """A quantity's name, its measured and its synthetic value, and the deviation that is allowed between them."""
 
 GRID = 1e-6
@@ -50,7 +50,7 @@ def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str
         "means_inside": columns.share,
         "pairs_inside": pairs.share,
         "category_coverage": coverage["share"],
-        "spectrum_above_noise": _share_above(measured, spectrum),
+        "spectrum_above_noise": _share_above_noise(measured, spectrum),
     }
     return {
         **utility,
@@ -60,19 +60,19 @@ def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str
     }
 
 
-def _share_above(measured: MeasuredSummary, spectrum: dict[str, Any]) -> float:
+def _share_above_noise(measured: MeasuredSummary, spectrum: dict[str, Any]) -> float:
     """Share of the measured directions whose eigenvalue lies above the noise's operator norm.
 
     Directions in which every record is 0, whatever it holds, are none: indicators of one column add up to a constant.
     """
-    most = _directions(measured)
+    most = _free_directions(measured)
     above = [min(most, sum(v > spectrum["noise_level"] for v in block["eigenvalues"])) for block in spectrum["blocks"]]
     return float(np.mean(above) / most)
 
 
-def _directions(measured: MeasuredSummary) -> int:
+def _free_directions(measured: MeasuredSummary) -> int:
     """Directions of the measured points in which records can differ."""
-    if isinstance(measured, CopulaMeasured):
+    if isinstance(measured, CopulaSummary):
         return max(1, sum(groups.size - 1 for groups in measured.mixture.encoding.groups))
     layout = measured.mixture.moments.released.event.layout
     columns = measured.encoding.schema.encoded_columns
@@ -90,7 +90,7 @@ class Gaps:
     deviations: Floats
 
     @staticmethod
-    def of(rows: Sequence[Named]) -> Gaps:
+    def of(rows: Sequence[NamedGap]) -> Gaps:
         """Gaps one by one."""
         columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
         return Gaps(columns[0], *(np.array(column, dtype=np.float64) for column in columns[1:]))
@@ -141,7 +141,7 @@ def column_gaps(columns: Sequence[dict[str, Any]], rows: int) -> Gaps:
     return Gaps.of([gap for column in columns for gap in _column_gaps(column, rows)])
 
 
-def _column_gaps(column: dict[str, Any], rows: int) -> Iterator[Named]:
+def _column_gaps(column: dict[str, Any], rows: int) -> Iterator[NamedGap]:
     measured, synthetic, name = column["measured"], column["synthetic"], column["name"]
     if "levels" not in column:
         if measured["mean"] is not None:
@@ -187,7 +187,7 @@ def category_coverage(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class PairCovariances:
     """Covariances of readable quantities, and of each with belonging to a class, with their deviations by the noise.
 
     `of_rows` takes encoded points to the quantities, as far as they were measured.
@@ -206,8 +206,8 @@ def pair_gaps(measured: MeasuredSummary, summary: TableSummary) -> Gaps:
     Both sides are divided by the synthetic spreads: they read like correlations.
     """
     encoding, rows = measured.encoding, max(summary.rows, 1)
-    pairs = _copula_pairs(measured) if isinstance(measured, CopulaMeasured) else _gram_pairs(measured)
-    drawn, with_classes, shares = _synthetic(pairs.of_rows, summary.sums)
+    pairs = _copula_pairs(measured) if isinstance(measured, CopulaSummary) else _gram_pairs(measured)
+    drawn, with_classes, shares = _covariances(pairs.of_rows, summary.sums)
     owners, names = _owners(encoding), readable_map(encoding)[0]
     spread = np.diag(drawn)
     first, second = np.nonzero(np.triu(owners[:, None] != owners[None, :]))
@@ -245,7 +245,7 @@ def _owners(encoding: Encoding) -> NDArray[np.int64]:
     return owners
 
 
-def _synthetic(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
+def _covariances(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
     """Covariances of the synthetic rows' quantities, theirs with each class, and the classes' shares."""
     rows = max(float(sums.counts.sum()), 1.0)
     mean, shares = sums.mean, sums.counts / rows
@@ -254,13 +254,13 @@ def _synthetic(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats
     return covariance, with_classes, shares
 
 
-def _gram_pairs(measured: MeasuredSummary) -> Pairs:
+def _gram_pairs(measured: MeasuredSummary) -> PairCovariances:
     """Out of the noisy Gram itself: unbiased, before it is repaired to a covariance."""
     mixture = measured.mixture
     assert isinstance(mixture, ClassGaussians)  # noqa: S101  other generators have measured pairs of their own
     moments, basis, lifting = mixture.moments, mixture.projection.basis(), mixture.projection.lifting
     readable = readable_map(measured.encoding)[1]
-    seconds, counts, sums = _raw(moments)
+    seconds, counts, sums = _raw_moments(moments)
     in_all = moments.basis is not None  # coordinates, of which some directions were kept afterwards
     of_points = readable @ lifting @ basis.T if in_all else readable @ lifting
     rows = max(float(counts.sum()), 1.0)
@@ -276,10 +276,12 @@ def _gram_pairs(measured: MeasuredSummary) -> Pairs:
     with_classes = (sums / rows - np.outer(shares, mean)) @ of_points.T
     classes_noise = np.hypot(sum_sd * lengths, count_sd * centre) / rows
     of_rows = readable @ basis @ basis.T
-    return Pairs(of_rows, second - product, np.sqrt(squares), with_classes, np.tile(classes_noise, (classes, 1)))
+    return PairCovariances(
+        of_rows, second - product, np.sqrt(squares), with_classes, np.tile(classes_noise, (classes, 1))
+    )
 
 
-def _raw(moments: NoisyMoments) -> tuple[Floats, Floats, Floats]:
+def _raw_moments(moments: NoisyMoments) -> tuple[Floats, Floats, Floats]:
     """Second moments over all classes, counts and sums of each, as they were measured."""
     released = moments.released
     blocks, heads, weight = released.matrices(), released.event.layout.heads, float(released.event.layout.count_weight)
@@ -305,10 +307,10 @@ def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
     return result
 
 
-def _copula_pairs(measured: CopulaMeasured) -> Pairs:
+def _copula_pairs(measured: CopulaSummary) -> PairCovariances:
     """Out of the tables of pairs of groups, whose noise is known contrast by contrast."""
     readable, sums, tables = readable_map(measured.encoding)[1], measured.sums, measured.mixture.tables
-    covariance, with_classes, _ = _synthetic(readable, sums)
+    covariance, with_classes, _ = _covariances(readable, sums)
     owners, lengths = _owners(measured.encoding), np.empty(len(readable))
     for index, (code, groups) in enumerate(zip(measured.encoding.codes, measured.mixture.encoding.groups, strict=True)):
         means = group_vectors(code, groups)[0] / measured.encoding.scale
@@ -316,4 +318,4 @@ def _copula_pairs(measured: CopulaMeasured) -> Pairs:
         lengths[owners == index] = np.linalg.norm(values - values.mean(axis=0), axis=0)
     noise = math.sqrt(len(tables.counts) * tables.excess_variance) * np.outer(lengths, lengths)
     of_counts = np.sqrt(tables.variances[owners]) * lengths / tables.total
-    return Pairs(readable, covariance, noise, with_classes, np.tile(of_counts, (len(tables.counts), 1)))
+    return PairCovariances(readable, covariance, noise, with_classes, np.tile(of_counts, (len(tables.counts), 1)))

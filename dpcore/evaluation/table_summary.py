@@ -34,7 +34,7 @@ class ClassSums:
         return mean
 
     @staticmethod
-    def measured(mixture: ClassGaussians) -> ClassSums:
+    def from_moments(mixture: ClassGaussians) -> ClassSums:
         """The released moments, lifted to encoded coordinates."""
         basis = mixture.projection.lifting
         classes = mixture.moments.classes
@@ -80,7 +80,7 @@ class TableSummary:
         ):
             mine += theirs
         for name, tally in self._columns.items():
-            tally.counted += other._columns[name].counted
+            tally.totals += other._columns[name].totals
 
     @property
     def sums(self) -> ClassSums:
@@ -98,7 +98,7 @@ class IntervalTally:
     def __init__(self, column: IntervalColumn) -> None:
         self._edges = _bin_edges(column)
         self._middle = column.middle
-        self.counted = np.zeros(len(self._edges) + 2)
+        self.totals = np.zeros(len(self._edges) + 2)
         """The histogram, then how many are missing, the sum and the sum of squares, from the middle, of the others."""
 
     def add(self, cells: NDArray[np.generic]) -> None:
@@ -108,12 +108,12 @@ class IntervalTally:
         present = values[~missing] if missing.any() else values
         shifted = present - self._middle
         bins = len(self._edges) - 1
-        self.counted[:bins] += np.bincount(_bin_of(_inside(present, self._edges), self._edges), minlength=bins)
-        self.counted[bins:] += np.array([len(values) - len(present), shifted.sum(), shifted @ shifted])
+        self.totals[:bins] += np.bincount(_bin_of(_inside_edges(present, self._edges), self._edges), minlength=bins)
+        self.totals[bins:] += np.array([len(values) - len(present), shifted.sum(), shifted @ shifted])
 
     def summary(self) -> dict[str, Any]:
         """Mean, standard deviation, share of missing values, histogram."""
-        histogram, (missing, total, squares) = self.counted[:-3], self.counted[-3:].tolist()
+        histogram, (missing, total, squares) = self.totals[:-3], self.totals[-3:].tolist()
         present = max(float(histogram.sum()), 1.0)
         shift = total / present
         return {
@@ -125,7 +125,7 @@ class IntervalTally:
         }
 
 
-def _inside(values: Floats, edges: Floats) -> Floats:
+def _inside_edges(values: Floats, edges: Floats) -> Floats:
     """The values between the first and the last edge; most often all of them, which are then not copied."""
     if not len(values) or (values.min() >= edges[0] and values.max() <= edges[-1]):
         return values
@@ -157,16 +157,16 @@ class NominalTally:
 
     def __init__(self, column: NominalColumn) -> None:
         self._column = column
-        self.counted = np.zeros(column.level_count)
+        self.totals = np.zeros(column.level_count)
 
     def add(self, cells: NDArray[np.generic]) -> None:
         """Count a chunk of codes."""
         levels = level_of(np.asarray(cells, dtype=np.int64), self._column)
-        self.counted += np.bincount(levels + 1, minlength=len(self.counted) + 1)[1:]  # -1: nothing is known
+        self.totals += np.bincount(levels + 1, minlength=len(self.totals) + 1)[1:]  # -1: nothing is known
 
     def summary(self) -> dict[str, Any]:
         """The shares."""
-        return {"shares": (self.counted / max(float(self.counted.sum()), 1.0)).tolist()}
+        return {"shares": (self.totals / max(float(self.totals.sum()), 1.0)).tolist()}
 
 
 def _column_tally(column: Column) -> IntervalTally | NominalTally:

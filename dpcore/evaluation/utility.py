@@ -38,7 +38,7 @@ class MeasuredSummary:
     @staticmethod
     def of(encoding: Encoding, mixture: ClassGaussians) -> MeasuredSummary:
         """Lift the released moments."""
-        return MeasuredSummary(encoding, mixture, ClassSums.measured(mixture))
+        return MeasuredSummary(encoding, mixture, ClassSums.from_moments(mixture))
 
     def coordinate_margins(self) -> Floats:
         """1.96 deviations of the noise of each encoded coordinate's sum, over the rows; the count's noise comes on top.

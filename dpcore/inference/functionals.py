@@ -42,7 +42,7 @@ class Regressor:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class ColumnFunctionals:
     """Functionals by the names of columns and levels; raises NotIdentifiedError for what a release cannot know."""
 
     encoding: Encoding

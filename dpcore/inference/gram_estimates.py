@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpcore.inference.functionals import Functional, NotIdentifiedError
 from dpcore.measure import Released
-from dpcore.measurements.noise_law import framed_noise, framed_sums_noise
+from dpcore.measurements.noise_law import draw_gram_noise, draw_sums_noise
 from dpcore.mechanisms.base import GramEvent
 from dpcore.records.exact_sums import GRID_BITS, POINT_BITS
 
@@ -50,7 +50,7 @@ class NoisyProducts:
         if sums is not None:
             counts, totals = sums.counts_and_sums()
             self._blocks[:, 0, :] = self._blocks[:, :, 0] = np.column_stack([counts, totals])
-        self._blocks *= _possible(self.layout.heads, self.layout.dimension)
+        self._blocks *= _label_mask(self.layout.heads, self.layout.dimension)
 
     @property
     def separates_classes(self) -> bool:
@@ -104,9 +104,9 @@ class NoisyProducts:
     def noise(self, terms: Floats) -> Floats:
         """Draws of the noise on these sums, one matrix each."""
         apart = None if self._sums is None else self._sums.event
-        return _noise_on(self._event, apart, np.ascontiguousarray(terms).tobytes(), len(terms), self._draws)
+        return _draw_product_noise(self._event, apart, np.ascontiguousarray(terms).tobytes(), len(terms), self._draws)
 
-    def cut(self, term: Floats) -> float:
+    def rounding_bound(self, term: Floats) -> float:
         """The most by which the grids move a term's value in a record."""
         fine = 0.0 if self._basis is None else float(np.abs(self._basis).sum(axis=0).max()) * 2.0**-POINT_BITS
         coefficients = np.abs(term[:, self.layout.heads :]).sum(axis=1).max()
@@ -114,34 +114,36 @@ class NoisyProducts:
 
 
 @functools.lru_cache(maxsize=12)  # an analyst asks for the same quantity of table and population
-def _noise_on(event: GramEvent, apart: GramEvent | None, terms_bytes: bytes, count: int, draws: int) -> Floats:
+def _draw_product_noise(
+    event: GramEvent, apart: GramEvent | None, terms_bytes: bytes, count: int, draws: int
+) -> Floats:
     """Draws of the noise on the sums of every two terms' product."""
     layout = event.layout
     terms = np.frombuffer(terms_bytes).reshape(count, layout.blocks, layout.dimension)
-    frame = _frame(terms, layout.heads)
-    noise = framed_noise(event, frame, draws)
+    basis = _spanning_basis(terms, layout.heads)
+    noise = draw_gram_noise(event, basis, draws)
     if apart is not None:
-        noise[:, :, 0, :] = framed_sums_noise(apart, frame[layout.heads :, layout.heads :], len(noise))
+        noise[:, :, 0, :] = draw_sums_noise(apart, basis[layout.heads :, layout.heads :], len(noise))
         noise[:, :, :, 0] = noise[:, :, 0, :]
-    noise *= _possible(layout.heads, frame.shape[1])
-    inside = terms @ frame
+    noise *= _label_mask(layout.heads, basis.shape[1])
+    inside = terms @ basis
     products = np.einsum("iba,jbc->bacij", inside, inside).reshape(-1, count**2)
     drawn: Floats = (noise.reshape(len(noise), -1) @ products).reshape(-1, count, count)
     drawn.setflags(write=False)
     return drawn
 
 
-def _frame(terms: Floats, heads: int) -> Floats:
+def _spanning_basis(terms: Floats, heads: int) -> Floats:
     """Orthonormal columns that span the terms: the heads one by one, then what is needed of the points."""
     size = terms.shape[2]
     _, lengths, directions = np.linalg.svd(terms[:, :, heads:].reshape(-1, size - heads), full_matrices=False)
     kept = directions[lengths > CLOSE * lengths.max()] if lengths.max() > 0 else directions[:0]
-    frame = np.zeros((size, heads + len(kept)))
-    frame[:heads, :heads], frame[heads:, heads:] = np.eye(heads), kept.T
-    return frame
+    basis = np.zeros((size, heads + len(kept)))
+    basis[:heads, :heads], basis[heads:, heads:] = np.eye(heads), kept.T
+    return basis
 
 
-def _possible(heads: int, size: int) -> Floats:
+def _label_mask(heads: int, size: int) -> Floats:
     """1, and 0 between two labels: no record has both."""
     mask = np.ones((size, size))
     mask[:heads, :heads] = np.eye(heads)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dpcore.inference.functionals import NotIdentifiedError, level_index
 from dpcore.inference.intervals import Quotient
 from dpcore.measure import ReleasedVector
-from dpcore.measurements.noise_law import vector_noise
+from dpcore.measurements.noise_law import draw_vector_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.records.binning import ColumnCells
 from dpcore.records.schema import MISSING_LEVEL, IntervalColumn, LevelValue, RecordSchema
@@ -62,7 +62,7 @@ class NoisyHistograms:
 
     def _quotient(self, name: str, top: Floats, bottom: Floats) -> Quotient:
         counts, both = self._counts[name], np.stack([top, bottom])
-        noise = vector_noise(self._released.event, len(counts), self._draws) @ both.T / self._weights[name]
+        noise = draw_vector_noise(self._released.event, len(counts), self._draws) @ both.T / self._weights[name]
         return Quotient(
             top=float(counts @ top),
             bottom=float(counts @ bottom),

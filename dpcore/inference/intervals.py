@@ -116,7 +116,7 @@ class Quotient:
             raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
         estimand = Estimand(estimand)
         if self.bottom <= 0:
-            return unknown(estimand, confidence, DROWNED)
+            return unbounded_interval(estimand, confidence, DROWNED)
         estimate = float(self.top / self.bottom)
         along, pair = np.array([1.0, -estimate]), np.stack([self.noise_top, self.noise_bottom])
         noise, drawn = pair @ pair.T / pair.shape[1], along @ pair
@@ -127,9 +127,9 @@ class Quotient:
             drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
         rounding = self.shift[0] + abs(estimate) * self.shift[1]  # at its worst it has one sign
         reach = float(np.quantile(np.abs(drawn + rounding), confidence)) ** 2 / float(np.mean(drawn**2))
-        ends = _plausible(float(self.top), float(self.bottom), reach * covariance)
+        ends = _fieller_bounds(float(self.top), float(self.bottom), reach * covariance)
         if ends is None:
-            return unknown(estimand, confidence, DROWNED)
+            return unbounded_interval(estimand, confidence, DROWNED)
         share = float(along @ noise @ along / (along @ covariance @ along))
         return Interval(estimate, *ends, confidence, estimand, share)
 
@@ -137,7 +137,7 @@ class Quotient:
 DROWNED = "what is divided by, a count or a variance, does not stand out of the noise"
 
 
-def unknown(estimand: Estimand, confidence: float, remark: str) -> Interval:
+def unbounded_interval(estimand: Estimand, confidence: float, remark: str) -> Interval:
     """The interval that tells nothing, and why."""
     return Interval(math.nan, -math.inf, math.inf, confidence, estimand, 1.0, remark)
 
@@ -147,7 +147,7 @@ def _standard_normal(draws: int) -> Floats:
     return public_generator(SEED, f"{PURPOSE}, chance").standard_normal(draws)
 
 
-def _plausible(top: float, bottom: float, reach: Floats) -> tuple[float, float] | None:
+def _fieller_bounds(top: float, bottom: float, reach: Floats) -> tuple[float, float] | None:
     """The values θ with (top - θ bottom)² at most (1, -θ) reach (1, -θ)ᵀ; None where they are not bounded."""
     a, b, c = bottom**2 - float(reach[1, 1]), top * bottom - float(reach[0, 1]), top**2 - float(reach[0, 0])
     if a <= 0:
@@ -173,7 +173,7 @@ def coefficients(
             quotient = _coefficient(noisy, noise, j, others, per_row)
             intervals.append(quotient.interval(estimand, confidence))
         else:
-            intervals.append(unknown(estimand, confidence, UNCLEAR))
+            intervals.append(unbounded_interval(estimand, confidence, UNCLEAR))
     return intervals
 
 

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.inference.functionals import Columns, Functional, NotIdentifiedError, Regressor
+from dpcore.inference.functionals import ColumnFunctionals, Functional, NotIdentifiedError, Regressor
 from dpcore.inference.gram_estimates import NoisyProducts
 from dpcore.inference.histogram_estimates import NoisyHistograms
 from dpcore.inference.intervals import Estimand, Interval, Quotient, coefficients
@@ -43,7 +43,7 @@ OF_GROUPS = (
     "the moments of this release are those of groups of values, for rows that hang together; means and shares of all "
     "rows, and the classes' shares, are known from its histograms and counts"
 )
-DRAWN_BACK = "points beyond the radius were drawn back before they were measured, how many and how far is not known"
+CLIPPED = "points beyond the radius were drawn back before they were measured, how many and how far is not known"
 
 
 class ReleaseInference:
@@ -75,7 +75,7 @@ class ReleaseInference:
     def __init__(
         self, encoding: Encoding, measurements: Sequence[NoisyProducts], histograms: NoisyHistograms | None = None
     ) -> None:
-        self._columns = Columns(encoding)
+        self._columns = ColumnFunctionals(encoding)
         self._measurements = tuple(measurements)
         self._histograms = histograms
 
@@ -97,7 +97,7 @@ class ReleaseInference:
         classes = encoding.schema.class_count
         measured = partial(NoisyProducts, classes=classes, draws=draws)
         if projection is not None and projection.frame is not None:
-            sizes = measured(released, basis=_nothing(encoding, released), refusal=DRAWN_BACK)
+            sizes = measured(released, basis=_empty_basis(encoding, released), refusal=CLIPPED)
             return ReleaseInference(encoding, [sizes])
         basis = None if projection is None or projection.columns is None else projection.basis()
         measurements = [measured(released, basis=basis, sums=sums)]
@@ -110,7 +110,7 @@ class ReleaseInference:
         encoding: Encoding, histograms: ReleasedVector, moments: Released, *, draws: int = DRAWS
     ) -> ReleaseInference:
         """Out of histograms, and of moments of groups of their cells, which tell the classes' sizes only."""
-        classes, nothing = encoding.schema.class_count, _nothing(encoding, moments)
+        classes, nothing = encoding.schema.class_count, _empty_basis(encoding, moments)
         sizes = NoisyProducts(moments, classes=classes, draws=draws, basis=nothing, refusal=OF_GROUPS)
         return ReleaseInference(encoding, [sizes], NoisyHistograms(encoding.schema, histograms, draws))
 
@@ -189,7 +189,7 @@ class ReleaseInference:
         regressors = [Regressor(INTERCEPT, self._columns.one())]
         regressors += [regressor for name in features for regressor in self._columns.regressors(name)]
         response, unit, offset = self._response(target)
-        measured, terms = self._measured([*(r.functional for r in regressors), response])
+        measured, terms = self._measurement_for([*(r.functional for r in regressors), response])
         terms = terms if index is None else measured.in_class(terms, index)
         found = coefficients(
             measured.noisy(terms),
@@ -212,7 +212,7 @@ class ReleaseInference:
             raise NotIdentifiedError(f"{target!r} has missing cells apart: products among present cells are not known")
         return self._columns.position(target), column.half_width, column.middle
 
-    def _measured(self, functionals: Sequence[Functional]) -> tuple[NoisyProducts, Floats]:
+    def _measurement_for(self, functionals: Sequence[Functional]) -> tuple[NoisyProducts, Floats]:
         """The first measurement that knows all of them, and they as its terms."""
         *first, last = self._measurements
         for measured in first:
@@ -228,7 +228,7 @@ class ReleaseInference:
         """The sum of top over the sum of bottom, among all records or those of a class."""
         index = self._columns.given_class(given)
         counted = self._columns.one() if index is None else self._columns.in_class(index)
-        measured, terms = self._measured([counted, top, bottom])
+        measured, terms = self._measurement_for([counted, top, bottom])
         noisy, noise = measured.noisy(terms), measured.noise(terms)
         records = max(0.0, float(noisy[0, 0]))
         quotient = Quotient(
@@ -237,7 +237,7 @@ class ReleaseInference:
             noise_top=noise[:, 0, 1],
             noise_bottom=noise[:, 0, 2],
             spread=measured.layout.rows_per_unit * self._spread(measured, terms, index),
-            shift=(records * measured.cut(terms[1]), records * measured.cut(terms[2])),
+            shift=(records * measured.rounding_bound(terms[1]), records * measured.rounding_bound(terms[2])),
         )
         return quotient.interval(estimand, confidence)
 
@@ -251,7 +251,7 @@ class ReleaseInference:
         return _shared_spread(measured.noisy(np.array([*terms, *classes])))
 
 
-def _nothing(encoding: Encoding, released: Released) -> Floats:
+def _empty_basis(encoding: Encoding, released: Released) -> Floats:
     """The projection that knows no point."""
     layout = released.event.layout
     return np.zeros((encoding.width, layout.dimension - layout.heads))

@@ -60,12 +60,12 @@ def measure_frame(
     """
     everything = replace(projection, kind="none", dimension=projection.width, columns=None, centre=None)
     seen = everything if whole_mean else projection
-    frame = seen_through(Frame.around_middle(projection.width), seen)
+    frame = scale_to_projection(Frame.around_middle(projection.width), seen)
     lengths = draw(RADIUS, replace(seen, frame=frame))
-    frame = narrowed(frame, lengths)
-    frame = moved(frame, draw(CENTRE, replace(seen, frame=frame)), lengths, seen)
-    frame = seen_through(frame, projection) if whole_mean else frame
-    return projection.with_frame(narrowed(frame, draw(SPREAD, replace(projection, frame=frame))))
+    frame = fit_radius(frame, lengths)
+    frame = fit_centre(frame, draw(CENTRE, replace(seen, frame=frame)), lengths, seen)
+    frame = scale_to_projection(frame, projection) if whole_mean else frame
+    return projection.with_frame(fit_radius(frame, draw(SPREAD, replace(projection, frame=frame))))
 
 
 def measurement_inputs(name: str, encoding: Encoding, projection: Projection) -> tuple[RecordEncoder, Projection]:
@@ -75,19 +75,19 @@ def measurement_inputs(name: str, encoding: Encoding, projection: Projection) ->
     return encoding, projection
 
 
-def narrowed(frame: Frame, lengths: Released) -> Frame:
+def fit_radius(frame: Frame, lengths: Released) -> Frame:
     """The same centre with the radius that squared lengths, measured in this frame, ask for."""
-    known = _Lengths.of(lengths)
+    known = _LengthSummary.of(lengths)
     return frame.scaled(min(1.0, math.sqrt(ROOM * max(known.mean, known.deviation))))
 
 
-def moved(frame: Frame, sums: Released, lengths: Released, projection: Projection) -> Frame:
+def fit_centre(frame: Frame, sums: Released, lengths: Released, projection: Projection) -> Frame:
     """The frame around the mean that was measured in it along a projection, `lengths` telling of how many points.
 
     The mean is drawn towards the old centre by the share of its squared length that is noise.
     """
     total, deviation = _sums_and_deviation(sums)
-    count = _Lengths.of(lengths).count
+    count = _LengthSummary.of(lengths).count
     noise, squared = len(total) * (deviation / count) ** 2, float(np.sum((total / count) ** 2))
     kept = max(0.0, 1.0 - noise / max(squared, noise)) / max(1.0, math.sqrt(squared))
     offset = projection.basis() @ (total / count * (kept * frame.radius))
@@ -95,13 +95,13 @@ def moved(frame: Frame, sums: Released, lengths: Released, projection: Projectio
     return Frame(frame.centre + offset, frame.radius, whole_mean, frame.radius * deviation / count)
 
 
-def seen_through(frame: Frame, projection: Projection) -> Frame:
+def scale_to_projection(frame: Frame, projection: Projection) -> Frame:
     """The frame for projected points: a random projection shortens all of them alike, on average."""
     return frame.scaled(math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Lengths:
+class _LengthSummary:
     """What was measured of squared lengths: how many, their mean, and the deviation of its noise."""
 
     count: float
@@ -109,11 +109,11 @@ class _Lengths:
     deviation: float
 
     @staticmethod
-    def of(released: Released) -> _Lengths:
+    def of(released: Released) -> _LengthSummary:
         event, block = released.event, released.matrices()[0]
         weight = float(event.layout.count_weight)
         count = max(1.0, float(block[0, 0]) / weight**2)
-        return _Lengths(count, float(block[0, 1]) / weight / count, entry_noise(event) / weight / count)
+        return _LengthSummary(count, float(block[0, 1]) / weight / count, entry_noise(event) / weight / count)
 
 
 def _sums_and_deviation(released: Released) -> tuple[Floats, float]:

@@ -63,16 +63,16 @@ class GroupedEncoding:
         points = np.zeros((rows, self.width))
         for column, corners, place in zip(self.groups, self.corners, self.slices, strict=True):
             points[:, place] = np.vstack([corners, np.zeros(corners.shape[1])])[column.codes(cells)]
-        return self._shortened(points / self.radius)
+        return self._clipped(points / self.radius)
 
     @staticmethod
-    def _shortened(points: Floats) -> Floats:
+    def _clipped(points: Floats) -> Floats:
         """Coordinates inside [-1, 1]; the exact limit on the length is kept where records become whole numbers."""
         longest = np.abs(points).max(axis=1, initial=1.0)
-        shortened: Floats = points / longest[:, None]
-        return shortened
+        clipped: Floats = points / longest[:, None]
+        return clipped
 
-    def kept(self, *columns: int) -> tuple[Floats, Floats]:
+    def clipping_factors(self, *columns: int) -> tuple[Floats, Floats]:
         """How much the cut leaves of a record, and of its square, on average, for each group of some columns.
 
         The other columns' squared lengths add up to a number that is nearly normal, if columns are apart.

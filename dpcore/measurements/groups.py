@@ -92,11 +92,11 @@ def group_columns(
     assert isinstance(query, HistogramsQuery)  # noqa: S101  the only vectors that a release measures
     deviations = [released.deviation() / float(weight) for weight in query.weights]
     parts = zip(query.split(released.numbers()), deviations, strict=True)
-    histograms = _agreed([Histogram(counts, deviation) for counts, deviation in parts], columns)
+    histograms = _with_common_total([Histogram(counts, deviation) for counts, deviation in parts], columns)
     both = list(zip(columns, histograms, strict=True))
     while sum(_group_count(c, h, least) - 1 for c, h in both) > coordinates:
         least *= FEWER
-    return [_grouped(c, h, least) for c, h in both]
+    return [_group_column(c, h, least) for c, h in both]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Histogram:
         return math.sqrt(self.deviation**2 * cells * (1 - part) + part**2 * self.total_variance)
 
 
-def _agreed(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> list[Histogram]:
+def _with_common_total(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> list[Histogram]:
     """The histograms brought to one total, weighted by their variances: all that count every record count the same.
 
     What a column's other cells say of a wide range is then known as well as those cells are.
@@ -141,7 +141,7 @@ def _agreed(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> 
 
 
 def _group_count(cells: ColumnCells, histogram: Histogram, least: float) -> int:
-    """The number of groups that `_grouped` makes, without the shares within them."""
+    """The number of groups that `_group_column` makes, without the shares within them."""
     counts = histogram.counts
     if isinstance(cells.column, NominalColumn):
         kept = _kept_levels(counts, least)
@@ -151,18 +151,18 @@ def _group_count(cells: ColumnCells, histogram: Histogram, least: float) -> int:
     return len(_joined_ranges(present, histogram, least)) + missing_apart
 
 
-def _grouped(cells: ColumnCells, histogram: Histogram, least: float) -> ColumnGroups:
+def _group_column(cells: ColumnCells, histogram: Histogram, least: float) -> ColumnGroups:
     if isinstance(cells.column, NominalColumn):
-        group, within = _levels(histogram, least)
+        group, within = _group_levels(histogram, least)
     else:
-        group, within = _neighbours(histogram, cells.edges, least)
+        group, within = _group_neighbours(histogram, cells.edges, least)
     size = int(group.max()) + 1
     sums: Floats = np.bincount(group, weights=histogram.counts, minlength=size).astype(np.float64)
     variances = [histogram.noise(int(members)) ** 2 for members in np.bincount(group, minlength=size)]
     return ColumnGroups(cells, group, within, sums, np.array(variances))
 
 
-def _levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
+def _group_levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
     """Every level with enough units for itself, the others together."""
     counts, deviation = histogram.counts, histogram.deviation
     order, kept = np.argsort(-counts, kind="stable"), _kept_levels(counts, least)
@@ -184,7 +184,7 @@ def _kept_levels(counts: Floats, least: float) -> int:
     return kept
 
 
-def _neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Codes, Floats]:
+def _group_neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Codes, Floats]:
     """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
     counts = histogram.counts
     present = counts[: len(edges) - 1]
@@ -208,7 +208,7 @@ def _neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Code
 Range = tuple[int, int]
 
 
-def _ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
+def _equal_count_ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
     """Cells with many units for themselves, the others left to right in ranges of about equal counts."""
     alone = counts >= max(counts.sum() / MOST_GROUPS, least)
     target = max(least, counts[~alone].sum() / max(1, MOST_GROUPS - np.count_nonzero(alone)))
@@ -225,7 +225,7 @@ def _ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
 
 def _joined_ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
     """Ranges that surely hold too few units are joined with a neighbour, a wide or small one first."""
-    ranges = _ranges(counts, histogram, least)
+    ranges = _equal_count_ranges(counts, histogram, least)
 
     def surely(part: Range) -> float:
         return float(counts[slice(*part)].sum()) - SURE * histogram.noise(part[1] - part[0])

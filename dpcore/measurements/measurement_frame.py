@@ -48,7 +48,7 @@ class Frame:
         offsets: Floats = np.clip(points - self.centre, -1.0, 1.0)
         return offsets
 
-    def back(self, framed: Floats) -> Floats:
+    def to_encoded(self, framed: Floats) -> Floats:
         """Encoded points again."""
         points: Floats = framed * self.radius + self.centre
         return points

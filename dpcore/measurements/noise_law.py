@@ -102,36 +102,36 @@ def noise_facts(event: Event) -> dict[str, Any]:
     }
 
 
-def framed_noise(event: GramEvent, frame: Floats, draws: int) -> Floats:
+def draw_gram_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
     """Draws of Fᵀ Z F for the noise Z on every block and orthonormal columns F; shape (draws, blocks, d, d).
 
     Two calls with the same arguments give the same draws; fewer than asked for where they would be many.
     """
-    size, rng = frame.shape[1], public_generator(SEED, PURPOSE)
+    size, rng = basis.shape[1], public_generator(SEED, PURPOSE)
     draws = max(2, min(draws, MOST_CELLS // (event.layout.blocks * size**2)))
     if event.mechanism == "laplace":
-        support = np.flatnonzero(np.any(frame != 0, axis=1))  # entries are independent: the others do not matter
-        return _laplace(event, frame[support], draws, rng)
+        support = np.flatnonzero(np.any(basis != 0, axis=1))  # entries are independent: the others do not matter
+        return _draw_laplace_gram(event, basis[support], draws, rng)
     if event.mechanism == "gaussian":
-        return _gaussian(event, size, draws, rng)
+        return _draw_gaussian_gram(event, size, draws, rng)
     if event.mechanism == "nuclear-k-norm":
-        return _beyond_nuclear(event, size, draws, rng)
-    return _wishart(event, size, draws, rng, trace_factor=event.mechanism == "wishart-difference-trace")
+        return _draw_above_nuclear(event, size, draws, rng)
+    return _draw_wishart_gram(event, size, draws, rng, trace_factor=event.mechanism == "wishart-difference-trace")
 
 
-def _symmetric(upper: Floats) -> Floats:
+def _symmetric_from_upper(upper: Floats) -> Floats:
     """Square matrices from what is on and above their diagonals."""
     upper = np.triu(upper)
     return upper + np.swapaxes(np.triu(upper, 1), -1, -2)
 
 
-def _gaussian(event: GramEvent, size: int, draws: int, rng: np.random.Generator) -> Floats:
+def _draw_gaussian_gram(event: GramEvent, size: int, draws: int, rng: np.random.Generator) -> Floats:
     scale = float(event.noise) / UNIT * np.where(np.eye(size, dtype=bool), 1.0, math.sqrt(0.5))
-    return _symmetric(rng.standard_normal((draws, event.layout.blocks, size, size)) * scale)
+    return _symmetric_from_upper(rng.standard_normal((draws, event.layout.blocks, size, size)) * scale)
 
 
-def _laplace(event: GramEvent, rows: Floats, draws: int, rng: np.random.Generator) -> Floats:
-    """Every entry that the frame touches, brought into the frame."""
+def _draw_laplace_gram(event: GramEvent, rows: Floats, draws: int, rng: np.random.Generator) -> Floats:
+    """Every entry that the frame touches, brought into the basis."""
     support = len(rows)
     other = 1 / float(best_l1_weight(event.neighbours))
     scale = float(event.noise) / UNIT * np.where(np.eye(support, dtype=bool), 1.0, other)
@@ -139,14 +139,16 @@ def _laplace(event: GramEvent, rows: Floats, draws: int, rng: np.random.Generato
     step = max(1, MOST_CELLS // (event.layout.blocks * support**2))
     for start in range(0, draws, step):
         part = result[start : start + step]
-        part[:] = rows.T @ _symmetric(rng.laplace(size=(*part.shape[:2], support, support)) * scale) @ rows
+        part[:] = rows.T @ _symmetric_from_upper(rng.laplace(size=(*part.shape[:2], support, support)) * scale) @ rows
     return result
 
 
-def _wishart(event: GramEvent, size: int, draws: int, rng: np.random.Generator, *, trace_factor: bool) -> Floats:
+def _draw_wishart_gram(
+    event: GramEvent, size: int, draws: int, rng: np.random.Generator, *, trace_factor: bool
+) -> Floats:
     """Difference of two Wishart matrices with P + 1 degrees of freedom, each by Bartlett's triangular factor."""
     p, blocks, rate = event.layout.dimension, event.layout.blocks, float(event.noise)
-    sides = [_bartlett(p + 1, size, (draws, blocks), rng) / (2 * rate) for _ in range(2)]
+    sides = [_draw_bartlett(p + 1, size, (draws, blocks), rng) / (2 * rate) for _ in range(2)]
     if trace_factor:
         n = blocks * p * (p + 1) / 2
         larger = rng.gamma(2 * n, 1 / (2 * rate), draws)
@@ -160,14 +162,14 @@ def _wishart(event: GramEvent, size: int, draws: int, rng: np.random.Generator, 
     return sides[0] - sides[1]
 
 
-def _bartlett(freedom: int, size: int, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
+def _draw_bartlett(freedom: int, size: int, shape: tuple[int, int], rng: np.random.Generator) -> Floats:
     lower = np.tril(rng.standard_normal((*shape, size, size)), -1)
     for i in range(size):
         lower[..., i, i] = np.sqrt(rng.chisquare(freedom - i, shape))
     return lower @ np.swapaxes(lower, -1, -2)
 
 
-def _beyond_nuclear(event: GramEvent, size: int, draws: int, rng: np.random.Generator) -> Floats:
+def _draw_above_nuclear(event: GramEvent, size: int, draws: int, rng: np.random.Generator) -> Floats:
     """Wishart-difference noise with at least the nuclear law's variances: that law has no quick sampler.
 
     Under replace-one the blocks' traces are tied; the most that this adds to a contrast is counted in.
@@ -179,20 +181,20 @@ def _beyond_nuclear(event: GramEvent, size: int, draws: int, rng: np.random.Gene
     share = max(ours.diagonal_sd / plain.diagonal_sd, ours.off_diagonal_sd / plain.off_diagonal_sd)
     tied = event.neighbours is Neighbours.REPLACE_ONE and blocks > 1
     ties = 1 + 1 / (p * (blocks - 1)) if tied else 1.0
-    return share * math.sqrt(ties) * _wishart(event, size, draws, rng, trace_factor=False)
+    return share * math.sqrt(ties) * _draw_wishart_gram(event, size, draws, rng, trace_factor=False)
 
 
-def framed_sums_noise(event: GramEvent, frame: Floats, draws: int) -> Floats:
+def draw_sums_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
     """Draws of the noise on counts and framed sums that were measured apart; shape (draws, blocks, 1 + d)."""
     rng, blocks = public_generator(SEED, f"{PURPOSE}, sums"), event.layout.blocks
     scale, weight = float(event.noise) / UNIT, float(event.layout.count_weight)
-    support = np.flatnonzero(np.any(frame != 0, axis=1))
+    support = np.flatnonzero(np.any(basis != 0, axis=1))
     counts = rng.laplace(scale=scale / weight**2, size=(draws, blocks, 1))
-    sums = rng.laplace(scale=scale / weight, size=(draws, blocks, len(support))) @ frame[support]
+    sums = rng.laplace(scale=scale / weight, size=(draws, blocks, len(support))) @ basis[support]
     return np.concatenate([counts, sums], axis=2)
 
 
-def vector_noise(event: VectorEvent, numbers: int, draws: int) -> Floats:
+def draw_vector_noise(event: VectorEvent, numbers: int, draws: int) -> Floats:
     """Draws of the noise on some numbers of a measured vector; shape (draws, numbers)."""
     rng, scale = public_generator(SEED, f"{PURPOSE}, vector"), float(event.noise) / event.query.unit
     shape = max(2, min(draws, MOST_CELLS // numbers)), numbers

@@ -19,7 +19,7 @@ from dpcore.measurements.shrinkage import (
     certain_directions,
     denoised_covariance,
     shared_covariance,
-    shortened_offsets,
+    shrunk_offsets,
 )
 
 Floats = NDArray[np.float64]
@@ -61,20 +61,20 @@ class ClassMoments:
         count = float(block[0, 0]) / count_weight**2
         if count < 1:
             return ClassMoments(0.0, np.zeros(size), np.zeros((size, size)))
-        mean = _into_ball(block[0, 1:] / count_weight / count)
+        mean = _clip_to_ball(block[0, 1:] / count_weight / count)
         covariance = denoised_covariance(block[1:, 1:] / count - np.outer(mean, mean), noise.over(count))
-        return ClassMoments(count, mean, covariance * _room(float(mean @ mean), covariance))
+        return ClassMoments(count, mean, covariance * _ball_factor(float(mean @ mean), covariance))
 
 
 def pooled_moments(released: Released) -> ClassMoments:
     """The noisy moments over all classes together, from which principal components are taken."""
     layout = released.event.layout
-    block = _one_head(released.matrices().sum(axis=0), layout.heads)
+    block = _merge_heads(released.matrices().sum(axis=0), layout.heads)
     noise = MatrixNoise.on_points(released.event, len(block) - 1, layout.blocks)
     return ClassMoments.from_block(block, float(layout.count_weight), noise)
 
 
-def _one_head(block: Floats, heads: int) -> Floats:
+def _merge_heads(block: Floats, heads: int) -> Floats:
     """The block with its labels' coordinates added up to one; what was measured between labels is known to be 0."""
     size = block.shape[0] - heads
     result = np.zeros((size + 1, size + 1))
@@ -94,33 +94,33 @@ def _labelled_moments(block: Floats, labels: int, weight: float, noise: MatrixNo
         return (ClassMoments(0.0, np.zeros(size), np.zeros((size, size))),) * labels
     shares, full = counts / total, counts > 0
     sums, deviation = block[:labels, labels:] / weight, noise.entry / weight
-    centre = _into_ball(sums.sum(axis=0) / total)
+    centre = _clip_to_ball(sums.sum(axis=0) / total)
     second = block[labels:, labels:] / total - np.outer(centre, centre)
     noise = noise.over(total)
     apart = sums - counts[:, None] * centre
     variances = np.where(full, (deviation / np.maximum(counts, 1.0)) ** 2, np.inf)
     raw = np.divide(apart, counts[:, None], out=np.zeros_like(apart), where=full[:, None])
-    offsets = shortened_offsets(raw, variances, denoised_covariance(second, noise))
+    offsets = shrunk_offsets(raw, variances, denoised_covariance(second, noise))
     sure = certain_directions((offsets * np.sqrt(shares)[:, None])[full], apart[full], deviation)
     between = (offsets.T * shares) @ offsets
     within = shared_covariance(second - between, noise, sure)
-    means = np.array([_into_ball(centre + offset) for offset in offsets])
-    within = within * _room(float(shares @ np.sum(means**2, axis=1)), within)
+    means = np.array([_clip_to_ball(centre + offset) for offset in offsets])
+    within = within * _ball_factor(float(shares @ np.sum(means**2, axis=1)), within)
     return tuple(ClassMoments(float(count), mean, within) for count, mean in zip(counts, means, strict=True))
 
 
-def _into_ball(point: Floats) -> Floats:
+def _clip_to_ball(point: Floats) -> Floats:
     """The point, or the nearest one of length 1."""
     return point / max(1.0, float(np.linalg.norm(point)))
 
 
-def _room(squared_mean: float, covariance: Floats) -> float:
+def _ball_factor(squared_mean: float, covariance: Floats) -> float:
     """The factor by which a covariance is to be shortened so that points may lie in the unit ball."""
     room, trace = max(0.0, 1.0 - squared_mean), float(np.trace(covariance))
     return room / trace if trace > room else 1.0
 
 
-def _with_sums(blocks: Floats, sums: Released, count_weight: float) -> Floats:
+def _replace_sums(blocks: Floats, sums: Released, count_weight: float) -> Floats:
     """The blocks with counts and sums of another measurement in their first rows and columns."""
     counts, totals = sums.counts_and_sums()
     result = blocks.copy()
@@ -152,7 +152,7 @@ class NoisyMoments:
         blocks = released.matrices()
         heads = released.event.layout.heads
         if sums is not None:
-            blocks = _with_sums(blocks, sums, weight)
+            blocks = _replace_sums(blocks, sums, weight)
         if basis is not None:
             whole = np.zeros((basis.shape[0] + heads, basis.shape[1] + heads))
             whole[:heads, :heads], whole[heads:, heads:] = np.eye(heads), basis

@@ -60,7 +60,7 @@ class Projection:
     def lift(self, points: Floats) -> Floats:
         """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
         lifted = points if self.columns is None else self._beside_centre(points @ self.basis().T)
-        return lifted if self.frame is None else self.frame.back(lifted)
+        return lifted if self.frame is None else self.frame.to_encoded(lifted)
 
     def _beside_centre(self, lifted: Floats) -> Floats:
         """Lifted points, with the centre's part in what the projection leaves out."""

@@ -81,8 +81,8 @@ def train_scorer(query: ScoreQuery, schema: RecordSchema, cells: Cells, seed: st
     encoding = Encoding(scored_schema(schema, query))
     first = {name: values[:TRAINING_ROWS] for name, values in cells.items()}
     if query.score == SILHOUETTE:
-        return _clusters(encoding, first, int(query.clusters or 2), seed)
-    recipes: dict[str, Callable[[Encoding, Cells], Scorer]] = {ACCURACY: _classifier, RMSE: _ridge}
+        return _train_clusters(encoding, first, int(query.clusters or 2), seed)
+    recipes: dict[str, Callable[[Encoding, Cells], Scorer]] = {ACCURACY: _train_classifier, RMSE: _train_ridge}
     return recipes[query.score](encoding, first)
 
 
@@ -113,7 +113,7 @@ class ClassScorer:
         return np.where(found == self.encoding.classes(cells), float(GRID), 0.0)
 
 
-def _classifier(encoding: Encoding, cells: Cells) -> ClassScorer:
+def _train_classifier(encoding: Encoding, cells: Cells) -> ClassScorer:
     """Logistic regression on the encoded columns."""
     from sklearn.linear_model import LogisticRegression
 
@@ -122,17 +122,17 @@ def _classifier(encoding: Encoding, cells: Cells) -> ClassScorer:
     weights, offsets = np.zeros((encoding.width, count)), np.full(count, -math.inf)
     if len(known) == 1:
         offsets[known[0]] = 0.0
-        return _whole_classifier(encoding, weights, offsets)
+        return _integer_classifier(encoding, weights, offsets)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit that has not converged is a model like any other
         model = LogisticRegression(C=1 / PENALTY, max_iter=MOST_STEPS).fit(points, classes)
     two = len(known) == 2
     weights[:, known] = np.vstack([0 * model.coef_, model.coef_]).T if two else model.coef_.T
     offsets[known] = [0.0, *model.intercept_] if two else model.intercept_
-    return _whole_classifier(encoding, weights * encoding.scale, offsets)
+    return _integer_classifier(encoding, weights * encoding.scale, offsets)
 
 
-def _whole_classifier(encoding: Encoding, weights: Floats, offsets: Floats) -> ClassScorer:
+def _integer_classifier(encoding: Encoding, weights: Floats, offsets: Floats) -> ClassScorer:
     """The same order of classes in whole numbers, to within the grid."""
     largest = max(float(np.abs(weights).max()), float(np.abs(offsets[np.isfinite(offsets)]).max()) / 1024, 1e-9)
     whole = np.where(np.isfinite(offsets), np.rint(offsets / largest * WHOLE), LEAST)
@@ -161,7 +161,7 @@ class TargetScorer:
         return scores
 
 
-def _ridge(encoding: Encoding, cells: Cells) -> TargetScorer:
+def _train_ridge(encoding: Encoding, cells: Cells) -> TargetScorer:
     """Ridge regression of the target's position on the encoded features."""
     points, target = encoding.encode(cells) * encoding.scale, encoding.feature_width
     features, positions = points[:, :target], points[:, target]
@@ -194,7 +194,7 @@ class ClusterScorer:
         return scores
 
 
-def _clusters(encoding: Encoding, cells: Cells, count: int, seed: str) -> ClusterScorer:
+def _train_clusters(encoding: Encoding, cells: Cells, count: int, seed: str) -> ClusterScorer:
     """Centres of K-means on the encoded columns; fewer than asked for where rows are few are repeated."""
     from sklearn.cluster import KMeans
 

@@ -67,11 +67,11 @@ def denoised_covariance(matrix: Floats, noise: MatrixNoise) -> Floats:
         seen = np.abs(values) > MARGIN * noise.edge
         kept, excess = vectors[:, seen], values[seen]
         low_rank = (kept * np.sign(excess) * np.sqrt(excess**2 - noise.edge**2)) @ kept.T
-        diagonal = _own_variances(np.diag(matrix - low_rank), noise)
-    return _semidefinite(low_rank + np.diag(diagonal))
+        diagonal = _shrunk_variances(np.diag(matrix - low_rank), noise)
+    return _repair_semidefinite(low_rank + np.diag(diagonal))
 
 
-def _semidefinite(matrix: Floats) -> Floats:
+def _repair_semidefinite(matrix: Floats) -> Floats:
     """The matrix without its negative eigenvalues, the others shortened so that their sum stays (if positive)."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     positive = np.maximum(values, 0.0)
@@ -80,21 +80,21 @@ def _semidefinite(matrix: Floats) -> Floats:
     return (repaired + repaired.T) / 2
 
 
-def _own_variances(noisy: Floats, noise: MatrixNoise) -> Floats:
+def _shrunk_variances(noisy: Floats, noise: MatrixNoise) -> Floats:
     """Columns' variances drawn towards their mean by the share of their spread that is noise; the sum is kept."""
     mean = max(float(noisy.mean()), 0.0)
-    drawn = mean + _drawn_in(noisy - mean, 2 * len(noisy) * noise.entry**2)
+    drawn = mean + _james_stein(noisy - mean, 2 * len(noisy) * noise.entry**2)
     drawn = np.maximum(drawn, LEAST_VARIANCE * mean)
     kept: Floats = drawn * (mean * len(noisy) / max(float(drawn.sum()), SMALLEST))
     return kept
 
 
-def _drawn_in(offsets: Floats, noise: float) -> Floats:
+def _james_stein(offsets: Floats, noise: float) -> Floats:
     """James and Stein's estimate: shortened by the share of the sum of squares that is expected of noise alone."""
     return offsets * max(0.0, 1.0 - noise / max(float(np.sum(offsets**2)), SMALLEST))
 
 
-def shortened_offsets(offsets: Floats, variances: Floats, spread: Floats) -> Floats:
+def shrunk_offsets(offsets: Floats, variances: Floats, spread: Floats) -> Floats:
     """Class means' offsets from the grand mean, as expected given their noise.
 
     Offsets are taken to vary as the table does, `spread`, up to a ratio that makes what was measured
@@ -153,8 +153,8 @@ def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | No
     rest = outside @ denoised_covariance(outside @ matrix @ outside, noise) @ outside
     average = float(np.trace(rest)) / max(size - count, 1) * np.eye(count)
     inside = means.columns.T @ matrix @ means.columns - average
-    inside = average + _drawn_in(inside, count * (count + 1) * noise.entry**2)
+    inside = average + _james_stein(inside, count * (count + 1) * noise.entry**2)
     explained = noise.entry * (math.sqrt(size) + math.sqrt(count)) + means.tilts * np.linalg.norm(inside, axis=0)
     if np.any(np.linalg.norm(outside @ matrix @ means.columns, axis=0) > explained):
         return denoised_covariance(matrix, noise)
-    return _semidefinite(rest + means.columns @ inside @ means.columns.T)
+    return _repair_semidefinite(rest + means.columns @ inside @ means.columns.T)

@@ -39,9 +39,9 @@ def shares_within(counts: Floats, edges: Floats, start: int, stop: int, deviatio
     widths = np.maximum(widths, POINT * widths.sum())
     if _is_tail(edges, start, stop):
         if stop == len(edges) - 1:
-            return _tail(part, widths, deviation)
-        return _tail(part[::-1], widths[::-1], deviation)[::-1]
-    return _by_width(part, widths, deviation)
+            return _tail_shares(part, widths, deviation)
+        return _tail_shares(part[::-1], widths[::-1], deviation)[::-1]
+    return _bisected_shares(part, widths, deviation)
 
 
 def _is_tail(edges: Floats, start: int, stop: int) -> bool:
@@ -53,7 +53,7 @@ def _is_tail(edges: Floats, start: int, stop: int) -> bool:
     return first or last
 
 
-def _by_width(counts: Floats, widths: Floats, deviation: float) -> Floats:
+def _bisected_shares(counts: Floats, widths: Floats, deviation: float) -> Floats:
     shares = np.zeros(len(counts))
 
     def part(start: int, stop: int, share: float) -> None:
@@ -73,16 +73,16 @@ def _by_width(counts: Floats, widths: Floats, deviation: float) -> Floats:
     return shares
 
 
-def _tail(counts: Floats, widths: Floats, deviation: float) -> Floats:
+def _tail_shares(counts: Floats, widths: Floats, deviation: float) -> Floats:
     """The nearest counts of one hump that are nowhere negative, as far out as they surely rise above their noise.
 
     Cells that by themselves surely differ from the hump, as round numbers do, keep their own counts. The last
     cell is the farthest out.
     """
-    stop = _reach(counts, deviation)
+    stop = _tail_end(counts, deviation)
     own, found = np.zeros(stop, dtype=bool), np.maximum(counts[:stop], 0.0)
     for _ in range(ROUNDS):
-        hump = _between(~own, counts[:stop], widths[:stop])
+        hump = _fit_hump(~own, counts[:stop], widths[:stop])
         found = np.where(own, np.maximum(counts[:stop], 0.0), hump)
         more = own | (np.abs(counts[:stop] - hump) > FAR * deviation)
         if more.all() or np.array_equal(more, own):
@@ -94,7 +94,7 @@ def _tail(counts: Floats, widths: Floats, deviation: float) -> Floats:
     return shares
 
 
-def _reach(counts: Floats, deviation: float) -> int:
+def _tail_end(counts: Floats, deviation: float) -> int:
     """Where the farthest window of few cells ends whose counts surely rise above their noise."""
     sums, reach = np.concatenate([[0.0], np.cumsum(counts)]), 1
     for size in WINDOWS:
@@ -104,15 +104,15 @@ def _reach(counts: Floats, deviation: float) -> int:
     return reach
 
 
-def _between(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Floats:
+def _fit_hump(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Floats:
     """The hump through the smooth cells, and between them where others are."""
-    density = _one_hump(counts[smooth] / widths[smooth], widths[smooth] ** 2)
+    density = _unimodal_density(counts[smooth] / widths[smooth], widths[smooth] ** 2)
     places = np.arange(len(counts))
     hump: Floats = np.maximum(np.interp(places, places[smooth], density), 0.0) * widths
     return hump
 
 
-def _one_hump(density: Floats, weights: Floats) -> Floats:
+def _unimodal_density(density: Floats, weights: Floats) -> Floats:
     """The nearest density that rises to some cell and falls from there on; the nearest such cell is taken."""
     from scipy.optimize import isotonic_regression
 

@@ -18,6 +18,6 @@ def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
         yield int(index), slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
 
 
-def drawn_classes(rows: int, weights: NDArray[np.float64], generator: np.random.Generator) -> Codes:
+def draw_classes(rows: int, weights: NDArray[np.float64], generator: np.random.Generator) -> Codes:
     """The classes of independent rows with these shares, one class after the other."""
     return np.repeat(np.arange(len(weights)), generator.multinomial(rows, weights))

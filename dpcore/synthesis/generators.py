@@ -16,7 +16,7 @@ from dpcore.noise.sources import bulk_generator, public_generator
 from dpcore.records.decoding import ClassRules
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, NominalColumn, RecordSchema
-from dpcore.synthesis.class_rows import drawn_classes, rows_by_class
+from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
 from dpcore.synthesis.level_choice import fit_level_rule
 
@@ -74,7 +74,7 @@ class GaussianLaw:
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
         """Encoded points and their classes, one class after the other."""
-        classes = drawn_classes(rows, self.weights, generator)
+        classes = draw_classes(rows, self.weights, generator)
         parts = [self.draw_class(index, len(classes[mine]), generator).T for index, mine in rows_by_class(classes)]
         return np.hstack(parts).T, classes
 

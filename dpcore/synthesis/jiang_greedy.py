@@ -62,7 +62,7 @@ class PooledMoments:
         everywhere = np.clip(sums.sum(axis=0) / total, 0.0, 1.0)
         known = counts[:, None] > 0
         means = np.where(known, np.clip(sums / np.maximum(counts, 1.0)[:, None], 0.0, 1.0), everywhere)
-        return PooledMoments(counts, means, _square(numbers[classes * (1 + width) :], width) / total)
+        return PooledMoments(counts, means, _symmetric_from_triangle(numbers[classes * (1 + width) :], width) / total)
 
     @staticmethod
     def of_gram(moments: NoisyMoments, coordinates: UnitCoordinates) -> PooledMoments:
@@ -73,7 +73,7 @@ class PooledMoments:
         return PooledMoments(counts, means, within + (means.T * moments.weights) @ means)
 
 
-def _square(triangle: Floats, width: int) -> Floats:
+def _symmetric_from_triangle(triangle: Floats, width: int) -> Floats:
     square = np.zeros((width, width))
     square[np.triu_indices(width)] = triangle
     return square + np.triu(square, 1).T
@@ -100,8 +100,8 @@ class GreedySampler:
         growing = _GrowingTable(self.moments, self.blocks)
         points, classes = np.empty((rows, self.moments.means.shape[1])), np.empty(rows, dtype=np.int64)
         for row in range(rows):
-            classes[row] = growing.next_class()
-            points[row] = growing.next_point(int(classes[row]), generator)
+            classes[row] = growing.choose_class()
+            points[row] = growing.choose_point(int(classes[row]), generator)
         shuffled = generator.permutation(rows)  # early rows are rougher than late ones
         return points[shuffled], classes[shuffled]
 
@@ -124,14 +124,14 @@ class _GrowingTable:
         self._nominal = [i for start, stop in blocks for i in range(start, stop)]
         self._numeric = np.setdiff1d(np.arange(len(centre)), self._nominal)
 
-    def next_class(self) -> int:
+    def choose_class(self) -> int:
         """The class that lacks most rows: shares are met to one row."""
         self._counts += self._weights
         chosen = int(np.argmax(self._counts))
         self._counts[chosen] -= 1
         return chosen
 
-    def next_point(self, label: int, generator: np.random.Generator) -> Floats:
+    def choose_point(self, label: int, generator: np.random.Generator) -> Floats:
         """One row; what is not yet chosen stands at a draw around the class's mean."""
         self._lack[label] += self._means[label]
         self._lack_second += self._second

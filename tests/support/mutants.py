@@ -335,7 +335,7 @@ def histograms() -> Iterator[Mutant]:
     yield Mutant(counted, "np.trunc(shares * one)", "np.ceil(shares * one)")
     yield Mutant(counted, "one = float(weight * GRID)", "one = float(GRID)")
     yield Mutant(counted, "known = codes != UNCOUNTED", "known = codes > 0")
-    yield Mutant(grouped, "shortened: Floats = points / longest[:, None]", "shortened: Floats = points / longest.max()")
+    yield Mutant(grouped, "clipped: Floats = points / longest[:, None]", "clipped: Floats = points / longest.max()")
 
 
 def scores() -> Iterator[Mutant]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dpcore.synthesis.class_rows import drawn_classes, rows_by_class
+from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.pair_tables import PairTables
 
 Floats = NDArray[np.float64]
@@ -41,7 +41,7 @@ LEAST_PENALTY = 1 / PILOT_ROWS
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class ScoreWeights:
     """Linear scores of a column's groups: one weight for each earlier indicator and group, and one for each group."""
 
     slopes: Floats
@@ -57,19 +57,19 @@ class Weights:
 class ColumnLaw:
     """A column's law given label and earlier columns: common weights, and what each class adds to them."""
 
-    common: Weights
-    by_class: tuple[Weights | None, ...]
+    common: ScoreWeights
+    by_class: tuple[ScoreWeights | None, ...]
 
     def draw(self, classes: Codes, earlier: Singles, generator: np.random.Generator) -> Codes:
         """A group for each row."""
         of_class, slopes = np.split(self.common.slopes, [len(self.by_class)])
-        scores = Weights(slopes, np.zeros(slopes.shape[1])).scores(earlier)
+        scores = ScoreWeights(slopes, np.zeros(slopes.shape[1])).scores(earlier)
         scores += (of_class + self.common.offsets).astype(np.float32)[classes]
         for k, mine in rows_by_class(classes):
             weights = self.by_class[k]
             if weights is not None:
                 scores[mine] += weights.scores(earlier[mine])
-        return _chosen(scores, generator)
+        return _draw_groups(scores, generator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class TableLaw:
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
         """Groups (rows, columns) and classes, one class after the other."""
-        classes = drawn_classes(rows, self.weights, generator)
-        groups, indicators = np.empty((rows, len(self.columns)), dtype=np.int64), _no_indicators(rows, self.sizes)
+        classes = draw_classes(rows, self.weights, generator)
+        groups, indicators = np.empty((rows, len(self.columns)), dtype=np.int64), _empty_indicators(rows, self.sizes)
         stop = 0
         for index, (law, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
             groups[:, index] = law.draw(classes, indicators[:, :stop], generator)
@@ -95,17 +95,17 @@ class TableLaw:
 def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     """The law whose pair tables are the measured ones, fitted column after column on rows drawn from it."""
     with threadpool_limits(1):  # many small products: a second thread makes them slower
-        return _fitted_law(tables, generator)
+        return _fit_columns(tables, generator)
 
 
-def _fitted_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
+def _fit_columns(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     weights = tables.weights
     sizes = tuple(share.shape[1] for share in tables.shares)
-    classes = generator.permutation(_in_proportion(weights, PILOT_ROWS))
-    indicators, stop = _no_indicators(len(classes), sizes), 0
-    fit, laws = _Fit(tables), []
+    classes = generator.permutation(_proportional_classes(weights, PILOT_ROWS))
+    indicators, stop = _empty_indicators(len(classes), sizes), 0
+    fitter, laws = _ColumnFitter(tables), []
     for index, size in enumerate(sizes):
-        law = fit.column(index, classes, indicators[:, :stop])
+        law = fitter.fit_column(index, classes, indicators[:, :stop])
         drawn = law.draw(classes, indicators[:, :stop], generator)
         indicators[np.arange(len(classes)), stop + drawn] = 1.0
         stop += size
@@ -113,7 +113,7 @@ def _fitted_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     return TableLaw(weights, tuple(laws), sizes)
 
 
-class _Fit:
+class _ColumnFitter:
     """The measured tables in the form in which laws are fitted to them."""
 
     def __init__(self, tables: PairTables) -> None:
@@ -124,7 +124,7 @@ class _Fit:
         between = np.einsum("ka,kb,k->ab", self._joint, self._joint, 1 / self._weights)
         self._pooled = tables.excess.sum(axis=0) + between - np.outer(self._shares, self._shares)
 
-    def column(self, index: int, classes: Codes, earlier: Singles) -> ColumnLaw:
+    def fit_column(self, index: int, classes: Codes, earlier: Singles) -> ColumnLaw:
         """The law of one column, given drawn rows of label and earlier columns."""
         place = self._place(index)
         shares = self._shares[place]
@@ -132,7 +132,7 @@ class _Fit:
         targets = np.vstack([self._label_excess(index), self._pooled[: place.start, place]])
         penalties = np.vstack([self._label_penalty(index), *(self._pair_penalty(b, index) for b in range(index))])
         mean = indicators.mean(axis=0, dtype=np.float64)
-        common = _fitted(indicators, targets + np.outer(mean, shares), shares, penalties)
+        common = _fit_weights(indicators, targets + np.outer(mean, shares), shares, penalties)
         scores, by_class = common.scores(indicators), []
         for k in range(len(self._weights)):
             mine = classes == k
@@ -157,7 +157,7 @@ class _Fit:
         variance = len(self._weights) * self._tables.excess_variance
         return _penalty(self._pooled[a, b], np.outer(self._shares[a], self._shares[b]), variance)
 
-    def _class_weights(self, k: int, index: int, earlier: Singles, scores: Singles) -> Weights | None:
+    def _class_weights(self, k: int, index: int, earlier: Singles, scores: Singles) -> ScoreWeights | None:
         """What class k's own tables add to the common scores; None where they add nothing that is not noise."""
         if len(earlier) == 0:
             return None
@@ -176,7 +176,7 @@ class _Fit:
         )
         if not np.isfinite(penalties).any():
             return None
-        return _fitted(earlier, targets, shares, penalties, scores)
+        return _fit_weights(earlier, targets, shares, penalties, scores)
 
     def _class_shares(self, k: int, index: int, common: Floats) -> Floats:
         """Shares of a column's groups in class k: the common law's, and as much of the measured as is not noise.
@@ -206,9 +206,9 @@ def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
     return penalty
 
 
-def _fitted(
+def _fit_weights(
     indicators: Singles, targets: Floats, shares: Floats, penalties: Floats, base: Singles | None = None
-) -> Weights:
+) -> ScoreWeights:
     """Weights of the softmax law under which the indicators' expected tables are the targets, up to their penalties.
 
     Minimises the convex mean log-sum-exp less the targets' part plus half the penalties times squared weights.
@@ -218,13 +218,13 @@ def _fitted(
     used = np.isfinite(penalties).all(axis=1)
     slopes, start = np.zeros(targets.shape), np.log(shares) if base is None else np.zeros(len(shares))
     if not used.any() and base is None:
-        return Weights(slopes, start)
-    problem = _Problem(indicators[:, used], targets[used], shares, penalties[used], base, start)
+        return ScoreWeights(slopes, start)
+    problem = _SoftmaxFit(indicators[:, used], targets[used], shares, penalties[used], base, start)
     slopes[used], offsets = problem.solve()
-    return Weights(slopes, offsets)
+    return ScoreWeights(slopes, offsets)
 
 
-class _Problem:
+class _SoftmaxFit:
     """One convex fit, in whitened coordinates."""
 
     def __init__(
@@ -286,11 +286,11 @@ def _indicators(classes: Codes, count: int) -> Singles:
     return np.eye(count, dtype=np.float32)[classes]
 
 
-def _no_indicators(rows: int, sizes: Sequence[int]) -> Singles:
+def _empty_indicators(rows: int, sizes: Sequence[int]) -> Singles:
     return np.zeros((rows, sum(sizes)), dtype=np.float32)
 
 
-def _in_proportion(weights: Floats, rows: int) -> Codes:
+def _proportional_classes(weights: Floats, rows: int) -> Codes:
     """Classes of so many rows, each as often as its share says."""
     edges = np.round(np.concatenate([[0.0], np.cumsum(weights)]) * rows).astype(np.int64)
     return np.repeat(np.arange(len(weights)), np.diff(edges))
@@ -302,7 +302,7 @@ def _softmax(scores: Singles) -> Singles:
     return shares
 
 
-def _chosen(scores: Singles, generator: np.random.Generator) -> Codes:
+def _draw_groups(scores: Singles, generator: np.random.Generator) -> Codes:
     """A group for each row, by the softmax of its scores."""
     mass = np.ascontiguousarray(scores.T)  # few long rows are summed much faster than many short ones
     mass -= mass.max(axis=0)

@@ -65,7 +65,7 @@ def pair_tables(released: Released, encoding: GroupedEncoding) -> PairTables:
     shares = [found for found, _, _ in columns]
     variances, pooled = (np.array([column[i] for column in columns]) for i in (1, 2))
     excess = np.array([_excess(encoding, k, counts, shares, seconds[k]) for k in range(len(counts))])
-    of_excess = of_seconds[0] / (float(counts.sum()) * float(encoding.kept()[1])) ** 2
+    of_excess = of_seconds[0] / (float(counts.sum()) * float(encoding.clipping_factors()[1])) ** 2
     return PairTables(counts, shares, variances, pooled, excess, of_excess)
 
 
@@ -81,7 +81,7 @@ def _class_shares(
     column, place, corners = encoding.groups[index], encoding.slices[index], encoding.corners[index]
     if column.size == 1:
         return np.ones((len(counts), 1)), 0.0, 0.0
-    design, variances = _design(corners, encoding.kept(index), noise)
+    design, variances = _column_design(corners, encoding.clipping_factors(index), noise)
     upper = np.triu_indices(column.size - 1)
     answers = np.array(
         [np.concatenate([[n], s[place], m[place, place][upper]]) for n, s, m in zip(counts, sums, seconds, strict=True)]
@@ -97,7 +97,7 @@ def _class_shares(
     return repaired, float(np.trace(covariance)) / column.size, float(np.trace(both)) / column.size
 
 
-def _design(
+def _column_design(
     corners: Floats, kept: tuple[Floats, Floats], noise: tuple[float, float, float, float]
 ) -> tuple[Floats, Floats]:
     """How count, sums and own second moments follow from a column's counts, and the variances of their noise."""
@@ -117,16 +117,16 @@ def _excess(encoding: GroupedEncoding, k: int, counts: Floats, shares: list[Floa
     result = np.zeros((edges[-1], edges[-1]))
     for a in range(len(shares)):
         for b in range(a):
-            _, kept = encoding.kept(a, b)
+            _, kept = encoding.clipping_factors(a, b)
             alone = n * np.outer(shares[a][k], shares[b][k]) * kept
             inner = second[encoding.slices[a], encoding.slices[b]] - encoding.corners[a].T @ alone @ encoding.corners[b]
-            table = _centred(encoding.contrasts[a].T @ inner @ encoding.contrasts[b] / kept) / total
+            table = _doubly_centred(encoding.contrasts[a].T @ inner @ encoding.contrasts[b] / kept) / total
             result[edges[a] : edges[a + 1], edges[b] : edges[b + 1]] = table
             result[edges[b] : edges[b + 1], edges[a] : edges[a + 1]] = table.T
     return result
 
 
-def _centred(table: Floats) -> Floats:
+def _doubly_centred(table: Floats) -> Floats:
     """The table with rows and columns that sum to 0."""
     centred: Floats = table - table.mean(axis=0) - table.mean(axis=1)[:, None] + table.mean()
     return centred

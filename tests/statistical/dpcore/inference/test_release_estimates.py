@@ -32,7 +32,7 @@ from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import PrivateGram, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.measurements.histograms import exact_histograms, histograms_query
 from dpcore.measurements.measurement_frame import Frame
-from dpcore.measurements.noise_law import NoiseCovariance, framed_noise, noise_facts
+from dpcore.measurements.noise_law import NoiseCovariance, draw_gram_noise, noise_facts
 from dpcore.measurements.projection import Projection, no_projection, principal_projection, ron_projection
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.registry import gram_mechanism, mechanism_of, vector_mechanism
@@ -86,7 +86,7 @@ def second_implementation(event: GramEvent, size: int) -> Floats:
 def test_noise_in_a_frame_has_the_law_of_the_whole_noise_seen_in_that_frame(name: str, blocks: int) -> None:
     event = event_of(name, GramLayout(5, blocks, Fraction(1, 2)))
     frame = np.linalg.qr(generator(1).standard_normal((5, 3)))[0]
-    ours = framed_noise(event, frame, 20_000)
+    ours = draw_gram_noise(event, frame, 20_000)
     theirs = frame.T @ second_implementation(event, 20_000) @ frame
     contrast = generator(2).standard_normal((blocks, 3, 3))
     for functional in (contrast, np.ones((blocks, 1, 1)) * np.eye(3), np.eye(3)[None] * [[[1.0]], [[-1.0]]][:blocks]):
@@ -126,7 +126,7 @@ def test_noise_that_stands_in_for_the_nuclear_law_is_no_smaller_and_hardly_large
     real = np.array(
         [measure_gram(PrivateGram(GramSum(event.layout)), event, SeededNoise(i)).matrices() for i in range(2000)]
     )
-    ours = framed_noise(event, np.eye(3), 20_000)
+    ours = draw_gram_noise(event, np.eye(3), 20_000)
     for block, i, j in [(0, 0, 0), (0, 0, 1), (blocks - 1, 1, 1)]:
         ratio = ours[:, block, i, j].std() / real[:, block, i, j].std()
         assert 0.85 < ratio < 1.4

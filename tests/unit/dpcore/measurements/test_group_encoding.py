@@ -199,7 +199,7 @@ def test_what_the_cut_leaves_of_records_is_known_on_average() -> None:
     assert left.max() == pytest.approx(1, abs=1e-3)
     for one, other in (("a", "b"), ("h", "c")):
         columns = names.index(one), names.index(other)
-        (single, squared), (_, pair) = encoding.kept(columns[0]), encoding.kept(*columns)
+        (single, squared), (_, pair) = encoding.clipping_factors(columns[0]), encoding.clipping_factors(*columns)
         for level in range(3):
             mine = cells[one] == level
             assert single[level] == pytest.approx(left[mine].mean(), abs=0.01)

@@ -19,8 +19,8 @@ from dpcore.measurements.groups import (
     MOST_GROUPS,
     ColumnGroups,
     Histogram,
+    _group_column,
     _group_count,
-    _grouped,
     group_columns,
     least_group_size,
 )
@@ -167,7 +167,7 @@ def test_groups_are_counted_as_they_are_made(data: st.DataObject, column: Column
     cells = ColumnCells(column)
     counts = data.draw(hnp.arrays(np.float64, cells.count, elements=st.floats(-50.0, 2000.0)))
     histogram = Histogram(counts, data.draw(st.floats(0.001, 40.0)), data.draw(st.none() | st.floats(1.0, 400.0)))
-    assert _group_count(cells, histogram, least) == _grouped(cells, histogram, least).size
+    assert _group_count(cells, histogram, least) == _group_column(cells, histogram, least).size
 
 
 def test_the_least_group_is_three_deviations_of_the_noise_on_a_pair() -> None:

@@ -18,7 +18,7 @@ from dpcore.auditing.hostile_rows import hostile_pair
 from dpcore.auditing.replay import replay
 from dpcore.auditing.replay_measurements import ReplayedGram
 from dpcore.measure import Released, exact_gram, measure_gram
-from dpcore.measurements.frame_measurements import ONE_COORDINATE, ROOM, SquaredLengths, measure_frame, moved
+from dpcore.measurements.frame_measurements import ONE_COORDINATE, ROOM, SquaredLengths, fit_centre, measure_frame
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import Projection, no_projection, ron_projection
 from dpcore.mechanisms.base import GramEvent
@@ -164,7 +164,7 @@ def test_a_mean_of_nothing_but_noise_does_not_move_the_centre_far() -> None:
     for seed in range(20):
         lengths = draw("radius", start, PURE, seed, table)
         sums = draw("centre", start, Epsilon(Fraction(1, 100)), seed, table)
-        distances.append(np.linalg.norm(moved(frame_of(start), sums, lengths, plain).centre))
+        distances.append(np.linalg.norm(fit_centre(frame_of(start), sums, lengths, plain).centre))
         raw.append(np.linalg.norm(sums.counts_and_sums()[1][0] / ROWS))
     assert np.mean(distances) < 0.6 * np.mean(raw)
 

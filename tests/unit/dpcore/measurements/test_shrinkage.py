@@ -21,7 +21,7 @@ from dpcore.measurements.shrinkage import (
     certain_directions,
     denoised_covariance,
     shared_covariance,
-    shortened_offsets,
+    shrunk_offsets,
 )
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
@@ -110,9 +110,9 @@ def test_pure_noise_becomes_a_covariance_without_directions() -> None:
 
 def test_without_noise_offsets_stay_and_with_endless_noise_they_vanish() -> None:
     offsets, spread = generator(1).standard_normal((3, 4)) / 4, np.diag([1.0, 0.5, 0.2, 0.1])
-    assert shortened_offsets(offsets, np.zeros(3), spread) == pytest.approx(offsets, abs=1e-12)
-    assert not shortened_offsets(offsets, np.full(3, np.inf), spread).any()
-    one_empty = shortened_offsets(offsets, np.array([0.0, np.inf, 0.0]), spread)
+    assert shrunk_offsets(offsets, np.zeros(3), spread) == pytest.approx(offsets, abs=1e-12)
+    assert not shrunk_offsets(offsets, np.full(3, np.inf), spread).any()
+    one_empty = shrunk_offsets(offsets, np.array([0.0, np.inf, 0.0]), spread)
     assert one_empty[[0, 2]] == pytest.approx(offsets[[0, 2]], abs=1e-12)
     assert not one_empty[1].any()
 
@@ -124,8 +124,8 @@ def test_offsets_are_shortened_most_where_the_table_hardly_varies() -> None:
     for _ in range(20):
         truth = rng.standard_normal((10, 30)) * np.sqrt(np.diag(spread) * 0.3)
         noisy, variances = truth + 0.1 * rng.standard_normal(truth.shape), np.full(10, 0.01)
-        known.append(np.linalg.norm(shortened_offsets(noisy, variances, spread) - truth))
-        alike.append(np.linalg.norm(shortened_offsets(noisy, variances, np.eye(30) * 0.1) - truth))
+        known.append(np.linalg.norm(shrunk_offsets(noisy, variances, spread) - truth))
+        alike.append(np.linalg.norm(shrunk_offsets(noisy, variances, np.eye(30) * 0.1) - truth))
     assert np.mean(known) < 0.8 * np.mean(alike)
 
 

@@ -158,7 +158,9 @@ def test_most_of_what_the_cut_takes_of_a_pair_is_put_back() -> None:
     encoding = encoded(schema, cells, width=8)
     (found,) = estimated(schema, cells, encoding)
     _, excess = truth(schema, cells, encoding)
-    assert encoding.kept(0, 1)[1][1, 1] == pytest.approx(0.5, abs=0.05), "this is what is left of two rare levels"
+    assert encoding.clipping_factors(0, 1)[1][1, 1] == pytest.approx(0.5, abs=0.05), (
+        "this is what is left of two rare levels"
+    )
     assert 0.75 < found.excess[0, 1, 3] / excess[0, 1, 3] < 1.02
     assert np.abs(found.excess[0][4:, 4:]).max() < 0.08 * excess[0, 1, 3], "and nothing is put where nothing is"
 
