@@ -1,1 +1,1 @@
-"""Measurements: what is measured of a table, and what a released value tells."""
+"""Measurements: the statistics that a release measures, and estimates from the noisy results."""

@@ -1,4 +1,4 @@
-"""The measurements that a frame is made of, and what each sees of a record."""
+"""The three measurements that determine a frame: squared lengths, the mean, and squared lengths around it."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from dpcore.records.schema import Cells
 Floats = NDArray[np.float64]
 
 ROOM = 1.3
-"""The squared radius over the mean squared length: beyond that, points are drawn back."""
+"""Ratio of the squared radius to the mean squared length; points beyond the radius are clipped."""
 
 ONE_COORDINATE = Projection("none", 1, 1, None)
-"""Keeps a single number, such as a squared length."""
+"""The identity projection of a single coordinate, such as a squared length."""
 
 
 @dataclass(frozen=True, slots=True)
 class SquaredLengths:
-    """Encodes a record as the squared length of its projected point in its frame, between 0 and 1: one coordinate."""
+    """Encodes a record as one coordinate in [0, 1]: the squared length of its projected point in the frame."""
 
     encoding: RecordEncoder
     projection: Projection
 
     def encode(self, cells: Cells) -> Floats:
-        """Squared lengths, one a row: sums of squares of whole numbers, hence the same in any order."""
+        """Return the squared lengths, one per row: sums of squares of integers, so their order does not matter."""
         points, radius = self.projection.framed(self.encoding.encode(cells))
         whole = GramLayout(self.projection.dimension + 1, 1, Fraction(1))
         body = integer_records(points, self.projection.columns, whole, radius=radius)[:, 1:]
@@ -47,16 +47,17 @@ class SquaredLengths:
         return squares
 
     def classes(self, cells: Cells) -> NDArray[np.int64]:
-        """All in one block."""
+        """Return the class of each row, as the encoding has it."""
         return self.encoding.classes(cells)
 
 
 def measure_frame(
     projection: Projection, draw: Callable[[str, Projection], Released], *, whole_mean: bool
 ) -> Projection:
-    """The projection with a frame out of three measurements, which `draw` makes by name in what it is given.
+    """Make three measurements and return the projection with the frame that they determine.
 
-    With `whole_mean` the first two are those of whole points, so that every coordinate's mean is known.
+    `draw` makes the measurement of a given name in the projection it is given, and releases it. With
+    `whole_mean` the first two measure unprojected points, so that the mean of every coordinate is known.
     """
     everything = replace(projection, kind="none", dimension=projection.width, columns=None, centre=None)
     seen = everything if whole_mean else projection
@@ -69,22 +70,23 @@ def measure_frame(
 
 
 def measurement_inputs(name: str, encoding: Encoding, projection: Projection) -> tuple[RecordEncoder, Projection]:
-    """What a measurement of this name sees of a record: its projected point, or only that point's squared length."""
+    """Return the encoding and projection that the named measurement uses: of points, or of squared lengths."""
     if name in (RADIUS, SPREAD):
         return SquaredLengths(encoding, projection), ONE_COORDINATE
     return encoding, projection
 
 
 def fit_radius(frame: Frame, lengths: Released) -> Frame:
-    """The same centre with the radius that squared lengths, measured in this frame, ask for."""
+    """Return the frame with its radius fitted to squared lengths that were measured in it."""
     known = _LengthSummary.of(lengths)
     return frame.scaled(min(1.0, math.sqrt(ROOM * max(known.mean, known.deviation))))
 
 
 def fit_centre(frame: Frame, sums: Released, lengths: Released, projection: Projection) -> Frame:
-    """The frame around the mean that was measured in it along a projection, `lengths` telling of how many points.
+    """Return the frame moved to the mean, whose `sums` were measured in it along a projection.
 
-    The mean is drawn towards the old centre by the share of its squared length that is noise.
+    `lengths` gives the noisy number of points. The mean is shrunk towards the old centre by the share of its
+    squared length that noise explains.
     """
     total, deviation = _sums_and_deviation(sums)
     count = _LengthSummary.of(lengths).count
@@ -96,13 +98,13 @@ def fit_centre(frame: Frame, sums: Released, lengths: Released, projection: Proj
 
 
 def scale_to_projection(frame: Frame, projection: Projection) -> Frame:
-    """The frame for projected points: a random projection shortens all of them alike, on average."""
+    """Return the frame for projected points: a random projection shortens all points alike, on average."""
     return frame.scaled(math.sqrt(projection.dimension / projection.width) if projection.kind == "ron" else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _LengthSummary:
-    """What was measured of squared lengths: how many, their mean, and the deviation of its noise."""
+    """The noisy number of squared lengths, their mean, and the standard deviation of its noise."""
 
     count: float
     mean: float
@@ -117,7 +119,7 @@ class _LengthSummary:
 
 
 def _sums_and_deviation(released: Released) -> tuple[Floats, float]:
-    """The sum of points in one block, and the deviation of the noise on a coordinate of it."""
+    """Return the noisy sum of the points in one block, and the standard deviation of each coordinate's noise."""
     event, weight = released.event, float(released.event.layout.count_weight)
     if mechanism_of(event.mechanism).output is Output.SUMS:
         return released.counts_and_sums()[1][0], LAPLACE_SUMS.deviations(event)[1]

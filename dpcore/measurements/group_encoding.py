@@ -1,10 +1,10 @@
-"""Records as points of their groups' indicators, centred and scaled by what is released of them.
+"""Records encoded by the indicators of their groups, centred and scaled by released histograms.
 
-A column of L groups takes L - 1 coordinates: the indicators of its groups, less the released
-shares, in an orthonormal basis of what is orthogonal to the constant. Centred so, a common
-value lies near 0 and typical records are much shorter than the longest possible: points are
-divided by the length of a typical record, and what is longer is cut to the unit ball with the
-rest (N1). The number of coordinates is public; those that no group needs are 0.
+A column of L groups takes L - 1 coordinates: the indicators of its groups, minus the released
+shares, in an orthonormal basis of the complement of the constant. After centring, a common
+value lies near 0 and typical records are much shorter than the longest possible one. Points are
+therefore divided by the length of a typical record, and longer ones are clipped to the unit ball
+(N1). The number of coordinates is public; coordinates that no group uses are 0.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Codes = NDArray[np.int64]
 
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
-"""Where a normal law is evaluated, and how much each place counts."""
+"""Nodes and weights of the Gauss-Hermite quadrature for a normal law."""
 
 ROOM = 1.0
-"""The unit ball's squared radius over a typical record's squared length."""
+"""Ratio of the unit ball's squared radius to a typical record's squared length."""
 
 
 def contrasts(size: int) -> Floats:
-    """Orthonormal rows orthogonal to the constant, `size` - 1 of them (Helmert's)."""
+    """Return `size` - 1 orthonormal rows orthogonal to the constant (Helmert contrasts)."""
     rows = np.zeros((size - 1, size))
     for i in range(1, size):
         rows[i - 1, :i], rows[i - 1, i] = 1.0, -i
@@ -41,7 +41,7 @@ def contrasts(size: int) -> Floats:
 
 
 class GroupedEncoding:
-    """The map from cells to points of the unit ball of a public dimension."""
+    """The map from cells to points in a unit ball of public dimension."""
 
     def __init__(self, schema: RecordSchema, groups: Sequence[ColumnGroups], width: int) -> None:
         self.schema, self.groups, self.width = schema, list(groups), width
@@ -58,7 +58,7 @@ class GroupedEncoding:
         self._plain = Encoding(schema)
 
     def encode(self, cells: Cells) -> Floats:
-        """Points, one a record; a cell of which nothing is known lies at the centre of its column."""
+        """Return the points, one per record; an unknown cell is encoded at the centre of its column."""
         rows = len(next(iter(cells.values())))
         points = np.zeros((rows, self.width))
         for column, corners, place in zip(self.groups, self.corners, self.slices, strict=True):
@@ -67,15 +67,15 @@ class GroupedEncoding:
 
     @staticmethod
     def _clipped(points: Floats) -> Floats:
-        """Coordinates inside [-1, 1]; the exact limit on the length is kept where records become whole numbers."""
+        """Scale points into [-1, 1] per coordinate; `integer_records` enforces the exact bound on their length."""
         longest = np.abs(points).max(axis=1, initial=1.0)
         clipped: Floats = points / longest[:, None]
         return clipped
 
     def clipping_factors(self, *columns: int) -> tuple[Floats, Floats]:
-        """How much the cut leaves of a record, and of its square, on average, for each group of some columns.
+        """Return the mean factors by which clipping scales a record and its square, for each group of some columns.
 
-        The other columns' squared lengths add up to a number that is nearly normal, if columns are apart.
+        The sum of the other columns' squared lengths is taken as normal, which it nearly is for independent columns.
         """
         lengths = [(corners**2).sum(axis=1) for corners in self.corners]
         known = np.zeros(())
@@ -89,5 +89,5 @@ class GroupedEncoding:
         return left @ NODE_WEIGHTS, left**2 @ NODE_WEIGHTS
 
     def classes(self, cells: Cells) -> Codes:
-        """The class block each record falls into."""
+        """Return the class of each record."""
         return self._plain.classes(cells)

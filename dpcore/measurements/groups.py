@@ -1,9 +1,9 @@
-"""Cells joined to groups that rise above the noise: post-processing of released histograms.
+"""Groups of cells whose counts exceed the noise: post-processing of released histograms.
 
-Pairs of columns are measured by groups, so a group must hold enough units that its part in a
-pair is more than noise. A numeric column's groups are neighbours of about equal counts, with
-cells of their own where many units share one value; a nominal column's rare levels join one
-group. What is known inside a group comes from the histograms alone.
+Pairs of columns are measured by groups, so a group must hold enough units for its cells in a
+pair table to exceed the noise. The groups of a numeric column are ranges of neighbouring cells with
+about equal counts; a cell with many units is a group of its own. The rare levels of a nominal column
+share one group. The distribution inside a group comes from the histograms alone.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 MOST_GROUPS = 10
-"""An interval column's groups of neighbours hold about this share of the units each."""
+"""Target number of an interval column's groups, which hold about equal shares of the units."""
 
 SURE = 2.0
-"""Standard deviations by which a count must rise above its noise to be believed."""
+"""Standard deviations of noise by which a count must exceed its threshold."""
 
 FEWER = 1.25
-"""Factor by which the least count of a group grows until all groups fit."""
+"""Factor by which the least group size grows until all groups fit into the coordinates."""
 
 
 USUAL_LENGTH = 0.6
-"""A typical record's squared length a column, before the histograms tell it: what groups are chosen by."""
+"""A typical record's squared length per column, assumed before the histograms are measured."""
 
 LEAST_DEVIATIONS = 3.0
-"""A group holds at least so many standard deviations of the noise on a pair of groups."""
+"""The least group size, in standard deviations of the noise on a pair of groups."""
 
 
 def least_group_size(event: GramEvent, columns: int) -> float:
-    """Units that a group must hold, from public constants alone."""
+    """Return the number of units that a group must hold; a function of public constants alone."""
     noise = entry_noise(event)
     return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnGroups:
-    """The groups of one column: which cell belongs to which, and their released counts."""
+    """The groups of one column: the group of each cell, and the noisy counts of the groups."""
 
     cells: ColumnCells
     group: Codes
     within: Floats
-    """Share of each cell among its group."""
+    """Share of each cell within its group."""
     counts: Floats
     variances: Floats
 
@@ -68,16 +68,16 @@ class ColumnGroups:
 
     @property
     def portions(self) -> Floats:
-        """Share of each group, repaired to a distribution."""
+        """Share of each group, projected onto the probability simplex."""
         return onto_simplex(self.counts / max(float(self.counts.sum()), 1.0), 1.0)
 
     def codes(self, cells: Cells) -> Codes:
-        """The group of each record; `UNCOUNTED` where its cell is."""
+        """Return the group of each record, or `UNCOUNTED` if its cell is unknown."""
         found = self.cells.codes(cells[self.cells.column.name])
         return np.append(self.group, UNCOUNTED)[found]
 
     def values(self, groups: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
-        """A value out of each group, its cell drawn by its share."""
+        """Draw a value from each given group: first its cell by share, then a value in the cell."""
         order = np.argsort(self.group, kind="stable")
         mass = np.cumsum(self.within[order])  # group g lies between g and g + 1
         place = np.searchsorted(mass, np.minimum(groups + generator.random(len(groups)), mass[-1] * (1 - 1e-12)))
@@ -87,7 +87,7 @@ class ColumnGroups:
 def group_columns(
     released: ReleasedVector, columns: Sequence[ColumnCells], *, least: float, coordinates: int
 ) -> list[ColumnGroups]:
-    """Groups of every column, each of at least about `least` units, in all no more than fit into the coordinates."""
+    """Return the groups of every column, each of about `least` units or more, that fit into the coordinates."""
     query = released.event.query
     assert isinstance(query, HistogramsQuery)  # noqa: S101  the only vectors that a release measures
     deviations = [released.deviation() / float(weight) for weight in query.weights]
@@ -103,7 +103,7 @@ def group_columns(
 class Histogram:
     """Noisy counts of a column's cells, and the noise of sums of them.
 
-    `total_variance` is that of their sum where it was brought to what all columns together say it is.
+    `total_variance` is the variance of the total once it was reconciled with the other columns, else None.
     """
 
     counts: Floats
@@ -111,7 +111,7 @@ class Histogram:
     total_variance: float | None = None
 
     def noise(self, cells: int) -> float:
-        """Standard deviation of the sum of so many cells."""
+        """Return the standard deviation of the noise on the sum of this many cells."""
         if self.total_variance is None:
             return self.deviation * math.sqrt(cells)
         part = cells / len(self.counts)
@@ -119,9 +119,10 @@ class Histogram:
 
 
 def _with_common_total(histograms: Sequence[Histogram], columns: Sequence[ColumnCells]) -> list[Histogram]:
-    """The histograms brought to one total, weighted by their variances: all that count every record count the same.
+    """Return the histograms adjusted to a common total, the precision-weighted mean of their own totals.
 
-    What a column's other cells say of a wide range is then known as well as those cells are.
+    Only columns that count every record take part. The count of a wide range then has the noise of the column's
+    remaining cells, if these are fewer.
     """
     whole = [cells.counts_all for cells in columns]
     variances = [h.deviation**2 * len(h.counts) for h in histograms]
@@ -141,7 +142,7 @@ def _with_common_total(histograms: Sequence[Histogram], columns: Sequence[Column
 
 
 def _group_count(cells: ColumnCells, histogram: Histogram, least: float) -> int:
-    """The number of groups that `_group_column` makes, without the shares within them."""
+    """Return the number of groups that `_group_column` makes, without computing shares."""
     counts = histogram.counts
     if isinstance(cells.column, NominalColumn):
         kept = _kept_levels(counts, least)
@@ -163,7 +164,7 @@ def _group_column(cells: ColumnCells, histogram: Histogram, least: float) -> Col
 
 
 def _group_levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
-    """Every level with enough units for itself, the others together."""
+    """Return one group per level with enough units, one group of all other levels, and the shares within groups."""
     counts, deviation = histogram.counts, histogram.deviation
     order, kept = np.argsort(-counts, kind="stable"), _kept_levels(counts, least)
     group = np.full(len(counts), kept, dtype=np.int64)
@@ -177,7 +178,7 @@ def _group_levels(histogram: Histogram, least: float) -> tuple[Codes, Floats]:
 
 
 def _kept_levels(counts: Floats, least: float) -> int:
-    """How many levels stay for themselves, so that the others together are enough."""
+    """Return how many levels keep a group of their own such that the other levels together hold `least` units."""
     order, kept = np.argsort(-counts, kind="stable"), int(np.count_nonzero(counts >= least))
     while 0 < kept < len(counts) and counts[order[kept:]].sum() < least:
         kept -= 1
@@ -185,7 +186,10 @@ def _kept_levels(counts: Floats, least: float) -> int:
 
 
 def _group_neighbours(histogram: Histogram, edges: Floats, least: float) -> tuple[Codes, Floats]:
-    """Ranges of an interval column's cells; the last cell of a column whose missing cells have one stays apart."""
+    """Return groups of neighbouring cells of an interval column, and the shares within them.
+
+    The cell of missing values, if there is one, is the last and a group of its own when it has enough units.
+    """
     counts = histogram.counts
     present = counts[: len(edges) - 1]
     apart = len(present) < len(counts)
@@ -197,7 +201,7 @@ def _group_neighbours(histogram: Histogram, edges: Floats, least: float) -> tupl
     if apart and counts[-1] >= least:
         group[-1] = len(ranges)
     elif apart:
-        group[-1] = len(ranges) - 1  # too few to tell from nothing: a part of the last group
+        group[-1] = len(ranges) - 1  # too few to tell from noise: part of the last group
         last = group == len(ranges) - 1
         share = max(float(counts[-1]), 0.0) / max(float(counts[last].sum()), 1.0)
         within[last] *= 1 - min(share, 1.0)
@@ -209,7 +213,7 @@ Range = tuple[int, int]
 
 
 def _equal_count_ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
-    """Cells with many units for themselves, the others left to right in ranges of about equal counts."""
+    """Return ranges of cells from left to right: cells with many units alone, the others in about equal counts."""
     alone = counts >= max(counts.sum() / MOST_GROUPS, least)
     target = max(least, counts[~alone].sum() / max(1, MOST_GROUPS - np.count_nonzero(alone)))
     ranges, start = [], 0
@@ -224,7 +228,10 @@ def _equal_count_ranges(counts: Floats, histogram: Histogram, least: float) -> l
 
 
 def _joined_ranges(counts: Floats, histogram: Histogram, least: float) -> list[Range]:
-    """Ranges that surely hold too few units are joined with a neighbour, a wide or small one first."""
+    """Return the ranges after joining each that may hold fewer than `least` units with a neighbour.
+
+    The neighbour with the smaller count is preferred, and a range of several cells over a single cell.
+    """
     ranges = _equal_count_ranges(counts, histogram, least)
 
     def surely(part: Range) -> float:

@@ -1,6 +1,6 @@
 """Histograms of columns over public cells, measured together: the marginals of a release.
 
-One unit adds at most 1 to the cells of each column, in all: that alone bounds what it moves.
+One unit adds at most 1 in total to the cells of each column, which bounds the sensitivity.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Floats = NDArray[np.float64]
 
 MANY_CELLS = 5
 FEW_WEIGHT = Fraction(1, 4)
-"""A column of few cells is only centred by its histogram, and measured again with the Gram: little is enough for it."""
+"""Weight of a column with few cells: its histogram serves for centring only, since the Gram measures it again."""
 
 
 def histograms_query(columns: Sequence[Column], rows_per_unit: int = 1) -> HistogramsQuery:
-    """The marginals' query of a record's columns."""
+    """Return the query for the histograms of these columns."""
     cells = tuple(ColumnCells(column).count for column in columns)
     weights = tuple(Fraction(1) if count > MANY_CELLS else FEW_WEIGHT for count in cells)
     return HistogramsQuery(cells, weights, rows_per_unit)
@@ -34,14 +34,14 @@ def histograms_query(columns: Sequence[Column], rows_per_unit: int = 1) -> Histo
 def exact_histograms(
     chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
 ) -> PrivateVector:
-    """The exact counts of a table that comes in chunks, each row with its share of its person or None."""
+    """Return the exact counts of a chunked table; each chunk holds its rows' shares of their persons, or None."""
     return PrivateVector(query, count_cells(chunks, columns, query))
 
 
 def count_cells(
     chunks: Iterable[tuple[Cells, Floats | None]], columns: Sequence[ColumnCells], query: HistogramsQuery
 ) -> list[int]:
-    """The counts behind `exact_histograms`, in the open: for invented rows, and for parts of a table."""
+    """Return the counts behind `exact_histograms` as plain integers, for synthetic rows and for parts of a table."""
     totals = [np.full(column.count, 0, dtype=object) for column in columns]
     for cells, shares in chunks:
         for total, column, weight in zip(totals, columns, query.weights, strict=True):

@@ -1,12 +1,12 @@
-"""Where points are measured: around a centre and in units of a radius, so that the noise is no larger than they need.
+"""The measurement frame: a centre and a radius that reduce the noise relative to the points.
 
 Noise is calibrated to the unit ball, and tables seldom fill it: their points lie around some
-mean, at a distance far below 1. Measured as (x - centre) / radius, with the few points beyond the
-radius drawn back to it, the same noise is smaller by the square of the radius. Centre and radius are public
-constants, or come out of three small measurements, each made in the frame that the one before it
-left: the mean squared length of all points, their mean, and the mean squared length around it.
-Guarantee: a frame is public or released, and framed records are clipped like any others
-(GUARANTEE.md, N1), so that every bound holds as it stands.
+mean, at a distance far below 1. If (x - centre) / radius is measured instead, and the few points
+beyond the radius are clipped to it, the noise shrinks by the square of the radius. Centre and radius are
+public constants, or come from three small measurements, each made in the frame of the one before:
+the mean squared length of all points, their mean, and the mean squared length around it.
+Guarantee: a frame is public or released, and framed records are clipped like all others
+(GUARANTEE.md, N1), so every sensitivity bound holds unchanged.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 class Frame:
     """A centre among encoded points and a radius around it; both public or released.
 
-    `whole_mean` says whether the centre is the mean in every coordinate, and not along a projection only;
-    `deviation` is that of the noise on each of the centre's coordinates.
+    `whole_mean` says whether the centre is the mean in every coordinate, rather than along a projection only;
+    `deviation` is the standard deviation of the noise on each coordinate of the centre.
     """
 
     centre: Floats
@@ -40,19 +40,19 @@ class Frame:
 
     @staticmethod
     def around_middle(width: int, radius: float = 1.0) -> Frame:
-        """A public frame around the middle of the bounds."""
+        """Return a public frame centred at the middle of the bounds."""
         return Frame(np.zeros(width), radius)
 
     def centred(self, points: Floats) -> Floats:
-        """Points seen from the centre; a pure function of each, coordinate by coordinate."""
+        """Return the points relative to the centre; a pure function of each coordinate."""
         offsets: Floats = np.clip(points - self.centre, -1.0, 1.0)
         return offsets
 
     def to_encoded(self, framed: Floats) -> Floats:
-        """Encoded points again."""
+        """Return framed points in encoded coordinates."""
         points: Floats = framed * self.radius + self.centre
         return points
 
     def scaled(self, factor: float) -> Frame:
-        """The same centre with a radius so many times as large, but never too small to measure in."""
+        """Return the frame with its radius multiplied by `factor`, but at least `SMALLEST_RADIUS`."""
         return replace(self, radius=max(float(SMALLEST_RADIUS), self.radius * factor))

@@ -1,9 +1,8 @@
-"""The joint law of a measurement's noise: its covariance in figures, and draws of it for post-processing.
+"""The joint law of a measurement's noise: its covariance, and draws of it for post-processing.
 
-Noise of the Wishart, Gaussian and nuclear laws is the same in every orthonormal frame, so
-that a few coordinates of it can be drawn without the others, however many were measured.
-Draws come in floating point from a public seed: they say how uncertain a released value is
-and are never added to anything.
+The Wishart, Gaussian and nuclear laws are invariant under rotation, so a few coordinates of
+the noise can be drawn without the others, however many were measured. Draws use floating point
+and a public seed: they quantify the uncertainty of a released value and are never added to one.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ Floats = NDArray[np.float64]
 
 PURPOSE = "uncertainty"
 SEED = "5eed"
-"""The public stream of all draws: two readers of one release get the same figures."""
+"""The public seed of all draws: two readers of one release get the same figures."""
 
 MOST_CELLS = 1 << 22
-"""Numbers held at once; where frames are large there are fewer draws."""
+"""Most numbers held at once; large bases get fewer draws."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseCovariance:
     """Second moments of the noise on one measurement, in squared records; the mean is 0.
 
-    `diagonal` and `off_diagonal` are variances of an entry; two entries of one diagonal have the
-    covariance `diagonals_of_a_block`, two of different blocks' `diagonals_of_two_blocks` (None where it is
-    not known in closed form). All other pairs of different entries are uncorrelated.
+    `diagonal` and `off_diagonal` are the variances of an entry. Two diagonal entries have the covariance
+    `diagonals_of_a_block` within a block, and `diagonals_of_two_blocks` across blocks (None if there is no
+    closed form). All other pairs of different entries are uncorrelated.
     """
 
     diagonal: float
@@ -50,20 +49,20 @@ class NoiseCovariance:
 
     @staticmethod
     def of(event: GramEvent) -> NoiseCovariance:
-        """The covariance that an event's parameters imply.
+        """Return the covariance that an event's parameters imply.
 
-        Raises: ValueError for a mechanism that gives no noisy copy of the blocks.
+        Raises: ValueError for a mechanism that does not release noisy blocks.
         """
         expected = gram_mechanism(event.mechanism).expected_error(event)
         diagonal, other = expected.diagonal_sd**2, expected.off_diagonal_sd**2
-        together = 0.0 if event.mechanism == "laplace" else diagonal - 2 * other  # no direction is special
+        together = 0.0 if event.mechanism == "laplace" else diagonal - 2 * other  # rotation invariance
         if abs(together) < 1e-12 * diagonal:
             together = 0.0
         return NoiseCovariance(diagonal, other, together, _between_blocks(event, diagonal, together))
 
 
 def _between_blocks(event: GramEvent, diagonal: float, together: float) -> float | None:
-    """Covariance of two diagonal entries in different blocks: only a factor on the whole trace ties blocks."""
+    """Return the covariance of diagonal entries in different blocks; only a shared trace factor makes it non-zero."""
     p, blocks = event.layout.dimension, event.layout.blocks
     if blocks == 1:
         return 0.0
@@ -78,10 +77,10 @@ def _between_blocks(event: GramEvent, diagonal: float, together: float) -> float
 
 
 def noise_facts(event: Event) -> dict[str, Any]:
-    """The law of a measurement's noise for the record: its name, parameter and second moments, in records.
+    """Return the law of a measurement's noise for the release record: name, parameter and second moments, in records.
 
-    The covariance is that of `NoiseCovariance` for noisy blocks; where every number has noise of its own, the
-    variances; None for directions, which are not the truth plus noise.
+    The covariance holds the fields of `NoiseCovariance` for noisy blocks, the variances for numbers with independent
+    noise, and is None for released directions, which are not the truth plus noise.
     """
     covariance: dict[str, float | None] | None = None
     if isinstance(event, VectorEvent):
@@ -103,14 +102,14 @@ def noise_facts(event: Event) -> dict[str, Any]:
 
 
 def draw_gram_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
-    """Draws of Fᵀ Z F for the noise Z on every block and orthonormal columns F; shape (draws, blocks, d, d).
+    """Draw Bᵀ Z B for the noise Z on every block and orthonormal columns B; shape (draws, blocks, d, d).
 
-    Two calls with the same arguments give the same draws; fewer than asked for where they would be many.
+    Two calls with the same arguments return the same draws. Large bases get fewer draws than requested.
     """
     size, rng = basis.shape[1], public_generator(SEED, PURPOSE)
     draws = max(2, min(draws, MOST_CELLS // (event.layout.blocks * size**2)))
     if event.mechanism == "laplace":
-        support = np.flatnonzero(np.any(basis != 0, axis=1))  # entries are independent: the others do not matter
+        support = np.flatnonzero(np.any(basis != 0, axis=1))  # entries are independent: other rows add nothing
         return _draw_laplace_gram(event, basis[support], draws, rng)
     if event.mechanism == "gaussian":
         return _draw_gaussian_gram(event, size, draws, rng)
@@ -120,7 +119,7 @@ def draw_gram_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
 
 
 def _symmetric_from_upper(upper: Floats) -> Floats:
-    """Square matrices from what is on and above their diagonals."""
+    """Return symmetric matrices with the given upper triangles."""
     upper = np.triu(upper)
     return upper + np.swapaxes(np.triu(upper, 1), -1, -2)
 
@@ -131,7 +130,7 @@ def _draw_gaussian_gram(event: GramEvent, size: int, draws: int, rng: np.random.
 
 
 def _draw_laplace_gram(event: GramEvent, rows: Floats, draws: int, rng: np.random.Generator) -> Floats:
-    """Every entry that the frame touches, brought into the basis."""
+    """Draw the entries in the support of the basis, and project them onto it."""
     support = len(rows)
     other = 1 / float(best_l1_weight(event.neighbours))
     scale = float(event.noise) / UNIT * np.where(np.eye(support, dtype=bool), 1.0, other)
@@ -146,7 +145,7 @@ def _draw_laplace_gram(event: GramEvent, rows: Floats, draws: int, rng: np.rando
 def _draw_wishart_gram(
     event: GramEvent, size: int, draws: int, rng: np.random.Generator, *, trace_factor: bool
 ) -> Floats:
-    """Difference of two Wishart matrices with P + 1 degrees of freedom, each by Bartlett's triangular factor."""
+    """Draw differences of two Wishart matrices with P + 1 degrees of freedom, by the Bartlett decomposition."""
     p, blocks, rate = event.layout.dimension, event.layout.blocks, float(event.noise)
     sides = [_draw_bartlett(p + 1, size, (draws, blocks), rng) / (2 * rate) for _ in range(2)]
     if trace_factor:
@@ -155,7 +154,7 @@ def _draw_wishart_gram(
         smaller = larger * rng.random(draws) ** (1 / n)
         coin = rng.random(draws) < 0.5
         wanted = np.where(coin, larger, smaller), np.where(coin, smaller, larger)
-        outside = blocks * (p - size) * (p + 1) / 2  # shape of the trace that the frame does not see
+        outside = blocks * (p - size) * (p + 1) / 2  # shape of the trace outside the basis
         for side, trace in zip(sides, wanted, strict=True):
             hidden = rng.gamma(outside, 1 / rate, draws) if outside else 0.0
             side *= (trace / (np.einsum("nkii->n", side) + hidden))[:, None, None, None]
@@ -170,9 +169,9 @@ def _draw_bartlett(freedom: int, size: int, shape: tuple[int, int], rng: np.rand
 
 
 def _draw_above_nuclear(event: GramEvent, size: int, draws: int, rng: np.random.Generator) -> Floats:
-    """Wishart-difference noise with at least the nuclear law's variances: that law has no quick sampler.
+    """Draw Wishart-difference noise with at least the variances of the nuclear law, which has no fast sampler.
 
-    Under replace-one the blocks' traces are tied; the most that this adds to a contrast is counted in.
+    Under replace-one the blocks' traces are dependent; the most that this adds to a contrast is included.
     """
     p, blocks = event.layout.dimension, event.layout.blocks
     ours, plain = (
@@ -185,7 +184,7 @@ def _draw_above_nuclear(event: GramEvent, size: int, draws: int, rng: np.random.
 
 
 def draw_sums_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
-    """Draws of the noise on counts and framed sums that were measured apart; shape (draws, blocks, 1 + d)."""
+    """Draw the noise on separately measured counts and projected sums; shape (draws, blocks, 1 + d)."""
     rng, blocks = public_generator(SEED, f"{PURPOSE}, sums"), event.layout.blocks
     scale, weight = float(event.noise) / UNIT, float(event.layout.count_weight)
     support = np.flatnonzero(np.any(basis != 0, axis=1))
@@ -195,7 +194,7 @@ def draw_sums_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
 
 
 def draw_vector_noise(event: VectorEvent, numbers: int, draws: int) -> Floats:
-    """Draws of the noise on some numbers of a measured vector; shape (draws, numbers)."""
+    """Draw the noise on some numbers of a measured vector; shape (draws, numbers)."""
     rng, scale = public_generator(SEED, f"{PURPOSE}, vector"), float(event.noise) / event.query.unit
     shape = max(2, min(draws, MOST_CELLS // numbers)), numbers
     if event.mechanism == "histogram-gaussian":

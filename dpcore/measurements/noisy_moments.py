@@ -1,9 +1,9 @@
-"""Counts, means and covariances out of one noisy measurement, by post-processing.
+"""Counts, means and covariances estimated from one noisy measurement, by post-processing.
 
 A block of the measurement is the noisy sum of z zᵀ with z = (s, y): its corner is s²
-times the number of units, its first row s times the sum of y, the rest the second
-moment. What is known of every table is used for free: covariances are positive
-semidefinite and points lie in the unit ball.
+times the number of units, its first row s times the sum of y, and the rest the second
+moment. The estimates use two facts that hold for every table: covariances are positive
+semidefinite, and points lie in the unit ball.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Floats = NDArray[np.float64]
 
 
 def nearest_covariance(matrix: Floats) -> Floats:
-    """The nearest positive semidefinite matrix with the same trace (at least 0).
+    """Return the nearest positive semidefinite matrix with the same trace (at least 0).
 
-    Clipping negative eigenvalues alone would keep the noise's positive half and raise
-    the total variance; keeping the trace, which is measured well, lowers the others.
+    Clipping negative eigenvalues alone would keep the positive half of the noise and raise
+    the total variance. The trace is measured well, so keeping it lowers the other eigenvalues.
     """
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     repaired: Floats = (vectors * onto_simplex(values, max(float(values.sum()), 0.0))) @ vectors.T
@@ -37,7 +37,7 @@ def nearest_covariance(matrix: Floats) -> Floats:
 
 
 def onto_simplex(values: Floats, sum_wanted: float) -> Floats:
-    """The nearest non-negative values with the given sum."""
+    """Return the nearest non-negative values with the given sum."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - sum_wanted) / np.arange(1, len(values) + 1)
     kept = np.flatnonzero(descending - excess > 0)
@@ -48,7 +48,7 @@ def onto_simplex(values: Floats, sum_wanted: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class ClassMoments:
-    """What is known of one class: its noisy size, mean, and covariance."""
+    """Estimates for one class: its noisy size, mean, and covariance."""
 
     count: float
     mean: Floats
@@ -56,7 +56,7 @@ class ClassMoments:
 
     @staticmethod
     def from_block(block: Floats, count_weight: float, noise: MatrixNoise) -> ClassMoments:
-        """Moments of one noisy block; a class of noisy size below 1 counts as empty."""
+        """Estimate the moments from one noisy block; a class of noisy size below 1 counts as empty."""
         size = block.shape[0] - 1
         count = float(block[0, 0]) / count_weight**2
         if count < 1:
@@ -67,7 +67,7 @@ class ClassMoments:
 
 
 def pooled_moments(released: Released) -> ClassMoments:
-    """The noisy moments over all classes together, from which principal components are taken."""
+    """Return the noisy moments over all classes, from which principal components are computed."""
     layout = released.event.layout
     block = _merge_heads(released.matrices().sum(axis=0), layout.heads)
     noise = MatrixNoise.on_points(released.event, len(block) - 1, layout.blocks)
@@ -75,7 +75,7 @@ def pooled_moments(released: Released) -> ClassMoments:
 
 
 def _merge_heads(block: Floats, heads: int) -> Floats:
-    """The block with its labels' coordinates added up to one; what was measured between labels is known to be 0."""
+    """Return the block with its label coordinates summed into one; entries between two labels are known to be 0."""
     size = block.shape[0] - heads
     result = np.zeros((size + 1, size + 1))
     result[0, 0] = np.trace(block[:heads, :heads])
@@ -85,7 +85,7 @@ def _merge_heads(block: Floats, heads: int) -> Floats:
 
 
 def _labelled_moments(block: Floats, labels: int, weight: float, noise: MatrixNoise) -> tuple[ClassMoments, ...]:
-    """Every class's count and mean out of one block with labels, and the covariance that all of them share."""
+    """Estimate every class's count and mean from one block with labels, and the covariance that the classes share."""
     size = block.shape[0] - labels
     counts = np.diag(block)[:labels] / weight**2
     counts = np.where(counts >= 1, counts, 0.0)  # a class of noisy size below 1 counts as empty
@@ -110,18 +110,18 @@ def _labelled_moments(block: Floats, labels: int, weight: float, noise: MatrixNo
 
 
 def _clip_to_ball(point: Floats) -> Floats:
-    """The point, or the nearest one of length 1."""
+    """Return the point, clipped to the unit ball."""
     return point / max(1.0, float(np.linalg.norm(point)))
 
 
 def _ball_factor(squared_mean: float, covariance: Floats) -> float:
-    """The factor by which a covariance is to be shortened so that points may lie in the unit ball."""
+    """Return the factor that shrinks a covariance so that points can lie in the unit ball."""
     room, trace = max(0.0, 1.0 - squared_mean), float(np.trace(covariance))
     return room / trace if trace > room else 1.0
 
 
 def _replace_sums(blocks: Floats, sums: Released, count_weight: float) -> Floats:
-    """The blocks with counts and sums of another measurement in their first rows and columns."""
+    """Return the blocks with the counts and sums of another measurement in their first rows and columns."""
     counts, totals = sums.counts_and_sums()
     result = blocks.copy()
     result[:, 0, 0] = counts * count_weight**2
@@ -131,22 +131,22 @@ def _replace_sums(blocks: Floats, sums: Released, count_weight: float) -> Floats
 
 @dataclass(frozen=True, slots=True)
 class NoisyMoments:
-    """The released moments of every class: the only thing generators accept."""
+    """The noisy moments of every class: the only input that generators accept."""
 
     classes: tuple[ClassMoments, ...]
     released: Released
     sums: Released | None = None
     marginals: ReleasedVector | None = None
-    """Histograms of every column, where the moments are those of their groups."""
+    """Histograms of every column, if the moments are those of grouped records."""
     basis: Floats | None = None
-    """What projected the measured coordinates afterwards, where it did."""
+    """The basis onto which the measured coordinates were projected afterwards, if any."""
 
     @staticmethod
     def from_released(released: Released, basis: Floats | None = None, sums: Released | None = None) -> NoisyMoments:
-        """Post-process a measurement of Gram blocks.
+        """Estimate the moments from a measurement of Gram blocks.
 
-        `basis` projects what was measured in more coordinates; `sums` are counts and sums
-        that were measured apart and stand in for the blocks' own.
+        `basis` projects blocks that were measured in more coordinates; `sums` are separately
+        measured counts and sums, which replace those of the blocks.
         """
         weight = float(released.event.layout.count_weight)
         blocks = released.matrices()
@@ -165,11 +165,11 @@ class NoisyMoments:
 
     @property
     def count(self) -> float:
-        """Noisy number of privacy units over all classes; of kept rows where a person may keep several."""
+        """Noisy number of privacy units over all classes; of kept rows if a person may keep several."""
         return sum(moments.count for moments in self.classes)
 
     @property
     def weights(self) -> Floats:
-        """Noisy share of each class; uniform where every class came out empty."""
+        """Noisy share of each class; uniform if every class came out empty."""
         counts = np.array([moments.count for moments in self.classes])
         return counts / counts.sum() if counts.sum() > 0 else np.full(len(counts), 1 / len(counts))

@@ -1,4 +1,4 @@
-"""Projections of encoded points: random and public ones, which cost nothing, and private principal components."""
+"""Projections of encoded points: random or public ones, which cost no budget, and private principal components."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 
 
 def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Floats:
-    """`dimension` orthonormal columns in `width` dimensions, uniform (Haar) over all such bases.
+    """Draw `dimension` orthonormal columns in `width` dimensions, uniformly (Haar) over all such bases.
 
-    The QR factor of a *Gaussian* matrix with the signs of R's diagonal taken out; a
-    uniform matrix, as in RON-Gauss's Algorithm 2, is not rotation-invariant.
+    The columns are the QR factor of a *Gaussian* matrix, with the signs of R's diagonal removed;
+    a uniform matrix, as in RON-Gauss's Algorithm 2, is not rotation-invariant.
     """
     factor, triangle = np.linalg.qr(generator.standard_normal((width, dimension)))
     signed: Floats = factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
@@ -32,12 +32,12 @@ def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Fl
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """A public linear map of encoded points, with whole multiples of 2^-20 as entries.
+    """A public linear map of encoded points, whose entries are integer multiples of 2^-20.
 
-    `columns` is None where points are kept as they are. `centre` is a known mean point,
-    public or released, that stands in for what the projection leaves out; `centre_noise` is the
-    measurement behind a released one. With a `frame`, points are seen from its centre in units
-    of its radius, and `centre` is a point seen so.
+    `columns` is None if points are kept unchanged. `centre` is a known mean point, public or released,
+    which replaces the components that the projection drops; `centre_noise` is the measurement behind a
+    released centre. With a `frame`, points and `centre` are relative to the frame's centre, in units of
+    its radius.
     """
 
     kind: str
@@ -49,21 +49,21 @@ class Projection:
     frame: Frame | None = None
 
     def framed(self, points: Floats) -> tuple[Floats, float]:
-        """Encoded points seen from the frame's centre, and the radius in units of which they are measured."""
+        """Return encoded points relative to the frame's centre, and the radius in units of which they are measured."""
         return (points, 1.0) if self.frame is None else (self.frame.centred(points), self.frame.radius)
 
     def with_frame(self, frame: Frame) -> Projection:
-        """The projection of points in a frame, whose centre is then seen from there too."""
+        """Return the projection of points in a frame; its centre is converted to the frame's coordinates."""
         centre = None if self.centre is None else (self.centre - frame.centre) / frame.radius
         return replace(self, frame=frame, centre=centre)
 
     def lift(self, points: Floats) -> Floats:
-        """Back to encoded coordinates: the points with these projections nearest to the centre (or to 0)."""
+        """Return the encoded points with these projections that are nearest to the centre (or to 0)."""
         lifted = points if self.columns is None else self._beside_centre(points @ self.basis().T)
         return lifted if self.frame is None else self.frame.to_encoded(lifted)
 
     def _beside_centre(self, lifted: Floats) -> Floats:
-        """Lifted points, with the centre's part in what the projection leaves out."""
+        """Return lifted points plus the centre's component orthogonal to the projection."""
         if self.centre is None:
             return lifted
         basis = self.basis()
@@ -71,27 +71,27 @@ class Projection:
 
     @property
     def lifting(self) -> Floats:
-        """The linear part of `lift`, one column a projected coordinate."""
+        """The linear part of `lift`, one column per projected coordinate."""
         return self.basis() * (1.0 if self.frame is None else self.frame.radius)
 
     @property
     def knows_every_mean(self) -> bool:
-        """Whether no coordinate's mean was left out: all are kept, or a centre is known."""
+        """Whether the mean of every coordinate is known: all coordinates are kept, or a centre is known."""
         known = self.frame is not None and self.frame.whole_mean
         return known or self.columns is None or self.centre is not None or self.dimension == self.width
 
     def basis(self) -> Floats:
-        """The map as real numbers, one column a projected coordinate."""
+        """Return the map as a real matrix, one column per projected coordinate."""
         return np.eye(self.width) if self.columns is None else self.columns / (1 << PROJECTION_BITS)
 
 
 def no_projection(encoding: Encoding) -> Projection:
-    """Keep every encoded coordinate."""
+    """Return the projection that keeps every encoded coordinate."""
     return Projection("none", encoding.width, encoding.width, None)
 
 
 def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
-    """Random orthonormal projection of the features; the target's coordinates are kept.
+    """Return a random orthonormal projection of the features; the target's coordinates are kept.
 
     Guarantee: independent of the data (GUARANTEE.md, P1).
     """
@@ -104,7 +104,7 @@ def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
 def _beside_target(
     kind: str, encoding: Encoding, basis: Floats, centre: Floats | None = None, noise: GramEvent | None = None
 ) -> Projection:
-    """A projection of the features that keeps the target's coordinates."""
+    """Return a projection of the features that keeps the target's coordinates."""
     dimension = basis.shape[1]
     whole = np.zeros((encoding.width, dimension + encoding.target_width))
     whole[: encoding.feature_width, :dimension] = basis
@@ -115,7 +115,7 @@ def _beside_target(
 def principal_projection(
     kind: str, encoding: Encoding, *, mean: Floats, covariance: Floats, dimension: int, noise: GramEvent | None = None
 ) -> Projection:
-    """The features' leading principal components under moments that are public or released.
+    """Return the projection to the features' leading principal components under public or released moments.
 
     Guarantee: post-processing of those moments (GUARANTEE.md, P2).
     """
@@ -127,7 +127,7 @@ def principal_projection(
 
 
 def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
-    """What is measured for private components: every coordinate, or the features' alone where directions come out."""
+    """Return the coordinates measured for private components: the features' if directions are released, else all."""
     if mechanism_of(event.mechanism).output is not Output.BASIS or not encoding.target_width:
         return no_projection(encoding)
     features = np.eye(encoding.width)[:, : encoding.feature_width]
@@ -135,9 +135,9 @@ def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
 
 
 def private_components(released: Released, encoding: Encoding, dimension: int) -> Projection:
-    """The projection to private principal components, out of whatever was released: a noisy Gram or directions.
+    """Return the projection to private principal components, from a noisy Gram or from released directions.
 
-    A noisy Gram knows the mean point too, which stands in for what is left out;
+    A noisy Gram also provides the mean point, which replaces the dropped components;
     directions come without one.
     Guarantee: post-processing of the measurement (GUARANTEE.md, P2).
     """

@@ -1,8 +1,9 @@
-"""How a model of synthetic rows does on real ones: fixed public recipes, and scores between 0 and 1 a record.
+"""Scores of models trained on synthetic rows and tested on real ones: one number in [0, 1] per record.
 
-A model is trained on released rows alone, so that it costs nothing and is fixed when real rows
-come. Its weights and centres are whole numbers: the score of a record is a pure function of that
-record, wherever it stands (GUARANTEE.md, N1), and the sum of all scores is exact.
+A model follows a fixed public recipe and is trained on released rows alone, so training costs no
+budget and the model does not depend on the real rows. Its weights and centres are integers: the score
+of a record is a pure function of that record, whatever its position (GUARANTEE.md, N1), and the sum of
+all scores is exact.
 """
 
 from __future__ import annotations
@@ -25,38 +26,38 @@ from dpcore.records.schema import Cells, IntervalColumn, RecordSchema, Role
 
 Floats = NDArray[np.float64]
 Chunks = Iterable[tuple[Cells, Floats | None]]
-"""Rows in parts, each row with its share of its person (None: all 1)."""
+"""Chunks of rows, each with the rows' shares of their persons (None: all 1)."""
 
 ACCURACY, RMSE, SILHOUETTE = "accuracy", "rmse", "silhouette"
 SCORES = (ACCURACY, RMSE, SILHOUETTE)
 
 TRAINING_ROWS = 20_000
-"""The most synthetic rows that a model is trained on: the first ones."""
+"""The most synthetic rows that a model is trained on; it uses the first ones."""
 
 MOST_STEPS, PENALTY, STARTS = 300, 1.0, 4
-"""Steps of the logistic regression; its penalty and the ridge's; starts of the K-means."""
+"""Iterations of the logistic regression; penalty of both regressions; starts of K-means."""
 
 POINT, WHOLE = 1 << POINT_BITS, 1 << (POINT_BITS + PROJECTION_BITS)
-"""One, on the grid of points and weights, and on that of their products."""
+"""The integers that represent 1: for points, and for products of points and weights."""
 
 LEAST = -float(1 << 51)
-"""The score of a class that no training row has."""
+"""The offset of a class without training rows."""
 
 
 class Scorer(Protocol):
     """A model that scores records."""
 
     def scores(self, cells: Cells) -> Floats:
-        """Whole numbers between 0 and `GRID`, one a record: a pure function of each."""
+        """Return integers between 0 and `GRID`, one per record: a pure function of each record."""
 
 
 def exact_score(chunks: Chunks, scorer: Scorer, query: ScoreQuery) -> PrivateVector:
-    """The exact sum of all records' scores."""
+    """Return the exact sum of all records' scores."""
     return PrivateVector(query, [sum_scores(chunks, scorer)])
 
 
 def sum_scores(chunks: Chunks, scorer: Scorer) -> int:
-    """The sum behind `exact_score`, in the open: for synthetic and invented rows, and for parts of a table."""
+    """Return the sum behind `exact_score` as a plain integer, for synthetic rows and for parts of a table."""
     require_exact_product()
     total = 0
     for cells, shares in chunks:
@@ -66,7 +67,7 @@ def sum_scores(chunks: Chunks, scorer: Scorer) -> int:
 
 
 def scored_schema(schema: RecordSchema, query: ScoreQuery) -> RecordSchema:
-    """The schema in which the predicted column is label or target, whatever the release made of it."""
+    """Return the schema with the predicted column as label or target, whatever its role in the release."""
     role = {ACCURACY: Role.LABEL, RMSE: Role.TARGET}.get(query.score)
     if role is None:
         return schema
@@ -74,9 +75,9 @@ def scored_schema(schema: RecordSchema, query: ScoreQuery) -> RecordSchema:
 
 
 def train_scorer(query: ScoreQuery, schema: RecordSchema, cells: Cells, seed: str) -> Scorer:
-    """The model that a query tests, trained on synthetic rows.
+    """Train the model that a query tests on synthetic rows.
 
-    Raises: KeyError for a score that is not known.
+    Raises: KeyError for an unknown score.
     """
     encoding = Encoding(scored_schema(schema, query))
     first = {name: values[:TRAINING_ROWS] for name, values in cells.items()}
@@ -87,7 +88,7 @@ def train_scorer(query: ScoreQuery, schema: RecordSchema, cells: Cells, seed: st
 
 
 def readable_score(query: ScoreQuery, schema: RecordSchema, mean: float) -> float:
-    """A mean score as people read it: a share, a silhouette, or a root mean squared error in the target's unit."""
+    """Convert a mean score to an accuracy, a silhouette, or a root mean squared error in the target's unit."""
     inside = min(max(mean, 0.0), 1.0)
     if query.score != RMSE:
         return inside
@@ -101,20 +102,20 @@ def readable_score(query: ScoreQuery, schema: RecordSchema, mean: float) -> floa
 
 @dataclass(frozen=True, slots=True)
 class ClassScorer:
-    """1 where the class with the highest linear score is the record's own, else 0."""
+    """Scores 1 if the class with the highest linear score is the record's class, else 0."""
 
     encoding: Encoding
     weights: Floats
     offsets: Floats
 
     def scores(self, cells: Cells) -> Floats:
-        """Whole numbers on the grid."""
+        """Return the scores as integers on the grid."""
         found = np.argmax(whole_points(self.encoding.encode(cells)) @ self.weights + self.offsets, axis=1)
         return np.where(found == self.encoding.classes(cells), float(GRID), 0.0)
 
 
 def _train_classifier(encoding: Encoding, cells: Cells) -> ClassScorer:
-    """Logistic regression on the encoded columns."""
+    """Fit a logistic regression on the encoded columns."""
     from sklearn.linear_model import LogisticRegression
 
     points, classes = encoding.encode(cells) * encoding.scale, encoding.classes(cells)
@@ -124,7 +125,7 @@ def _train_classifier(encoding: Encoding, cells: Cells) -> ClassScorer:
         offsets[known[0]] = 0.0
         return _integer_classifier(encoding, weights, offsets)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a fit that has not converged is a model like any other
+        warnings.simplefilter("ignore")  # a fit that has not converged is a valid model too
         model = LogisticRegression(C=1 / PENALTY, max_iter=MOST_STEPS).fit(points, classes)
     two = len(known) == 2
     weights[:, known] = np.vstack([0 * model.coef_, model.coef_]).T if two else model.coef_.T
@@ -133,7 +134,7 @@ def _train_classifier(encoding: Encoding, cells: Cells) -> ClassScorer:
 
 
 def _integer_classifier(encoding: Encoding, weights: Floats, offsets: Floats) -> ClassScorer:
-    """The same order of classes in whole numbers, to within the grid."""
+    """Round the weights and offsets to integers that order the classes alike, up to the grid."""
     largest = max(float(np.abs(weights).max()), float(np.abs(offsets[np.isfinite(offsets)]).max()) / 1024, 1e-9)
     whole = np.where(np.isfinite(offsets), np.rint(offsets / largest * WHOLE), LEAST)
     return ClassScorer(encoding, np.rint(weights / largest * (1 << PROJECTION_BITS)), whole)
@@ -144,7 +145,7 @@ def _integer_classifier(encoding: Encoding, weights: Floats, offsets: Floats) ->
 
 @dataclass(frozen=True, slots=True)
 class TargetScorer:
-    """The squared error of a linear prediction between the bounds, over their squared distance."""
+    """Scores the squared error of a linear prediction clipped to the bounds, over their squared distance."""
 
     encoding: Encoding
     weights: Floats
@@ -152,7 +153,7 @@ class TargetScorer:
     offset: float
 
     def scores(self, cells: Cells) -> Floats:
-        """Whole numbers on the grid."""
+        """Return the scores as integers on the grid."""
         points, target = self.encoding.encode(cells), self.encoding.feature_width
         product = whole_points(points[:, :target]) @ self.weights
         predicted = np.clip(product * self.unit + self.offset, -1.0, 1.0)
@@ -162,7 +163,7 @@ class TargetScorer:
 
 
 def _train_ridge(encoding: Encoding, cells: Cells) -> TargetScorer:
-    """Ridge regression of the target's position on the encoded features."""
+    """Fit a ridge regression of the target's position on the encoded features."""
     points, target = encoding.encode(cells) * encoding.scale, encoding.feature_width
     features, positions = points[:, :target], points[:, target]
     mean, middle = features.mean(axis=0), float(positions.mean())
@@ -178,13 +179,13 @@ def _train_ridge(encoding: Encoding, cells: Cells) -> TargetScorer:
 
 @dataclass(frozen=True, slots=True)
 class ClusterScorer:
-    """1 - a / b, a and b the distances to the nearest and to the second nearest centre; 0 where both are 0."""
+    """Scores 1 - a / b for the distances a and b to the nearest two centres; 0 if both are 0."""
 
     encoding: Encoding
     centres: Floats
 
     def scores(self, cells: Cells) -> Floats:
-        """Whole numbers on the grid; squared distances are exact integers."""
+        """Return the scores as integers on the grid; squared distances are exact integers."""
         points = whole_points(self.encoding.encode(cells))
         own = np.einsum("ij,ij->i", points, points)[:, None] + np.einsum("ij,ij->i", self.centres, self.centres)
         squares = np.partition(own - 2 * (points @ self.centres.T), 1, axis=1)[:, :2]
@@ -195,7 +196,7 @@ class ClusterScorer:
 
 
 def _train_clusters(encoding: Encoding, cells: Cells, count: int, seed: str) -> ClusterScorer:
-    """Centres of K-means on the encoded columns; fewer than asked for where rows are few are repeated."""
+    """Fit K-means on the encoded columns; with fewer rows than clusters, centres are repeated."""
     from sklearn.cluster import KMeans
 
     points = encoding.encode(cells)

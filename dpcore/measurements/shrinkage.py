@@ -1,9 +1,9 @@
-"""Noisy covariances and class means brought nearer to the truth by the known size of their noise.
+"""Shrinkage of noisy covariances and class means, given the known size of their noise.
 
-Post-processing of released moments. A covariance is read as low-rank plus diagonal:
-directions that rise above the noise keep their variance less what the noise added to it,
-columns keep variances of their own as far as these differ by more than the noise. Class
-means are shortened in every direction by the share of their spread that is noise there.
+Post-processing of released moments. A covariance is modelled as low-rank plus diagonal:
+directions that exceed the noise keep their variance minus the part that the noise added, and
+columns keep different variances as far as these differ by more than the noise. Class means
+are shrunk in every direction by the share of their spread that noise explains there.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dpcore.mechanisms.registry import gram_mechanism
 Floats = NDArray[np.float64]
 
 SMALLEST = 1e-300
-"""Keeps a quotient of two zeros from being undefined."""
+"""Lower bound of denominators, so that 0 / 0 is defined."""
 
 MARGIN = 1.05
-"""Directions count from this many times the edge of the noise's spectrum: the edge itself wavers."""
+"""Directions count as signal above this multiple of the edge of the noise spectrum, which fluctuates."""
 
 LEAST_VARIANCE = 0.1
-"""No column's own variance is taken for less than this share of their mean."""
+"""Lower bound of a column's own variance, as a share of the columns' mean."""
 
 SWEEPS = 4
-"""Low-rank part and diagonal are fitted in turn, so often."""
+"""Alternating fits of the low-rank part and the diagonal."""
 
 RATIOS = (0.0, *np.geomspace(1e-3, 3.0, 40).tolist())
-"""Ratios of the class means' spread to the table's that are tried."""
+"""Candidate ratios of the class means' spread to the table's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +44,21 @@ class MatrixNoise:
 
     @staticmethod
     def on_points(event: GramEvent, size: int, blocks: int = 1) -> MatrixNoise:
-        """The noise on the second moment of `size` coordinates, measured or projected, in so many blocks together."""
+        """Return the noise on the second moment of `size` coordinates, summed over `blocks` blocks."""
         expected, root = gram_mechanism(event.mechanism).expected_error(event), math.sqrt(blocks)
         edge = expected.operator * math.sqrt(size / event.layout.dimension)
         return MatrixNoise(root * expected.off_diagonal_sd, root * edge)
 
     def over(self, rows: float) -> MatrixNoise:
-        """The noise on a mean over so many rows."""
+        """Return the noise on a mean over `rows` rows."""
         return MatrixNoise(self.entry / rows, self.edge / rows)
 
 
 def denoised_covariance(matrix: Floats, noise: MatrixNoise) -> Floats:
-    """Low-rank plus diagonal and positive semidefinite; without noise the matrix itself.
+    """Return a low-rank plus diagonal, positive semidefinite estimate; without noise the matrix itself.
 
-    A direction's excess over the diagonal, v, counts where it is above the noise's edge, and is then
-    brought down to sqrt(v² - edge²): best in squared error, since noise has both lengthened and turned it.
+    A direction whose excess v over the diagonal is above the edge of the noise is kept with the excess
+    sqrt(v² - edge²), which minimises the squared error: noise has both lengthened and turned it.
     """
     size, trace = len(matrix), max(float(np.trace(matrix)), 0.0)
     diagonal, low_rank = np.full(size, trace / size), np.zeros_like(matrix)
@@ -72,7 +72,7 @@ def denoised_covariance(matrix: Floats, noise: MatrixNoise) -> Floats:
 
 
 def _repair_semidefinite(matrix: Floats) -> Floats:
-    """The matrix without its negative eigenvalues, the others shortened so that their sum stays (if positive)."""
+    """Return the matrix without negative eigenvalues, the others scaled down to keep the trace (if positive)."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     positive = np.maximum(values, 0.0)
     positive = positive * (max(float(values.sum()), 0.0) / max(float(positive.sum()), SMALLEST))
@@ -81,7 +81,7 @@ def _repair_semidefinite(matrix: Floats) -> Floats:
 
 
 def _shrunk_variances(noisy: Floats, noise: MatrixNoise) -> Floats:
-    """Columns' variances drawn towards their mean by the share of their spread that is noise; the sum is kept."""
+    """Return the variances shrunk towards their mean by the share of noise in their spread; the sum is kept."""
     mean = max(float(noisy.mean()), 0.0)
     drawn = mean + _james_stein(noisy - mean, 2 * len(noisy) * noise.entry**2)
     drawn = np.maximum(drawn, LEAST_VARIANCE * mean)
@@ -90,15 +90,15 @@ def _shrunk_variances(noisy: Floats, noise: MatrixNoise) -> Floats:
 
 
 def _james_stein(offsets: Floats, noise: float) -> Floats:
-    """James and Stein's estimate: shortened by the share of the sum of squares that is expected of noise alone."""
+    """Return the James-Stein estimate: offsets shrunk by the share of the sum of squares that noise explains."""
     return offsets * max(0.0, 1.0 - noise / max(float(np.sum(offsets**2)), SMALLEST))
 
 
 def shrunk_offsets(offsets: Floats, variances: Floats, spread: Floats) -> Floats:
-    """Class means' offsets from the grand mean, as expected given their noise.
+    """Return the posterior means of the classes' offsets from the grand mean (empirical Bayes).
 
-    Offsets are taken to vary as the table does, `spread`, up to a ratio that makes what was measured
-    likeliest: where the table varies little, classes hardly differ. `variances` are those of
+    The prior covariance of an offset is the table's covariance `spread` times a ratio, chosen by maximum
+    likelihood: where the table varies little, classes hardly differ. `variances` are the variances of
     the noise on each class's mean; infinite for an empty class, whose offset is then 0.
     """
     scales, directions = np.linalg.eigh(spread)
@@ -112,24 +112,24 @@ def shrunk_offsets(offsets: Floats, variances: Floats, spread: Floats) -> Floats
     signal = max(RATIOS, key=likelihood) * scales
     share = np.zeros_like(along)
     share[known] = signal / np.maximum(signal + variances[known, None], SMALLEST)
-    shortened: Floats = (along * share) @ directions.T
-    return shortened
+    shrunk: Floats = (along * share) @ directions.T
+    return shrunk
 
 
 @dataclass(frozen=True, slots=True)
 class Directions:
-    """Orthonormal directions, one a column, and for each the sine of the angle by which noise may have turned it."""
+    """Orthonormal directions, one per column, and the sine of the angle by which noise may have turned each."""
 
     columns: Floats
     tilts: Floats
 
 
 def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Directions | None:
-    """The directions in which class means differ, if every one of them rises above the noise.
+    """Return the directions in which class means differ, or None unless every one of them exceeds the noise.
 
-    `offsets` are shortened, `sums` the measured offsets of the classes' sums, whose entries carry
-    noise of `deviation`. While some direction is lost in noise, a true covariance in the others
-    would only make a classifier lean on the lost ones: then there is no answer.
+    `offsets` are shrunk; `sums` are the measured offsets of the classes' sums, whose entries have noise of
+    standard deviation `deviation`. If some direction is lost in noise, an accurate covariance in the others
+    would only make a classifier rely on the lost one.
     """
     classes, size = offsets.shape
     count = min(classes - 1, size)
@@ -139,12 +139,12 @@ def certain_directions(offsets: Floats, sums: Floats, deviation: float) -> Direc
 
 
 def shared_covariance(matrix: Floats, noise: MatrixNoise, means: Directions | None) -> Floats:
-    """The covariance that classes share; `means` are the directions in which their means are surely apart.
+    """Return the covariance that the classes share; `means` are the directions in which their means surely differ.
 
-    Class means are known better than the covariance, and often classes vary most in the very directions in
-    which they differ. Then it is kept whole in these few, where it has little noise, drawn towards the others'
-    average by what it has, and denoised apart from them in the others. That is so unless what one of them
-    hangs together with the others is more than noise, and its being turned by noise, explain.
+    Class means are known better than the covariance, and classes often vary most in the directions in which they
+    differ. The few `means` directions then form a block of their own, which has little noise and is shrunk towards
+    the average variance of the other directions; the complement is denoised separately. If the covariance between
+    the two exceeds what noise, and the tilt of the directions by noise, explain, the whole matrix is denoised at once.
     """
     if means is None:
         return denoised_covariance(matrix, noise)

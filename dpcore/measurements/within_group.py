@@ -1,9 +1,9 @@
-"""What is known inside a range of cells: post-processing of their released counts.
+"""The distribution inside a range of cells: post-processing of their released counts.
 
-Inside the table a range is cut into halves, and halves of halves; one that is not surely more or
-less than its width tells is taken to be as full as that. Towards a far bound, where cells may well
-be empty, values become rarer: the nearest density of one hump, so that noise far out is averaged with
-what lies before it.
+An inner range is bisected recursively; a half whose count does not differ from its share of the
+width by more than the noise gets that share. In a range that reaches to a far bound, where cells may
+well be empty, values become rarer: a unimodal density is fitted, so that noise far out is averaged
+with the cells before it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 SURE = 3.0
-"""Standard deviations by which a part must differ to be believed: they are many, and a false one far out is costly."""
+"""Standard deviations by which a half must differ: there are many halves, and a false alarm far out is costly."""
 
 
 FAR = 4.0
-"""The same for where a tail ends, and for a single cell beside its hump: of these there are hundreds."""
+"""Standard deviations for the end of a tail, and for single cells off the unimodal fit: there are hundreds."""
 
 WINDOWS = (1, 2, 4, 8, 16)
-"""Cells that are looked at together for the end of a tail; wider ones would reach from values to far beyond them."""
+"""Window sizes for the end of a tail, in cells; wider windows would extend it far beyond the last values."""
 
 ROUNDS = 3
-"""How often the hump is fitted anew without the cells that differ from it."""
+"""How often the unimodal fit is repeated without the cells that differ from it."""
 
 POINT = 1e-9
-"""The width of a cell that is a single point, out of its range's."""
+"""The width of a single-point cell, as a share of its range's width."""
 
 
 def shares_within(counts: Floats, edges: Floats, start: int, stop: int, deviation: float) -> Floats:
-    """Share of each cell of the range from `start` to `stop` among the range."""
+    """Return the share of each cell within the range from `start` to `stop`."""
     part = counts[start:stop]
     widths = np.diff(edges[start : stop + 1])
     widths = np.maximum(widths, POINT * widths.sum())
@@ -45,7 +45,7 @@ def shares_within(counts: Floats, edges: Floats, start: int, stop: int, deviatio
 
 
 def _is_tail(edges: Floats, start: int, stop: int) -> bool:
-    """Whether the range reaches to a bound from the side of 0, or does not hold 0: there cells may well be empty."""
+    """Whether the range ends at a bound and lies mostly or wholly on that bound's side of 0."""
     first, last = start == 0, stop == len(edges) - 1
     low, high = edges[start], edges[stop]
     if low <= 0 <= high:
@@ -54,6 +54,7 @@ def _is_tail(edges: Floats, start: int, stop: int) -> bool:
 
 
 def _bisected_shares(counts: Floats, widths: Floats, deviation: float) -> Floats:
+    """Return shares by recursive bisection: by counts where they surely differ from the widths, else by widths."""
     shares = np.zeros(len(counts))
 
     def part(start: int, stop: int, share: float) -> None:
@@ -74,10 +75,10 @@ def _bisected_shares(counts: Floats, widths: Floats, deviation: float) -> Floats
 
 
 def _tail_shares(counts: Floats, widths: Floats, deviation: float) -> Floats:
-    """The nearest counts of one hump that are nowhere negative, as far out as they surely rise above their noise.
+    """Return shares from the nearest non-negative unimodal counts, up to where counts surely exceed their noise.
 
-    Cells that by themselves surely differ from the hump, as round numbers do, keep their own counts. The last
-    cell is the farthest out.
+    Cells that surely differ from the unimodal fit, as round numbers do, keep their own counts. The last cell is the
+    farthest out.
     """
     stop = _tail_end(counts, deviation)
     own, found = np.zeros(stop, dtype=bool), np.maximum(counts[:stop], 0.0)
@@ -95,7 +96,7 @@ def _tail_shares(counts: Floats, widths: Floats, deviation: float) -> Floats:
 
 
 def _tail_end(counts: Floats, deviation: float) -> int:
-    """Where the farthest window of few cells ends whose counts surely rise above their noise."""
+    """Return the end of the farthest window of few cells whose count surely exceeds its noise."""
     sums, reach = np.concatenate([[0.0], np.cumsum(counts)]), 1
     for size in WINDOWS:
         if size <= len(counts):
@@ -105,7 +106,7 @@ def _tail_end(counts: Floats, deviation: float) -> int:
 
 
 def _fit_hump(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Floats:
-    """The hump through the smooth cells, and between them where others are."""
+    """Return the unimodal fit to the smooth cells, interpolated at the others."""
     density = _unimodal_density(counts[smooth] / widths[smooth], widths[smooth] ** 2)
     places = np.arange(len(counts))
     hump: Floats = np.maximum(np.interp(places, places[smooth], density), 0.0) * widths
@@ -113,7 +114,7 @@ def _fit_hump(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Floa
 
 
 def _unimodal_density(density: Floats, weights: Floats) -> Floats:
-    """The nearest density that rises to some cell and falls from there on; the nearest such cell is taken."""
+    """Return the nearest unimodal density, over all positions of the mode."""
     from scipy.optimize import isotonic_regression
 
     rising = [isotonic_regression(density[:peak], weights=weights[:peak]).x for peak in range(1, len(density))]
