@@ -1,1 +1,1 @@
-"""Synthesis: laws fitted to released measurements, and the rows drawn from them."""
+"""Synthesis: distributions fitted to released measurements, and rows drawn from them."""

@@ -1,4 +1,4 @@
-"""Where the rows of each class lie."""
+"""Positions of the rows of each class, and random classes for rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Codes = NDArray[np.int64]
 
 
 def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
-    """The classes that occur, and where: a slice where a class's rows lie together, which then are not copied."""
+    """Yield each class that occurs with the positions of its rows: a slice (a view, no copy) if they are contiguous."""
     for index in np.flatnonzero(np.bincount(classes)):
         mine = np.flatnonzero(classes == index)
         together = mine[-1] - mine[0] == len(mine) - 1
@@ -19,5 +19,5 @@ def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
 
 
 def draw_classes(rows: int, weights: NDArray[np.float64], generator: np.random.Generator) -> Codes:
-    """The classes of independent rows with these shares, one class after the other."""
+    """Draw the classes of independent rows with these shares; the result is sorted by class."""
     return np.repeat(np.arange(len(weights)), generator.multinomial(rows, weights))

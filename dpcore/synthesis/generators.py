@@ -1,4 +1,4 @@
-"""Generators of synthetic points: they take released moments, never rows."""
+"""Generators of synthetic rows: they take released measurements, never rows."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
-"""Rows of a chunk: large enough for whole-array operations, small enough for a processor's cache."""
+"""Size limits of a chunk: large enough for array operations, small enough for a processor's cache."""
 PILOT_CELLS, PILOT_COORDINATES, LEAST_PILOT_ROWS = 100_000, 4_000_000, 4_000
-"""Size of the sample on which rules are fitted: rows times levels, rows times coordinates, and rows at the least."""
+"""Size limits of the sample for fitting rules: rows times levels, rows times coordinates, and least rows."""
 TIE_BREAK = 4e-6
-"""Range of what is added to coordinates: levels of a column without measured variance are then drawn by share."""
+"""Range of the jitter on coordinates, so that levels of a column without measured variance are drawn by share."""
 
 
 def eigenvector_root(covariance: Floats) -> Floats:
-    """A square root of a covariance, up to the signs of its eigenvectors, which differ between machines."""
+    """Return a square root of a covariance; the signs of its columns differ between machines."""
     values, vectors = np.linalg.eigh(covariance)
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0))
     return root
 
 
 def symmetric_root(covariance: Floats) -> Floats:
-    """The symmetric square root of a covariance: it is unique, so rows can be drawn again on another machine."""
+    """Return the symmetric square root of a covariance; it is unique, so other machines can reproduce the rows."""
     values, vectors = np.linalg.eigh(covariance)
     root: Floats = vectors * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
     return root
@@ -47,9 +47,9 @@ def symmetric_root(covariance: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class ClassGaussians:
-    """One Gaussian a class, with the class's noisy share, mean and covariance.
+    """One Gaussian per class, with the class's noisy share, mean and covariance.
 
-    Without a label this is a single Gaussian; with a target among the coordinates it is
+    Without a label this is a single Gaussian. With a target among the coordinates it is
     the supervised generator, since target and features are drawn jointly.
     """
 
@@ -58,7 +58,7 @@ class ClassGaussians:
     root: Callable[[Floats], Floats] = symmetric_root
 
     def law(self, seed: str) -> GaussianLaw:
-        """The law of encoded points; nothing about it depends on the seed."""
+        """Return the law of encoded points, which does not depend on the seed."""
         roots = tuple(self.projection.lifting @ self.root(moments.covariance) for moments in self.moments.classes)
         means = tuple(self.projection.lift(moments.mean[None, :])[0] for moments in self.moments.classes)
         return GaussianLaw(self.moments.weights, roots, means)
@@ -66,20 +66,20 @@ class ClassGaussians:
 
 @dataclass(frozen=True, slots=True)
 class GaussianLaw:
-    """The law of encoded points: shares of the classes, and of each a root of its covariance and its mean."""
+    """The law of encoded points: the classes' shares, roots of their covariances, and means."""
 
     weights: Floats
     roots: tuple[Floats, ...]
     means: tuple[Floats, ...]
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
-        """Encoded points and their classes, one class after the other."""
+        """Draw encoded points and their classes, sorted by class."""
         classes = draw_classes(rows, self.weights, generator)
         parts = [self.draw_class(index, len(classes[mine]), generator).T for index, mine in rows_by_class(classes)]
         return np.hstack(parts).T, classes
 
     def draw_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
-        """Encoded points of one class, stored coordinate by coordinate."""
+        """Draw encoded points of one class, stored coordinate by coordinate."""
         root = self.roots[index]
         coordinates = root @ generator.standard_normal((root.shape[1], rows))
         coordinates += self.means[index][:, None]
@@ -91,23 +91,23 @@ class GaussianLaw:
 
 
 Generator = ClassGaussians | Copula
-"""Whatever draws rows out of released measurements."""
+"""A model of rows, built from released measurements."""
 
 
 def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projection) -> Generator:
-    """The generator that released moments are for."""
+    """Return the generator for released moments: the copula if they come with histograms, else Gaussians."""
     return ClassGaussians(moments, projection) if moments.marginals is None else Copula(schema, moments)
 
 
 def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
-    """What turns a generator's points into cells."""
+    """Return the decoder that turns a generator's points into cells."""
     if isinstance(generator, Copula):
         return generator.decoder()
     return Decoder(encoding, generator, seed)
 
 
 class Decoder:
-    """Turns sampled points into cells whose level shares match the measured ones, class by class."""
+    """Turns sampled points into cells whose level shares match the measured ones in each class."""
 
     def __init__(self, encoding: Encoding, mixture: ClassGaussians, seed: str) -> None:
         self._encoding = encoding
@@ -126,7 +126,7 @@ class Decoder:
         return ClassRules(index, levels, self._encoding.present_values(mean), shapes)
 
     def decode(self, points: Floats, classes: Codes, _: np.random.Generator | None = None) -> Cells:
-        """Cells of the original columns, one row a point; nothing more is drawn."""
+        """Return cells of the original columns, one row per point; decoding is deterministic."""
         found: dict[str, NDArray[np.generic]] = {}
         for index, mine in rows_by_class(classes):
             for name, values in self._encoding.decode(points[mine], self._rules[index]).items():
@@ -135,18 +135,18 @@ class Decoder:
 
 
 class PointLaw(Protocol):
-    """What points are drawn from."""
+    """A distribution of points and classes."""
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[NDArray[Any], Codes]:
-        """Points and their classes."""
+        """Draw points and their classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticRows:
-    """The rows of a synthetic table in chunks.
+    """The rows of a synthetic table, in chunks.
 
-    A chunk follows from the released measurements, the public seed and its own number alone: chunks
-    may be drawn in any order, by as many threads as there are, and any of them again.
+    A chunk is a function of the released measurements, the public seed and its index alone: chunks
+    can be drawn in any order, by any number of threads, and repeatedly.
     """
 
     rows: int
@@ -154,55 +154,55 @@ class SyntheticRows:
     law: PointLaw
     decoder: Decoder | CopulaDecoder
     width: int = 1
-    """Coordinates of a point."""
+    """Number of coordinates of a point."""
 
     @property
     def chunk_rows(self) -> int:
-        """How many rows a chunk has: fewer where points are wide."""
+        """The number of rows in a chunk: fewer for points with many coordinates."""
         return max(LEAST_ROWS, min(ROWS_AT_ONCE, COORDINATES_AT_ONCE // self.width))
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return -(-self.rows // self.chunk_rows)
 
     def chunk(self, index: int) -> Cells:
-        """The cells of one chunk, in random order."""
+        """Return the cells of one chunk, its rows in random order."""
         generator = bulk_generator(self.seed, f"rows {index}")
         points, classes = self.law.draw(min(self.chunk_rows, self.rows - index * self.chunk_rows), generator)
         cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
         return {name: values[order] for name, values in cells.items()}
 
     def cells(self) -> Cells:
-        """The cells of all rows."""
+        """Return the cells of all rows."""
         with threadpool_limits(1):
             parts = [self.chunk(index) for index in range(self.chunks)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
-    """A generator's rows."""
+    """Return the synthetic rows of a generator."""
     return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed), encoding.width)
 
 
 def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
-    """A generator's rows as the last program drew them that did not number its sampler."""
+    """Return the synthetic rows as the last version without sampler numbers drew them."""
     if isinstance(generator, ClassGaussians):
         generator = replace(generator, root=eigenvector_root)
     return synthetic_rows(encoding, generator, rows, seed)
 
 
 UNNUMBERED = 0
-"""The sampler of models that state no number."""
+"""The sampler of models without a sampler number."""
 SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {
     UNNUMBERED: _rows_by_eigenvectors,
     1: synthetic_rows,
 }
-"""Every sampler that published since the last program without numbers, by the number that `model.json` states.
+"""Every sampler with published releases, by its number in `model.json`; 0 is the last version without numbers.
 
-Measurements, seed and number determine the rows, so an audit can draw them again. A change of any
-constant or step that moves a cell, here or in a law or decoder, is a new number; the earlier one stays
-callable, and `tests/support/tasks/golden` holds a bundle of each.
+Measurements, seed and number determine the rows, so an audit can reproduce them. A change of any
+constant or step that changes a cell, here or in a law or decoder, needs a new number. Earlier samplers
+remain callable, and `tests/support/tasks/golden` holds a bundle of each.
 """
 SAMPLER = max(SAMPLERS)
 """The number of the sampler that new releases use."""

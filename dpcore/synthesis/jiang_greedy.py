@@ -1,4 +1,4 @@
-"""Rows whose own moments come close to noisy ones: the greedy sampler of Jiang et al., section 3.2.
+"""Rows whose moments approximate noisy ones: the greedy sampler of Jiang et al., section 3.2.
 
 Post-processing: it sees class counts, class means and a pooled second moment that are
 released or public, never rows. Coordinates are those of `UnitCoordinates`: numbers in
@@ -24,15 +24,15 @@ Codes = NDArray[np.int64]
 Block = tuple[int, int]
 
 LEAST_SPREAD = 0.01
-"""Columns whose noisy spread is below this hundredth of their width are measured against it."""
+"""Lower bound of a column's spread, as a share of its width, for standardising."""
 
 SWEEPS = 2
-"""Times that every value of a row is chosen, the later ones knowing all other values."""
+"""How often every value of a row is chosen; later sweeps condition on all other values."""
 
 
 @dataclass(frozen=True, slots=True)
 class PooledMoments:
-    """Sizes and means of the classes, and the second moment E[x xᵀ] over all of them."""
+    """Sizes and means of the classes, and the second moment E[x xᵀ] over all classes."""
 
     counts: Floats
     means: Floats
@@ -40,18 +40,18 @@ class PooledMoments:
 
     @property
     def weights(self) -> Floats:
-        """Share of each class; uniform where every class came out empty."""
+        """Share of each class; uniform if every class came out empty."""
         total = float(self.counts.sum())
         return self.counts / total if total > 0 else np.full(len(self.counts), 1 / len(self.counts))
 
     @property
     def within(self) -> Floats:
-        """The covariance that all classes share: what the means leave of the second moment."""
+        """The covariance that all classes share: the second moment minus that of the class means."""
         return nearest_covariance(self.second - (self.means.T * self.weights) @ self.means)
 
     @staticmethod
     def of_vector(released: ReleasedVector) -> PooledMoments:
-        """From Jiang's noisy statistics: noisy sums over noisy counts, never over exact ones."""
+        """Estimate the moments from Jiang's noisy statistics: noisy sums over noisy counts, never over exact ones."""
         query = released.event.query
         if not isinstance(query, MomentsQuery):
             raise ValueError("these are not the statistics of a moments query")
@@ -66,7 +66,7 @@ class PooledMoments:
 
     @staticmethod
     def of_gram(moments: NoisyMoments, coordinates: UnitCoordinates) -> PooledMoments:
-        """From moments of encoded points that share their covariance."""
+        """Convert the moments of encoded points whose classes share a covariance."""
         counts = np.array([each.count for each in moments.classes])
         means = coordinates.from_encoded(np.array([each.mean for each in moments.classes]))
         within = moments.classes[0].covariance / np.outer(coordinates.scale, coordinates.scale)
@@ -81,21 +81,20 @@ def _symmetric_from_triangle(triangle: Floats, width: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class GreedySampler:
-    """Draws rows one by one, each to bring the moments of all rows so far closest to the wanted ones.
+    """Chooses rows one by one, each to bring the moments of all rows so far closest to the target.
 
-    As in the paper rows grow value by value, categorical columns first, and each value
-    is the best given the others. Unlike it, the distance is a sum of squares, in columns
-    brought to mean 0 and spread 1: absolute differences pull on every lack with the same
-    force, however large it has grown, and raw columns tie each square to its mean, so
-    that the paper's rows stop getting closer. `blocks` are the coordinates of each
-    categorical column.
+    As in the paper, a row is built value by value, categorical columns first, and each value
+    is optimal given the others. Unlike in the paper, the distance is a sum of squares over
+    standardised columns: the gradient of an absolute difference does not grow with the
+    deficit, and in raw columns each second moment is tied to its mean, so the paper's rows
+    stop approaching the target. `blocks` are the coordinates of each categorical column.
     """
 
     moments: PooledMoments
     blocks: tuple[Block, ...]
 
     def sample(self, rows: int, seed: str) -> tuple[Floats, Codes]:
-        """Points with numbers in [0, 1] and exactly one level a categorical column, and their classes."""
+        """Return points with numbers in [0, 1] and exactly one level per categorical column, and their classes."""
         generator = public_generator(seed, "greedy")
         growing = _GrowingTable(self.moments, self.blocks)
         points, classes = np.empty((rows, self.moments.means.shape[1])), np.empty(rows, dtype=np.int64)
@@ -107,7 +106,7 @@ class GreedySampler:
 
 
 class _GrowingTable:
-    """What the rows so far lack: (number of rows) times the wanted means, less the rows' sums, in spreads."""
+    """The deficit of the rows so far: (number of rows) times the target means, minus the sums, standardised."""
 
     def __init__(self, wanted: PooledMoments, blocks: tuple[Block, ...]) -> None:
         self._weights, self._blocks = wanted.weights, blocks
@@ -125,14 +124,14 @@ class _GrowingTable:
         self._numeric = np.setdiff1d(np.arange(len(centre)), self._nominal)
 
     def choose_class(self) -> int:
-        """The class that lacks most rows: shares are met to one row."""
+        """Choose the class with the largest deficit of rows; shares are matched to within one row."""
         self._counts += self._weights
         chosen = int(np.argmax(self._counts))
         self._counts[chosen] -= 1
         return chosen
 
     def choose_point(self, label: int, generator: np.random.Generator) -> Floats:
-        """One row; what is not yet chosen stands at a draw around the class's mean."""
+        """Choose the next row; values not yet chosen start at a random draw around the class's mean."""
         self._lack[label] += self._means[label]
         self._lack_second += self._second
         drawn = self._means[label] + self._root @ generator.standard_normal(len(self._root))
@@ -140,7 +139,7 @@ class _GrowingTable:
         for _ in range(SWEEPS):
             for start, stop in self._blocks:
                 point[start:stop] = self._best_level(label, start, stop, point)
-            for i in generator.permutation(self._numeric).tolist():  # no feature is always the first
+            for i in generator.permutation(self._numeric).tolist():  # no feature always comes first
                 point[i] = self._best_number(label, i, point)
         self._lack[label] -= point
         self._lack_second -= np.outer(point, point)
@@ -149,7 +148,7 @@ class _GrowingTable:
         return plain
 
     def _best_level(self, label: int, start: int, stop: int, point: Floats) -> Floats:
-        """The column's coordinates at the level that leaves the smallest squares."""
+        """Return the column's coordinates at the level that leaves the smallest sum of squares."""
         column, others = slice(start, stop), point.copy()
         others[column] = 0.0
         low, high = self._ends[column].T
@@ -161,7 +160,7 @@ class _GrowingTable:
         return best
 
     def _best_number(self, label: int, i: int, point: Floats) -> float:
-        """The value z that leaves the smallest sum of (z - b)², (z² - q)² and (u z - b)² over the other values u."""
+        """Return the value z that minimises the sum of (z - b)², (z² - q)² and (u z - b)² over the other values u."""
         own, lacks = float(point[i]), self._lack_second[i]
         others = float(point @ point) - own * own
         pull = float(self._lack[label, i] + lacks @ point) - float(lacks[i]) * own
@@ -169,16 +168,16 @@ class _GrowingTable:
 
 
 def _lowest(bend: float, pull: float, low: float, high: float) -> float:
-    """Where z⁴ + bend z² - 2 pull z is least between the ends: at an end, or where 2z³ + bend z = pull."""
+    """Return the minimiser of z⁴ + bend z² - 2 pull z in [low, high]: an end, or a root of 2z³ + bend z = pull."""
     trials = [low, high, *(min(high, max(low, z)) for z in _cubic_roots(bend / 2, -pull / 2))]
     return min(trials, key=lambda z: z**4 + bend * z * z - 2 * pull * z)
 
 
 def _cubic_roots(p: float, q: float) -> list[float]:
-    """The real roots of z³ + p z + q."""
+    """Return the real roots of z³ + p z + q."""
     inside = q * q / 4 + p**3 / 27
     if inside >= 0:
-        larger = -math.copysign(math.cbrt(abs(q) / 2 + math.sqrt(inside)), q)  # no difference of like numbers
+        larger = -math.copysign(math.cbrt(abs(q) / 2 + math.sqrt(inside)), q)  # avoids cancellation
         return [larger - p / (3 * larger) if larger else 0.0]
     size = 2 * math.sqrt(-p / 3)
     angle = math.acos(max(-1.0, min(1.0, 3 * q / (p * size)))) / 3

@@ -1,4 +1,4 @@
-"""Choosing levels for sampled points so that their shares match the measured ones.
+"""Rules that choose levels for sampled points so that the shares match the measured ones.
 
 Post-processing: it sees sampled points and released shares, never rows.
 """
@@ -14,11 +14,11 @@ Floats = NDArray[np.float64]
 
 SWEEPS = 30
 CLOSE = 1e-3
-"""Sweeps end when every share is met to this distance."""
+"""Sweeps end when every share is matched to this tolerance."""
 
 
 def fit_level_rule(scores: Floats, shares: Floats) -> LevelRule:
-    """The rule under which a sample's levels have the given shares.
+    """Return the rule under which a sample's levels have the given shares.
 
     The offsets minimise the convex function E max_j(score_j + offset_j) - sum_j
     share_j offset_j, whose gradient is (chosen share - wanted share): the dual of a
@@ -29,7 +29,7 @@ def fit_level_rule(scores: Floats, shares: Floats) -> LevelRule:
     offsets = np.full(len(shares), -np.inf)
     offsets[live] = 0.0
     for _ in range(SWEEPS if len(live) > 1 else 0):
-        for j in live[1:]:  # one offset is free: only differences count
+        for j in live[1:]:  # one offset is redundant: only differences matter
             others = [i for i in live if i != j]
             lead = np.max(scores[:, others] + offsets[others], axis=1) - scores[:, j]
             offsets[j] = np.quantile(lead, shares[j])

@@ -1,8 +1,8 @@
 """The generator for mixed tables: marginals from histograms, dependence from one Gram of grouped records.
 
-Each column's own distribution is measured apart from how columns hang together, as copulas do it: heavy tails,
-piles at 0, whole numbers, dates and rare levels come out as the histograms have them, whatever the dependence. Rows
-are drawn group by group (`dpcore.synthesis.copula.max_entropy`), values inside groups by the histograms.
+As in a copula, each column's marginal distribution is measured separately from the dependence between columns: heavy
+tails, atoms at 0, integers, dates and rare levels follow the histograms, whatever the dependence. Rows of groups are
+drawn column by column (`dpcore.synthesis.copula.max_entropy`), and values inside groups from the histograms.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Codes = NDArray[np.int64]
 
 
 def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
-    """The public cells of every encoded column."""
+    """Return the public cells of every encoded column."""
     return [ColumnCells(column) for column in schema.encoded_columns]
 
 
 def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: GramEvent) -> GroupedEncoding:
-    """How records are measured for their dependence, once the marginals are released.
+    """Return the encoding in which the dependence is measured, given the released marginals.
 
-    Guarantee: post-processing of the marginals; whatever it is, records are cut to the unit ball (N1).
+    Guarantee: post-processing of the marginals; any such encoding clips records to the unit ball (N1).
     """
     columns = cells_of_schema(schema)
     width = event.layout.dimension - event.layout.heads
@@ -44,52 +44,52 @@ def grouped_encoding(schema: RecordSchema, marginals: ReleasedVector, event: Gra
     return GroupedEncoding(schema, groups, width)
 
 
-@dataclass(frozen=True)  # no slots: what is estimated is estimated once
+@dataclass(frozen=True)  # no slots: cached_property needs a __dict__
 class Copula:
-    """The generator of two released measurements: histograms, and the Gram of their groups."""
+    """The generator from two released measurements: histograms, and the Gram of grouped records."""
 
     schema: RecordSchema
     moments: NoisyMoments
 
     @property
     def projection(self) -> Projection:
-        """Every coordinate of the groups is kept."""
+        """The identity projection: every coordinate of the groups is kept."""
         width = self.encoding.width
         return Projection("none", width, width, None)
 
     @property
     def marginals(self) -> ReleasedVector:
         """The released histograms."""
-        assert self.moments.marginals is not None  # noqa: S101  or there is no copula
+        assert self.moments.marginals is not None  # noqa: S101  a copula always has them
         return self.moments.marginals
 
     @cached_property
     def encoding(self) -> GroupedEncoding:
-        """How records were measured."""
+        """The encoding in which records were measured."""
         return grouped_encoding(self.schema, self.marginals, self.moments.released.event)
 
     @cached_property
     def tables(self) -> PairTables:
-        """Class sizes, marginals and pairs of columns."""
+        """Estimates of class sizes, marginals and pair tables."""
         return pair_tables(self.moments.released, self.encoding)
 
     def law(self, seed: str) -> TableLaw:
-        """The law of groups of every column, and classes."""
+        """Return the fitted law of rows of groups, and their classes."""
         return fit_table_law(self.tables, public_generator(seed, "fitting"))
 
     def decoder(self) -> CopulaDecoder:
-        """What turns groups into cells."""
+        """Return the decoder that turns groups into cells."""
         return CopulaDecoder(self.encoding)
 
 
 @dataclass(frozen=True, slots=True)
 class CopulaDecoder:
-    """Draws a value out of every group, as the histograms have them."""
+    """Draws a value from each group by the histograms."""
 
     encoding: GroupedEncoding
 
     def decode(self, groups: Codes, classes: Codes, generator: np.random.Generator) -> Cells:
-        """Cells of the original columns, in their order."""
+        """Draw cells of the original columns, in the order of the schema."""
         schema = self.encoding.schema
         cells: Cells = {
             column.cells.column.name: column.values(groups[:, index], generator)

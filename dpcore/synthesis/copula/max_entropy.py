@@ -1,10 +1,10 @@
-"""The law of a table with given pair tables: column after column, each as random as its pairs allow.
+"""The maximum-entropy law of a table with given pair tables, fitted column by column.
 
-A column's groups, given label and earlier columns, follow the softmax law of greatest entropy
-whose expected pair tables are the measured ones, as far as these rise above their known
-noise: each pair is held to its table by a penalty that follows from the noise and from how much of the
-pair's spread the noise explains (empirical Bayes). First one law for all classes, then what each
-class's own tables add to it. Post-processing.
+Given the label and earlier columns, a column's groups follow the softmax law of maximum entropy
+whose expected pair tables match the measured ones, as far as these exceed their known noise: the
+penalty on a pair's weights follows from the noise and from the share of the pair's spread that noise
+explains (empirical Bayes). One law is fitted to all classes, then a correction to each class's own
+tables. Post-processing.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ Singles = NDArray[np.float32]
 Codes = NDArray[np.int64]
 
 PILOT_ROWS = 16_384
-"""Rows on which laws are fitted, each column's on the columns drawn before."""
+"""Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
 
 ITERATIONS, CURVATURES = 40, 10
-"""Steps of the optimiser and the pairs of gradients that it remembers."""
+"""Iterations of the optimiser (L-BFGS), and the size of its memory."""
 
 SURE = 2.0
-"""Standard deviations by which a pair's spread must exceed what its noise explains."""
+"""Standard deviations by which a pair's spread must exceed the spread of its noise."""
 
 LEAST_SHARE = 1e-6
 
 LEAST_PENALTY = 1 / PILOT_ROWS
-"""A table without noise is still met by few rows, which may lack what it holds: weights must not grow without end."""
+"""Lower bound of penalties: even without noise, pilot rows may lack a combination, and weights must stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreWeights:
-    """Linear scores of a column's groups: one weight for each earlier indicator and group, and one for each group."""
+    """Linear scores of a column's groups: a slope per earlier indicator and group, and an offset per group."""
 
     slopes: Floats
     offsets: Floats
 
     def scores(self, indicators: Singles) -> Singles:
-        """Scores of every row."""
+        """Return the scores of every row."""
         scores: Singles = indicators @ self.slopes.astype(np.float32) + self.offsets.astype(np.float32)
         return scores
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnLaw:
-    """A column's law given label and earlier columns: common weights, and what each class adds to them."""
+    """A column's law given the label and earlier columns: common weights, and corrections per class."""
 
     common: ScoreWeights
     by_class: tuple[ScoreWeights | None, ...]
 
     def draw(self, classes: Codes, earlier: Singles, generator: np.random.Generator) -> Codes:
-        """A group for each row."""
+        """Draw a group for each row."""
         of_class, slopes = np.split(self.common.slopes, [len(self.by_class)])
         scores = ScoreWeights(slopes, np.zeros(slopes.shape[1])).scores(earlier)
         scores += (of_class + self.common.offsets).astype(np.float32)[classes]
@@ -81,7 +81,7 @@ class TableLaw:
     sizes: tuple[int, ...]
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
-        """Groups (rows, columns) and classes, one class after the other."""
+        """Draw groups of shape (rows, columns), and classes; rows are sorted by class."""
         classes = draw_classes(rows, self.weights, generator)
         groups, indicators = np.empty((rows, len(self.columns)), dtype=np.int64), _empty_indicators(rows, self.sizes)
         stop = 0
@@ -93,12 +93,13 @@ class TableLaw:
 
 
 def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
-    """The law whose pair tables are the measured ones, fitted column after column on rows drawn from it."""
-    with threadpool_limits(1):  # many small products: a second thread makes them slower
+    """Fit the law to the measured pair tables, column by column, on rows drawn from the columns before."""
+    with threadpool_limits(1):  # many small products: more threads are slower
         return _fit_columns(tables, generator)
 
 
 def _fit_columns(tables: PairTables, generator: np.random.Generator) -> TableLaw:
+    """Fit each column's law, and draw the column's groups for the fits of later columns."""
     weights = tables.weights
     sizes = tuple(share.shape[1] for share in tables.shares)
     classes = generator.permutation(_proportional_classes(weights, PILOT_ROWS))
@@ -114,7 +115,7 @@ def _fit_columns(tables: PairTables, generator: np.random.Generator) -> TableLaw
 
 
 class _ColumnFitter:
-    """The measured tables in the form in which laws are fitted to them."""
+    """Fits the laws of single columns to the measured tables."""
 
     def __init__(self, tables: PairTables) -> None:
         self._tables, self._weights = tables, tables.weights
@@ -125,7 +126,7 @@ class _ColumnFitter:
         self._pooled = tables.excess.sum(axis=0) + between - np.outer(self._shares, self._shares)
 
     def fit_column(self, index: int, classes: Codes, earlier: Singles) -> ColumnLaw:
-        """The law of one column, given drawn rows of label and earlier columns."""
+        """Fit the law of one column, given drawn rows of the label and earlier columns."""
         place = self._place(index)
         shares = self._shares[place]
         indicators = np.hstack([_indicators(classes, len(self._weights)), earlier])
@@ -158,7 +159,7 @@ class _ColumnFitter:
         return _penalty(self._pooled[a, b], np.outer(self._shares[a], self._shares[b]), variance)
 
     def _class_weights(self, k: int, index: int, earlier: Singles, scores: Singles) -> ScoreWeights | None:
-        """What class k's own tables add to the common scores; None where they add nothing that is not noise."""
+        """Fit the correction of class k to the common scores; None if its tables differ by no more than noise."""
         if len(earlier) == 0:
             return None
         place, share = self._place(index), float(self._weights[k])
@@ -179,9 +180,9 @@ class _ColumnFitter:
         return _fit_weights(earlier, targets, shares, penalties, scores)
 
     def _class_shares(self, k: int, index: int, common: Floats) -> Floats:
-        """Shares of a column's groups in class k: the common law's, and as much of the measured as is not noise.
+        """Return the shares of a column's groups in class k: the measured ones, shrunk towards the common law's.
 
-        Taken as measured they would bring back, with no penalty, the label's noise (James and Stein's estimate).
+        This is the James-Stein estimate; unshrunk shares would reintroduce the label's noise without a penalty.
         """
         share = float(self._weights[k])
         offset = self._joint[k, self._place(index)] / share - common
@@ -191,9 +192,9 @@ class _ColumnFitter:
 
 
 def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
-    """What a weight of each pair of groups costs: the ratio of a table's noise to the spread that is not noise.
+    """Return the penalty on the weight of each pair of groups: the ratio of the table's noise to its excess spread.
 
-    Infinite, for no weights at all, where the noise explains the whole spread.
+    The penalty is infinite, which excludes the weights, if noise explains the whole spread.
     """
     rows, columns = excess.shape
     free = max((rows - 1) * (columns - 1), 1)
@@ -209,10 +210,10 @@ def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
 def _fit_weights(
     indicators: Singles, targets: Floats, shares: Floats, penalties: Floats, base: Singles | None = None
 ) -> ScoreWeights:
-    """Weights of the softmax law under which the indicators' expected tables are the targets, up to their penalties.
+    """Fit the weights of the softmax law whose expected tables match the targets, up to the penalties.
 
-    Minimises the convex mean log-sum-exp less the targets' part plus half the penalties times squared weights.
-    `base` are scores that the weights add to. Coordinates are whitened, so that few steps are enough.
+    Minimises the convex mean log-sum-exp, minus the linear part of the targets, plus half the penalties times squared
+    weights. `base` are scores to which the weights add. Whitened coordinates make few iterations sufficient.
     """
     shares = np.maximum(shares, LEAST_SHARE) / np.maximum(shares, LEAST_SHARE).sum()
     used = np.isfinite(penalties).all(axis=1)
@@ -248,7 +249,7 @@ class _SoftmaxFit:
         self._targets = self._white.T @ (targets - np.outer(self._mean, shares))
 
     def solve(self) -> tuple[Floats, Floats]:
-        """Slopes and offsets of the indicators themselves."""
+        """Return the fitted slopes and offsets in the original coordinates."""
         from scipy.optimize import minimize
 
         size = (self._points.shape[1] + 1) * len(self._shares)
@@ -291,7 +292,7 @@ def _empty_indicators(rows: int, sizes: Sequence[int]) -> Singles:
 
 
 def _proportional_classes(weights: Floats, rows: int) -> Codes:
-    """Classes of so many rows, each as often as its share says."""
+    """Return classes for this many rows in proportion to their shares, without randomness."""
     edges = np.round(np.concatenate([[0.0], np.cumsum(weights)]) * rows).astype(np.int64)
     return np.repeat(np.arange(len(weights)), np.diff(edges))
 
@@ -303,8 +304,8 @@ def _softmax(scores: Singles) -> Singles:
 
 
 def _draw_groups(scores: Singles, generator: np.random.Generator) -> Codes:
-    """A group for each row, by the softmax of its scores."""
-    mass = np.ascontiguousarray(scores.T)  # few long rows are summed much faster than many short ones
+    """Draw a group for each row from the softmax of its scores."""
+    mass = np.ascontiguousarray(scores.T)  # summing few long rows is faster than many short ones
     mass -= mass.max(axis=0)
     np.exp(mass, out=mass)
     for below, above in pairwise(mass):

@@ -1,9 +1,9 @@
-"""What a noisy Gram of grouped records says: class sizes, class marginals, and every pair of columns.
+"""Estimates from a noisy Gram of grouped records: class sizes, class marginals, and pair tables of columns.
 
-Everything is post-processing and linear in the released numbers, up to the repair to
-distributions: a class's counts come out of the count's row and of each column's own block, and
-out of the histograms, weighted by their known variances; a pair's table is the product of its
-marginals and an excess, whose noise is known.
+Post-processing. All estimates are linear in the released numbers until they are projected onto
+distributions. A class's counts combine the Gram's count row, each column's own block and the
+histograms by weighted least squares with their known variances. A pair table is the product of its
+marginals plus an excess, whose noise is known.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dpcore.mechanisms.registry import gram_mechanism
 Floats = NDArray[np.float64]
 
 ROUNDING = 1e-6
-"""Variance of the integer grid, so that nothing is divided by 0."""
+"""Variance of the integer grid; keeps denominators positive."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairTables:
-    """Class sizes; each column's group shares in each class; each class's pair excesses, as shares of all units.
+    """Class sizes, group shares per class and column, and pair excesses per class as shares of all units.
 
-    `shares`, `variances` and `pooled_variances` are one a column: (classes, groups), the noise of a
-    class's count of a group, and of such a count over all classes. `excess` is (classes, groups of all
-    columns, groups of all columns); a contrast of it has the noise `excess_variance`.
+    `shares`, `variances` and `pooled_variances` have one entry per column: shares of shape (classes, groups),
+    the noise variance of a group's count in a class, and over all classes. `excess` has the shape (classes, groups
+    of all columns, groups of all columns); a contrast of it has the noise variance `excess_variance`.
     """
 
     counts: Floats
@@ -52,7 +52,7 @@ class PairTables:
 
 
 def pair_tables(released: Released, encoding: GroupedEncoding) -> PairTables:
-    """Estimate everything from a released Gram of grouped records, and the histograms that grouped them."""
+    """Estimate the tables from a released Gram of grouped records, and from the histograms behind the groups."""
     blocks, noise = released.matrices(), gram_mechanism(released.event.mechanism).expected_error(released.event)
     weight, square = float(released.event.layout.count_weight), encoding.radius**2
     counts = np.maximum(blocks[:, 0, 0] / weight**2, 1.0)
@@ -77,7 +77,7 @@ def _class_shares(
     seconds: Floats,
     noise: tuple[float, float, float, float],
 ) -> tuple[Floats, float, float]:
-    """Shares of a column's groups in each class, and the mean variances of a group's count in a class and in all."""
+    """Return a column's group shares per class, and the mean noise variance of a group's count per class and in all."""
     column, place, corners = encoding.groups[index], encoding.slices[index], encoding.corners[index]
     if column.size == 1:
         return np.ones((len(counts), 1)), 0.0, 0.0
@@ -100,7 +100,7 @@ def _class_shares(
 def _column_design(
     corners: Floats, kept: tuple[Floats, Floats], noise: tuple[float, float, float, float]
 ) -> tuple[Floats, Floats]:
-    """How count, sums and own second moments follow from a column's counts, and the variances of their noise."""
+    """Return the design matrix from a column's counts to count, sums and own second moments, and noise variances."""
     size, width = corners.shape
     of_count, of_sum, off_diagonal, diagonal = noise
     upper = np.triu_indices(width)
@@ -111,7 +111,7 @@ def _column_design(
 
 
 def _excess(encoding: GroupedEncoding, k: int, counts: Floats, shares: list[Floats], second: Floats) -> Floats:
-    """One class's pair tables less the products of its marginals; rows and columns of a pair sum to 0."""
+    """Return a class's pair tables minus the products of its marginals; rows and columns of each sum to 0."""
     n, total = float(counts[k]), float(counts.sum())
     edges = np.cumsum([0, *(column.size for column in encoding.groups)])
     result = np.zeros((edges[-1], edges[-1]))
@@ -127,6 +127,6 @@ def _excess(encoding: GroupedEncoding, k: int, counts: Floats, shares: list[Floa
 
 
 def _doubly_centred(table: Floats) -> Floats:
-    """The table with rows and columns that sum to 0."""
+    """Return the table with row and column means removed."""
     centred: Floats = table - table.mean(axis=0) - table.mean(axis=1)[:, None] + table.mean()
     return centred
