@@ -1,1 +1,1 @@
-"""Series: releases that follow each other."""
+"""Series: comparisons of successive releases."""

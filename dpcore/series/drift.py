@@ -1,10 +1,9 @@
-"""Change between released values of two times: what noise explains, what chance explains, and what neither does.
+"""Drift between two releases: changes that noise explains, that chance explains, and that neither explains.
 
-Two causes besides real change make released values differ. The **noise** of a release is known
-exactly. **Chance** is who happens to be in a table: rows drawn independently from a population
-that stays as it is. A change beyond what noise explains is a change of the tables; one beyond
-noise and chance together is a change of what the tables are drawn from. Post-processing: free of
-charge.
+Released values differ for two reasons besides real change. The law of the **noise** of a release is
+known exactly. **Chance** is sampling variation: rows drawn independently from an unchanged
+population. A change beyond the noise is a change of the tables; a change beyond noise and chance
+together is a change of the population. Post-processing: no budget is spent.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from enum import Enum
 from typing import TypeVar
 
 LEVEL = 0.05
-"""The chance of at least one false alarm among all comparisons of two times."""
+"""The family-wise error rate: the probability of any false alarm among all comparisons of two releases."""
 
 LARGEST_COUNT_NOISE = 0.1
-"""A mean is a noisy sum over a noisy count; where the count is less sure than this, no margin is stated."""
+"""A mean is a noisy sum over a noisy count; no margin is stated if the count's relative noise exceeds this."""
 
 Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A released value, with the standard deviations that noise and chance give it."""
+    """A released value, with its standard deviations due to noise and to chance."""
 
     value: float
     noise: float
@@ -38,7 +37,7 @@ class Quantity:
 
 
 class DriftVerdict(Enum):
-    """What explains a change."""
+    """The smallest explanation of a change."""
 
     NOISE = "within noise"
     CHANCE = "beyond noise"
@@ -47,7 +46,7 @@ class DriftVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The difference of two released values, the reach of its noise at 95 %, and what explains it."""
+    """The difference of two released values, the 95 % margin of its noise, and the verdict."""
 
     change: float
     margin: float
@@ -55,11 +54,11 @@ class Change:
 
 
 def critical_value(level: float) -> float:
-    """How many standard deviations noise exceeds with a probability of at most `level`, which is at most 5 %.
+    """Return the number of standard deviations that noise exceeds with probability at most `level` (at most 5 %).
 
-    It is the Laplace law's reach, ln(1/level)/√2: of the noises used here (Laplace, Gaussian,
-    Wishart differences with two degrees of freedom and more) and of their sums, it has the heaviest tail
-    from 5 % on.
+    This is the two-sided quantile of the Laplace law, ln(1/level)/√2. At levels of 5 % and below it has the heaviest
+    tail of the noise laws used here (Laplace, Gaussian, Wishart differences with two or more degrees of freedom) and
+    their sums.
     """
     if not 0 < level <= LEVEL:
         raise ValueError(f"level must be in (0, {LEVEL}], got {level}")
@@ -67,20 +66,20 @@ def critical_value(level: float) -> float:
 
 
 def ratio_noise(margin_sd: float, *, offset: float, count_sd: float, count: float) -> float:
-    """Standard deviation of a noisy mean whose noisy count is divided by.
+    """Return the standard deviation of a noisy sum over a noisy count.
 
-    `margin_sd` is that of the sum over the count, `offset` the mean's distance from where sums count as 0:
-    a count that is off by a share moves the mean by that share of its offset.
+    `margin_sd` is the standard deviation of the sum divided by the count. `offset` is the mean's distance from the
+    origin of the sums: a relative error of the count moves the mean by the same share of the offset.
     """
     return math.hypot(margin_sd, offset * count_sd / max(count, 1.0))
 
 
 def compare_quantities(before: Mapping[Name, Quantity], after: Mapping[Name, Quantity]) -> dict[Name, Change]:
-    """Every quantity that both times have, compared.
+    """Return the changes of all quantities that both releases have.
 
-    If the tables are the same, noise alone gives any verdict besides `NOISE` with a probability of at
-    most `LEVEL`; if they are independent draws of one population, any `DRIFT` comes with at most
-    that (Bonferroni over the quantities; chance is taken as Gaussian).
+    If the tables are equal, any verdict other than `NOISE` has a probability of at most `LEVEL`; if they are
+    independent samples of one population, any verdict `DRIFT` has a probability of at most `LEVEL` (Bonferroni over
+    the quantities; chance is taken as Gaussian).
     """
     common = [name for name in after if name in before]
     far = critical_value(LEVEL / len(common)) if common else 0.0
