@@ -1,4 +1,4 @@
-"""What was measured of a mixed table, in the same readable quantities as of other releases."""
+"""The measurements of a copula release, in the same readable quantities as those of other releases."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 def measured_summary(encoding: Encoding, moments: NoisyMoments, projection: Projection) -> MeasuredSummary:
-    """The noisy measurements of a release in readable units."""
+    """Return the noisy measurements of a release in readable units."""
     if moments.marginals is None:
         return MeasuredSummary.of(encoding, ClassGaussians(moments, projection))
     copula = Copula(encoding.schema, moments)
@@ -33,12 +33,12 @@ def measured_summary(encoding: Encoding, moments: NoisyMoments, projection: Proj
 
 @dataclass(frozen=True, slots=True)
 class CopulaSummary(MeasuredSummary):
-    """Histograms and tables of groups, with margins of the histograms' noise."""
+    """Histograms and tables of groups in readable units, with margins for the histograms' noise."""
 
     mixture: Copula
 
     def column(self, column: Column) -> dict[str, Any]:
-        """Mean and spread of an interval column, or shares of a nominal one."""
+        """Return the mean and spread of an interval column, or the shares of a nominal one."""
         if self.encoding.schema.label is column:
             return MeasuredSummary.column(self, column)
         groups, shares, errors = self._cells(column)
@@ -56,15 +56,15 @@ class CopulaSummary(MeasuredSummary):
         }
 
     def missing_share(self, column: Column) -> float | None:
-        """Noisy share of missing cells where they have a level of their own."""
+        """Return the noisy share of missing cells, or None if they have no level of their own."""
         if isinstance(column, IntervalColumn) and column.missing_level:
             return float(self._cells(column)[1][-1])
         return None
 
     def _cells(self, column: Column) -> tuple[ColumnGroups, Floats, Floats]:
-        """A column's groups, the share of each of its cells, and the noise of each share.
+        """Return a column's groups, the share of each of its cells, and the standard deviation of each share's noise.
 
-        A cell that is a group of its own was measured with the Gram too, the others by the histogram alone.
+        A cell that is a group of its own was measured by the Gram too, the others by the histogram alone.
         """
         copula = self.mixture
         index = next(i for i, groups in enumerate(copula.encoding.groups) if groups.cells.column is column)
@@ -77,7 +77,7 @@ class CopulaSummary(MeasuredSummary):
 
 
 def _class_sums(encoding: Encoding, copula: Copula) -> ClassSums:
-    """Sums and second moments of encoded points that shares of groups and pairs of groups say."""
+    """Return the sums and second moments of encoded points that the shares of groups and pairs of groups imply."""
     tables, columns = copula.tables, copula.encoding.groups
     vectors = [group_vectors(code, groups) for code, groups in zip(encoding.codes, columns, strict=True)]
     edges = np.cumsum([0, *(groups.size for groups in columns)])
@@ -98,7 +98,7 @@ def _class_sums(encoding: Encoding, copula: Copula) -> ClassSums:
 
 
 def group_vectors(code: ColumnCode, groups: ColumnGroups) -> tuple[Floats, Floats]:
-    """Mean and second moment of the encoded vectors of each group's cells."""
+    """Return the mean and second moment of the encoded vectors of each group's cells."""
     means, squares = _cell_vectors(code, groups)
     member = (groups.group == np.arange(groups.size)[:, None]) * groups.within
     return member @ means, np.tensordot(member, squares, 1)

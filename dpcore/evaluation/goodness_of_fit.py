@@ -1,9 +1,9 @@
-"""How well a synthetic table fits its noisy measurements, as far as the noise allows to tell: post-processing.
+"""How well a synthetic table fits its noisy measurements, within the accuracy of the noise: post-processing.
 
-Every quantity is compared on both sides. They may differ by the noise of the measurement and
-by the chance of drawing so many rows; a gap is inside where it is no larger than 95 % of both
-together would be. Pairs are covariances of quantities of two columns, in the coordinates that
-were measured and before any repair, so that what a repair or a model distorts is seen.
+Every quantity is compared between measurement and table. The two may differ by the noise of the
+measurement and by the sampling error of the rows; a gap is inside if it is within the 95 % margin of
+both together. Pairs are covariances of quantities of two columns, in the measured coordinates and
+before any repair, so that distortions by a repair or by a model are visible.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from dpcore.synthesis.generators import ClassGaussians
 
 Floats = NDArray[np.float64]
 NamedGap = tuple[str, float, float, float]
-"""A quantity's name, its measured and its synthetic value, and the deviation that is allowed between them."""
+"""A quantity's name, measured value, synthetic value, and the standard deviation of their difference."""
 
 GRID = 1e-6
-"""Deviation that finite grids allow to any quantity, so that nothing is divided by 0."""
+"""Standard deviation due to finite grids; keeps denominators positive."""
 
 EDGES = np.arange(-6.0, 6.5, 0.5)
-"""Bins of gaps in standard deviations; what is beyond is counted in the outermost."""
+"""Bins of gaps in standard deviations; gaps beyond them count in the outermost bins."""
 
 MOST_NAMED = 8
-"""Largest gaps, and missing levels, that are told by name."""
+"""How many of the largest gaps, and of the missing levels, are listed by name."""
 
 
 def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str, Any]:
-    """The utility report of a release, with its fit and the metrics that follow from it."""
+    """Return the utility report of a release, extended by its goodness of fit."""
     utility = utility_report(measured, summary)
     columns, pairs = column_gaps(utility["columns"], summary.rows), pair_gaps(measured, summary)
     coverage, spectrum = category_coverage(utility["columns"]), utility["spectrum"]
@@ -61,9 +61,9 @@ def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str
 
 
 def _share_above_noise(measured: MeasuredSummary, spectrum: dict[str, Any]) -> float:
-    """Share of the measured directions whose eigenvalue lies above the noise's operator norm.
+    """Return the share of the measured directions whose eigenvalue exceeds the operator norm of the noise.
 
-    Directions in which every record is 0, whatever it holds, are none: indicators of one column add up to a constant.
+    Directions in which all possible records are 0 do not count: the indicators of a column sum to a constant.
     """
     most = _free_directions(measured)
     above = [min(most, sum(v > spectrum["noise_level"] for v in block["eigenvalues"])) for block in spectrum["blocks"]]
@@ -71,7 +71,7 @@ def _share_above_noise(measured: MeasuredSummary, spectrum: dict[str, Any]) -> f
 
 
 def _free_directions(measured: MeasuredSummary) -> int:
-    """Directions of the measured points in which records can differ."""
+    """Return the number of directions of the measured points in which records can differ."""
     if isinstance(measured, CopulaSummary):
         return max(1, sum(groups.size - 1 for groups in measured.mixture.encoding.groups))
     layout = measured.mixture.moments.released.event.layout
@@ -82,7 +82,7 @@ def _free_directions(measured: MeasuredSummary) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """Measured and synthetic values of some quantities, and the standard deviations allowed between them."""
+    """Measured and synthetic values of some quantities, and the standard deviations of their differences."""
 
     names: Sequence[str]
     measured: Floats
@@ -91,7 +91,7 @@ class Gaps:
 
     @staticmethod
     def of(rows: Sequence[NamedGap]) -> Gaps:
-        """Gaps one by one."""
+        """Collect gaps that are given one by one."""
         columns = list(zip(*rows, strict=True)) or [(), (), (), ()]
         return Gaps(columns[0], *(np.array(column, dtype=np.float64) for column in columns[1:]))
 
@@ -103,16 +103,16 @@ class Gaps:
 
     @property
     def inside(self) -> int:
-        """How many lie within what noise and drawing explain."""
+        """The number of gaps within the 95 % margin of noise and sampling."""
         return int((np.abs(self.sizes) <= Z95).sum())
 
     @property
     def share(self) -> float:
-        """The share of those inside; of nothing all is."""
+        """The share of gaps inside; 1 if there are none."""
         return self.inside / len(self.names) if self.names else 1.0
 
     def as_json(self) -> dict[str, Any]:
-        """Counts, a histogram of the gaps, and the largest by name."""
+        """Return the counts, a histogram of the gaps, and the largest gaps by name."""
         sizes = self.sizes
         counts, _ = np.histogram(np.clip(sizes, EDGES[0], EDGES[-1]), bins=EDGES)
         largest = np.argsort(-np.abs(sizes), kind="stable")[:MOST_NAMED]
@@ -137,7 +137,7 @@ class Gaps:
 
 
 def column_gaps(columns: Sequence[dict[str, Any]], rows: int) -> Gaps:
-    """Every mean and share that is known on both sides; of two levels the second says all."""
+    """Return the gaps of every mean and share that is known on both sides; of two levels, only the second."""
     return Gaps.of([gap for column in columns for gap in _column_gaps(column, rows)])
 
 
@@ -159,7 +159,7 @@ def _column_gaps(column: dict[str, Any], rows: int) -> Iterator[NamedGap]:
 
 
 def category_coverage(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of the declared levels whose measured share is clearly above 0, those that some synthetic row has."""
+    """Return how many of the levels with a measured share clearly above 0 occur in the synthetic rows."""
     levels = [
         (f"{column['name']} = {level}", drawn > 0)
         for column in columns
@@ -188,9 +188,9 @@ def category_coverage(columns: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PairCovariances:
-    """Covariances of readable quantities, and of each with belonging to a class, with their deviations by the noise.
+    """Covariances among readable quantities and with class indicators, and the standard deviations of their noise.
 
-    `of_rows` takes encoded points to the quantities, as far as they were measured.
+    `of_rows` maps encoded points to the quantities, as far as they were measured.
     """
 
     of_rows: Floats
@@ -201,9 +201,9 @@ class PairCovariances:
 
 
 def pair_gaps(measured: MeasuredSummary, summary: TableSummary) -> Gaps:
-    """Every pair of quantities of two columns, the label among them.
+    """Return the gaps of every pair of quantities of two columns, including the label.
 
-    Both sides are divided by the synthetic spreads: they read like correlations.
+    Both sides are divided by the synthetic spreads, so that they read like correlations.
     """
     encoding, rows = measured.encoding, max(summary.rows, 1)
     pairs = _copula_pairs(measured) if isinstance(measured, CopulaSummary) else _gram_pairs(measured)
@@ -232,13 +232,13 @@ def pair_gaps(measured: MeasuredSummary, summary: TableSummary) -> Gaps:
 
 
 def _label_levels(encoding: Encoding) -> list[int]:
-    """Classes whose covariances are compared: of two the second says all."""
+    """Return the classes whose covariances are compared; of two classes, only the second."""
     count = encoding.schema.class_count
     return [] if count == 1 else [1] if count == 2 else list(range(count))
 
 
 def _owners(encoding: Encoding) -> NDArray[np.int64]:
-    """The column that each readable quantity is of."""
+    """Return the index of the column of each readable quantity."""
     starts = np.array([code.start for code in encoding.codes])
     first = np.argmax(readable_map(encoding)[1] != 0, axis=1)
     owners: NDArray[np.int64] = np.searchsorted(starts, first, side="right") - 1
@@ -246,7 +246,7 @@ def _owners(encoding: Encoding) -> NDArray[np.int64]:
 
 
 def _covariances(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
-    """Covariances of the synthetic rows' quantities, theirs with each class, and the classes' shares."""
+    """Return the quantities' covariances, their covariances with class indicators, and the classes' shares."""
     rows = max(float(sums.counts.sum()), 1.0)
     mean, shares = sums.mean, sums.counts / rows
     covariance = of_rows @ (sums.seconds.sum(axis=0) / rows - np.outer(mean, mean)) @ of_rows.T
@@ -255,13 +255,13 @@ def _covariances(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floa
 
 
 def _gram_pairs(measured: MeasuredSummary) -> PairCovariances:
-    """Out of the noisy Gram itself: unbiased, before it is repaired to a covariance."""
+    """Estimate pairs from the noisy Gram itself: unbiased, since no repair was applied."""
     mixture = measured.mixture
-    assert isinstance(mixture, ClassGaussians)  # noqa: S101  other generators have measured pairs of their own
+    assert isinstance(mixture, ClassGaussians)  # noqa: S101  copulas have `_copula_pairs`
     moments, basis, lifting = mixture.moments, mixture.projection.basis(), mixture.projection.lifting
     readable = readable_map(measured.encoding)[1]
     seconds, counts, sums = _raw_moments(moments)
-    in_all = moments.basis is not None  # coordinates, of which some directions were kept afterwards
+    in_all = moments.basis is not None  # coordinates; the projection came afterwards
     of_points = readable @ lifting @ basis.T if in_all else readable @ lifting
     rows = max(float(counts.sum()), 1.0)
     mean, shares = sums.sum(axis=0) / rows, counts / rows
@@ -282,7 +282,7 @@ def _gram_pairs(measured: MeasuredSummary) -> PairCovariances:
 
 
 def _raw_moments(moments: NoisyMoments) -> tuple[Floats, Floats, Floats]:
-    """Second moments over all classes, counts and sums of each, as they were measured."""
+    """Return the second moments over all classes, and the counts and sums per class, as measured."""
     released = moments.released
     blocks, heads, weight = released.matrices(), released.event.layout.heads, float(released.event.layout.count_weight)
     seconds = blocks[:, heads:, heads:].sum(axis=0)
@@ -294,7 +294,7 @@ def _raw_moments(moments: NoisyMoments) -> tuple[Floats, Floats, Floats]:
 
 
 def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
-    """Variance of uᵀZv for every pair of rows u, v, where Z is the sum of all blocks' noise."""
+    """Return the variance of uᵀZv for every pair of rows u, v, where Z is the sum of all blocks' noise."""
     event = moments.released.event
     law, blocks = NoiseCovariance.of(event), event.layout.blocks
     inner = (of_points @ of_points.T) ** 2
@@ -308,7 +308,7 @@ def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
 
 
 def _copula_pairs(measured: CopulaSummary) -> PairCovariances:
-    """Out of the tables of pairs of groups, whose noise is known contrast by contrast."""
+    """Estimate pairs from the pair tables of groups, whose contrasts have known noise."""
     readable, sums, tables = readable_map(measured.encoding)[1], measured.sums, measured.mixture.tables
     covariance, with_classes, _ = _covariances(readable, sums)
     owners, lengths = _owners(measured.encoding), np.empty(len(readable))

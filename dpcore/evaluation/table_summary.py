@@ -21,7 +21,7 @@ BINS = 24
 
 @dataclass(frozen=True, slots=True)
 class ClassSums:
-    """Counts, sums and second moments of encoded points, one a class."""
+    """Counts, sums and second moments of encoded points, one per class."""
 
     counts: Floats
     sums: Floats
@@ -35,7 +35,7 @@ class ClassSums:
 
     @staticmethod
     def from_moments(mixture: ClassGaussians) -> ClassSums:
-        """The released moments, lifted to encoded coordinates."""
+        """Return the released moments, lifted to encoded coordinates."""
         basis = mixture.projection.lifting
         classes = mixture.moments.classes
         means = mixture.projection.lift(np.array([c.mean for c in classes]))
@@ -55,7 +55,7 @@ class TableSummary:
         self._columns = {c.name: _column_tally(c) for c in encoding.schema.columns}
 
     def add(self, cells: Cells) -> None:
-        """Count a chunk of decoded cells."""
+        """Add a chunk of decoded cells."""
         coordinates, classes = self._encoding.encode(cells).T, self._encoding.classes(cells)
         self.rows += len(classes)
         for block, rows in rows_by_class(classes):
@@ -67,11 +67,11 @@ class TableSummary:
             tally.add(cells[name])
 
     def empty(self) -> TableSummary:
-        """A summary of the same columns that has counted nothing."""
+        """Return an empty summary of the same columns."""
         return TableSummary(self._encoding)
 
     def merge(self, other: TableSummary) -> None:
-        """Count all rows that another summary of the same columns has counted."""
+        """Add the totals of another summary of the same columns."""
         self.rows += other.rows
         for mine, theirs in (
             (self._sums.counts, other._sums.counts),
@@ -88,7 +88,7 @@ class TableSummary:
         return self._sums
 
     def column(self, name: str) -> dict[str, Any]:
-        """Summary of one column's synthetic values."""
+        """Return the summary of one column's synthetic values."""
         return self._columns[name].summary()
 
 
@@ -99,10 +99,10 @@ class IntervalTally:
         self._edges = _bin_edges(column)
         self._middle = column.middle
         self.totals = np.zeros(len(self._edges) + 2)
-        """The histogram, then how many are missing, the sum and the sum of squares, from the middle, of the others."""
+        """The histogram, the number of missing values, and sum and sum of squares of the others around the middle."""
 
     def add(self, cells: NDArray[np.generic]) -> None:
-        """Count a chunk of values; those beyond the edges are in no bin."""
+        """Add a chunk of values; values beyond the edges are in no bin."""
         values = np.asarray(cells, dtype=np.float64)
         missing = np.isnan(values)
         present = values[~missing] if missing.any() else values
@@ -112,7 +112,7 @@ class IntervalTally:
         self.totals[bins:] += np.array([len(values) - len(present), shifted.sum(), shifted @ shifted])
 
     def summary(self) -> dict[str, Any]:
-        """Mean, standard deviation, share of missing values, histogram."""
+        """Return the mean, standard deviation, share of missing values, and histogram."""
         histogram, (missing, total, squares) = self.totals[:-3], self.totals[-3:].tolist()
         present = max(float(histogram.sum()), 1.0)
         shift = total / present
@@ -126,7 +126,7 @@ class IntervalTally:
 
 
 def _inside_edges(values: Floats, edges: Floats) -> Floats:
-    """The values between the first and the last edge; most often all of them, which are then not copied."""
+    """Return the values between the first and the last edge, without a copy if all are."""
     if not len(values) or (values.min() >= edges[0] and values.max() <= edges[-1]):
         return values
     inside: Floats = values[(values >= edges[0]) & (values <= edges[-1])]
@@ -134,7 +134,7 @@ def _inside_edges(values: Floats, edges: Floats) -> Floats:
 
 
 def _bin_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
-    """The bin of each value that lies between the edges, which are equally far apart."""
+    """Return the bin of each value; the values lie between the edges, which are equally spaced."""
     bins = len(edges) - 1
     place = values - edges[0]
     place *= bins / (edges[-1] - edges[0])
@@ -143,7 +143,7 @@ def _bin_of(values: Floats, edges: Floats) -> NDArray[np.int64]:
 
 
 def _bin_edges(column: IntervalColumn) -> Floats:
-    """About `BINS` bins between the bounds; each holds as many whole values as the others where values are whole."""
+    """Return the edges of about `BINS` equal bins; each holds the same number of integers if values are integers."""
     if not column.is_whole:
         return np.linspace(column.lower, column.upper, BINS + 1)
     first, last = math.ceil(column.lower), math.floor(column.upper)
@@ -153,19 +153,19 @@ def _bin_edges(column: IntervalColumn) -> Floats:
 
 
 class NominalTally:
-    """Shares of a nominal column's levels, the missing level last if there is one."""
+    """Counts of a nominal column's levels, the missing level last if there is one."""
 
     def __init__(self, column: NominalColumn) -> None:
         self._column = column
         self.totals = np.zeros(column.level_count)
 
     def add(self, cells: NDArray[np.generic]) -> None:
-        """Count a chunk of codes."""
+        """Add a chunk of codes."""
         levels = level_of(np.asarray(cells, dtype=np.int64), self._column)
         self.totals += np.bincount(levels + 1, minlength=len(self.totals) + 1)[1:]  # -1: nothing is known
 
     def summary(self) -> dict[str, Any]:
-        """The shares."""
+        """Return the shares of the levels."""
         return {"shares": (self.totals / max(float(self.totals.sum()), 1.0)).tolist()}
 
 

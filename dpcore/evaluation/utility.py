@@ -1,7 +1,7 @@
-"""How well a synthetic table fits the noisy measurements: post-processing, free of charge.
+"""The utility report: a synthetic table compared with the noisy measurements. Post-processing.
 
-Both sides are brought to the same readable quantities: positions of interval columns
-and indicators of levels, the label's among them.
+Both sides are converted to the same readable quantities: positions of interval columns
+and indicators of levels, including those of the label.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dpcore.synthesis.generators import ClassGaussians, Generator
 Floats = NDArray[np.float64]
 
 CONSTANT = 1e-6
-"""A spread below this is the rounding of a difference of squares: a constant, which correlates with nothing."""
+"""A quantity with a smaller spread is constant up to rounding, and correlates with nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSummary:
-    """The noisy measurements in readable units, with margins of the noise of each sum (not of the count below it)."""
+    """The noisy measurements in readable units; margins include the noise of each sum, not that of the count."""
 
     encoding: Encoding
     mixture: Generator
@@ -37,14 +37,14 @@ class MeasuredSummary:
 
     @staticmethod
     def of(encoding: Encoding, mixture: ClassGaussians) -> MeasuredSummary:
-        """Lift the released moments."""
+        """Return the summary of released moments, lifted to encoded coordinates."""
         return MeasuredSummary(encoding, mixture, ClassSums.from_moments(mixture))
 
     def coordinate_margins(self) -> Floats:
-        """1.96 deviations of the noise of each encoded coordinate's sum, over the rows; the count's noise comes on top.
+        """Return the 95 % margin of each encoded coordinate's mean due to the noise on its sum, not on the count.
 
-        What the projection keeps of a coordinate has the moments' noise, the rest that of the centre; both in
-        units of the frame's radius, where there is one.
+        The part of a coordinate that the projection keeps has the noise of the moments, the rest that of the centre;
+        both scale with the radius of the frame, if there is one.
         """
         projection, rows = self.mixture.projection, max(float(self.sums.counts.sum()), 1.0)
         kept: Floats = np.linalg.norm(projection.basis(), axis=1)
@@ -56,11 +56,14 @@ class MeasuredSummary:
         return Z95 * deviations * self.encoding.scale
 
     def _moments_deviation(self) -> float:
-        """Standard deviation of the noise on a coordinate's sum over all classes."""
+        """Return the standard deviation of the noise on a coordinate's sum over all classes."""
         return self._count_and_sum_noise()[1] * math.sqrt(self.mixture.moments.released.event.layout.classes)
 
     def _centre_deviation(self) -> float:
-        """The same of the sums behind the centre; of a public one, whose error nobody knows, as if it were measured."""
+        """Return the standard deviation of the noise on the sums behind the centre.
+
+        The error of a public centre is unknown; it is taken as that of the moments.
+        """
         projection = self.mixture.projection
         if projection.centre is None:
             return 0.0
@@ -74,13 +77,13 @@ class MeasuredSummary:
         return count_and_sum_noise(moments.released.event, moments.sums.event if moments.sums else None)
 
     def class_shares(self) -> tuple[Floats, Floats]:
-        """Noisy shares of the label's levels, and their margins."""
+        """Return the noisy shares of the label's levels, and their margins."""
         rows = max(float(self.sums.counts.sum()), 1.0)
         margin = Z95 * self._count_and_sum_noise()[0] / rows
         return self.mixture.moments.weights, np.full(len(self.sums.counts), margin)
 
     def column(self, column: Column) -> dict[str, Any]:
-        """Mean and spread of an interval column, or shares of a nominal one."""
+        """Return the mean and spread of an interval column, or the shares of a nominal one, with margins."""
         if self.encoding.schema.label is column:
             shares, margins = self.class_shares()
             return {"shares": shares.tolist(), "margins": margins.tolist()}
@@ -96,7 +99,7 @@ class MeasuredSummary:
         return {"shares": shares.tolist(), "margins": spread.tolist()}
 
     def _interval(self, column: IntervalColumn, at: int, margin: float) -> dict[str, Any]:
-        """Mean and spread among the present values: a missing cell sits at position 0."""
+        """Return the mean and spread of the present values; missing cells are encoded at position 0."""
         if not self.mixture.projection.knows_every_mean:
             return {"mean": None, "mean_margin": None, "sd": None}
         known = self.encoding.present_values(self.sums.mean).get(column.name)
@@ -112,21 +115,21 @@ class MeasuredSummary:
         }
 
     def missing_share(self, column: Column) -> float | None:
-        """Noisy share of missing cells where they have a level of their own."""
+        """Return the noisy share of missing cells, or None if they have no level of their own."""
         if isinstance(column, IntervalColumn) and column.missing_level:
             return float(self.encoding.level_shares(self.sums.mean)[column.name][1])
         return None
 
 
 def readable_map(encoding: Encoding) -> tuple[list[str], Floats]:
-    """Names of readable quantities and the linear map that takes encoded points to them."""
+    """Return the names of the readable quantities, and the linear map from encoded points to them."""
     names: list[str] = []
     rows: list[Floats] = []
     for code in encoding.codes:
         column, width = code.column, code.stop - code.start
         if isinstance(column, NominalColumn):
             levels, matrix = level_names(column), level_corners(column)
-            keep = slice(1, 2) if len(levels) == 2 else slice(None)  # of two levels one says all
+            keep = slice(1, 2) if len(levels) == 2 else slice(None)  # of two levels, one is redundant
             names += [f"{column.name} = {level}" for level in levels[keep]]
             local = matrix[keep]
         else:
@@ -139,7 +142,7 @@ def readable_map(encoding: Encoding) -> tuple[list[str], Floats]:
 
 
 def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats]:
-    """Correlations of all readable quantities, the label's levels among them."""
+    """Return the names and correlations of all readable quantities, including the label's levels."""
     names, matrix = readable_map(encoding)
     total = max(float(sums.counts.sum()), 1.0)
     second = matrix @ sums.seconds.sum(axis=0) @ matrix.T / total
@@ -161,7 +164,7 @@ def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats
 
 
 def utility_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str, Any]:
-    """Everything the report shows: columns, correlations, spectrum, and the metrics checks look at."""
+    """Return the contents of the report: columns, correlations, spectrum, and the metrics that checks use."""
     encoding = measured.encoding
     columns = [_column_report(column, measured, summary) for column in encoding.schema.columns]
     names, noisy = correlations(encoding, measured.sums)
@@ -196,7 +199,7 @@ def _column_report(column: Column, measured: MeasuredSummary, summary: TableSumm
 
 
 def noisy_spectrum(measured: MeasuredSummary) -> dict[str, Any]:
-    """Eigenvalues of each class's noisy second moments a unit, and the noise's size on that scale."""
+    """Return the eigenvalues of each class's noisy second moments per unit, and the noise level on that scale."""
     released = measured.mixture.moments.released
     error = gram_mechanism(released.event.mechanism).expected_error(released.event)
     label = measured.encoding.schema.label
