@@ -1,4 +1,4 @@
-"""Numbers that every record has, by the names of its columns: values, presence, indicators of levels."""
+"""Functionals of a record, by column name: values, presence, indicators of levels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Floats = NDArray[np.float64]
 
 
 class NotIdentifiedError(ValueError):
-    """The release does not know the quantity; the message says why."""
+    """The release does not identify the quantity; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Functional:
-    """A constant of the record's class plus a linear function of its encoded point."""
+    """A constant per class plus a linear function of the encoded point."""
 
     constants: Floats
     weights: Floats
@@ -28,13 +28,13 @@ class Functional:
         return Functional(self.constants + other.constants, self.weights + other.weights)
 
     def times(self, factor: float) -> Functional:
-        """The functional in other units."""
+        """Return the functional multiplied by a factor."""
         return Functional(self.constants * factor, self.weights * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Regressor:
-    """A functional beside the constant in a regression; `unit` of the column's units are one of the functional's."""
+    """A regressor: a functional, and how many of the column's units (`unit`) one unit of it is."""
 
     name: str
     functional: Functional
@@ -43,38 +43,38 @@ class Regressor:
 
 @dataclass(frozen=True, slots=True)
 class ColumnFunctionals:
-    """Functionals by the names of columns and levels; raises NotIdentifiedError for what a release cannot know."""
+    """Functionals by the names of columns and levels; raises NotIdentifiedError for unknown quantities."""
 
     encoding: Encoding
 
     def one(self) -> Functional:
-        """1 for every record."""
+        """Return the functional that is 1 for every record."""
         return Functional(np.ones(self.encoding.schema.class_count), np.zeros(self.encoding.width))
 
     def in_class(self, index: int) -> Functional:
-        """1 for the records of a class."""
+        """Return the indicator of a class."""
         constants = np.zeros(self.encoding.schema.class_count)
         constants[index] = 1.0
         return Functional(constants, np.zeros(self.encoding.width))
 
     def interval(self, name: str) -> IntervalColumn:
-        """A column that has a mean."""
+        """Return the interval column of this name."""
         column = self._code(name).column
         if isinstance(column, NominalColumn):
             raise NotIdentifiedError(f"{name!r} has levels: ask for their proportions")
         return column
 
     def position(self, name: str) -> Functional:
-        """The value's place between the bounds, from -1 to 1; 0 where it is missing and missing cells are apart."""
+        """Return the value's position between the bounds, from -1 to 1; 0 for missing cells with their own level."""
         return self._coordinate(self._code(name).start)
 
     def present(self, name: str) -> Functional:
-        """1 where a value is, also one that stands in for a missing one."""
+        """Return the functional that is 1 if the value is present or imputed."""
         code = self._code(name)
         return self.one() + self._coordinate(code.start + 1).times(-1.0) if code.column.missing_level else self.one()
 
     def level(self, name: str, level: LevelValue) -> Functional:
-        """1 where a nominal column has a level; `MISSING_LEVEL` where missing cells are apart."""
+        """Return the indicator of a level; `MISSING_LEVEL` if missing cells have a level of their own."""
         label = self.encoding.schema.label
         if label is not None and label.name == name:
             return self.in_class(level_index(label, level))
@@ -92,9 +92,9 @@ class ColumnFunctionals:
         return Functional(self.one().constants / count, weights)
 
     def regressors(self, name: str) -> list[Regressor]:
-        """What a column brings into a regression: its value, or indicators of its levels but the first.
+        """Return a column's regressors: its value, or indicators of all levels but the first.
 
-        Missing cells that are apart count as the middle of the bounds, and have an indicator.
+        Missing cells with a level of their own count as the middle of the bounds, and add an indicator.
         """
         label = self.encoding.schema.label
         column = label if label is not None and label.name == name else self._code(name).column
@@ -105,7 +105,7 @@ class ColumnFunctionals:
         return [Regressor(name, value, column.half_width), *missing]
 
     def given_class(self, given: dict[str, LevelValue] | None) -> int | None:
-        """The class that a condition names; None without one."""
+        """Return the class that a condition names, or None without a condition."""
         if not given:
             return None
         label = self.encoding.schema.label
@@ -130,12 +130,12 @@ class ColumnFunctionals:
 
 
 def levels_of(column: NominalColumn) -> list[LevelValue]:
-    """The levels, that of missing cells last if they have one."""
+    """Return the levels; that of missing cells is the last, if there is one."""
     return [*column.levels, *[MISSING_LEVEL] * column.missing_level]
 
 
 def level_index(column: NominalColumn, level: LevelValue) -> int:
-    """A level's place; `True` is not 1."""
+    """Return the index of a level; `True` differs from 1."""
     for index, known in enumerate(levels_of(column)):
         if known == level and isinstance(known, bool) == isinstance(level, bool):
             return index

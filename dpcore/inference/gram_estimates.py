@@ -1,4 +1,4 @@
-"""Noisy sums of products of functionals out of a released measurement, and draws of the noise on them."""
+"""Noisy sums of products of functionals from a released Gram measurement, and draws of their noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcore.records.exact_sums import GRID_BITS, POINT_BITS
 Floats = NDArray[np.float64]
 
 CLOSE = 1e-5
-"""A functional that the projection misses by less than this share of its length is one that it knows."""
+"""Relative tolerance for a functional to lie in the span of the projection."""
 
 OUTSIDE = (
     "the projection leaves a part of it out: it takes a release that keeps every coordinate, such as one with "
@@ -25,11 +25,11 @@ OUTSIDE = (
 
 
 class NoisyProducts:
-    """A noisy Gram measurement, asked for sums over all records of the product of two functionals.
+    """Sums over all records of the product of two functionals, estimated from a noisy Gram measurement.
 
-    A term is a functional as coefficients of the measured records z, one row a block. `basis` is what the points
-    passed before they were measured; `sums` are counts and sums that were measured apart and stand in for the
-    blocks' own; `refusal` says why a functional outside of the basis is not known.
+    A term is a functional as coefficients of the measured records z, one row per block. `basis` is the projection
+    that was applied before the measurement; `sums` are separately measured counts and sums, which replace those of
+    the blocks; `refusal` is the message for a functional outside the span of the basis.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class NoisyProducts:
 
     @property
     def separates_classes(self) -> bool:
-        """Whether second moments are known class by class."""
+        """Whether second moments are known per class."""
         return self.layout.blocks == self._classes
 
     def term(self, functional: Functional) -> Floats:
-        """The functional as a term.
+        """Return the functional as a term.
 
-        Raises: NotIdentifiedError where the projection or the layout does not know it.
+        Raises: NotIdentifiedError if the projection or the layout does not identify it.
         """
         heads = self.layout.heads
         term = np.zeros((self.layout.blocks, self.layout.dimension))
@@ -85,9 +85,9 @@ class NoisyProducts:
         return solution
 
     def in_class(self, terms: Floats, index: int) -> Floats:
-        """The terms among the records of one class, 0 elsewhere.
+        """Return the terms restricted to the records of one class.
 
-        Raises: NotIdentifiedError where classes are not measured apart.
+        Raises: NotIdentifiedError if second moments were not measured per class.
         """
         if not self.separates_classes:
             raise NotIdentifiedError("this release knows products of two columns for all classes together only")
@@ -96,28 +96,28 @@ class NoisyProducts:
         return own
 
     def noisy(self, terms: Floats) -> Floats:
-        """The noisy sums of every two terms' product."""
+        """Return the matrix of the noisy sums of products of every two terms."""
         by_block = np.swapaxes(terms, 0, 1)
         sums: Floats = np.sum(by_block @ self._blocks @ np.swapaxes(by_block, 1, 2), axis=0)
         return sums
 
     def noise(self, terms: Floats) -> Floats:
-        """Draws of the noise on these sums, one matrix each."""
+        """Draw the noise on these sums, one matrix per draw."""
         apart = None if self._sums is None else self._sums.event
         return _draw_product_noise(self._event, apart, np.ascontiguousarray(terms).tobytes(), len(terms), self._draws)
 
     def rounding_bound(self, term: Floats) -> float:
-        """The most by which the grids move a term's value in a record."""
+        """Return the most by which rounding to the grids changes a term's value in a record."""
         fine = 0.0 if self._basis is None else float(np.abs(self._basis).sum(axis=0).max()) * 2.0**-POINT_BITS
         coefficients = np.abs(term[:, self.layout.heads :]).sum(axis=1).max()
         return float(coefficients) * (2.0**-GRID_BITS + fine)
 
 
-@functools.lru_cache(maxsize=12)  # an analyst asks for the same quantity of table and population
+@functools.lru_cache(maxsize=12)  # both estimands of a quantity use the same draws
 def _draw_product_noise(
     event: GramEvent, apart: GramEvent | None, terms_bytes: bytes, count: int, draws: int
 ) -> Floats:
-    """Draws of the noise on the sums of every two terms' product."""
+    """Draw the noise on the sums of products of every two terms."""
     layout = event.layout
     terms = np.frombuffer(terms_bytes).reshape(count, layout.blocks, layout.dimension)
     basis = _spanning_basis(terms, layout.heads)
@@ -134,7 +134,7 @@ def _draw_product_noise(
 
 
 def _spanning_basis(terms: Floats, heads: int) -> Floats:
-    """Orthonormal columns that span the terms: the heads one by one, then what is needed of the points."""
+    """Return orthonormal columns that span the terms: one per head, then those needed for the points."""
     size = terms.shape[2]
     _, lengths, directions = np.linalg.svd(terms[:, :, heads:].reshape(-1, size - heads), full_matrices=False)
     kept = directions[lengths > CLOSE * lengths.max()] if lengths.max() > 0 else directions[:0]
@@ -144,7 +144,7 @@ def _spanning_basis(terms: Floats, heads: int) -> Floats:
 
 
 def _label_mask(heads: int, size: int) -> Floats:
-    """1, and 0 between two labels: no record has both."""
+    """Return a mask that is 0 between two different labels, which no record has both of, and 1 elsewhere."""
     mask = np.ones((size, size))
     mask[:heads, :heads] = np.eye(heads)
     return mask

@@ -1,4 +1,4 @@
-"""Means and shares out of released histograms, with draws of the noise on them."""
+"""Means and shares estimated from released histograms, with draws of their noise."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Floats = NDArray[np.float64]
 
 
 class NoisyHistograms:
-    """The noisy counts of every encoded column's cells, all classes together.
+    """The noisy counts of every encoded column's cells, over all classes.
 
-    A nominal cell of which nothing is known is in no count.
+    Unknown nominal cells are in no count.
     """
 
     def __init__(self, schema: RecordSchema, released: ReleasedVector, draws: int) -> None:
@@ -36,19 +36,19 @@ class NoisyHistograms:
         self._weights = dict(zip(names, map(float, query.weights), strict=True))
 
     def mean(self, name: str) -> Quotient:
-        """The mean position of present values, each somewhere in its cell."""
+        """Return the mean position of the present values; the shift bounds their distance from the cells' centres."""
         cells = self._cells[name]
         places, _ = cells.positions()
-        last = [0.0] * (cells.count - len(places))  # missing cells, where they are apart
+        last = [0.0] * (cells.count - len(places))  # missing cells, if they have a level
         column = cells.column
-        assert isinstance(column, IntervalColumn)  # noqa: S101  others have no positions
+        assert isinstance(column, IntervalColumn)  # noqa: S101  nominal columns have no positions
         reach = (np.diff(cells.edges) - column.is_whole) / (2 * column.half_width)
         likely = np.maximum(self._counts[name][: len(places)], 0.0)
         quotient = self._quotient(name, np.append(places, last), np.append(np.ones(len(places)), last))
         return replace(quotient, shift=(float(reach @ likely), 0.0))
 
     def share(self, name: str, level: LevelValue) -> Quotient:
-        """The share of a level among the cells that are known."""
+        """Return the share of a level among the known cells."""
         cells = self._cells[name]
         indicator = np.zeros(cells.count)
         column = cells.column

@@ -1,7 +1,7 @@
-"""Intervals for quotients of noisy sums and for regression coefficients, out of draws of the noise.
+"""Confidence intervals for quotients of noisy sums and for regression coefficients, from draws of the noise.
 
-An interval for top / bottom holds every value θ for which top - θ bottom is no larger than noise and
-sampling make plausible (Fieller): where the bottom cannot be told from 0 it is unbounded, as it must be.
+An interval for top / bottom holds every value θ for which top - θ bottom is within the margin of noise
+and sampling error (Fieller). If the bottom cannot be distinguished from 0, the interval is unbounded.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dpcore.noise.sources import public_generator
 Floats = NDArray[np.float64]
 
 CLEAR = 0.95
-"""Products are clearly positive definite where in this share of draws the noise on them is smaller than they are."""
+"""Products are clearly positive definite if they exceed their noise in this share of the draws."""
 
 LOOKED_AT = 512
-"""Draws that decide whether they are."""
+"""Number of draws for that decision."""
 
 
 class Estimand(StrEnum):
-    """Whose value an interval is for: the table's that was measured, or the population's behind it."""
+    """The target of an interval: the value in the measured table, or in the population behind it."""
 
     TABLE = "table"
     POPULATION = "population"
@@ -35,10 +35,10 @@ class Estimand(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate, and between which values the truth lies with the stated confidence.
+    """An estimate and its confidence interval.
 
-    `noise_share` is the share of the squared width that the privacy noise causes. `remark`
-    says why an interval is unbounded, and what would help.
+    `noise_share` is the share of the squared width due to the privacy noise. `remark` says why
+    an interval is unbounded, and what would help.
 
         >>> share = Interval(0.02, -0.01, 0.05, 0.95, Estimand.TABLE, noise_share=1.0)
         >>> share.within(0.0, 1.0).low
@@ -57,16 +57,16 @@ class Interval:
 
     @property
     def width(self) -> float:
-        """The distance of the ends."""
+        """The distance between the ends."""
         return self.high - self.low
 
     @property
     def is_bounded(self) -> bool:
-        """Whether the release tells anything."""
+        """Whether the interval is bounded, so that the release is informative."""
         return not self.remark
 
     def scaled(self, factor: float, offset: float) -> Interval:
-        """The interval in other units; the factor is positive."""
+        """Return the interval in other units; the factor must be positive."""
         return replace(
             self,
             estimate=offset + factor * self.estimate,
@@ -75,10 +75,10 @@ class Interval:
         )
 
     def within(self, lowest: float, highest: float) -> Interval:
-        """What of the interval is possible at all.
+        """Return the interval clipped to the possible values.
 
-        An estimate beyond a bound is moved to it and keeps its distance to the inner end: noise that went far must
-        not look like knowledge.
+        An estimate beyond a bound is moved to the bound and keeps its distance to the inner end, so that large noise
+        does not make the interval look precise.
         """
         if not self.is_bounded:
             return replace(self, low=lowest, high=highest)
@@ -90,10 +90,10 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotient:
-    """Top over bottom with draws of the noise on either, around 0.
+    """A quotient top / bottom, with centred draws of the noise on both.
 
-    `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ; `shift` the
-    most by which rounding before the noise moved either.
+    `spread` is the sampling covariance of (top, bottom), as far as top - θ bottom needs it at the true θ; `shift` is
+    the most by which rounding before the noise changed each of them.
 
         >>> noise = np.array([-1.0, 1.0])  # draws of noise of standard deviation 1 on the sum, and none on the count
         >>> mean = Quotient(
@@ -111,7 +111,7 @@ class Quotient:
     shift: tuple[float, float] = (0.0, 0.0)
 
     def interval(self, estimand: Estimand | str, confidence: float) -> Interval:
-        """The values that noise, and sampling where it counts, make plausible."""
+        """Return the confidence interval: with noise only for the table, with sampling error too for the population."""
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
         estimand = Estimand(estimand)
@@ -125,7 +125,7 @@ class Quotient:
         if chance:
             covariance = noise + self.spread
             drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
-        rounding = self.shift[0] + abs(estimate) * self.shift[1]  # at its worst it has one sign
+        rounding = self.shift[0] + abs(estimate) * self.shift[1]  # in the worst case all of one sign
         reach = float(np.quantile(np.abs(drawn + rounding), confidence)) ** 2 / float(np.mean(drawn**2))
         ends = _fieller_bounds(float(self.top), float(self.bottom), reach * covariance)
         if ends is None:
@@ -138,7 +138,7 @@ DROWNED = "what is divided by, a count or a variance, does not stand out of the 
 
 
 def unbounded_interval(estimand: Estimand, confidence: float, remark: str) -> Interval:
-    """The interval that tells nothing, and why."""
+    """Return the unbounded interval, with the reason."""
     return Interval(math.nan, -math.inf, math.inf, confidence, estimand, 1.0, remark)
 
 
@@ -148,7 +148,7 @@ def _standard_normal(draws: int) -> Floats:
 
 
 def _fieller_bounds(top: float, bottom: float, reach: Floats) -> tuple[float, float] | None:
-    """The values θ with (top - θ bottom)² at most (1, -θ) reach (1, -θ)ᵀ; None where they are not bounded."""
+    """Return the bounds of the θ with (top - θ bottom)² <= (1, -θ) reach (1, -θ)ᵀ; None if they are unbounded."""
     a, b, c = bottom**2 - float(reach[1, 1]), top * bottom - float(reach[0, 1]), top**2 - float(reach[0, 0])
     if a <= 0:
         return None
@@ -159,9 +159,9 @@ def _fieller_bounds(top: float, bottom: float, reach: Floats) -> tuple[float, fl
 def coefficients(
     noisy: Floats, noise: Floats, *, rows_per_unit: int, estimand: Estimand | str, confidence: float
 ) -> list[Interval]:
-    """Intervals for the coefficient of every regressor, out of noisy sums of products of every two terms.
+    """Return an interval for the coefficient of every regressor, from noisy sums of products of every two terms.
 
-    The terms are the regressors, the constant first, and last the response.
+    The terms are the regressors, with the constant first, followed by the response.
     """
     count, estimand = len(noisy) - 1, Estimand(estimand)
     per_row = rows_per_unit / max(noisy[0, 0] - count, 1.0)
@@ -184,11 +184,11 @@ UNCLEAR = (
 
 
 def _coefficient(noisy: Floats, noise: Floats, j: int, others: list[int], per_row: float) -> Quotient:
-    """What the other regressors leave of the response's product with one, over what they leave of its square.
+    """Return one coefficient as a quotient of residual products (Frisch-Waugh-Lovell).
 
-    Let f and r be what they really leave of the regressor and of the response. The noise E moves the product of f and
-    r by E_fr - E_fR G⁻¹ E_Rr, exactly, G being the others' noisy products. The second part has a mean, which is taken
-    out.
+    Let f and r be the true residuals of the regressor and of the response on the other regressors R. The noise E moves
+    the product of f and r by exactly E_fr - E_fR G⁻¹ E_Rr, where G holds the others' noisy products. The mean of the
+    second part is subtracted.
     """
     size, pair = len(noisy), [j, len(noisy) - 1]
     inverse = np.linalg.inv(noisy[np.ix_(others, others)])

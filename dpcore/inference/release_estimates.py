@@ -1,14 +1,15 @@
-"""Confidence intervals from a release alone: means, proportions and regression coefficients, the noise counted in.
+"""Confidence intervals from a release alone, for means, proportions and regression coefficients.
 
-Two things make a released figure differ from the truth. The **noise** has a known law. The
-**sampling error** of the table, where the table is a sample, follows from its second moments,
-which were measured too. An interval is for one of two truths, the `Estimand`: what the table
-says (noise only), or what the population says that its units were drawn from (both).
+A released figure differs from the truth for two reasons. The **noise** has a known law. The
+**sampling error** of the table, if the table is a sample, follows from its second moments,
+which were measured too. The `Estimand` of an interval is the value in the table (noise only), or
+in the population from which its units were drawn (both).
 
-The intervals speak of cells as they were counted: cut to the bounds, gaps filled by the column's
-rule, a nominal cell of which nothing is known as an equal share of every level, numbers cut to the
-grid 2^-16 of the encoding. Means and shares allow for the grid; coefficients are those of the table
-on the grid. Where a person's rows are weighted, so are they here. Post-processing: free of charge.
+The intervals refer to cells as they were measured: clipped to the bounds, missing values imputed by
+the column's rule, an unknown nominal cell as an equal share of every level, and numbers truncated to
+the grid 2^-16 of the encoding. Means and shares allow for the grid; coefficients are those of the
+table on the grid. If a person's rows are weighted, they are weighted here. Post-processing: no budget
+is spent.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Floats = NDArray[np.float64]
 Given = dict[str, LevelValue]
 
 DRAWS = 1 << 15
-"""Draws of the noise behind an interval: chance among them moves its coverage by some 0.1 %."""
+"""Draws of the noise behind an interval; their Monte Carlo error changes its coverage by about 0.1 %."""
 
 INTERCEPT = "intercept"
 
@@ -47,10 +48,10 @@ CLIPPED = "points beyond the radius were drawn back before they were measured, h
 
 
 class ReleaseInference:
-    """Intervals for what an analyst asks of a release, by the names of the columns.
+    """Confidence intervals for a release, by column names.
 
-    `given` restricts a question to one class: `{label: level}`. What a release does not
-    know is refused with a NotIdentifiedError that says why.
+    `given` restricts a quantity to one class: `{label: level}`. A quantity that the release does not
+    identify raises a NotIdentifiedError that says why.
 
         >>> from fractions import Fraction
         >>> from dpcore.accounting import Epsilon
@@ -89,10 +90,10 @@ class ReleaseInference:
         components: Released | None = None,
         draws: int = DRAWS,
     ) -> ReleaseInference:
-        """Out of the measured moments; `projection` is what the points passed before they were measured.
+        """Return the inference from measured moments; `projection` was applied to the points before the measurement.
 
-        `sums` are counts and sums that were measured apart; `components` is what was measured for the projection:
-        a Gram of all coordinates answers what the projection leaves out. In a frame only classes' sizes are known.
+        `sums` are separately measured counts and sums. `components` is the measurement for the projection: a Gram of
+        all coordinates identifies what the projection drops. In a frame only the classes' sizes are identified.
         """
         classes = encoding.schema.class_count
         measured = partial(NoisyProducts, classes=classes, draws=draws)
@@ -109,7 +110,7 @@ class ReleaseInference:
     def from_histograms(
         encoding: Encoding, histograms: ReleasedVector, moments: Released, *, draws: int = DRAWS
     ) -> ReleaseInference:
-        """Out of histograms, and of moments of groups of their cells, which tell the classes' sizes only."""
+        """Return the inference from histograms; the moments of grouped records provide the classes' sizes only."""
         classes, nothing = encoding.schema.class_count, _empty_basis(encoding, moments)
         sizes = NoisyProducts(moments, classes=classes, draws=draws, basis=nothing, refusal=OF_GROUPS)
         return ReleaseInference(encoding, [sizes], NoisyHistograms(encoding.schema, histograms, draws))
@@ -118,9 +119,9 @@ class ReleaseInference:
     def from_measurements(
         encoding: Encoding, measurements: Mapping[str, Measurement], projection: Projection
     ) -> ReleaseInference:
-        """Out of all measurements of a release, by their names.
+        """Return the inference from all measurements of a release, by their names.
 
-        Private components that were not bought apart came out of the moments, which then hold every coordinate.
+        Private components without a measurement of their own come from the moments, which then hold all coordinates.
         """
         blocks = {name: measured for name, measured in measurements.items() if isinstance(measured, Released)}
         histograms = measurements.get(MARGINALS)
@@ -144,7 +145,7 @@ class ReleaseInference:
         estimand: Estimand | str = Estimand.POPULATION,
         confidence: float = 0.95,
     ) -> Interval:
-        """The mean of an interval column in its units; among present cells, where missing ones are apart."""
+        """Return the mean of an interval column in its units; of present cells, if missing ones have a level."""
         of = self._columns.interval(column)
         if self._histograms is not None and not given:
             positions = self._histograms.mean(column).interval(estimand, confidence)
@@ -162,7 +163,7 @@ class ReleaseInference:
         estimand: Estimand | str = Estimand.POPULATION,
         confidence: float = 0.95,
     ) -> Interval:
-        """The share of a level, the label's among them; `(missing)` is that of missing cells that are apart."""
+        """Return the share of a level, also of the label; `(missing)` is the level of missing cells, if any."""
         indicator = self._columns.level(column, level)
         if self._histograms is not None and not given and indicator.weights.any():
             return self._histograms.share(column, level).interval(estimand, confidence).within(0.0, 1.0)
@@ -177,11 +178,11 @@ class ReleaseInference:
         estimand: Estimand | str = Estimand.POPULATION,
         confidence: float = 0.95,
     ) -> dict[str, Interval]:
-        """Coefficients of the least-squares regression of a column, or of a level's indicator, on other columns.
+        """Return the least-squares coefficients of a column, or of a level's indicator, on other columns.
 
-        A nominal feature enters as indicators of its levels but the first, each named `column = level`; missing cells
-        that are apart as the middle of the bounds, with an indicator `column missing`. For the population, residuals
-        are taken to vary equally whatever the features: second moments cannot tell otherwise.
+        A nominal feature enters as indicators of all levels but the first, named `column = level`; missing cells with
+        a level of their own as the middle of the bounds, with an indicator `column missing`. For the population,
+        residuals are assumed homoscedastic, since second moments cannot show otherwise.
         """
         if not features:
             raise ValueError("features must name at least one column")
@@ -204,7 +205,7 @@ class ReleaseInference:
         }
 
     def _response(self, target: str | tuple[str, LevelValue]) -> tuple[Functional, float, float]:
-        """The functional, how many of the column's units one of it is, and where its 0 lies."""
+        """Return the response's functional, its unit in the column's units, and its origin."""
         if isinstance(target, tuple):
             return self._columns.level(*target), 1.0, 0.0
         column = self._columns.interval(target)
@@ -213,7 +214,7 @@ class ReleaseInference:
         return self._columns.position(target), column.half_width, column.middle
 
     def _measurement_for(self, functionals: Sequence[Functional]) -> tuple[NoisyProducts, Floats]:
-        """The first measurement that knows all of them, and they as its terms."""
+        """Return the first measurement that identifies all functionals, and the functionals as its terms."""
         *first, last = self._measurements
         for measured in first:
             try:
@@ -225,7 +226,7 @@ class ReleaseInference:
     def _quotient(
         self, top: Functional, bottom: Functional, given: Given | None, estimand: Estimand | str, confidence: float
     ) -> Interval:
-        """The sum of top over the sum of bottom, among all records or those of a class."""
+        """Return the interval of the sum of top over the sum of bottom, over all records or those of a class."""
         index = self._columns.given_class(given)
         counted = self._columns.one() if index is None else self._columns.in_class(index)
         measured, terms = self._measurement_for([counted, top, bottom])
@@ -242,7 +243,7 @@ class ReleaseInference:
         return quotient.interval(estimand, confidence)
 
     def _spread(self, measured: NoisyProducts, terms: Floats, index: int | None) -> Floats:
-        """Sums of squares and of products of top and bottom, among all records or those of a class."""
+        """Return the sums of squares and products of top and bottom, over all records or those of a class."""
         if index is None:
             return measured.noisy(terms[1:])
         if measured.separates_classes:
@@ -252,13 +253,13 @@ class ReleaseInference:
 
 
 def _empty_basis(encoding: Encoding, released: Released) -> Floats:
-    """The projection that knows no point."""
+    """Return a basis of zeros, which identifies no functional of the points."""
     layout = released.event.layout
     return np.zeros((encoding.width, layout.dimension - layout.heads))
 
 
 def _shared_spread(noisy: Floats) -> Floats:
-    """Squares of a class's top and bottom around their means, if all classes spread alike around their own.
+    """Return a class's squares and products of top and bottom, if all classes share one covariance.
 
     The terms are the class's indicator, top, bottom, and the indicators of all classes.
     """
