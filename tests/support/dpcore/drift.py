@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of drift share."""
+"""Fixtures shared by the unit and the statistical tests of drift."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS = ["laplace", "gaussian", "wishart diagonal", "wishart off the diagonal"]
 def months(
     kind: str, quantities: int, rng: np.random.Generator, *, drift: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs of months whose quantities differ by noise, and the first of them by a drift too."""
+    """Draw pairs of months whose quantities differ by noise; the first quantity also drifts."""
     shape = (REPEATS // quantities, quantities)
     before, after = noises(kind, shape, rng), noises(kind, shape, rng)
     after[:, 0] += drift

@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of histograms share."""
+"""Fixtures shared by the unit and the statistical tests of histograms."""
 
 from __future__ import annotations
 

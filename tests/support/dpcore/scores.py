@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of scores share."""
+"""Fixtures shared by the unit and the statistical tests of scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gaps between measured and synthetic tables: noise is recognised as noise, what noise cannot explain is not."""
+"""Gaps between measured and synthetic tables: only gaps that noise and sampling explain are inside."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from dpcore.synthesis.copula.generator import cells_of_schema, grouped_encoding
 R1 = Neighbours.REPLACE_ONE
 ROWS = 20_000
 LOUD: Budget = Epsilon(Fraction(1, 50))
-"""So little budget that noise is far larger than the chance of drawing so many rows."""
+"""A budget so small that the noise is far larger than the sampling error."""
 
 SCHEMA = RecordSchema(
     (
@@ -57,7 +57,7 @@ SCHEMA = RecordSchema(
 
 
 def invented(rows: int = ROWS) -> Cells:
-    """Rows whose columns hang together, and with the class."""
+    """Rows whose columns are correlated with each other and with the class."""
     rng = generator(11)
     kind = rng.choice(3, rows, p=[0.5, 0.3, 0.2])
     common = rng.normal(size=rows) + 0.5 * kind
@@ -74,14 +74,14 @@ CELLS = invented()
 
 
 def summary_of(cells: Cells) -> TableSummary:
-    """A table as if it were the synthetic one."""
+    """The summary of a table that takes the place of the synthetic one."""
     summary = TableSummary(Encoding(SCHEMA))
     summary.add(cells)
     return summary
 
 
 def measured(variant: str, budget: Budget, seed: int) -> MeasuredSummary:
-    """The noisy measurements of the invented table, as each way to measure gives them."""
+    """The noisy measurements of the invented table by each kind of measurement."""
     encoding, noise = Encoding(SCHEMA), SeededNoise(seed)
     sizes = {"projected": 3, "turned": encoding.width}
     projection = ron_projection(encoding, sizes[variant], "5eed" * 8) if variant in sizes else no_projection(encoding)
@@ -103,7 +103,7 @@ def measured(variant: str, budget: Budget, seed: int) -> MeasuredSummary:
 
 
 def measured_copula(epsilon: float, delta: float, seed: int) -> MeasuredSummary:
-    """The same by histograms and a Gram of groups."""
+    """The noisy measurements of the invented table by histograms and a Gram of groups."""
     wishes = Wishes(
         schema=SCHEMA,
         neighbours=R1,
@@ -140,7 +140,7 @@ VARIANTS: dict[str, Budget] = {
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_gaps_that_are_nothing_but_noise_have_the_size_that_is_allowed(variant: str) -> None:
-    """The table itself stands in for the synthetic one, so that noise is the only difference."""
+    """The table itself takes the place of the synthetic one, so noise is the only difference."""
     truth = summary_of(CELLS)
     sizes = np.array([pair_gaps(measured(variant, VARIANTS[variant], seed), truth).sizes for seed in range(40)])
     assert 0.8 < math.sqrt(float((sizes**2).mean())) < 1.2
@@ -149,7 +149,7 @@ def test_gaps_that_are_nothing_but_noise_have_the_size_that_is_allowed(variant: 
 
 @pytest.mark.parametrize("variant", ["blocks", "gaussian"])
 def test_half_the_noise_or_twice_would_be_noticed(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same figures with another noise than was drawn: the test above can fail."""
+    """The test above has power: a wrong size of the noise fails it."""
     truth = summary_of(CELLS)
     sizes = np.array([pair_gaps(measured(variant, VARIANTS[variant], seed), truth).sizes for seed in range(40)])
     for factor in (0.5, 2.0):
@@ -158,7 +158,7 @@ def test_half_the_noise_or_twice_would_be_noticed(variant: str, monkeypatch: pyt
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (0.5, 1e-6)])
 def test_gaps_of_a_mixed_table_are_about_as_large_as_allowed(epsilon: float, delta: float) -> None:
-    """Pairs of levels: of numbers only groups were measured, which rows drawn from them keep and the table does not."""
+    """Pairs of levels only: numbers were measured by groups, and the table differs from its groups."""
     truth = summary_of(CELLS)
     gaps = [pair_gaps(measured_copula(epsilon, delta, seed), truth) for seed in range(12)]
     nominal = [i for i, name in enumerate(gaps[0].names) if " a" not in f" {name}" and " b" not in f" {name}"]
@@ -167,7 +167,7 @@ def test_gaps_of_a_mixed_table_are_about_as_large_as_allowed(epsilon: float, del
 
 
 def test_what_noise_cannot_explain_is_outside() -> None:
-    """Columns drawn apart from each other keep their means and lose their pairs."""
+    """Columns that are shuffled independently keep their means and lose their correlations."""
     rng = generator(3)
     apart = {name: rng.permutation(cells) for name, cells in CELLS.items()}
     quiet = measured("blocks", Epsilon(Fraction(100)), 1)
@@ -187,7 +187,7 @@ def test_a_shifted_column_is_named_first() -> None:
 
 
 def test_few_synthetic_rows_are_allowed_their_chance() -> None:
-    """Two hundred honest rows are inside; judged as if they were many they would not be."""
+    """200 honest rows are inside; with the sampling error of many rows they would not be."""
     quiet = measured("blocks", Epsilon(Fraction(100)), 1)
     many = pair_gaps(quiet, summary_of(CELLS)).deviations
     drawn = [{name: cells[i : i + 200] for name, cells in CELLS.items()} for i in range(0, ROWS, 500)]

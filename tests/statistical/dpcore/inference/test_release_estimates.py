@@ -1,4 +1,4 @@
-"""Intervals from a release: they cover, they agree with textbooks without noise, and they admit what is not known."""
+"""Intervals from a release: coverage, agreement with textbooks without noise, and refusals of unknown quantities."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 R1, AR = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
 PURE, CONCENTRATED = Epsilon(Fraction(1)), Rho(Fraction(1, 8))
 LOUD = Epsilon(Fraction(10**7))
-"""A budget at which noise plays no part."""
+"""A budget at which the noise is negligible."""
 
 LAWS: dict[str, tuple[Neighbours, Budget]] = {
     "wishart-difference-trace": (R1, PURE),
@@ -64,7 +64,7 @@ def event_of(name: str, layout: GramLayout, budget: Budget | None = None) -> Gra
 
 
 def second_implementation(event: GramEvent, size: int) -> Floats:
-    """Whole noise matrices, drawn by code that shares nothing with dpcore."""
+    """Draw whole noise matrices, by code that is independent of dpcore."""
     rng, p, blocks, parameter = generator(3), event.layout.dimension, event.layout.blocks, float(event.noise)
     if event.mechanism == "wishart-difference":
         return wishart_difference(p, blocks, parameter, size, rng)
@@ -85,9 +85,9 @@ def second_implementation(event: GramEvent, size: int) -> Floats:
 @pytest.mark.parametrize("name", LAWS)
 def test_noise_in_a_frame_has_the_law_of_the_whole_noise_seen_in_that_frame(name: str, blocks: int) -> None:
     event = event_of(name, GramLayout(5, blocks, Fraction(1, 2)))
-    frame = np.linalg.qr(generator(1).standard_normal((5, 3)))[0]
-    ours = draw_gram_noise(event, frame, 20_000)
-    theirs = frame.T @ second_implementation(event, 20_000) @ frame
+    basis = np.linalg.qr(generator(1).standard_normal((5, 3)))[0]
+    ours = draw_gram_noise(event, basis, 20_000)
+    theirs = basis.T @ second_implementation(event, 20_000) @ basis
     contrast = generator(2).standard_normal((blocks, 3, 3))
     for functional in (contrast, np.ones((blocks, 1, 1)) * np.eye(3), np.eye(3)[None] * [[[1.0]], [[-1.0]]][:blocks]):
         along = [np.einsum("nbij,bij->n", draws, functional) for draws in (ours, theirs)]
@@ -150,7 +150,7 @@ def test_the_facts_of_the_record_name_law_parameter_and_variances(name: str) -> 
     assert max(larger["covariance"].values()) == pytest.approx(4 * max(smaller["covariance"].values()))
 
 
-# ---------------------------------------------------------------- without noise: the textbook
+# ---------------------------------------------------------------- without noise: textbook formulas
 
 
 ROWS = 3000
@@ -170,7 +170,7 @@ def release_of(cells: Cells, encoding: Encoding, budget: Budget, **more: Any) ->
 
 @functools.cache
 def loud(**more: Any) -> ReleaseInference:
-    """A release of the people, almost without noise."""
+    """A release of the people with negligible noise."""
     return release_of(CELLS, ENCODING, LOUD, **more)
 
 
@@ -255,7 +255,7 @@ def test_for_the_table_there_is_only_noise() -> None:
 
 
 def test_an_interval_allows_for_the_grid() -> None:
-    """Every value is cut towards the middle: without an allowance the interval would lie beside the truth."""
+    """Every value is truncated towards the middle: without an allowance the interval would miss the truth."""
     schema = RecordSchema((IntervalColumn(name="x", kind=Kind.NUMERIC, lower=-1, upper=1),))
     cells: Cells = {"x": np.full(ROWS, 0.5 + 0.9 * 2.0**-16)}
     interval = release_of(cells, Encoding(schema), Epsilon(Fraction(10**9))).mean("x", estimand=Estimand.TABLE)
@@ -279,7 +279,7 @@ def test_several_rows_a_person_widen_the_population_s_interval_and_not_the_table
     assert wide == pytest.approx(2 * narrow, rel=0.02)
 
 
-# ---------------------------------------------------------------- what is not known is said
+# ---------------------------------------------------------------- unknown quantities are refused
 
 
 def test_what_a_projection_leaves_out_is_refused_and_what_it_keeps_is_answered() -> None:
@@ -443,7 +443,7 @@ def test_with_labels_in_one_block_classes_have_means_but_no_regressions() -> Non
 
 
 def histogram_releases(budget: Budget, count: int) -> Iterator[ReleaseInference]:
-    """Releases of the people by histograms, each with noise of its own."""
+    """Releases of the people by histograms, each with independent noise."""
     query, layout, noise = histograms_query(SCHEMA.encoded_columns), GramLayout(5, 2, Fraction(1, 4)), SeededNoise(7)
     name = "histogram-gaussian" if isinstance(budget, Rho) else "histogram-laplace"
     event = vector_mechanism(name).calibrate(query, R1, budget)
@@ -496,7 +496,7 @@ def test_intervals_out_of_histograms_cover(budget: Budget) -> None:
 
 
 def door(seed: int) -> Draw:
-    """Measurements through the real door."""
+    """Measure through the real mechanisms."""
     noise = SeededNoise(seed)
     return lambda _, event, total: measure_gram(PrivateGram(total), event, noise)
 

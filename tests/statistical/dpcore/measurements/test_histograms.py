@@ -24,7 +24,7 @@ QUERY = HistogramsQuery((6000,) * 3, (ONE, ONE, ONE / 4), 2)
 
 @functools.cache
 def drawn_noise(mechanism: Any, budget: Budget, neighbours: Neighbours) -> np.ndarray:
-    """Noise by the release's own sampler."""
+    """Draw noise by the sampler that releases use."""
     event = mechanism.calibrate(QUERY, neighbours, budget)
     return measure_vector(PrivateVector(QUERY, [0] * QUERY.size), event, SystemNoise()).numbers()
 

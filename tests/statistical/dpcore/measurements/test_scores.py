@@ -1,4 +1,4 @@
-"""Budgeted checks: noise of the promised scale, and an audit that finds too little of it."""
+"""Budgeted checks: the noise has the promised scale, and the audit detects too little noise."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def test_noise_has_the_promised_scale(name: str, factor: float, fits: bool) -> N
 
 @functools.cache
 def scores_drawn(event: VectorEvent, score: float, draws: int) -> np.ndarray:
-    """What the release's own sampler gives for a single record with that score, many times."""
+    """Draw many noisy results for a single record with this score, by the sampler that releases use."""
     answers = [round(score * GRID)] * draws
     return np.array(vector_mechanism(event.mechanism).draw(answers, event, SystemNoise()), dtype=np.float64) / GRID
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_audit_finds_no_more_than_is_claimed_and_catches_half_the_sensitivity(name: str) -> None:
-    """Scores from -1 to 1, with noise for scores from 0 to 1, would be the silhouette as it is mostly defined."""
+    """Half the sensitivity: scores from -1 to 1, as the silhouette is usually defined, with noise for [0, 1]."""
     event, delta = vector_mechanism(name).calibrate(QUERIES[SILHOUETTE], R1, MECHANISMS[name]), 0.0
     claimed = float(release_statement(cost_of(event), delta=Fraction(0)).epsilon)
     if name == "score-gaussian":

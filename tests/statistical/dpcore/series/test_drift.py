@@ -1,4 +1,4 @@
-"""Drift: alarms and intervals are as rare and as wide as stated."""
+"""Drift: false alarms are as rare, and intervals cover as often, as stated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generators: margins have the variance that is stated."""
+"""Generators: margins have the stated coverage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpcore.synthesis.generators import ClassGaussians
 
 @pytest.mark.parametrize(("value", "share"), [(50.0, 0.95), (95.0, None)])
 def test_a_margin_is_of_the_sum_and_the_noise_of_the_count_comes_on_top(value: float, share: float | None) -> None:
-    """Means midway between the bounds stay within their margin 95 of 100 times, near a bound far less often.
+    """Margins cover 95 % of the means midway between the bounds, and far fewer near a bound.
 
     The mean is a noisy sum over a noisy count: at position y it has the noise of the sum and y times that of the count.
     """

@@ -1,4 +1,4 @@
-"""Grouped points are a function of one record, inside the ball whatever it holds, and short where it is common."""
+"""Grouped points are a function of one record, always inside the unit ball, and short for common records."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def encoding_of(
 
 
 def people(rows: int, seed: int) -> Cells:
-    """Invented rows of every column of the schema."""
+    """Draw invented rows of every column of the schema."""
     rng = generator(seed)
     return {
         "weight": rng.normal(3, 2, rows),
@@ -71,7 +71,7 @@ def people(rows: int, seed: int) -> Cells:
 
 
 def alike(rows: int) -> Cells:
-    """Everybody is the same person."""
+    """A table of equal rows."""
     return {name: np.repeat(values[:1], rows) for name, values in people(1, 1).items()}
 
 
@@ -82,7 +82,7 @@ ENCODINGS = {
     "same": encoding_of(SCHEMA, alike(5000)),
     "rare": encoding_of(SCHEMA, alike(5000) | {"smoker": (np.arange(5000) < 60).astype(np.int64)}),
 }
-"""Whatever the marginals said, the bounds must hold."""
+"""Encodings of different marginals: the bounds must hold for each."""
 
 
 # ---- one record, one point ---------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def within_bounds(change: Blocks, neighbours: Neighbours, layout: GramLayout) ->
 
 
 def test_the_bounds_are_nearly_attained_by_rare_records() -> None:
-    """A record in the rarest group of every column is longer than the ball and is cut to its surface."""
+    """A record in the rarest group of every column is longer than 1 and is clipped to the unit sphere."""
     encoding = ENCODINGS["clear"]
     longest = {
         column.cells.column.name: column.cells.values(rare_cell(column), generator(1)) for column in encoding.groups
@@ -155,7 +155,7 @@ def test_contrasts_are_orthonormal_and_orthogonal_to_the_constant(size: int) -> 
 
 
 def test_points_are_indicators_less_the_released_shares() -> None:
-    """Distances between two groups' corners are those of indicators: the root of 2, over the radius."""
+    """The distance between two groups' points is that of indicators, sqrt 2, over the radius."""
     encoding = ENCODINGS["clear"]
     for corners, portions in zip(encoding.corners, encoding.portions, strict=True):
         if len(portions) < 2:
@@ -187,7 +187,7 @@ def test_common_values_lie_near_the_centre() -> None:
 
 
 def test_what_the_cut_leaves_of_records_is_known_on_average() -> None:
-    """Eight columns that do not hang together, each with a rare level: how much long records are cut is foreseen."""
+    """Eight independent columns, each with a rare level: the mean clipping factors are predicted."""
     rng, names = generator(6), "abcdefgh"
     schema = RecordSchema(tuple(NominalColumn(name=n, kind=Kind.CATEGORICAL, levels=("x", "y", "z")) for n in names))
     cells: Cells = {name: rng.choice(3, 40_000, p=[0.6, 0.3, 0.1]) for name in names}

@@ -1,4 +1,4 @@
-"""Groups: every cell in one of them, enough units in each, atoms apart, and no more coordinates than were planned."""
+"""Groups: each cell is in one group, groups hold enough units, atoms stay separate, coordinates suffice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NUMBER = IntervalColumn(name="number", kind=Kind.NUMERIC, lower=0.0, upper=1000.
 MAYBE = IntervalColumn(name="maybe", kind=Kind.INTEGER, lower=0.0, upper=50.0, missing_level=True)
 LEVELS = NominalColumn(name="level", kind=Kind.CATEGORICAL, levels=tuple("abcdefgh"))
 EXACT, LOUD = Rho(Fraction(10**6)), Rho(Fraction(1, 100))
-"""Noise of a thousandth of a unit, and of some tens."""
+"""Noise of a thousandth of a unit, and of tens of units."""
 
 
 def released(columns: Sequence[Column], cells: Cells, rho: Rho = EXACT, seed: int = 1) -> ReleasedVector:
@@ -54,7 +54,7 @@ def grouped(
 
 
 def held(groups: ColumnGroups, values: np.ndarray) -> np.ndarray:
-    """True units in each group."""
+    """Return the true number of units in each group."""
     return np.bincount(groups.codes({groups.cells.column.name: values}), minlength=groups.size)
 
 
@@ -95,7 +95,7 @@ def test_counts_and_variances_are_those_of_the_cells_together() -> None:
 
 
 def test_a_column_of_small_weight_knows_that_its_noise_is_larger() -> None:
-    """Eight levels weigh 1, two levels a quarter: the same noise on the numbers is four times as much on the counts."""
+    """Eight levels have weight 1, two levels 1/4: equal noise on the numbers is four times as large on the counts."""
     two = NominalColumn(name="two", kind=Kind.BOOLEAN, levels=(False, True))
     rng = generator(4)
     cells = {"level": rng.integers(0, 8, 8000), "two": rng.integers(0, 2, 8000)}
@@ -124,7 +124,7 @@ def test_ranges_are_neighbours_in_the_order_of_their_values() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_under_loud_noise_groups_still_hold_most_of_what_they_must(seed: int) -> None:
-    """A range is made where its noisy count lies two deviations above: it may fall short by its own noise only."""
+    """A range closes when its noisy count is two deviations above the threshold: only its own noise may lower it."""
     values, least = skewed(20_000), 400.0
     groups = grouped(NUMBER, values, least=least, rho=LOUD, seed=seed)
     assert (held(groups, values) >= least - 4 * np.sqrt(groups.variances)).all()
@@ -163,7 +163,7 @@ def test_no_more_groups_than_fit_into_the_coordinates() -> None:
 
 @given(data=st.data(), column=st.sampled_from([NUMBER, MAYBE, LEVELS]), least=st.floats(0.5, 3000.0))
 def test_groups_are_counted_as_they_are_made(data: st.DataObject, column: Column, least: float) -> None:
-    """They are counted without being made while they are too many for the coordinates."""
+    """`_group_count` predicts the number of groups while there are too many for the coordinates."""
     cells = ColumnCells(column)
     counts = data.draw(hnp.arrays(np.float64, cells.count, elements=st.floats(-50.0, 2000.0)))
     histogram = Histogram(counts, data.draw(st.floats(0.001, 40.0)), data.draw(st.none() | st.floats(1.0, 400.0)))
@@ -171,13 +171,13 @@ def test_groups_are_counted_as_they_are_made(data: st.DataObject, column: Column
 
 
 def test_the_least_group_is_three_deviations_of_the_noise_on_a_pair() -> None:
-    """Off-diagonal noise is sigma / sqrt 2 a squared record; records have a squared length of 0.6 a column."""
+    """Off-diagonal noise is sigma / sqrt 2 per squared record; records have a squared length of 0.6 per column."""
     event = GAUSSIAN.calibrate(GramLayout(9, 2, Fraction(1, 2)), Neighbours.REPLACE_ONE, Rho(Fraction(1, 2)))
     sigma = math.sqrt(2) * 1.25  # sensitivity sqrt 2 (1 + s²) at rho 1/2
     assert least_group_size(event, 4) == pytest.approx(3 * sigma / math.sqrt(2) * 0.6 * 4, rel=1e-6)
 
 
-# ---- piles, missing cells, nothing known ---------------------------------------------------------------
+# ---- atoms, missing cells, unknown cells ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rho", [EXACT, LOUD])
@@ -223,7 +223,7 @@ def test_an_empty_table_has_one_group_a_column() -> None:
         assert grouped(LEVELS, np.array([], dtype=np.int64), rho=LOUD, seed=seed, least=400.0).size == 1
 
 
-# ---- what is known inside a group ------------------------------------------------------------------------
+# ---- distributions inside a group ------------------------------------------------------------------------
 
 
 def test_values_drawn_from_the_groups_have_the_table_s_quantiles() -> None:
@@ -237,7 +237,7 @@ def test_values_drawn_from_the_groups_have_the_table_s_quantiles() -> None:
 
 
 def test_under_loud_noise_the_tail_of_a_range_is_not_spread_to_the_bound() -> None:
-    """Nobody is above 200; an upper range whose cells are only noise there gives nothing to them."""
+    """No value is above 200; cells of the upper range that hold only noise get no share."""
     values = np.minimum(skewed(20_000), 200.0)
     for seed in range(5):
         groups = grouped(NUMBER, values, rho=LOUD, seed=seed, least=400.0)

@@ -1,4 +1,4 @@
-"""Histograms: no unit moves them farther than S7 says, some unit does, and their noise has the promised scale."""
+"""Histograms: the sensitivity of S7 holds and is attained, and the noise has the promised scale."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def counts(cells: Cells, query: HistogramsQuery, shares: np.ndarray | None = Non
 
 @st.composite
 def units(draw: st.DrawFn, most_rows: int, weighted: bool) -> tuple[Cells, np.ndarray | None]:
-    """The hostile rows of one unit that count, with their shares."""
+    """Draw the kept hostile rows of one unit, with their shares."""
     cells = as_cells(SCHEMA, draw(rows_of(SCHEMA, most=7 if weighted else most_rows)))
     rows = len(cells["weight"])
     return cells, np.full(rows, 1 / rows) if weighted else None
@@ -63,7 +63,7 @@ def test_no_hostile_unit_moves_the_counts_beyond_the_bounds(data: st.DataObject,
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 5, 6, 7, 10, 49, 1000, 65_535, 65_537])
 def test_a_person_with_many_equal_rows_counts_no_more_than_once(rows: int) -> None:
-    """Shares are floats 1/k, some of them above the exact ones: each row's part is cut toward zero."""
+    """Shares are floats 1/k, some above the exact value: each row's contribution is truncated toward zero."""
     query = query_of()
     cells = {name: np.repeat(values, rows) for name, values in as_cells(SCHEMA, [row_at("upper")]).items()}
     whole = counts(cells, query, np.full(rows, 1 / rows))
@@ -100,7 +100,7 @@ def test_the_bounds_written_down_anew() -> None:
     assert query.squared_l2_sensitivity(R1) == 18 * Fraction(33, 16) * GRID**2
 
 
-# ---- what is counted ---------------------------------------------------------------------------------
+# ---- exact counts ---------------------------------------------------------------------------------
 
 
 def test_every_record_is_counted_once_in_every_column_but_where_nothing_is_known() -> None:
@@ -220,7 +220,7 @@ def test_what_cannot_be_measured_is_refused_with_its_rule(attempt: Any, words: s
 
 
 def test_one_column_of_one_cell_can_be_counted() -> None:
-    """Whole numbers between 0.2 and 1.9: there is only 1."""
+    """Integers between 0.2 and 1.9: the only one is 1."""
     column = IntervalColumn(name="one", kind=Kind.INTEGER, lower=0.2, upper=1.9)
     schema = RecordSchema((column,))
     columns, query = cells_of_schema(schema), histograms_query(schema.encoded_columns)

@@ -1,4 +1,4 @@
-"""Frames: every record stays within the bound, what is measured comes back, and the radius fits the points."""
+"""Frames: every record stays within the bound, measurements are inverted, and the radius fits the points."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ENCODING = Encoding(
     )
 )
 PURE = Epsilon(Fraction(10**7))
-"""So large that the noise does not matter."""
+"""A budget so large that the noise is negligible."""
 
 
 def cells(spread: float = 0.1, middle: float = 0.4) -> Cells:
@@ -49,7 +49,7 @@ def cells(spread: float = 0.1, middle: float = 0.4) -> Cells:
 def draw(
     name: str, projection: Projection, budget: Epsilon | Rho = PURE, seed: int = 1, table: Cells | None = None
 ) -> Released:
-    """A measurement of the frame, by the mechanisms that a plan chooses."""
+    """Measure one quantity of the frame, by the mechanisms that a plan chooses."""
     chunk = [(cells() if table is None else table, None)]
     if name != "centre":
         layout = GramLayout(2, 1, Fraction(1))
@@ -157,7 +157,7 @@ def test_whatever_the_noise_a_frame_is_usable(rate: Fraction) -> None:
 
 
 def test_a_mean_of_nothing_but_noise_does_not_move_the_centre_far() -> None:
-    """Drawn in, it ends nearer to the truth than as it was measured."""
+    """The shrunk mean is nearer to the truth than the measured one."""
     table = cells(spread=0.1, middle=0.0)
     plain, distances, raw = no_projection(ENCODING), [], []
     start = replace(plain, frame=Frame.around_middle(WIDTH))
@@ -206,7 +206,7 @@ def random_frame(width: int, rng: np.random.Generator) -> Frame:
 def test_hostile_neighbours_move_every_measurement_of_a_framed_release_by_no_more_than_declared(
     neighbours: Neighbours, projected: bool, delta: Fraction
 ) -> None:
-    """Whatever frames were released: the sensitivities hold for all of them."""
+    """The sensitivities hold for every released frame."""
     plan = make_plan(
         Wishes(
             schema=schema_with(label=True, target=True),

@@ -1,4 +1,4 @@
-"""Post-processing of a measurement: nearest covariances, exact recovery, error that falls with n and epsilon."""
+"""Post-processing of a measurement: nearest covariances, exact recovery, and error that falls with n and epsilon."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_covariance_is_left_alone(matrix: np.ndarray) -> None:
 
 @pytest.mark.parametrize("p", [2, 3, 5])
 def test_no_other_covariance_with_that_trace_is_nearer(p: int) -> None:
-    """Random search around and far away, and clipping brought to the same trace, all end farther off."""
+    """A random search near and far, and clipping rescaled to the same trace, find only matrices farther away."""
     rng = generator(p)
     for _ in range(20):
         noisy = rng.standard_normal((p, p)) + np.eye(p)

@@ -1,4 +1,4 @@
-"""Scores of models on records: bounded, the same wherever a record stands, honest recipes, honest noise."""
+"""Scores of models on records: bounded, independent of a record's position, from models that learn, with fair noise."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SCHEMAS = {
 
 
 def table(score: str, seed: int, rows: int = ROWS) -> Cells:
-    """Rows that can be told apart, but not always."""
+    """Draw rows whose classes are separable with some errors."""
     rng = generator(seed)
     kind = rng.integers(0, 3, rows)
     common = rng.normal(size=rows) + 1.5 * (kind - 1)
@@ -125,7 +125,7 @@ def test_the_bound_is_attained_by_a_record_that_is_right_and_one_that_is_wrong()
 
 
 def test_the_bound_is_attained_by_a_prediction_at_the_other_bound() -> None:
-    """A target that follows a feature exactly, and a record that says the opposite."""
+    """A target that equals a feature in training, and a record in which it is opposite."""
     low, high = np.full(200, -4.0), np.full(200, 4.0)
     cells = table(RMSE, 1, 400) | {"b": np.concatenate([low, high]), "cost": np.repeat([0.0, 50.0], 200)}
     scorer = train_scorer(QUERIES[RMSE], SCHEMAS[RMSE], cells, SEED)
@@ -240,7 +240,7 @@ def test_the_error_of_a_mean_score_falls_with_rows_and_budget() -> None:
         return float(np.abs(drawn - exact).mean() / GRID / rows)
 
     few, many, rich = error(500, Fraction(1, 10)), error(4000, Fraction(1, 10)), error(500, Fraction(8, 10))
-    for other in (many, rich):  # a quotient of means of exponential numbers follows an F distribution
+    for other in (many, rich):  # a ratio of means of exponential variables has an F distribution
         assert stats.f.sf(few / other / 8, 4000, 4000) > NEVER
         assert stats.f.cdf(few / other / 8, 4000, 4000) > NEVER
 

@@ -1,4 +1,4 @@
-"""Denoising by the known size of the noise: nothing changes without noise, and with it the error falls."""
+"""Shrinkage by the known size of the noise: the identity without noise, and a smaller error with it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_stated_noise_is_that_of_drawn_measurements(name: str, budget: Budge
         entries = np.concatenate([p[np.triu_indices(30, 1)] for p in points])
         assert np.std(entries) == pytest.approx(stated.entry, rel=0.1)
         edge = np.mean([np.abs(np.linalg.eigvalsh(p)).max() for p in points])
-        assert 0.8 * stated.edge < edge < 1.05 * stated.edge  # blocks together have shorter tails than one
+        assert 0.8 * stated.edge < edge < 1.05 * stated.edge  # the sum of blocks has lighter tails than one
     assert stated.over(10).entry == pytest.approx(stated.entry / 10)
 
 
@@ -118,7 +118,7 @@ def test_without_noise_offsets_stay_and_with_endless_noise_they_vanish() -> None
 
 
 def test_offsets_are_shortened_most_where_the_table_hardly_varies() -> None:
-    """Nearer to the truth than when all directions are shortened alike."""
+    """The result is nearer to the truth than if all directions were shrunk alike."""
     rng, spread = generator(2), np.diag(np.geomspace(1.0, 0.001, 30))
     known, alike = [], []
     for _ in range(20):
@@ -164,7 +164,7 @@ def test_a_direction_below_the_edge_is_seen_where_class_means_point_to_it() -> N
 
 
 def test_directions_that_noise_has_turned_do_not_make_others_hang_together() -> None:
-    """A covariance along the true direction, seen from one turned by a little, has entries across that mean nothing."""
+    """Relative to a slightly tilted direction, a covariance along the true one has spurious cross entries."""
     size, angle, noise = 30, 0.2, gaussian_noise(30, 0.002)
     true, aside = haar_basis(size, 2, generator(8)).T
     turned = (np.cos(angle) * true + np.sin(angle) * aside)[:, None]

@@ -1,4 +1,4 @@
-"""Inside a group: what counts tell is followed, what they do not tell is spread by width, far bounds stay empty."""
+"""Inside a group: clear counts are followed, the rest is spread by width, and far bounds stay empty."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_without_noise_shares_are_the_counts_own() -> None:
 
 
 def test_around_zero_what_is_not_told_is_spread_by_width_and_not_by_cells() -> None:
-    """Cells are narrow near 0: half of those between -100 and 50 hold a hundredth of its length."""
+    """Cells are narrow near 0: half of the cells between -100 and 50 cover a hundredth of the width."""
     start, stop = cell(-100), cell(50)
     true = counted(generator(2).uniform(-100, 50, 1000))
     for seed in range(5):
@@ -75,7 +75,7 @@ def test_a_range_half_of_which_is_empty_is_seen_to_be() -> None:
 
 @pytest.mark.parametrize("side", [1, -1])
 def test_towards_a_far_bound_noise_is_not_taken_for_units(side: int) -> None:
-    """Units lie between 200 and 260; nothing beyond may be made of noise, on either side."""
+    """Units lie between 200 and 260; noise beyond them, on either side, must not become units."""
     counts = counted(side * generator(7).uniform(200, 260, 3000))
     start, stop = (cell(200), CELLS) if side > 0 else (0, cell(-200))
     for seed in range(5):
@@ -84,7 +84,7 @@ def test_towards_a_far_bound_noise_is_not_taken_for_units(side: int) -> None:
 
 
 def test_a_bound_at_zero_is_no_tail() -> None:
-    """Amounts from 0 on: between 0 and 10 units lie evenly, though most cells there are below 1."""
+    """Amounts from 0 on: units are uniform between 0 and 10, although most cells there are below 1."""
     edges = ColumnCells(IntervalColumn(name="c", kind=Kind.NUMERIC, lower=0.0, upper=1e5)).edges
     stop = int(np.searchsorted(edges, 100.0))
     counts = np.histogram(generator(8).uniform(0, 100, 800), edges)[0] + generator(9).normal(0, LOUD, len(edges) - 1)
@@ -94,7 +94,7 @@ def test_a_bound_at_zero_is_no_tail() -> None:
 
 
 def test_round_numbers_in_a_tail_keep_their_piles() -> None:
-    """Hours above 40: many say 45, 50 or 60, and hardly anybody what lies between."""
+    """Hours above 40: many values are 45, 50 or 60, and few lie between."""
     edges = ColumnCells(IntervalColumn(name="hours", kind=Kind.INTEGER, lower=1, upper=99)).edges
     piles = {45: 1800, 50: 2800, 60: 1500, 70: 400}
     hours = np.concatenate([np.repeat(list(piles), list(piles.values())), generator(10).integers(41, 80, 1500)])
@@ -108,7 +108,7 @@ def test_round_numbers_in_a_tail_keep_their_piles() -> None:
 
 @pytest.mark.parametrize(("deviation", "gap", "off"), [(10.0, 0.06, 0.2), (40.0, 0.15, 0.4)])
 def test_a_heavy_tail_keeps_its_place_and_its_mean(deviation: float, gap: float, off: float) -> None:
-    """The largest fifth of amounts, over two orders of magnitude; most of their hundred cells are empty."""
+    """The largest fifth of the amounts spans two orders of magnitude; most of its hundred cells are empty."""
     edges = ColumnCells(IntervalColumn(name="amount", kind=Kind.NUMERIC, lower=0.0, upper=1e6)).edges
     for seed in range(5):
         rng = generator(20 + seed)

@@ -15,7 +15,7 @@ from dpcore.series.drift import LEVEL, DriftVerdict, Quantity, compare_quantitie
 LEVELS = [0.05, 0.01, 0.05 / 20, 0.05 / 200, 1e-6]
 
 
-# ---------------------------------------------------------------- reach
+# ---------------------------------------------------------------- critical values
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -26,7 +26,7 @@ def test_the_reach_is_exactly_that_of_laplace_noise(level: float) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
 def test_sums_of_laplace_and_gaussian_noise_stay_within_the_reach(level: float, share: float) -> None:
-    """The tail of a sum, by numerical integration over the Laplace part."""
+    """The tail of the sum is computed by numerical integration over the Laplace part."""
     t, grid = critical_value(level), np.linspace(-60, 60, 240_001)
     b = math.sqrt(share / 2)
     if share in (0.0, 1.0):
@@ -63,7 +63,7 @@ def test_a_planted_drift_is_found_and_named(kind: str) -> None:
 
 
 def test_chance_explains_what_noise_does_not() -> None:
-    """Two samples of one population differ beyond the noise, and are not called a drift."""
+    """Two samples of one population differ by more than the noise, and the verdict is not drift."""
     rng = dice(9)
     before, after = (months("gaussian", 20, rng)[0] + 6 * rng.normal(size=(REPEATS // 20, 20)) for _ in range(2))
     found = alarms(before, after, chance=6.0)
@@ -116,7 +116,7 @@ def test_a_quantity_without_a_size_is_refused(wrong: tuple[float, float, float])
 
 
 def test_the_noise_of_a_ratio_holds_its_count() -> None:
-    """A noisy sum over a noisy count, against many draws."""
+    """The formula is compared with many draws of a noisy sum over a noisy count."""
     rng = dice(3)
     count, mean, sum_sd, count_sd = 5000.0, 0.8, 40.0, 60.0
     draws = (count * mean + sum_sd * rng.normal(size=200_000)) / (count + count_sd * rng.normal(size=200_000))

@@ -1,4 +1,4 @@
-"""Sampled rows have the released moments; decoded levels have the released shares; seeds repeat."""
+"""Sampled rows have the released moments, decoded levels the released shares, and seeds reproduce rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SIGMAS = 6.1
 
 
 def noise_free(schema: RecordSchema, cells: Cells, dimension: int | None = None) -> tuple[Encoding, ClassGaussians]:
-    """The mixture of a measurement at epsilon 1e9."""
+    """Return the mixture from a measurement at epsilon 1e9."""
     pipe = pipeline(schema, dimension=dimension, s=Fraction(1, 2))
     total = GramSum(pipe.layout)
     total.add(pipe.records(cells), pipe.encoding.classes(cells))
@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_table_and_another_seed_another_one() -> No
 
 
 def bare(covariance: np.ndarray, mean: np.ndarray, schema: RecordSchema) -> tuple[Encoding, ClassGaussians]:
-    """A mixture of given moments: one class, no projection."""
+    """Return a mixture with the given moments: one class, no projection."""
     encoding = Encoding(schema)
     template = noise_free(schema, as_cells(schema, [{c.name: 0 for c in schema.columns}]))[1]
     moments = NoisyMoments((ClassMoments(100.0, mean, covariance),), template.moments.released)
@@ -120,7 +120,7 @@ def bare(covariance: np.ndarray, mean: np.ndarray, schema: RecordSchema) -> tupl
 @pytest.mark.parametrize("shares", [[0.7, 0.2, 0.1], [0.98, 0.01, 0.01], [1.02, -0.01, -0.01], [-0.04, 0.52, 0.52]])
 @pytest.mark.parametrize("variance", [0.0, 0.05])
 def test_level_shares_hold_with_and_without_measured_variance(shares: list[float], variance: float) -> None:
-    """A column without variance would otherwise always decode to its commonest level; negative shares are noise."""
+    """Without jitter, a column without variance would always decode to one level; negative shares are noise."""
     column = NominalColumn(name="c", kind=Kind.CATEGORICAL, levels=("a", "b", "c"))
     schema = RecordSchema((column,))
     from dpcore.records.encoding import level_corners
@@ -172,7 +172,7 @@ def test_rows_of_a_class_are_found_wherever_they_lie(classes: list[int]) -> None
 
 
 def test_present_values_are_restored_to_their_own_mean_and_spread() -> None:
-    """Gaussian positions with the moments of a half-missing column, restored, have those of its present half."""
+    """Gaussian positions with the moments of a half-missing column are restored to the moments of its present half."""
     rng = generator(3)
     share, mean, spread = 0.6, 0.4, 0.2
     gone = rng.random(400_000) >= share
@@ -345,7 +345,7 @@ def test_the_report_of_a_noise_free_release_shows_the_tables_own_figures(label: 
 
 
 def test_margins_hold_the_noise_on_means_and_shares_nineteen_times_in_twenty() -> None:
-    """200 seeded releases: coverage of the 95 % margins of one mean, one level and one class share."""
+    """The coverage of the 95 % margins of one mean, one level and one class share, over 200 seeded releases."""
     schema, cells = mixed_table(1500)
     pipe = pipeline(schema, dimension=None, s=Fraction(1, 2))
     total = GramSum(pipe.layout)

@@ -1,4 +1,4 @@
-"""The generator for mixed tables, from invented rows to synthetic ones: every kind of column comes out right."""
+"""The copula generator, from invented rows to synthetic ones: every kind of column is reproduced."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MIXED = RecordSchema((AMOUNT, HOURS, THREE, VISITS, DAY, SKEWED, DEBT, LEVEL, MA
 
 
 def people(rows: int, seed: int = 1) -> Cells:
-    """Zero-inflated heavy tails, piles, counts with gaps, seasons, skew, both signs, rare levels; three classes."""
+    """Zero-inflated heavy tails, atoms, counts with gaps, seasons, skew, both signs, rare levels; three classes."""
     rng = generator(seed)
     classes = rng.choice(3, rows, p=[0.5, 0.3, 0.2])
     rich = rng.normal(size=rows) + classes
@@ -78,7 +78,7 @@ def people(rows: int, seed: int = 1) -> Cells:
 def released(
     schema: RecordSchema, cells: Cells, *, epsilon: Fraction = Fraction(1), seed: int = 1, **wishes: Any
 ) -> Copula:
-    """Measured as the flow does it, with repeatable noise."""
+    """Measure as the flow does, with seeded noise."""
     chosen: dict[str, Any] = {"delta": Fraction(1, 10**5), "unit": PrivacyUnit()} | wishes
     plan = make_plan(
         Wishes(
@@ -121,11 +121,11 @@ def made(copula: Copula) -> Cells:
     return synthetic(copula)
 
 
-# ---- what was measured of each column ------------------------------------------------------------------
+# ---- the measurements of each column ------------------------------------------------------------------
 
 
 def test_measured_means_and_shares_are_the_table_s_within_their_margins(copula: Copula, table: Cells) -> None:
-    """Seeded noise; of nearly thirty figures with margins of 95 %, each lies within one and a half."""
+    """Seeded noise; each of nearly thirty figures lies within one and a half of its 95 % margins."""
     measured = measured_summary(Encoding(MIXED), copula.moments, copula.projection)
     for column in MIXED.columns:
         found = measured.column(column)
@@ -167,7 +167,7 @@ def present(cells: Cells, column: IntervalColumn) -> np.ndarray:
 
 
 def rank_gap(one: np.ndarray, other: np.ndarray) -> float:
-    """The largest difference of two distribution functions."""
+    """Return the largest difference of two distribution functions (Kolmogorov-Smirnov)."""
     places = np.sort(np.concatenate([one, other]))
     ranks = [np.searchsorted(np.sort(x), places, side="right") / len(x) for x in (one, other)]
     return float(np.abs(ranks[0] - ranks[1]).max())
@@ -175,7 +175,7 @@ def rank_gap(one: np.ndarray, other: np.ndarray) -> float:
 
 @pytest.mark.parametrize("column", [c for c in MIXED.columns if isinstance(c, IntervalColumn)], ids=lambda c: c.name)
 def test_numbers_dates_and_counts_keep_their_distribution(column: IntervalColumn, table: Cells, made: Cells) -> None:
-    """Noise of 13 units a cell: three times that on half of a group's hundred cells is 1.4 % of the rows."""
+    """Noise of 13 units per cell: three times that on half of a group's hundred cells is 1.4 % of the rows."""
     assert rank_gap(present(table, column), present(made, column)) < 0.03
 
 
@@ -183,7 +183,7 @@ def test_numbers_dates_and_counts_keep_their_distribution(column: IntervalColumn
 def test_with_four_times_the_noise_distributions_blur_and_keep_their_place(
     table: Cells, delta: Fraction, epsilon: int, gap: float
 ) -> None:
-    """Noise of 44 and of 51 units a cell: normal, and Laplace for pure epsilon."""
+    """Noise of 44 and of 51 units per cell: normal, and Laplace for pure epsilon."""
     copula = released(MIXED, table, epsilon=Fraction(epsilon), delta=delta)
     assert copula.marginals.event.mechanism == ("histogram-gaussian" if delta else "histogram-laplace")
     again = synthetic(copula)
@@ -234,7 +234,7 @@ def test_classes_keep_what_tells_them_apart(table: Cells, made: Cells) -> None:
 
 
 def follower(rows: int, seed: int) -> Cells:
-    """Two numbers and two levels that hang together, the stronger in the second class."""
+    """Two correlated numbers and two associated levels; the second class has the stronger dependence."""
     rng = generator(seed)
     label = rng.integers(0, 2, rows)
     x = rng.normal(size=rows)
@@ -266,7 +266,7 @@ def correlations(cells: Cells) -> np.ndarray:
 
 
 def test_correlations_come_out_in_each_class() -> None:
-    """Ten ranges a column keep about nine tenths of a correlation."""
+    """Ten ranges per column keep about nine tenths of a correlation."""
     cells = follower(ROWS, 3)
     one, other = correlations(cells), correlations(synthetic(released(PAIR, cells, epsilon=Fraction(2))))
     assert other == pytest.approx(one, abs=0.12)
@@ -275,7 +275,7 @@ def test_correlations_come_out_in_each_class() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_without_a_budget_nothing_is_made_up(seed: int) -> None:
-    """At epsilon 1/500 the tables are noise: columns come out independent, not correlated at random."""
+    """At epsilon 1/500 the tables are pure noise: columns are independent, not correlated at random."""
     made = synthetic(released(PAIR, follower(2000, 4), epsilon=Fraction(1, 500), seed=seed))
     assert abs(np.corrcoef(made["x"], made["y"])[0, 1]) < 0.05
 
@@ -339,7 +339,7 @@ def test_hostile_cells_are_taken_in_and_do_not_come_out() -> None:
 
 
 def test_whoever_has_both_measurements_and_the_seed_has_the_rows(copula: Copula, made: Cells) -> None:
-    """As ledger and bundle store them: nothing of the table is left in the generator."""
+    """The measurements are those that ledger and bundle store: the generator needs nothing else of the table."""
     marginals, released = (measurement_from_json(m.as_json()) for m in (copula.marginals, copula.moments.released))
     assert isinstance(marginals, ReleasedVector)
     assert isinstance(released, Released)
@@ -361,7 +361,7 @@ def test_chunks_do_not_repeat_each_other(copula: Copula, monkeypatch: pytest.Mon
 
 
 def test_what_was_measured_follows_from_the_schema_alone(copula: Copula) -> None:
-    """Shapes do not tell about the rows: another table under the same specification has the same."""
+    """Shapes do not depend on the rows: another table with the same specification has the same shapes."""
     other = released(
         MIXED, {name: values[:50] for name, values in people(ROWS, 9).items()}, epsilon=Fraction(4), seed=7
     )

@@ -38,13 +38,13 @@ SCHEMA = RecordSchema((binary("a"), binary("b"), binary("c"), LABEL))
 
 
 def balanced(cells: Cells) -> Cells:
-    """The rows and their mirror images: every group has the same share, so that no record is cut to the ball."""
+    """The rows and their mirror images: every group has the same share, so no record is clipped to the ball."""
     mirrored = {name: 1 - values if name != "class" else values for name, values in cells.items()}
     return {name: np.concatenate([values, mirrored[name]]) for name, values in cells.items()}
 
 
 def table(rows: int, seed: int = 1) -> Cells:
-    """b follows a in class x and shuns it in class y; c follows b in both."""
+    """b agrees with a in class x and disagrees in class y; c follows b in both."""
     rng = generator(seed)
     classes = (rng.random(rows) < 0.3).astype(np.int64)
     a = rng.integers(0, 2, rows)
@@ -80,7 +80,7 @@ def estimated(
 
 
 def truth(schema: RecordSchema, cells: Cells, encoding: GroupedEncoding) -> tuple[list[np.ndarray], np.ndarray]:
-    """Shares of groups in each class, and joint shares less what class and marginals say, counted one by one."""
+    """Count the shares of groups per class, and the joint shares minus the products of the marginals."""
     classes = encoding.classes(cells)
     member = np.eye(schema.class_count)[classes]
     indicators = [np.eye(column.size)[column.codes(cells)] for column in encoding.groups]
@@ -95,7 +95,7 @@ def truth(schema: RecordSchema, cells: Cells, encoding: GroupedEncoding) -> tupl
 
 
 def pairs_only(excess: np.ndarray, encoding: GroupedEncoding) -> np.ndarray:
-    """0 where a column meets itself: tables are of two columns."""
+    """Set the blocks of a column with itself to 0."""
     column = np.repeat(np.arange(len(encoding.groups)), [c.size for c in encoding.groups])
     return np.where(column[:, None] == column[None], 0.0, excess)
 
@@ -118,7 +118,7 @@ def test_without_noise_class_sizes_shares_and_excesses_are_the_table_s_own() -> 
 
 
 def test_pairs_of_many_groups_and_unlike_sizes_are_found() -> None:
-    """Three levels against seven ranges of whole numbers, all equally frequent."""
+    """Three levels against seven ranges of integers, all equally frequent."""
     levels = NominalColumn(name="level", kind=Kind.CATEGORICAL, levels=("a", "b", "c"))
     number = IntervalColumn(name="number", kind=Kind.INTEGER, lower=0, upper=6)
     schema, rng = RecordSchema((levels, number)), generator(3)
@@ -136,7 +136,7 @@ def test_pairs_of_many_groups_and_unlike_sizes_are_found() -> None:
 
 
 def test_records_cut_to_the_ball_leave_the_marginals_to_the_histograms() -> None:
-    """One in fifty is rare and its records are shortened: the shares still come out, as the histograms know them."""
+    """The records of a level with a share of 1/50 are clipped; the histograms still give accurate shares."""
     schema, rng = RecordSchema((binary("a"), binary("b"))), generator(4)
     rare = (rng.random(50_000) < 0.02).astype(np.int64)
     cells: Cells = {"a": rare, "b": np.where(rng.random(50_000) < 0.9, rare, rng.integers(0, 2, 50_000))}
@@ -146,11 +146,11 @@ def test_records_cut_to_the_ball_leave_the_marginals_to_the_histograms() -> None
     for one, other in zip(found.shares, shares, strict=True):
         assert one == pytest.approx(other, abs=5e-3)
     strongest = pairs_only(excess, encoding)[0, 0, 2]
-    assert 0 < found.excess[0, 0, 2] < 1.05 * strongest, "shortened, not turned round"
+    assert 0 < found.excess[0, 0, 2] < 1.05 * strongest, "shrunk, with the right sign"
 
 
 def test_most_of_what_the_cut_takes_of_a_pair_is_put_back() -> None:
-    """A pair among eight columns of rare levels; half of it would be missing without that."""
+    """A pair among eight columns of rare levels; without the correction, half of the excess would be missing."""
     names = "abcdefgh"
     schema, rng = RecordSchema(tuple(binary(name) for name in names)), generator(7)
     cells: Cells = {name: (rng.random(60_000) < 0.15).astype(np.int64) for name in names}
@@ -158,9 +158,7 @@ def test_most_of_what_the_cut_takes_of_a_pair_is_put_back() -> None:
     encoding = encoded(schema, cells, width=8)
     (found,) = estimated(schema, cells, encoding)
     _, excess = truth(schema, cells, encoding)
-    assert encoding.clipping_factors(0, 1)[1][1, 1] == pytest.approx(0.5, abs=0.05), (
-        "this is what is left of two rare levels"
-    )
+    assert encoding.clipping_factors(0, 1)[1][1, 1] == pytest.approx(0.5, abs=0.05), "what is left of two rare levels"
     assert 0.75 < found.excess[0, 1, 3] / excess[0, 1, 3] < 1.02
     assert np.abs(found.excess[0][4:, 4:]).max() < 0.08 * excess[0, 1, 3], "and nothing is put where nothing is"
 
@@ -193,7 +191,7 @@ def has_variance(samples: np.ndarray, variance: float) -> bool:
 
 
 def off_diagonal_variance(rho: Fraction) -> float:
-    """Of noise on a Gram: sigma² / 2 with sigma² = 2 r² / (2 rho) under replace-one."""
+    """The variance of the noise on a Gram: sigma² / 2 with sigma² = 2 r² / (2 rho) under replace-one."""
     return (1 + float(WEIGHT) ** 2) ** 2 / float(rho) / 2
 
 
@@ -210,7 +208,7 @@ def test_excesses_are_unbiased() -> None:
 
 
 def test_the_noise_on_a_pair_has_the_stated_variance() -> None:
-    """Where columns do not hang together; else the noisy number of units is a factor as well."""
+    """For independent columns; for dependent ones the noisy number of units adds to the variance."""
     rng = generator(6)
     cells = balanced({"a": rng.integers(0, 2, 5000), "b": rng.integers(0, 2, 5000), "c": rng.integers(0, 2, 5000)})
     cells["class"] = rng.integers(0, 2, 10_000)

@@ -1,4 +1,4 @@
-"""The law of greatest entropy: gives back exact pair tables, follows classes apart, and draws nothing out of noise."""
+"""The maximum-entropy law: reproduces exact pair tables, distinguishes classes, and ignores pure noise."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from dpcore.synthesis.copula.pair_tables import PairTables
 
 ROWS = 200_000
 CLOSE = 0.012
-"""Pair tables are met on pilot rows: some standard errors of a share among 16,384 rows, and of the sample."""
+"""Pair tables are matched on pilot rows: a few standard errors of a share in 16,384 rows, and in the sample."""
 
 
 def tables_of(
     groups: np.ndarray, classes: np.ndarray, sizes: Sequence[int], *, count: int, deviation: float = 0.0
 ) -> PairTables:
-    """The exact tables of a population, counted; `deviation` is what they say of their own noise, in units."""
+    """Count the exact tables of a population; `deviation` is their stated noise, in units."""
     every = np.hstack([np.eye(size)[groups[:, i]] for i, size in enumerate(sizes)])
     member = np.eye(count)[classes]
     portions = [(member.T @ np.eye(size)[groups[:, i]]) / member.sum(axis=0)[:, None] for i, size in enumerate(sizes)]
@@ -38,7 +38,7 @@ def tables_of(
 
 
 def joint(groups: np.ndarray, classes: np.ndarray, sizes: Sequence[int], count: int) -> np.ndarray:
-    """Shares of all rows in every pair of groups, in each class."""
+    """Return the shares of all rows in every pair of groups, per class."""
     every = np.hstack([np.eye(size)[groups[:, i]] for i, size in enumerate(sizes)])
     return np.array([every[classes == k].T @ every[classes == k] for k in range(count)]) / len(groups)
 
@@ -49,7 +49,7 @@ def drawn(tables: PairTables, seed: int = 1, rows: int = ROWS) -> tuple[TableLaw
 
 
 def chain(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Three correlated binaries, one of them seldom."""
+    """Three correlated binary columns, one of them rare."""
     a = (rng.random(rows) < 0.3).astype(np.int64)
     b = np.where(rng.random(rows) < 0.7, a, rng.integers(0, 2, rows))
     c = np.where(rng.random(rows) < 0.5, b, (rng.random(rows) < 0.1).astype(np.int64))
@@ -57,14 +57,14 @@ def chain(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def turned(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A pair that agrees in one class and disagrees in the other: over both together nothing is to be seen."""
+    """A pair that agrees in one class and disagrees in the other: pooled, it is independent."""
     classes, a = rng.integers(0, 2, rows), rng.integers(0, 2, rows)
     b = np.where(rng.random(rows) < 0.8, a ^ classes, rng.integers(0, 2, rows))
     return np.column_stack([a, b]), classes
 
 
 def ladder(rows: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Three classes, of which one is small; five and three groups whose places follow the class and each other."""
+    """Three classes, one of them small; columns of five and three groups that depend on the class and each other."""
     classes = rng.choice(3, rows, p=[0.6, 0.35, 0.05])
     a = np.clip(classes + rng.integers(0, 3, rows), 0, 4)
     b = np.clip((a + rng.integers(0, 4, rows)) // 2, 0, 2)
@@ -82,7 +82,7 @@ Scene = Callable[[int, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 @pytest.mark.parametrize("deviation", [0.0, 1.0, 10.0])
 @pytest.mark.parametrize(("scene", "sizes", "count"), SCENES)
 def test_exact_tables_come_back(scene: Scene, sizes: tuple[int, ...], count: int, deviation: float) -> None:
-    """Also pairs of groups that nobody is in: their weights must not run away and take others with them."""
+    """Includes empty pairs of groups: their weights must not diverge and distort the others."""
     groups, classes = scene(50_000, generator(2))
     law, again, labels = drawn(tables_of(groups, classes, sizes, count=count, deviation=deviation))
     assert law.sizes == sizes
@@ -92,7 +92,7 @@ def test_exact_tables_come_back(scene: Scene, sizes: tuple[int, ...], count: int
 
 
 def test_a_third_column_that_follows_the_second_alone_is_independent_of_the_first_given_it() -> None:
-    """Of all laws with these pairs the most random one: a chain stays a chain."""
+    """Of all laws with these pairs, the one of maximum entropy is the Markov chain."""
     groups, classes = chain(50_000, generator(3))
     _, again, _ = drawn(tables_of(groups, classes, (2, 2, 2), count=1))
     for b in (0, 1):
@@ -113,7 +113,7 @@ def test_one_class_s_own_pair_is_not_lent_to_the_others() -> None:
 
 
 def test_a_class_s_own_pair_does_not_bring_back_shares_that_were_taken_for_noise() -> None:
-    # The pair turns with the class, far above its noise; the classes' shares differ by less than theirs explains.
+    # The pair reverses with the class, far above its noise; the classes' shares differ by less than their noise.
     groups, classes = turned(ROWS, generator(7))
     tables = tables_of(groups, classes, (2, 2), count=2, deviation=100.0)
     apart = [np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([[0.53, 0.47], [0.47, 0.53]])]
@@ -124,7 +124,7 @@ def test_a_class_s_own_pair_does_not_bring_back_shares_that_were_taken_for_noise
 
 
 def noise_only(sizes: Sequence[int], count: int, deviation: float, seed: int) -> PairTables:
-    """Uniform columns and classes, and excesses that are nothing but noise of the stated variance."""
+    """Uniform columns and classes, and excesses that are pure noise of the stated variance."""
     rng, total, width = generator(seed), 20_000.0, sum(sizes)
     edges = np.cumsum([0, *sizes])
     excess = np.zeros((count, width, width))
@@ -144,7 +144,7 @@ def noise_only(sizes: Sequence[int], count: int, deviation: float, seed: int) ->
 
 
 def pairs_believed(law: TableLaw) -> tuple[int, int]:
-    """Pairs of columns that got weights, of how many: common ones, and in classes."""
+    """Return how many pairs of columns got weights, of how many: common ones, and per class."""
     believed = asked = 0
     for index, column in enumerate(law.columns):
         starts = np.cumsum([len(law.weights), *law.sizes[:index]])
@@ -160,7 +160,7 @@ def pairs_believed(law: TableLaw) -> tuple[int, int]:
 
 @pytest.mark.parametrize("deviation", [5.0, 100.0, 2000.0])
 def test_out_of_nothing_but_noise_independent_columns_are_drawn(deviation: float) -> None:
-    """Two standard deviations above what noise explains: about one pair in thirty is believed."""
+    """The threshold is two standard deviations: about one pair in thirty gets weights by chance."""
     sizes = (4, 3, 5, 2)
     laws = [fit_table_law(noise_only(sizes, 2, deviation, seed), generator(seed)) for seed in range(6)]
     believed, asked = np.sum([pairs_believed(law) for law in laws], axis=0)
@@ -190,7 +190,7 @@ def test_with_no_pair_believed_columns_are_as_their_shares_say() -> None:
 
 @pytest.mark.parametrize(("deviation", "least", "most"), [(1.0, 0.95, 1.05), (250.0, 0.5, 1.02), (10**5, -0.05, 0.05)])
 def test_the_louder_the_noise_the_less_of_a_pair_is_drawn(deviation: float, least: float, most: float) -> None:
-    """The same tables, with noise of one unit, of a tenth of what they hold, or of far more: all, most, or nothing."""
+    """With noise of one unit, of a tenth of the counts, or far more, all, most, or none of the pair is drawn."""
     groups, classes = chain(20_000, generator(5))
     strong = groups[:, :2]
     _, again, _ = drawn(tables_of(strong, classes, (2, 2), count=1, deviation=deviation))
@@ -219,7 +219,7 @@ def test_a_column_of_one_group_is_always_that_group() -> None:
 
 
 def test_a_class_of_a_single_unit_does_no_harm() -> None:
-    """Rarer than one in all pilot rows: no weights of its own, drawn about as seldom as it is."""
+    """A class rarer than one pilot row has no weights of its own, and is drawn about as rarely as it occurs."""
     groups, classes = chain(50_000, generator(7))
     tables = tables_of(groups, classes, (2, 2, 2), count=1, deviation=3.0)
     shares = [np.vstack([share, np.full(2, 0.5)]) for share in tables.shares]
@@ -253,7 +253,7 @@ def test_a_seed_gives_the_same_rows_again_and_another_seed_others(
 
 
 def test_weights_of_a_strong_pair_stay_finite() -> None:
-    """Two columns that are one: probabilities of 0 and 1."""
+    """Two equal columns: conditional probabilities are 0 and 1."""
     a = generator(10).integers(0, 2, 20_000)
     tables = tables_of(np.column_stack([a, a]), 0 * a, (2, 2), count=1, deviation=1.0)
     law, again, _ = drawn(tables)
