@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpcore.measurements.noisy_moments import NoisyMoments
-from dpcore.measurements.projection import Projection, no_projection, private_components
+from dpcore.measurements.projection import Projection, no_projection, private_projection
 from dpcore.mechanisms.names import MEAN, MOMENTS
 from dpcore.synthesis.copula.generator import Copula, grouped_encoding
 from tasks.boundary import private_task
@@ -29,7 +29,7 @@ def estimate_moments(run: ReleaseRun, projection: Projection, grant: Grant) -> t
         sums = measured(run, grant, MEAN, projection) if run.plan.mean_event else None
         return NoisyMoments.from_released(measured(run, grant, MOMENTS, projection), sums=sums), projection
     released = measured(run, grant, MOMENTS, replace(no_projection(run.encoding), frame=projection.frame))
-    components = replace(private_components(released, run.encoding, run.plan.dimension), frame=projection.frame)
+    components = replace(private_projection(released, run.encoding, run.plan.dimension), frame=projection.frame)
     return NoisyMoments.from_released(released, components.basis()), components
 
 

@@ -14,7 +14,7 @@ from dpcore.measurements.projection import (
     measured_coordinates,
     no_projection,
     principal_projection,
-    private_components,
+    private_projection,
     ron_projection,
 )
 from dpcore.mechanisms.names import PROJECTION
@@ -42,7 +42,7 @@ def _projection(run: ReleaseRun, grant: Grant) -> Projection:
         return projection
     coordinates = replace(measured_coordinates(plan.projection_event, encoding), frame=projection.frame)
     released = measured(run, grant, PROJECTION, coordinates)
-    return replace(private_components(released, encoding, plan.dimension), frame=projection.frame)
+    return replace(private_projection(released, encoding, plan.dimension), frame=projection.frame)
 
 
 def _public_projection(run: ReleaseRun, grant: Grant) -> Projection:

@@ -40,7 +40,7 @@ from dpcore.measurements.projection import (
     Projection,
     measured_coordinates,
     no_projection,
-    private_components,
+    private_projection,
     ron_projection,
 )
 from dpcore.mechanisms.base import GramEvent
@@ -193,11 +193,11 @@ class MomentMixture(PrivateEstimator):
         if plan.projection_event is not None:
             coordinates = measured_coordinates(plan.projection_event, encoding)
             first = self._draw(PROJECTION, cells, replace(coordinates, frame=projection.frame))
-            projection = replace(private_components(first, encoding, plan.dimension), frame=projection.frame)
+            projection = replace(private_projection(first, encoding, plan.dimension), frame=projection.frame)
         self.sums_ = self._draw(MEAN, cells, projection) if plan.mean_event else None
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
         if plan.reuses_gram:
-            projection = replace(private_components(released, encoding, plan.dimension), frame=projection.frame)
+            projection = replace(private_projection(released, encoding, plan.dimension), frame=projection.frame)
         return projection, released
 
     def _public_projection(self) -> Projection:

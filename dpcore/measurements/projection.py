@@ -134,7 +134,7 @@ def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
     return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
 
 
-def private_components(released: Released, encoding: Encoding, dimension: int) -> Projection:
+def private_projection(released: Released, encoding: Encoding, dimension: int) -> Projection:
     """Return the projection to private principal components, from a noisy Gram or from released directions.
 
     A noisy Gram also provides the mean point, which replaces the dropped components;

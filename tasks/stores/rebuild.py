@@ -15,7 +15,7 @@ from dpcore.measure import Measurement, Released, ReleasedVector, measurement_fr
 from dpcore.measurements.frame_measurements import measure_frame
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
-from dpcore.measurements.projection import Projection, no_projection, private_components, ron_projection
+from dpcore.measurements.projection import Projection, no_projection, private_projection, ron_projection
 from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
@@ -113,7 +113,7 @@ def _moments(parts: _Parts) -> tuple[NoisyMoments, Projection]:
         return NoisyMoments.from_released(released, sums=sums), projection
     bought = PROJECTION in parts.measurements
     source = parts.gram(PROJECTION) if bought else released
-    components = private_components(source, parts.encoding, parts.dimension)
+    components = private_projection(source, parts.encoding, parts.dimension)
     projection = replace(components, frame=projection.frame)
     if not bought:
         return NoisyMoments.from_released(released, projection.basis()), projection

@@ -24,7 +24,7 @@ from dpcore.measurements.projection import (
     measured_coordinates,
     no_projection,
     principal_projection,
-    private_components,
+    private_projection,
     ron_projection,
 )
 from dpcore.mechanisms.base import GramEvent
@@ -106,13 +106,13 @@ class Measurer:
         elif plan.projection_event is not None:
             where = measured_coordinates(plan.projection_event, encoding)
             first = measure_gram(self._gram(cells, plan.projection_event, where), plan.projection_event, noise)
-            projection = private_components(first, encoding, plan.dimension)
+            projection = private_projection(first, encoding, plan.dimension)
         if plan.frame_events:
             drawn = partial(self._framing, cells, noise)
             projection = measure_frame(projection, drawn, whole_mean=plan.frame_knows_mean)
         released = measure_gram(self._gram(cells, plan.event, projection), plan.event, noise)
         if plan.reuses_gram:
-            projection = private_components(released, encoding, plan.dimension)
+            projection = private_projection(released, encoding, plan.dimension)
         return self._record(released, projection)
 
     def grouped_record(self, cells: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
-from dpcore.measurements.projection import no_projection, private_components, ron_projection
+from dpcore.measurements.projection import no_projection, private_projection, ron_projection
 from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
@@ -97,7 +97,7 @@ def measured(variant: str, budget: Budget, seed: int) -> MeasuredSummary:
         apart = LAPLACE_SUMS.calibrate(replace(layout, count_weight=Fraction(1, 4)), R1, budget)
         sums = measure_gram(exact_gram([(CELLS, None)], encoding, apart.layout, projection), apart, noise)
     if variant == "components":
-        kept = private_components(released, encoding, 4)
+        kept = private_projection(released, encoding, 4)
         return measured_summary(encoding, NoisyMoments.from_released(released, kept.basis()), kept)
     return measured_summary(encoding, NoisyMoments.from_released(released, sums=sums), projection)
 

@@ -17,7 +17,7 @@ from dpcore.accounting import Cap, Cost, Epsilon, Rho, population_balance, rho_o
 from dpcore.evaluation.utility import MeasuredSummary
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram, measure_vector
 from dpcore.measurements.noisy_moments import NoisyMoments
-from dpcore.measurements.projection import Projection, no_projection, private_components, ron_projection
+from dpcore.measurements.projection import Projection, no_projection, private_projection, ron_projection
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.forecast import (
@@ -204,7 +204,7 @@ def _figures(
     apart: Released | None = measure_gram(sums, plan.mean_event, noise) if sums and plan.mean_event else None
     basis = None
     if plan.reuses_gram:
-        projection = private_components(released, encoding, plan.dimension)
+        projection = private_projection(released, encoding, plan.dimension)
         basis = projection.basis()
     mixture = ClassGaussians(NoisyMoments.from_released(released, basis, apart), projection)
     mean = MeasuredSummary.of(encoding, mixture).sums.mean * encoding.scale

@@ -13,7 +13,7 @@ from scipy.special import i0e, i1e
 from support.dpcore.private_pca import EXPONENTIAL, FAMILY, GRAMS, POWER, REPLACE, budget_for, dice, event_of, table_of
 
 from dpcore.measure import PrivateGram, measure_gram
-from dpcore.measurements.projection import private_components
+from dpcore.measurements.projection import private_projection
 from dpcore.mechanisms.base import UNIT
 from dpcore.mechanisms.components.exponential_pca import (
     complement,
@@ -142,7 +142,7 @@ def captured(name: str, rows: float, epsilon: float) -> float:
         event = event_of(name, layout, value, 2)
     shares = []
     for seed in range(8):
-        basis = private_components(measure_gram(table, event, SeededNoise(seed)), Encoding(schema), 2).basis()
+        basis = private_projection(measure_gram(table, event, SeededNoise(seed)), Encoding(schema), 2).basis()
         shares.append(np.trace(basis.T @ moments @ basis) / (0.7 * rows))
     return float(np.mean(shares))
 

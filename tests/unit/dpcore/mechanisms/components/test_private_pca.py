@@ -22,7 +22,7 @@ from support.dpcore.strategies import schema_with
 from dpcore import PcaGauss
 from dpcore.accounting import Budget, Epsilon, Rho, release_statement
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram
-from dpcore.measurements.projection import measured_coordinates, no_projection, private_components
+from dpcore.measurements.projection import measured_coordinates, no_projection, private_projection
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.components import power_method
@@ -259,7 +259,7 @@ def test_directions_keep_the_target_beside_them_and_know_no_centre(name: str) ->
     assert (through.width, through.dimension) == (encoding.width, encoding.feature_width)
     cells = {c.name: np.zeros(4) for c in encoding.schema.columns}
     gram = exact_gram([({k: v.astype(float) for k, v in cells.items()}, None)], encoding, layout, through)
-    projection = private_components(measure_gram(gram, event, SeededNoise(1)), encoding, 3)
+    projection = private_projection(measure_gram(gram, event, SeededNoise(1)), encoding, 3)
     basis = projection.basis()
     assert projection.centre is None
     assert not projection.knows_every_mean
