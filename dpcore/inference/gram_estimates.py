@@ -104,7 +104,7 @@ class NoisyProducts:
     def noise(self, terms: Floats) -> Floats:
         """Draw the noise on these sums, one matrix per draw."""
         apart = None if self._sums is None else self._sums.event
-        return _draw_product_noise(self._event, apart, np.ascontiguousarray(terms).tobytes(), len(terms), self._draws)
+        return _draw_term_noise(self._event, apart, np.ascontiguousarray(terms).tobytes(), len(terms), self._draws)
 
     def rounding_bound(self, term: Floats) -> float:
         """Return the most by which rounding to the grids changes a term's value in a record."""
@@ -114,9 +114,7 @@ class NoisyProducts:
 
 
 @functools.lru_cache(maxsize=12)  # both estimands of a quantity use the same draws
-def _draw_product_noise(
-    event: GramEvent, apart: GramEvent | None, terms_bytes: bytes, count: int, draws: int
-) -> Floats:
+def _draw_term_noise(event: GramEvent, apart: GramEvent | None, terms_bytes: bytes, count: int, draws: int) -> Floats:
     """Draw the noise on the sums of products of every two terms."""
     layout = event.layout
     terms = np.frombuffer(terms_bytes).reshape(count, layout.blocks, layout.dimension)

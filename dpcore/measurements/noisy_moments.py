@@ -61,7 +61,7 @@ class ClassMoments:
         count = float(block[0, 0]) / count_weight**2
         if count < 1:
             return ClassMoments(0.0, np.zeros(size), np.zeros((size, size)))
-        mean = _clip_to_ball(block[0, 1:] / count_weight / count)
+        mean = _point_in_ball(block[0, 1:] / count_weight / count)
         covariance = denoised_covariance(block[1:, 1:] / count - np.outer(mean, mean), noise.over(count))
         return ClassMoments(count, mean, covariance * _ball_factor(float(mean @ mean), covariance))
 
@@ -94,7 +94,7 @@ def _labelled_moments(block: Floats, labels: int, weight: float, noise: MatrixNo
         return (ClassMoments(0.0, np.zeros(size), np.zeros((size, size))),) * labels
     shares, full = counts / total, counts > 0
     sums, deviation = block[:labels, labels:] / weight, noise.entry / weight
-    centre = _clip_to_ball(sums.sum(axis=0) / total)
+    centre = _point_in_ball(sums.sum(axis=0) / total)
     second = block[labels:, labels:] / total - np.outer(centre, centre)
     noise = noise.over(total)
     apart = sums - counts[:, None] * centre
@@ -104,12 +104,12 @@ def _labelled_moments(block: Floats, labels: int, weight: float, noise: MatrixNo
     sure = certain_directions((offsets * np.sqrt(shares)[:, None])[full], apart[full], deviation)
     between = (offsets.T * shares) @ offsets
     within = shared_covariance(second - between, noise, sure)
-    means = np.array([_clip_to_ball(centre + offset) for offset in offsets])
+    means = np.array([_point_in_ball(centre + offset) for offset in offsets])
     within = within * _ball_factor(float(shares @ np.sum(means**2, axis=1)), within)
     return tuple(ClassMoments(float(count), mean, within) for count, mean in zip(counts, means, strict=True))
 
 
-def _clip_to_ball(point: Floats) -> Floats:
+def _point_in_ball(point: Floats) -> Floats:
     """Return the point, clipped to the unit ball."""
     return point / max(1.0, float(np.linalg.norm(point)))
 
