@@ -234,15 +234,15 @@ def _joined_ranges(counts: Floats, histogram: Histogram, least: float) -> list[R
     """
     ranges = _equal_count_ranges(counts, histogram, least)
 
-    def surely(part: Range) -> float:
+    def lower_bound(part: Range) -> float:
         return float(counts[slice(*part)].sum()) - SURE * histogram.noise(part[1] - part[0])
 
     while len(ranges) > 1:
-        worst = min(range(len(ranges)), key=lambda i: surely(ranges[i]))
-        if surely(ranges[worst]) >= least:
+        worst = min(range(len(ranges)), key=lambda i: lower_bound(ranges[i]))
+        if lower_bound(ranges[worst]) >= least:
             break
         beside = [i for i in (worst - 1, worst + 1) if 0 <= i < len(ranges)]
-        other = min(beside, key=lambda i: (ranges[i][1] - ranges[i][0] == 1, surely(ranges[i])))
+        other = min(beside, key=lambda i: (ranges[i][1] - ranges[i][0] == 1, lower_bound(ranges[i])))
         first, second = sorted((worst, other))
         ranges[first : second + 1] = [(ranges[first][0], ranges[second][1])]
     return ranges

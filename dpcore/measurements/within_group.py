@@ -57,7 +57,7 @@ def _bisected_shares(counts: Floats, widths: Floats, deviation: float) -> Floats
     """Return shares by recursive bisection: by counts where they surely differ from the widths, else by widths."""
     shares = np.zeros(len(counts))
 
-    def part(start: int, stop: int, share: float) -> None:
+    def split(start: int, stop: int, share: float) -> None:
         if stop - start == 1:
             shares[start] = share
             return
@@ -67,10 +67,10 @@ def _bisected_shares(counts: Floats, widths: Floats, deviation: float) -> Floats
         noise = deviation * math.hypot((1 - fraction) * math.sqrt(middle - start), fraction * math.sqrt(stop - middle))
         if left + right > 0 and abs(left - fraction * (left + right)) > SURE * noise:
             fraction = min(max(left / (left + right), 0.0), 1.0)
-        part(start, middle, share * fraction)
-        part(middle, stop, share * (1 - fraction))
+        split(start, middle, share * fraction)
+        split(middle, stop, share * (1 - fraction))
 
-    part(0, len(counts), 1.0)
+    split(0, len(counts), 1.0)
     return shares
 
 

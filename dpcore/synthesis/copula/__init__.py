@@ -1,1 +1,1 @@
-"""The copula generator: groups of values and their tables of pairs."""
+"""The copula generator: groups of values and their pair tables."""

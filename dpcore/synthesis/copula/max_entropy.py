@@ -254,17 +254,19 @@ class _SoftmaxFit:
 
         size = (self._points.shape[1] + 1) * len(self._shares)
         options = {"maxiter": ITERATIONS, "maxcor": CURVATURES}
-        found = minimize(self._value, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x
-        slopes, offsets = self._parts(found)
+        found = minimize(self._objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x
+        slopes, offsets = self._unpack(found)
         slopes = self._white @ slopes
         return slopes, offsets - self._mean @ slopes
 
-    def _parts(self, variables: Floats) -> tuple[Floats, Floats]:
+    def _unpack(self, variables: Floats) -> tuple[Floats, Floats]:
+        """Return the slopes and offsets in whitened coordinates."""
         scaled = variables.reshape(-1, len(self._shares)) * self._scale
         return scaled[:-1], scaled[-1] + self._start
 
-    def _value(self, variables: Floats) -> tuple[float, Floats]:
-        slopes, offsets = self._parts(variables)
+    def _objective(self, variables: Floats) -> tuple[float, Floats]:
+        """Return the penalised objective and its gradient."""
+        slopes, offsets = self._unpack(variables)
         scores = self._points @ slopes.astype(np.float32) + offsets.astype(np.float32)
         if self._base is not None:
             scores += self._base
