@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 NamedGap = tuple[str, float, float, float]
 """A quantity's name, measured value, synthetic value, and the standard deviation of their difference."""
 
-GRID = 1e-6
+GRID_DEVIATION = 1e-6
 """Standard deviation due to finite grids; keeps denominators positive."""
 
 EDGES = np.arange(-6.0, 6.5, 0.5)
@@ -98,7 +98,7 @@ class Gaps:
     @property
     def sizes(self) -> Floats:
         """Gaps in standard deviations."""
-        sizes: Floats = (self.synthetic - self.measured) / np.hypot(self.deviations, GRID)
+        sizes: Floats = (self.synthetic - self.measured) / np.hypot(self.deviations, GRID_DEVIATION)
         return sizes
 
     @property
@@ -148,7 +148,7 @@ def _column_gaps(column: dict[str, Any], rows: int) -> Iterator[NamedGap]:
             present = max(rows * (1 - synthetic["missing_share"]), 1.0)
             drawing = synthetic["sd"] / math.sqrt(present)
             width = synthetic["edges"][-1] - synthetic["edges"][0]
-            allowed = math.hypot(measured["mean_margin"] / Z95, drawing, GRID * width)
+            allowed = math.hypot(measured["mean_margin"] / Z95, drawing, GRID_DEVIATION * width)
             yield name, measured["mean"], synthetic["mean"], allowed
         return
     levels = list(zip(column["levels"], measured["shares"], measured["margins"], synthetic["shares"], strict=True))
@@ -219,7 +219,7 @@ def pair_gaps(measured: MeasuredSummary, summary: TableSummary) -> Gaps:
     variances = both(np.outer(spread, spread), np.outer(shares * (1 - shares), spread))
     synthetic = both(drawn, with_classes)
     chance = np.sqrt((np.maximum(variances, 0.0) + synthetic**2) / rows)
-    scale = np.where(variances > GRID**2, np.sqrt(np.maximum(variances, 0.0)), 1.0)
+    scale = np.where(variances > GRID_DEVIATION**2, np.sqrt(np.maximum(variances, 0.0)), 1.0)
     label = encoding.schema.label
     levels = [f"{label.name} = {level_names(label)[k]}" for k in kept] if label is not None else []
     return Gaps(

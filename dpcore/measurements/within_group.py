@@ -28,7 +28,7 @@ WINDOWS = (1, 2, 4, 8, 16)
 ROUNDS = 3
 """How often the unimodal fit is repeated without the cells that differ from it."""
 
-POINT = 1e-9
+POINT_WIDTH = 1e-9
 """The width of a single-point cell, as a share of its range's width."""
 
 
@@ -36,7 +36,7 @@ def shares_within(counts: Floats, edges: Floats, start: int, stop: int, deviatio
     """Return the share of each cell within the range from `start` to `stop`."""
     part = counts[start:stop]
     widths = np.diff(edges[start : stop + 1])
-    widths = np.maximum(widths, POINT * widths.sum())
+    widths = np.maximum(widths, POINT_WIDTH * widths.sum())
     if _is_tail(edges, start, stop):
         if stop == len(edges) - 1:
             return _tail_shares(part, widths, deviation)
