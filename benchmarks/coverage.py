@@ -36,7 +36,7 @@ from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.noise.sources import public_generator
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import (
@@ -199,14 +199,14 @@ class Setting:
     name: str
     epsilon: Fraction = Fraction(1)
     delta: Fraction = Fraction(0)
-    wishes: Mapping[str, Any] = field(default_factory=dict)
+    choices: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self, rows: int) -> Plan:
         """The plan of the real release."""
         usual = {"projection": "none", "neighbours": Neighbours.REPLACE_ONE, "generator": "mixture"}
-        more: dict[str, Any] = usual | dict(self.wishes)
+        more: dict[str, Any] = usual | dict(self.choices)
         return make_plan(
-            Wishes(
+            PlanRequest(
                 schema=SCHEMA, unit=PrivacyUnit(), epsilon=self.epsilon, delta=self.delta, expected_rows=rows, **more
             )
         )
@@ -216,16 +216,16 @@ def settings(variants: bool) -> list[Setting]:
     """Pure and Gaussian noise at several epsilons; or everything else at epsilon 1."""
     if not variants:
         pure = [Setting(f"pure {float(e):g}", e) for e in EPSILONS]
-        wish = {"mechanism": "gaussian"}
-        return pure + [Setting(f"({float(e):g}, 1e-6)", e, DELTA, wish) for e in EPSILONS]
+        gaussian = {"mechanism": "gaussian"}
+        return pure + [Setting(f"({float(e):g}, 1e-6)", e, DELTA, gaussian) for e in EPSILONS]
     apart = {MEAN: Fraction(3, 10), MOMENTS: Fraction(7, 10)}
     return [
-        Setting("add-remove", wishes={"neighbours": Neighbours.ADD_REMOVE}),
-        Setting("laplace", wishes={"mechanism": "laplace"}),
-        Setting("label in one block", wishes={"generator": "lda"}),
-        Setting("label as a feature", wishes={"generator": "gaussian"}),
-        Setting("mean measured apart", wishes={"allocation": apart}),
-        Setting("all coordinates, rotated", wishes={"projection": "ron", "dimension": 9}),
+        Setting("add-remove", choices={"neighbours": Neighbours.ADD_REMOVE}),
+        Setting("laplace", choices={"mechanism": "laplace"}),
+        Setting("label in one block", choices={"generator": "lda"}),
+        Setting("label as a feature", choices={"generator": "gaussian"}),
+        Setting("mean measured apart", choices={"allocation": apart}),
+        Setting("all coordinates, rotated", choices={"projection": "ron", "dimension": 9}),
     ]
 
 

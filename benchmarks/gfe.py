@@ -52,13 +52,13 @@ def silhouette(rows: Floats, judged: Floats, clusters: int, seed: int) -> float:
 
 def run_once(train: Floats, judged: Floats, release: Release, run: int) -> Scores:
     """One release, clustered."""
-    _, kind, epsilon, wishes = release
+    _, kind, epsilon, options = release
     model = kind(
         epsilon=Fraction(epsilon),
         bounds=(-1.0, 1.0),
         expected_rows=len(train),
         random_state=run_seed("gfe", run),
-        **wishes,
+        **options,
     )
     rows = np.asarray(model.fit(train).sample(SYNTHETIC))
     return _silhouettes(rows, judged, CLUSTERS, run)

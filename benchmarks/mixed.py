@@ -34,7 +34,7 @@ from benchmarks.common import Dataset, load, run_seed, show, summary, write_resu
 from dpcore.estimators.gaussian_copula import measured_copula
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import COPULA, Wishes
+from dpcore.planning.request import COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Neighbours, PrivacyUnit
 from dpcore.synthesis.generators import synthetic_rows
@@ -76,7 +76,7 @@ def settings(epsilons: Sequence[str]) -> list[Setting]:
 
 def plan_for(data: Dataset, setting: Setting) -> Plan:
     """The plan of a release; the number of rows shapes nothing in it."""
-    wishes = Wishes(
+    request = PlanRequest(
         schema=data.schema,
         neighbours=setting.neighbours,
         unit=PrivacyUnit(),
@@ -86,7 +86,7 @@ def plan_for(data: Dataset, setting: Setting) -> Plan:
         projection="none",
         generator=COPULA,
     )
-    return make_plan(wishes)
+    return make_plan(request)
 
 
 def synthetic(data: Dataset, setting: Setting, seed: str) -> pd.DataFrame:

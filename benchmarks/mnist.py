@@ -79,7 +79,7 @@ class Release:
 
     def model(self, data: Dataset, seed: str) -> MomentMixture:
         """The estimator, not yet fitted."""
-        wishes: dict[str, Any] = {} if self.dimension is None else {"n_components": self.dimension}
+        options: dict[str, Any] = {} if self.dimension is None else {"n_components": self.dimension}
         return self.kind(
             epsilon=Fraction(self.epsilon),
             delta=self.delta,
@@ -89,7 +89,7 @@ class Release:
             generator="lda",
             radius="auto",
             random_state=seed,
-            **wishes,
+            **options,
         )
 
 

@@ -106,7 +106,7 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
         share = float(np.mean(truth == np.bincount(labels).argmax()))
         return dict.fromkeys(("SVM", "LR", "HGB"), share)
 
-    def library(epsilon: float, delta: float = 0.0, **wishes: object) -> Callable[[int], Scores]:
+    def library(epsilon: float, delta: float = 0.0, **options: object) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             frame = papers_methods.library_rows(
                 data,
@@ -114,7 +114,7 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
                 delta=delta,
                 rows=SYNTHETIC,
                 seed=run_seed(name, run),
-                **wishes,  # type: ignore[arg-type]
+                **options,  # type: ignore[arg-type]
             )
             return score(data.features(frame), data.outcomes(frame), cube_test, run)
 

@@ -98,10 +98,10 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
     def real(run: int) -> Scores:
         return silhouettes(cube[:SYNTHETIC], judged, judged, run)
 
-    def library(**wishes: object) -> Callable[[int], Scores]:
+    def library(**options: object) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             seed = run_seed("gfe", run)
-            frame = papers_methods.library_rows(data, epsilon=EPSILON, rows=SYNTHETIC, seed=seed, **wishes)  # type: ignore[arg-type]
+            frame = papers_methods.library_rows(data, epsilon=EPSILON, rows=SYNTHETIC, seed=seed, **options)  # type: ignore[arg-type]
             return silhouettes(data.features(frame), judged, judged, run)
 
         return run_once

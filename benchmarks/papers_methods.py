@@ -29,7 +29,7 @@ from dpcore.noise.sources import SystemNoise
 from dpcore.planning.layouts import NO_WEIGHT, count_weight
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import AUTO, COPULA, Wishes
+from dpcore.planning.request import AUTO, COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records, require_exact_product
 from dpcore.records.schema import Cells, Neighbours, PrivacyUnit
@@ -76,7 +76,7 @@ def library_rows(
 ) -> pd.DataFrame:
     """Synthetic rows of a data set's training rows, as the release flow would make them."""
     plan = make_plan(
-        Wishes(
+        PlanRequest(
             schema=data.schema,
             neighbours=RELATION,
             unit=PrivacyUnit(),

@@ -70,14 +70,14 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
     def middle(_: int) -> Scores:
         return {RMSE: float(np.sqrt(np.mean((targets.mean() - truth) ** 2)))}
 
-    def library(**wishes: object) -> Callable[[int], Scores]:
+    def library(**options: object) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             frame = papers_methods.library_rows(
                 data,
                 epsilon=EPSILON,
                 rows=SYNTHETIC,
                 seed=run_seed(name, run),
-                **wishes,  # type: ignore[arg-type]
+                **options,  # type: ignore[arg-type]
             )
             return error(data.features(frame), data.outcomes(frame), cube_test, truth)
 

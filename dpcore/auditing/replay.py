@@ -33,7 +33,7 @@ from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise, SeededNoise, public_generator
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import COPULA, Wishes
+from dpcore.planning.request import COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import SMALLEST_RADIUS
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
@@ -235,16 +235,17 @@ def example_plans() -> list[Plan]:
         IntervalColumn(name="target", kind=Kind.INTEGER, lower=0.0, upper=100.0, role=Role.TARGET),
     )
     schema = RecordSchema(columns)
-    wished = [(e, r) for e in ENTRIES if e.mechanism and e.mechanism.output is Output.GRAM for r in e.neighbours]
-    plans = [make_plan(_wishes(schema, relation, entry.name)) for entry, relation in wished]
+    requested = [(e, r) for e in ENTRIES if e.mechanism and e.mechanism.output is Output.GRAM for r in e.neighbours]
+    plans = [make_plan(_plan_request(schema, relation, entry.name)) for entry, relation in requested]
     mixed = [(mechanism, relation) for mechanism in ("gaussian", "laplace") for relation in Neighbours]
     return plans + [
-        make_plan(_wishes(schema, relation, name, generator=COPULA, projection="none")) for name, relation in mixed
+        make_plan(_plan_request(schema, relation, name, generator=COPULA, projection="none"))
+        for name, relation in mixed
     ]
 
 
-def _wishes(schema: RecordSchema, neighbours: Neighbours, mechanism: str, **chosen: Any) -> Wishes:
-    return Wishes(
+def _plan_request(schema: RecordSchema, neighbours: Neighbours, mechanism: str, **chosen: Any) -> PlanRequest:
+    return PlanRequest(
         schema=schema,
         neighbours=neighbours,
         unit=PrivacyUnit(),

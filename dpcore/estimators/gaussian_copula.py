@@ -36,7 +36,7 @@ from dpcore.noise.sources import SystemNoise, seed_of
 from dpcore.planning.allocation import preset_or_fractions
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import AUTO, COPULA, Wishes
+from dpcore.planning.request import AUTO, COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.synthesis.copula.generator import Copula, cells_of_schema, grouped_encoding
@@ -100,7 +100,7 @@ class GaussianCopula(PrivateEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the rows of X, in the classes of y where these are given."""
         rows, delta = table_of(self, X), exact_delta(self.delta)
-        self.plan_ = make_plan(self._wishes(self._schema(rows.shape[1])))
+        self.plan_ = make_plan(self._plan_request(self._schema(rows.shape[1])))
         cells = feature_cells(rows, self.categories or {})
         if self.classes is not None:
             cells[LABEL] = codes_of(column_of(y, len(rows)), self.classes)
@@ -132,8 +132,8 @@ class GaussianCopula(PrivateEstimator):
             columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
         return RecordSchema(tuple(columns))
 
-    def _wishes(self, schema: RecordSchema) -> Wishes:
-        return Wishes(
+    def _plan_request(self, schema: RecordSchema) -> PlanRequest:
+        return PlanRequest(
             schema=schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),

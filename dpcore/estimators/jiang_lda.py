@@ -41,7 +41,7 @@ from dpcore.mechanisms.queries import GRID
 from dpcore.mechanisms.vectors import JIANG_LAPLACE, UnitCoordinates, exact_moments
 from dpcore.noise.sources import SystemNoise, seed_of
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import AUTO, Wishes
+from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
@@ -109,7 +109,7 @@ class DifferentialLda(PrivateEstimator):
         return self
 
     def _by_gram(self, cells: Cells) -> Released:
-        wishes = Wishes(
+        request = PlanRequest(
             schema=self.encoding_.schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),
@@ -120,7 +120,7 @@ class DifferentialLda(PrivateEstimator):
             mechanism=self.mechanism,
             generator="lda",
         )
-        event = make_plan(wishes).event
+        event = make_plan(request).event
         gram = exact_gram([(cells, None)], self.encoding_, event.layout, no_projection(self.encoding_))
         return measure_gram(gram, event, SystemNoise())
 

@@ -48,7 +48,7 @@ from dpcore.mechanisms.names import MEAN, MOMENTS, PROJECTION
 from dpcore.noise.sources import SystemNoise, draw_seed, seed_of
 from dpcore.planning.allocation import preset_or_fractions
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import AUTO, Wishes
+from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import (
     Cells,
@@ -125,7 +125,7 @@ class MomentMixture(PrivateEstimator):
         """Measure the moments of the rows of X, together with y where its classes or bounds are given."""
         rows = table_of(self, X)
         schema = self._schema(rows.shape[1])
-        self.plan_ = make_plan(self._wishes(schema))
+        self.plan_ = make_plan(self._plan_request(schema))
         self.encoding_ = Encoding(self.plan_.schema)
         cells = self._cells(rows, y)
         self.projection_, self.moments_ = self._measure(cells)
@@ -158,11 +158,11 @@ class MomentMixture(PrivateEstimator):
             )
         return RecordSchema(tuple(columns))
 
-    def _wishes(self, schema: RecordSchema) -> Wishes:
+    def _plan_request(self, schema: RecordSchema) -> PlanRequest:
         if self.n_components == AUTO and self.expected_rows is None and self.projection_kind != "none":
             raise ValueError('n_components="auto" needs expected_rows: it is never taken from the data')
         unknown_size = self.generator == AUTO and self.expected_rows is None and self.classes is not None
-        return Wishes(
+        return PlanRequest(
             schema=schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dpcore.estimators._arrays import Bounds
 from dpcore.estimators.moment_mixture import MomentMixture
-from dpcore.planning.request import AUTO, Wishes
+from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.schema import RecordSchema
 
 
@@ -62,5 +62,5 @@ class PcaGauss(MomentMixture):
         )
         self.projection_mechanism = projection_mechanism
 
-    def _wishes(self, schema: RecordSchema) -> Wishes:
-        return replace(super()._wishes(schema), projection_mechanism=self.projection_mechanism)
+    def _plan_request(self, schema: RecordSchema) -> PlanRequest:
+        return replace(super()._plan_request(schema), projection_mechanism=self.projection_mechanism)

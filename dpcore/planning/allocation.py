@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
 from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
-from dpcore.planning.request import AUTO, COPULA, PlanError, Wishes
+from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
 
 Shares = dict[str, Fraction]
 
@@ -63,36 +63,36 @@ def preset_or_fractions(allocation: str | Mapping[str, float | Fraction]) -> Sha
     return shares
 
 
-def shares_of(wishes: Wishes, projection: Fraction = USUAL_PROJECTION_SHARE) -> Shares:
+def shares_of(request: PlanRequest, projection: Fraction = USUAL_PROJECTION_SHARE) -> Shares:
     """Every measurement's share; `projection` is what components take where the specification leaves it open.
 
     Raises: PlanError for fractions of something that is not measured, or a separate mean beside Gaussian noise.
     """
-    if wishes.allocation is None:
-        frame = FRAME_SHARES if wishes.radius == AUTO else dict.fromkeys(FRAME_SHARES, Fraction(0))
+    if request.allocation is None:
+        frame = FRAME_SHARES if request.radius == AUTO else dict.fromkeys(FRAME_SHARES, Fraction(0))
         rest = 1 - sum(frame.values())
-        share = projection if wishes.projection == "private-pca" else Fraction(0)
+        share = projection if request.projection == "private-pca" else Fraction(0)
         return {**frame, PROJECTION: share * rest, MEAN: Fraction(0), MOMENTS: (1 - share) * rest}
-    _require_measured(wishes, wishes.allocation)
-    return {name: wishes.allocation.get(name, Fraction(0)) for name in (*FRAME_SHARES, PROJECTION, MEAN, MOMENTS)}
+    _require_measured(request, request.allocation)
+    return {name: request.allocation.get(name, Fraction(0)) for name in (*FRAME_SHARES, PROJECTION, MEAN, MOMENTS)}
 
 
-def marginals_share(wishes: Wishes, kind: type[Budget]) -> Fraction:
+def marginals_share(request: PlanRequest, kind: type[Budget]) -> Fraction:
     """What the histograms of a mixed table take: as the specification says, or the usual.
 
     Raises: PlanError for fractions of something else.
     """
-    if wishes.allocation is None:
+    if request.allocation is None:
         return MARGINALS_SHARE[kind]
-    _require_measured(wishes, wishes.allocation)
-    return wishes.allocation[MARGINALS]
+    _require_measured(request, request.allocation)
+    return request.allocation[MARGINALS]
 
 
-def _require_measured(wishes: Wishes, allocation: Shares) -> None:
-    copula = wishes.generator == COPULA
+def _require_measured(request: PlanRequest, allocation: Shares) -> None:
+    copula = request.generator == COPULA
     measured = {MOMENTS, MARGINALS if copula else MEAN}
-    measured |= {PROJECTION} if wishes.projection == "private-pca" else set()
-    frame = set(FRAME_SHARES) if wishes.radius == AUTO else set()
+    measured |= {PROJECTION} if request.projection == "private-pca" else set()
+    frame = set(FRAME_SHARES) if request.radius == AUTO else set()
     measured |= frame
     unused = sorted(set(allocation) - measured)
     if unused:
@@ -102,7 +102,7 @@ def _require_measured(wishes: Wishes, allocation: Shares) -> None:
             where="model.allocation",
             hint=f"use `allocation: auto`, a preset, or fractions of {', '.join(sorted(measured))} only",
         )
-    components_first = wishes.projection == "private-pca" and MEAN in allocation  # they need a mean of their own
+    components_first = request.projection == "private-pca" and MEAN in allocation  # they need a mean of their own
     missing = {MOMENTS} | frame | ({PROJECTION} if components_first else set()) | ({MARGINALS} if copula else set())
     if missing - set(allocation):
         raise PlanError(
@@ -111,7 +111,7 @@ def _require_measured(wishes: Wishes, allocation: Shares) -> None:
             where="model.allocation",
             hint="give it a fraction of the budget",
         )
-    if MEAN in allocation and any(name in GAUSSIAN_NOISE for name in (wishes.mechanism, wishes.projection_mechanism)):
+    if MEAN in allocation and any(name in GAUSSIAN_NOISE for name in (request.mechanism, request.projection_mechanism)):
         raise PlanError(
             "a mean that is measured apart is pure, and so must be everything beside it",
             rule="allocation-not-pure",
@@ -120,18 +120,18 @@ def _require_measured(wishes: Wishes, allocation: Shares) -> None:
         )
 
 
-def whole_budgets(wishes: Wishes) -> list[Budget]:
+def whole_budgets(request: PlanRequest) -> list[Budget]:
     """The ways in which the promised (epsilon, delta) can be spent: pure, and as Gaussian noise if delta allows."""
-    ways: list[Budget] = [Epsilon(wishes.epsilon)]
-    if wishes.delta > 0 and MEAN not in (wishes.allocation or {}):
-        ways.append(Rho(rho_of_epsilon(float(wishes.epsilon), delta=float(wishes.delta))))
+    ways: list[Budget] = [Epsilon(request.epsilon)]
+    if request.delta > 0 and MEAN not in (request.allocation or {}):
+        ways.append(Rho(rho_of_epsilon(float(request.epsilon), delta=float(request.delta))))
     return ways
 
 
-def moments_budgets(wishes: Wishes, shares: Shares) -> list[Budget]:
+def moments_budgets(request: PlanRequest, shares: Shares) -> list[Budget]:
     """What is left to the moments, for each way to spend it."""
-    beside = None if wishes.projection_mechanism == AUTO else spends(wishes.projection_mechanism)
-    return [part(wishes, shares[MOMENTS], type(way), beside or type(way)) for way in whole_budgets(wishes)]
+    beside = None if request.projection_mechanism == AUTO else spends(request.projection_mechanism)
+    return [part(request, shares[MOMENTS], type(way), beside or type(way)) for way in whole_budgets(request)]
 
 
 def spends(mechanism: str) -> type[Budget]:
@@ -139,7 +139,7 @@ def spends(mechanism: str) -> type[Budget]:
     return Rho if mechanism in GAUSSIAN_NOISE else Epsilon
 
 
-def part(wishes: Wishes, share: Fraction, kind: type[Budget], beside: type[Budget]) -> Budget:
+def part(request: PlanRequest, share: Fraction, kind: type[Budget], beside: type[Budget]) -> Budget:
     """A share of the budget for a measurement of one kind, beside one of another kind that takes the rest.
 
     Two of a kind share epsilon or rho, which add. Unlike kinds share epsilon: the Gaussian
@@ -147,11 +147,11 @@ def part(wishes: Wishes, share: Fraction, kind: type[Budget], beside: type[Budge
     stated one beside the other, stay within the epsilon asked for.
     """
     if kind is Epsilon:
-        return Epsilon(share * wishes.epsilon)
-    delta = float(wishes.delta)
+        return Epsilon(share * request.epsilon)
+    delta = float(request.delta)
     if beside is Rho:
-        return Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))
-    return Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))
+        return Rho(share * rho_of_epsilon(float(request.epsilon), delta=delta))
+    return Rho(rho_of_epsilon(float(share * request.epsilon), delta=delta))
 
 
 def apart_error(components: float, moments: float, share: Fraction, kind: type[Budget]) -> float:

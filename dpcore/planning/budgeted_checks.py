@@ -14,7 +14,7 @@ from dpcore.mechanisms.registry import vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.schema import Role, RowRule
 from dpcore.stats import Z95
 
@@ -40,53 +40,53 @@ class BudgetedCheck:
     clusters: int | None = None
 
 
-def make_checked_plan(wishes: Wishes, checks: Sequence[BudgetedCheck]) -> Plan:
+def make_checked_plan(request: PlanRequest, checks: Sequence[BudgetedCheck]) -> Plan:
     """The plan of a release with what the checks leave of epsilon, and the checks' events after it.
 
-    Raises: PlanError where the wishes cannot be carried out.
+    Raises: PlanError where the request cannot be carried out.
     """
     kept_back = sum((check.share for check in checks), Fraction(0))
     if not kept_back:
-        return make_plan(wishes)
-    queries = {check.score: _query(wishes, check) for check in checks}
-    plan = make_plan(replace(wishes, epsilon=(1 - kept_back) * wishes.epsilon))
-    whole = _kept_back(wishes, plan, kept_back)
-    events = {check.score: _event(wishes, queries[check.score], whole, check.share / kept_back) for check in checks}
+        return make_plan(request)
+    queries = {check.score: _query(request, check) for check in checks}
+    plan = make_plan(replace(request, epsilon=(1 - kept_back) * request.epsilon))
+    whole = _kept_back(request, plan, kept_back)
+    events = {check.score: _event(request, queries[check.score], whole, check.share / kept_back) for check in checks}
     shares = {name: share * (1 - kept_back) for name, share in plan.shares.items()}
     return replace(
         plan,
         check_events=events,
         shares=shares | {check.score: check.share for check in checks},
-        reasons=(*plan.reasons, *(_reason(wishes, check, events[check.score]) for check in checks)),
+        reasons=(*plan.reasons, *(_reason(request, check, events[check.score]) for check in checks)),
     )
 
 
-def _kept_back(wishes: Wishes, plan: Plan, share: Fraction) -> Budget:
+def _kept_back(request: PlanRequest, plan: Plan, share: Fraction) -> Budget:
     """What is left of the whole budget beside the release itself.
 
     Where all noise of the release is Gaussian, the checks' is too, and gets the rest of rho; else the parts add up
     in epsilon.
     """
     if plan.cost.epsilon:
-        return Epsilon(share * wishes.epsilon)
-    delta, epsilons = float(wishes.delta), (wishes.epsilon, (1 - share) * wishes.epsilon)
+        return Epsilon(share * request.epsilon)
+    delta, epsilons = float(request.delta), (request.epsilon, (1 - share) * request.epsilon)
     whole, used = (rho_of_epsilon(float(epsilon), delta=delta) for epsilon in epsilons)
     return Rho(whole - used)
 
 
-def _event(wishes: Wishes, query: ScoreQuery, whole: Budget, part: Fraction) -> VectorEvent:
+def _event(request: PlanRequest, query: ScoreQuery, whole: Budget, part: Fraction) -> VectorEvent:
     name = "score-gaussian" if isinstance(whole, Rho) else "score-laplace"
-    return vector_mechanism(name).calibrate(query, wishes.neighbours, type(whole)(part * whole.value))
+    return vector_mechanism(name).calibrate(query, request.neighbours, type(whole)(part * whole.value))
 
 
-def _query(wishes: Wishes, check: BudgetedCheck) -> ScoreQuery:
-    rows = wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
+def _query(request: PlanRequest, check: BudgetedCheck) -> ScoreQuery:
+    rows = request.unit.most_rows if request.unit.person and request.unit.row_rule is RowRule.AT_MOST else 1
     if check.score == SILHOUETTE:
-        label = wishes.schema.label
+        label = request.schema.label
         clusters = check.clusters or (label.level_count if label else CLUSTERS)
         return ScoreQuery(SILHOUETTE, clusters=clusters, rows_per_unit=rows)
     role = Role.LABEL if check.score == ACCURACY else Role.TARGET
-    named = next((column.name for column in wishes.schema.columns if column.role is role), None)
+    named = next((column.name for column in request.schema.columns if column.role is role), None)
     if named is None:
         raise PlanError(
             f"the check {check.score!r} predicts a {role}, and no column is one",
@@ -97,10 +97,10 @@ def _query(wishes: Wishes, check: BudgetedCheck) -> ScoreQuery:
     return ScoreQuery(check.score, of=named, rows_per_unit=rows)
 
 
-def _reason(wishes: Wishes, check: BudgetedCheck, event: VectorEvent) -> str:
+def _reason(request: PlanRequest, check: BudgetedCheck, event: VectorEvent) -> str:
     deviation = vector_mechanism(event.mechanism).deviation(event) / event.query.unit
     reach = LAPLACE_95 if event.mechanism == "score-laplace" else Z95
-    margin = reach * deviation / wishes.expected_rows
+    margin = reach * deviation / request.expected_rows
     return (
         f"check {check.score}: {float(check.share):g} of epsilon measures {TESTED[check.score]}, once these are "
         f"sampled; 95 of 100 times its noise moves the mean score, a number from 0 to 1, by less than {margin:.2g}"

@@ -13,7 +13,7 @@ from dpcore.planning.class_structure import Scale, Structure, choose_structure
 from dpcore.planning.layouts import moments_layout, projected_size
 from dpcore.planning.mechanism_choice import best_event
 from dpcore.planning.plan import signal_to_noise
-from dpcore.planning.request import AUTO, DIAGONAL, LDA, PlanError, Wishes
+from dpcore.planning.request import AUTO, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import require_label
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
@@ -22,16 +22,16 @@ NOISE_SHARE = 0.25
 """Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
 
 
-def choose_generator(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> tuple[str, RecordSchema]:
-    """The generator that the wishes name or that suits the schema, and the schema that it models.
+def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> tuple[str, RecordSchema]:
+    """The generator that the request names or that suits the schema, and the schema that it models.
 
     Raises: PlanError where it cannot be released.
     """
-    schema = wishes.schema
+    schema = request.schema
     has_target = any(column.role is Role.TARGET for column in schema.columns)
-    choice = wishes.generator
+    choice = request.generator
     if choice == AUTO and schema.label:
-        return _choose_structure(wishes, budgets, reasons), schema
+        return _choose_structure(request, budgets, reasons), schema
     if choice == AUTO:
         choice = "supervised" if has_target else "gaussian"
         why = {
@@ -60,29 +60,29 @@ def choose_generator(wishes: Wishes, budgets: list[Budget], reasons: list[str]) 
     return choice, schema
 
 
-def _choose_structure(wishes: Wishes, budgets: list[Budget], reasons: list[str]) -> str:
+def _choose_structure(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> str:
     """The generator of a table with a label: class blocks, one block with labels, or the same for means above all.
 
     Without a dimension yet, class blocks would take the largest at which they rise above the noise:
     enough if that leaves them a coordinate a class.
     """
-    encoding, mixture = Encoding(wishes.schema), replace(wishes, generator="mixture")
+    encoding, mixture = Encoding(request.schema), replace(request, generator="mixture")
     classes, dimension = encoding.schema.class_count, choose_dimension(mixture, encoding, budgets, [])
-    if MEAN in (wishes.allocation or {}):
+    if MEAN in (request.allocation or {}):
         reasons.append("generator mixture: class blocks, whose counts and means are measured apart")
         return "mixture"
-    if wishes.projection != "none" and wishes.dimension == AUTO:
+    if request.projection != "none" and request.dimension == AUTO:
         few = dimension < classes
         why = f"class blocks would rise above the noise in {dimension} dimensions only, fewer than there are classes"
         reasons.append(f"generator lda: {why}" if few else "generator mixture: class blocks cost as much as one")
         return LDA if few else "mixture"
-    size = projected_size(wishes, encoding, dimension)
+    size = projected_size(request, encoding, dimension)
     block, pooled = (
         best_event(way, moments_layout(way, size, classes), budgets)
-        for way in (mixture, replace(wishes, generator=LDA))
+        for way in (mixture, replace(request, generator=LDA))
     )
     scale = Scale(
-        rows=wishes.expected_rows,
+        rows=request.expected_rows,
         classes=classes,
         size=size,
         block_noise=operator_noise(block),
@@ -94,28 +94,28 @@ def _choose_structure(wishes: Wishes, budgets: list[Budget], reasons: list[str])
     return generator
 
 
-def choose_dimension(wishes: Wishes, encoding: Encoding, budgets: list[Budget], reasons: list[str]) -> int:
-    """The dimension that the wishes name, or the largest at which class blocks rise above the noise.
+def choose_dimension(request: PlanRequest, encoding: Encoding, budgets: list[Budget], reasons: list[str]) -> int:
+    """The dimension that the request names, or the largest at which class blocks rise above the noise.
 
     Raises: PlanError for a dimension that the features do not have.
     """
-    if wishes.projection == "none":
+    if request.projection == "none":
         return encoding.width
-    if wishes.dimension != AUTO:
-        if not isinstance(wishes.dimension, Integral) or not 1 <= wishes.dimension <= encoding.feature_width:
+    if request.dimension != AUTO:
+        if not isinstance(request.dimension, Integral) or not 1 <= request.dimension <= encoding.feature_width:
             raise PlanError(
-                f"dimension must be a whole number between 1 and {encoding.feature_width}, got {wishes.dimension!r}",
+                f"dimension must be a whole number between 1 and {encoding.feature_width}, got {request.dimension!r}",
                 rule="dimension-out-of-range",
                 where="model.projection.dimension",
                 hint="use fewer dimensions than the features have coordinates, or `auto`",
             )
-        return int(wishes.dimension)
+        return int(request.dimension)
 
     def quiet(dimension: int) -> bool:
-        layout = moments_layout(wishes, projected_size(wishes, encoding, dimension), encoding.schema.class_count)
-        event = best_event(wishes, layout, budgets)
+        layout = moments_layout(request, projected_size(request, encoding, dimension), encoding.schema.class_count)
+        event = best_event(request, layout, budgets)
         expected = gram_mechanism(event.mechanism).expected_error(event)
-        return signal_to_noise(wishes.expected_rows, event, expected) >= 1 / NOISE_SHARE
+        return signal_to_noise(request.expected_rows, event, expected) >= 1 / NOISE_SHARE
 
     low, high = 1, encoding.feature_width
     while low < high:  # the signal-to-noise ratio falls with the dimension

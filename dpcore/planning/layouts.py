@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 from dpcore.mechanisms.names import MEAN
-from dpcore.planning.request import DIAGONAL, LDA, Wishes
+from dpcore.planning.request import DIAGONAL, LDA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GRID_BITS, GramLayout
 from dpcore.records.schema import RowRule
@@ -29,26 +29,26 @@ def count_weight(size: int, labels: int = 1) -> Fraction:
     return Fraction(max(1, round(math.sqrt(q) * WEIGHT_GRID)), WEIGHT_GRID)
 
 
-def unit_rows(wishes: Wishes) -> int:
+def unit_rows(request: PlanRequest) -> int:
     """The most rows that count of one privacy unit."""
-    return wishes.unit.most_rows if wishes.unit.person and wishes.unit.row_rule is RowRule.AT_MOST else 1
+    return request.unit.most_rows if request.unit.person and request.unit.row_rule is RowRule.AT_MOST else 1
 
 
-def components_layout(wishes: Wishes, size: int) -> GramLayout:
+def components_layout(request: PlanRequest, size: int) -> GramLayout:
     """The shape of a measurement for components: all classes together, with the mean."""
-    return GramLayout(size + 1, 1, count_weight(size), unit_rows(wishes))
+    return GramLayout(size + 1, 1, count_weight(size), unit_rows(request))
 
 
-def moments_layout(wishes: Wishes, size: int, blocks: int) -> GramLayout:
+def moments_layout(request: PlanRequest, size: int, blocks: int) -> GramLayout:
     """The shape of the moments' measurement."""
-    rows_per_unit = unit_rows(wishes)
-    if wishes.generator in (LDA, DIAGONAL) and blocks > 1:  # classes are labels in one block, whose points they share
-        weight = Fraction(1) if wishes.generator == DIAGONAL else count_weight(size, blocks)
+    rows_per_unit = unit_rows(request)
+    if request.generator in (LDA, DIAGONAL) and blocks > 1:  # classes are labels in one block, whose points they share
+        weight = Fraction(1) if request.generator == DIAGONAL else count_weight(size, blocks)
         return GramLayout(size + blocks, 1, weight, rows_per_unit, labels=blocks)
-    apart = MEAN in (wishes.allocation or {})
+    apart = MEAN in (request.allocation or {})
     return GramLayout(size + 1, blocks, NO_WEIGHT if apart else count_weight(size), rows_per_unit)
 
 
-def projected_size(wishes: Wishes, encoding: Encoding, dimension: int) -> int:
+def projected_size(request: PlanRequest, encoding: Encoding, dimension: int) -> int:
     """Coordinates of a projected point: the target's are kept beside the features'."""
-    return encoding.width if wishes.projection == "none" else dimension + encoding.target_width
+    return encoding.width if request.projection == "none" else dimension + encoding.target_width

@@ -7,38 +7,38 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import MOMENTS_KEY, PROJECTION_KEY, Status
 from dpcore.mechanisms.registry import gram_mechanism, offered_under
-from dpcore.planning.request import AUTO, PlanError, Wishes
+from dpcore.planning.request import AUTO, PlanError, PlanRequest
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
 
 
-def best_event(wishes: Wishes, layout: GramLayout, budgets: list[Budget]) -> GramEvent:
+def best_event(request: PlanRequest, layout: GramLayout, budgets: list[Budget]) -> GramEvent:
     """The event with the least expected noise."""
-    events = _candidates(wishes, layout, budgets)
+    events = _candidates(request, layout, budgets)
     return min(events, key=lambda event: gram_mechanism(event.mechanism).expected_error(event).frobenius)
 
 
-def _candidates(wishes: Wishes, layout: GramLayout, budgets: list[Budget]) -> list[GramEvent]:
-    """The events that the wishes allow, each spending the whole budget."""
-    if wishes.mechanism == AUTO:
+def _candidates(request: PlanRequest, layout: GramLayout, budgets: list[Budget]) -> list[GramEvent]:
+    """The events that the request allows, each spending the whole budget."""
+    if request.mechanism == AUTO:
         pure = "wishart-difference"
-        names = [f"{pure}-trace" if wishes.neighbours is Neighbours.REPLACE_ONE else pure, "gaussian"]
+        names = [f"{pure}-trace" if request.neighbours is Neighbours.REPLACE_ONE else pure, "gaussian"]
     else:
-        names = [require_releasable(wishes)]
+        names = [require_releasable(request)]
     events = []
     for name in names:
         for budget in budgets:
             if (name == "gaussian") == isinstance(budget, Rho):
-                events.append(_calibrated(name, layout, wishes, budget))
+                events.append(_calibrated(name, layout, request, budget))
     if not events:
-        raise needs_delta(wishes.mechanism)
+        raise needs_delta(request.mechanism)
     return events
 
 
-def _calibrated(name: str, layout: GramLayout, wishes: Wishes, budget: Budget) -> GramEvent:
+def _calibrated(name: str, layout: GramLayout, request: PlanRequest, budget: Budget) -> GramEvent:
     fault = ""
     try:
-        return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)
+        return gram_mechanism(name).calibrate(layout, request.neighbours, budget)
     except ValueError as error:
         fault = str(error)
     raise PlanError(fault, rule="mechanism-not-applicable", where="model.mechanism", hint="use `mechanism: auto`")
@@ -54,12 +54,12 @@ def needs_delta(mechanism: str) -> PlanError:
     )
 
 
-def require_releasable(wishes: Wishes) -> str:
-    """The name of the wished mechanism, if moments can be released by it.
+def require_releasable(request: PlanRequest) -> str:
+    """The name of the requested mechanism, if moments can be released by it.
 
     Raises: PlanError.
     """
-    name, offered = wishes.mechanism, offered_under(MOMENTS_KEY)
+    name, offered = request.mechanism, offered_under(MOMENTS_KEY)
     if name in offered:
         return name
     entry = BY_NAME.get(name)

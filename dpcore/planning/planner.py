@@ -35,7 +35,7 @@ from dpcore.planning.generator_choice import choose_dimension, choose_generator
 from dpcore.planning.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
 from dpcore.planning.mechanism_choice import best_event, needs_delta
 from dpcore.planning.plan import Plan, signal_to_noise
-from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, Wishes
+from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import (
     require_exact_width,
     require_frame,
@@ -46,65 +46,65 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
 
 
-def make_plan(wishes: Wishes) -> Plan:
+def make_plan(request: PlanRequest) -> Plan:
     """Decide everything that the specification leaves open.
 
-    Raises: PlanError where the wishes cannot be carried out.
+    Raises: PlanError where the request cannot be carried out.
     """
     reasons: list[str] = []
-    if wishes.projection == AUTO:
-        wishes = _with_projection(wishes, reasons)
-    require_projection(wishes)
-    if wishes.generator == COPULA or is_for_copula(wishes):
-        return copula_plan(replace(wishes, generator=COPULA), reasons)
-    shares = shares_of(wishes)
-    require_projection_mechanism(wishes, shares)
-    require_frame(wishes)
-    generator, schema = choose_generator(wishes, moments_budgets(wishes, shares), reasons)
-    wishes, encoding = replace(wishes, generator=generator), Encoding(schema)
+    if request.projection == AUTO:
+        request = _with_projection(request, reasons)
+    require_projection(request)
+    if request.generator == COPULA or is_for_copula(request):
+        return copula_plan(replace(request, generator=COPULA), reasons)
+    shares = shares_of(request)
+    require_projection_mechanism(request, shares)
+    require_frame(request)
+    generator, schema = choose_generator(request, moments_budgets(request, shares), reasons)
+    request, encoding = replace(request, generator=generator), Encoding(schema)
     require_exact_width(encoding)
-    dimension = choose_dimension(wishes, encoding, moments_budgets(wishes, shares), reasons)
-    shares = _best_shares(wishes, encoding, dimension, shares)
-    first, event = _choose_events(wishes, encoding, shares, dimension, reasons)
-    mean = _mean_event(wishes, event.layout, shares, reasons)
+    dimension = choose_dimension(request, encoding, moments_budgets(request, shares), reasons)
+    shares = _best_shares(request, encoding, dimension, shares)
+    first, event = _choose_events(request, encoding, shares, dimension, reasons)
+    mean = _mean_event(request, event.layout, shares, reasons)
     expected = gram_mechanism(event.mechanism).expected_error(event)
-    frame = _frame_events(wishes, encoding, event, shares, reasons)
+    frame = _frame_events(request, encoding, event, shares, reasons)
     return Plan(
         schema=schema,
-        projection=wishes.projection,
+        projection=request.projection,
         dimension=dimension,
         encoded_width=encoding.width,
         generator=LDA if generator == DIAGONAL else generator,
         event=event,
         expected=expected,
-        signal_to_noise=signal_to_noise(wishes.expected_rows, event, expected),
-        expected_rows=wishes.expected_rows,
+        signal_to_noise=signal_to_noise(request.expected_rows, event, expected),
+        expected_rows=request.expected_rows,
         reasons=tuple(reasons),
         shares=shares,
         projection_event=first,
         mean_event=mean,
-        sensitivity_to_information=_gain_to_loss(wishes, encoding, event, expected),
-        radius=Fraction(1) if isinstance(wishes.radius, str) else wishes.radius,
+        sensitivity_to_information=_gain_to_loss(request, encoding, event, expected),
+        radius=Fraction(1) if isinstance(request.radius, str) else request.radius,
         frame_events=frame,
     )
 
 
-def _with_projection(wishes: Wishes, reasons: list[str]) -> Wishes:
-    """The wishes with a projection that costs nothing: none where every column can be kept, else a random one."""
-    whole = replace(wishes, projection="none")
-    if wishes.dimension == AUTO:
-        if wishes.generator == COPULA or is_for_copula(whole):
+def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:
+    """The request with a projection that costs nothing: none where every column can be kept, else a random one."""
+    whole = replace(request, projection="none")
+    if request.dimension == AUTO:
+        if request.generator == COPULA or is_for_copula(whole):
             reasons.append("projection none: the table is mixed and large enough for histograms of every column")
             return whole
-        random = make_plan(replace(wishes, projection="ron"))
+        random = make_plan(replace(request, projection="ron"))
         if random.dimension == Encoding(random.schema).feature_width:
             reasons.append("projection none: every coordinate rises above the noise")
             return whole
     reasons.append("projection ron: random directions cost nothing, and in fewer of them there is less noise")
-    return replace(wishes, projection="ron")
+    return replace(request, projection="ron")
 
 
-def _gain_to_loss(wishes: Wishes, encoding: Encoding, event: GramEvent, expected: ExpectedError) -> float | None:
+def _gain_to_loss(request: PlanRequest, encoding: Encoding, event: GramEvent, expected: ExpectedError) -> float | None:
     """The papers' ratio of sensitivity gain to information loss, from public constants.
 
     The gain is how much less noise the same budget puts on the projected moments than on
@@ -112,39 +112,39 @@ def _gain_to_loss(wishes: Wishes, encoding: Encoding, event: GramEvent, expected
     out on average (principal components leave out less, so for them this is a lower bound).
     """
     mechanism = gram_mechanism(event.mechanism)
-    layout = moments_layout(wishes, encoding.width, encoding.schema.class_count)
+    layout = moments_layout(request, encoding.width, encoding.schema.class_count)
     try:
-        whole = mechanism.calibrate(layout, wishes.neighbours, mechanism.cost(event))
+        whole = mechanism.calibrate(layout, request.neighbours, mechanism.cost(event))
     except ValueError:  # the mechanism cannot measure so many coordinates at all
         return None
     gain = mechanism.expected_error(whole).operator / expected.operator
     return gain * (event.layout.dimension - event.layout.heads) / encoding.width
 
 
-def _best_shares(wishes: Wishes, encoding: Encoding, dimension: int, shares: Shares) -> Shares:
+def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, shares: Shares) -> Shares:
     """The shares with the least error, or none for the components where one measurement serves both better.
 
     Errors are operator norms of the noise over the average eigenvalue of what is kept. A
     single wide measurement spends everything at once: its noise on the projected moments
     is that of its entries, and its components cost nothing more.
     """
-    if wishes.projection != "private-pca" or wishes.allocation is not None or wishes.projection_mechanism != AUTO:
+    if request.projection != "private-pca" or request.allocation is not None or request.projection_mechanism != AUTO:
         return shares
-    size, blocks = projected_size(wishes, encoding, dimension), encoding.schema.class_count
-    eigenvalue, whole = wishes.expected_rows / size, whole_budgets(wishes)
-    moments = best_event(wishes, moments_layout(wishes, size, blocks), whole)
+    size, blocks = projected_size(request, encoding, dimension), encoding.schema.class_count
+    eigenvalue, whole = request.expected_rows / size, whole_budgets(request)
+    moments = best_event(request, moments_layout(request, size, blocks), whole)
     kind = spends(moments.mechanism)
     same_kind = [budget for budget in whole if isinstance(budget, kind)]
-    components = best_event(wishes, components_layout(wishes, encoding.width), same_kind)
-    wide = best_event(wishes, moments_layout(wishes, encoding.width, blocks), whole)
+    components = best_event(request, components_layout(request, encoding.width), same_kind)
+    wide = best_event(request, moments_layout(request, encoding.width, blocks), whole)
     errors = operator_noise(components) / eigenvalue, operator_noise(moments) * moments.layout.blocks / eigenvalue
     share = best_share(*errors, kind)
     noise = entry_noise(wide) * 2 * math.sqrt(size) * wide.layout.blocks / eigenvalue
     together = (operator_noise(wide) * math.sqrt(wide.layout.blocks) / eigenvalue) ** 2 + noise
-    return shares_of(wishes, share if apart_error(*errors, share, kind) < together else Fraction(0))
+    return shares_of(request, share if apart_error(*errors, share, kind) < together else Fraction(0))
 
 
-def _mean_event(wishes: Wishes, moments: GramLayout, shares: Shares, reasons: list[str]) -> GramEvent | None:
+def _mean_event(request: PlanRequest, moments: GramLayout, shares: Shares, reasons: list[str]) -> GramEvent | None:
     """Counts and sums measured apart, as the papers do; only where the allocation says so."""
     if not shares[MEAN]:
         return None
@@ -157,17 +157,17 @@ def _mean_event(wishes: Wishes, moments: GramLayout, shares: Shares, reasons: li
         )
     reasons.append("counts and means are measured apart from the second moments, as the specification says")
     layout = replace(moments, count_weight=SUMS_WEIGHT)
-    return LAPLACE_SUMS.calibrate(layout, wishes.neighbours, Epsilon(shares[MEAN] * wishes.epsilon))
+    return LAPLACE_SUMS.calibrate(layout, request.neighbours, Epsilon(shares[MEAN] * request.epsilon))
 
 
 def _frame_events(
-    wishes: Wishes, encoding: Encoding, moments: GramEvent, shares: Shares, reasons: list[str]
+    request: PlanRequest, encoding: Encoding, moments: GramEvent, shares: Shares, reasons: list[str]
 ) -> dict[str, GramEvent]:
     """What is measured for the frame: the mean squared length of points, their mean, and the length around it."""
     if not shares[RADIUS]:
         return {}
-    kind, rows_per_unit = spends(moments.mechanism), unit_rows(wishes)
-    budgets = {name: part(wishes, shares[name], kind, kind) for name in FRAME_SHARES}
+    kind, rows_per_unit = spends(moments.mechanism), unit_rows(request)
+    budgets = {name: part(request, shares[name], kind, kind) for name in FRAME_SHARES}
     taken = float(sum(shares[name] for name in FRAME_SHARES))
     reasons.append(
         f"radius: points are measured around their mean and in units of their spread, which take {taken:g} of "
@@ -175,28 +175,30 @@ def _frame_events(
     )
     one = GramLayout(2, 1, Fraction(1), rows_per_unit)
     if kind is Epsilon:  # pure noise on a mean grows with its coordinates
-        size = encoding.width if wishes.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
+        size = (
+            encoding.width if request.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
+        )
         sums = GramLayout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
-        centre = LAPLACE_SUMS.calibrate(sums, wishes.neighbours, budgets[CENTRE])
+        centre = LAPLACE_SUMS.calibrate(sums, request.neighbours, budgets[CENTRE])
     else:
-        centre = best_event(wishes, GramLayout(encoding.width + 1, 1, Fraction(1), rows_per_unit), [budgets[CENTRE]])
-    lengths = {name: best_event(wishes, one, [budgets[name]]) for name in (RADIUS, SPREAD)}
+        centre = best_event(request, GramLayout(encoding.width + 1, 1, Fraction(1), rows_per_unit), [budgets[CENTRE]])
+    lengths = {name: best_event(request, one, [budgets[name]]) for name in (RADIUS, SPREAD)}
     return {RADIUS: lengths[RADIUS], CENTRE: centre, SPREAD: lengths[SPREAD]}
 
 
 def _choose_events(
-    wishes: Wishes, encoding: Encoding, shares: Shares, dimension: int, reasons: list[str]
+    request: PlanRequest, encoding: Encoding, shares: Shares, dimension: int, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
     """What is measured for the projection, if anything, and for the moments."""
     blocks = encoding.schema.class_count
-    layout = moments_layout(wishes, projected_size(wishes, encoding, dimension), blocks)
-    first, event = None, best_event(wishes, layout, moments_budgets(wishes, shares))
-    if wishes.projection_mechanism != AUTO:
-        first = _named_components(wishes, encoding, dimension, event, shares[PROJECTION], reasons)
-    elif wishes.projection == "private-pca":
-        first, event = _principal_events(wishes, encoding, shares, event, reasons)
-    if wishes.mechanism == AUTO:
-        way = "pure epsilon" if wishes.delta == 0 else "less expected noise than the alternative at this dimension"
+    layout = moments_layout(request, projected_size(request, encoding, dimension), blocks)
+    first, event = None, best_event(request, layout, moments_budgets(request, shares))
+    if request.projection_mechanism != AUTO:
+        first = _named_components(request, encoding, dimension, event, shares[PROJECTION], reasons)
+    elif request.projection == "private-pca":
+        first, event = _principal_events(request, encoding, shares, event, reasons)
+    if request.mechanism == AUTO:
+        way = "pure epsilon" if request.delta == 0 else "less expected noise than the alternative at this dimension"
         reasons.append(f"mechanism {event.mechanism}: {way}")
     if not shares[MEAN]:
         reasons.append(
@@ -206,7 +208,7 @@ def _choose_events(
 
 
 def _principal_events(
-    wishes: Wishes, encoding: Encoding, shares: Shares, second: GramEvent, reasons: list[str]
+    request: PlanRequest, encoding: Encoding, shares: Shares, second: GramEvent, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
     """Private principal components: out of one wide measurement, or measured apart from the moments.
 
@@ -215,23 +217,23 @@ def _principal_events(
     """
     share = shares[PROJECTION]
     if share == 0:
-        layout = moments_layout(wishes, encoding.width, encoding.schema.class_count)
-        wide = best_event(wishes, layout, moments_budgets(wishes, shares))
+        layout = moments_layout(request, encoding.width, encoding.schema.class_count)
+        wide = best_event(request, layout, moments_budgets(request, shares))
         reasons.append("private principal components come out of the measured moments, at no cost of their own")
         return None, wide
-    why = "the least expected error" if wishes.allocation is None else "as the specification says"
+    why = "the least expected error" if request.allocation is None else "as the specification says"
     reasons.append(f"private principal components are measured apart with {float(share):g} of the budget: {why}")
     kind = spends(second.mechanism)
-    return best_event(wishes, components_layout(wishes, encoding.width), [part(wishes, share, kind, kind)]), second
+    return best_event(request, components_layout(request, encoding.width), [part(request, share, kind, kind)]), second
 
 
 def _named_components(
-    wishes: Wishes, encoding: Encoding, dimension: int, second: GramEvent, share: Fraction, reasons: list[str]
+    request: PlanRequest, encoding: Encoding, dimension: int, second: GramEvent, share: Fraction, reasons: list[str]
 ) -> GramEvent:
     """Private principal components measured apart, by the mechanism that the specification names."""
-    name = wishes.projection_mechanism
+    name = request.projection_mechanism
     kind, other = spends(name), spends(second.mechanism)
-    if kind is Rho and not wishes.delta:
+    if kind is Rho and not request.delta:
         raise needs_delta(name)
     entry = BY_NAME[name]
     doubt = f"; its guarantee is approximate: {entry.reason}" if entry.status is Status.APPROXIMATE else ""
@@ -239,18 +241,18 @@ def _named_components(
         f"private principal components are measured apart by {name} with {float(share):g} of the budget, "
         f"as the specification says{doubt}"
     )
-    return _components_event(wishes, encoding, dimension, part(wishes, share, kind, other))
+    return _components_event(request, encoding, dimension, part(request, share, kind, other))
 
 
-def _components_event(wishes: Wishes, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:
+def _components_event(request: PlanRequest, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:
     """A noisy Gram of all coordinates, or directions of the features' alone."""
-    name, fault = wishes.projection_mechanism, ""
+    name, fault = request.projection_mechanism, ""
     try:
         if mechanism_of(name).output is Output.GRAM:
-            layout = components_layout(wishes, encoding.width)
-            return gram_mechanism(name).calibrate(layout, wishes.neighbours, budget)
-        layout = components_layout(wishes, encoding.feature_width)
-        return basis_mechanism(name).calibrate(layout, wishes.neighbours, budget, components=dimension)
+            layout = components_layout(request, encoding.width)
+            return gram_mechanism(name).calibrate(layout, request.neighbours, budget)
+        layout = components_layout(request, encoding.feature_width)
+        return basis_mechanism(name).calibrate(layout, request.neighbours, budget, components=dimension)
     except ValueError as error:
         fault = str(error)
     where, hint = "model.projection.mechanism", "use `mechanism: auto` for the projection"

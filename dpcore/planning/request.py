@@ -1,4 +1,4 @@
-"""What a specification says about a release, and how a wish that cannot be carried out is refused."""
+"""What a specification says about a release, and how one that cannot be carried out is refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class PlanRequest:
     """What the specification says about a release; `auto` leaves a choice to the plan.
 
     `radius` is that of the ball around the middle of the bounds in which points are measured, longer ones

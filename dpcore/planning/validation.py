@@ -1,4 +1,4 @@
-"""Wishes that no plan can carry out, each refused with its rule and what to do."""
+"""Requests that no plan can carry out, each refused with its rule and what to do."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from dpcore.mechanisms.entry import COMPONENTS_KEY, PROJECTION_KEY, Status
 from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import offered_under
 from dpcore.planning.allocation import Shares
-from dpcore.planning.request import AUTO, PlanError, Wishes
+from dpcore.planning.request import AUTO, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS
 from dpcore.records.schema import RecordSchema
 
 
-def require_projection(wishes: Wishes) -> None:
+def require_projection(request: PlanRequest) -> None:
     """Refuse a projection that is not known."""
     known = offered_under(PROJECTION_KEY)
-    if wishes.projection not in known:
+    if request.projection not in known:
         raise PlanError(
-            f"{wishes.projection!r} is no projection that can be released",
+            f"{request.projection!r} is no projection that can be released",
             rule="projection-unknown",
             where="model.projection.kind",
             hint=f"use {', '.join(known)}",
         )
 
 
-def require_projection_mechanism(wishes: Wishes, shares: Shares) -> None:
+def require_projection_mechanism(request: PlanRequest, shares: Shares) -> None:
     """A named mechanism must be able to give components, and have components to give and budget to spend."""
-    name = wishes.projection_mechanism
+    name = request.projection_mechanism
     if name == AUTO:
         return
     entry = BY_NAME.get(name)
     known = offered_under(COMPONENTS_KEY)
     faults = {
         "projection-mechanism-unused": (
-            wishes.projection != "private-pca",
-            f"the projection {wishes.projection!r} measures nothing, so it has no mechanism",
+            request.projection != "private-pca",
+            f"the projection {request.projection!r} measures nothing, so it has no mechanism",
         ),
         "mechanism-refuted": (
             entry is not None and entry.status is Status.REFUTED,
@@ -71,11 +71,11 @@ def too_wide(width: int, most: int) -> PlanError:
     )
 
 
-def require_frame(wishes: Wishes) -> None:
+def require_frame(request: PlanRequest) -> None:
     """A frame that is bought spends what the moments spend, and so must components that are measured by name."""
-    if wishes.radius == AUTO and wishes.projection_mechanism != AUTO:
+    if request.radius == AUTO and request.projection_mechanism != AUTO:
         raise PlanError(
-            f"a radius that is bought does not go with components by {wishes.projection_mechanism!r}",
+            f"a radius that is bought does not go with components by {request.projection_mechanism!r}",
             rule="radius-not-applicable",
             where="model.radius",
             hint="use `mechanism: auto` for the projection, or give the radius as a number",

@@ -14,7 +14,7 @@ from dpcore.accounting import Cap
 from dpcore.errors import RefusedError, SpecError
 from dpcore.planning.budgeted_checks import make_checked_plan
 from dpcore.planning.plan import Plan
-from dpcore.planning.request import COPULA, PlanError, Wishes
+from dpcore.planning.request import COPULA, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from tasks.stores.entry_content import is_text
 from tasks.stores.ledger import Ledger
@@ -128,7 +128,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
     Raises: SpecError where it asks for what cannot be carried out.
     """
     model = spec.model
-    wishes = Wishes(
+    request = PlanRequest(
         schema=spec.schema,
         neighbours=spec.neighbours,
         unit=spec.unit,
@@ -145,7 +145,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
     )
     refusal: SpecError | None = None
     try:
-        return make_checked_plan(wishes, spec.checks.budgeted)
+        return make_checked_plan(request, spec.checks.budgeted)
     except PlanError as error:
         refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
     except ValueError as error:  # a budget beyond what a mechanism can draw for

@@ -282,9 +282,9 @@ def directions() -> Iterator[Mutant]:
     yield Mutant(b, "sample_bingham_direction(-matrix, generator)", "sample_bingham_direction(matrix, generator)")
     yield from (Mutant(b, "- u - most", f"- {factor} * u - most") for factor in (0.9, 1.1))
     yield Mutant(b, "math.log(m / b) - (m - b) / 2", "math.log(m / b) - (m - b)")
-    unlike = "Rho(rho_of_epsilon(float(share * wishes.epsilon), delta=delta))"
+    unlike = "Rho(rho_of_epsilon(float(share * request.epsilon), delta=delta))"
     yield Mutant(
-        "dpcore/planning/allocation.py", unlike, "Rho(share * rho_of_epsilon(float(wishes.epsilon), delta=delta))"
+        "dpcore/planning/allocation.py", unlike, "Rho(share * rho_of_epsilon(float(request.epsilon), delta=delta))"
     )
 
 
@@ -353,10 +353,10 @@ def scores() -> Iterator[Mutant]:
     yield Mutant(m, "np.clip(product * self.unit + self.offset, -1.0, 1.0)", "product * self.unit + self.offset")
     yield Mutant(m, "- predicted) / 2", "- predicted)")
     yield Mutant("dpcore/records/exact_sums.py", "return np.trunc(whole, out=whole)", "return whole")
-    yield Mutant(c, "epsilon=(1 - kept_back) * wishes.epsilon", "epsilon=wishes.epsilon")
+    yield Mutant(c, "epsilon=(1 - kept_back) * request.epsilon", "epsilon=request.epsilon")
     yield Mutant(c, "check.share / kept_back", "Fraction(1)")
     yield Mutant(c, "return Rho(whole - used)", "return Rho(whole)")
-    yield Mutant(c, "rows = wishes.unit.most_rows if", "rows = 1 if")
+    yield Mutant(c, "rows = request.unit.most_rows if", "rows = 1 if")
 
 
 def fate_of(mutant: Mutant, tree: Path) -> str:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.planning.budgeted_checks import BudgetedCheck
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 
 NUMBERS = tuple(IntervalColumn(name=n, kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for n in ("a", "b", "c", "d"))
@@ -19,7 +19,7 @@ RMSE = BudgetedCheck(score="rmse", share=TWENTIETH)
 SILHOUETTE = BudgetedCheck(score="silhouette", share=Fraction(1, 10))
 
 
-def wishes(*special: Any, **changes: Any) -> Wishes:
+def plan_request(*special: Any, **changes: Any) -> PlanRequest:
     chosen: dict[str, Any] = {
         "schema": RecordSchema((*NUMBERS, *special)),
         "neighbours": Neighbours.REPLACE_ONE,
@@ -29,7 +29,7 @@ def wishes(*special: Any, **changes: Any) -> Wishes:
         "expected_rows": 10_000,
         "projection": "none",
     }
-    return Wishes(**(chosen | changes))
+    return PlanRequest(**(chosen | changes))
 
 
 WAYS: dict[str, dict[str, Any]] = {

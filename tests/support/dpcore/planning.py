@@ -9,10 +9,10 @@ from support.dpcore.strategies import schema_with
 
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records.schema import Neighbours, PrivacyUnit
 
-WISHES = Wishes(
+REQUEST = PlanRequest(
     schema=schema_with(),
     neighbours=Neighbours.REPLACE_ONE,
     unit=PrivacyUnit(),
@@ -23,4 +23,4 @@ WISHES = Wishes(
 
 
 def plan(**changes: object) -> Plan:
-    return make_plan(replace(WISHES, **changes))  # type: ignore[arg-type]
+    return make_plan(replace(REQUEST, **changes))  # type: ignore[arg-type]

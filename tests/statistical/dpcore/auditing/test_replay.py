@@ -23,7 +23,7 @@ from dpcore.noise.sources import Noise, SeededNoise, public_generator
 from dpcore.planning.allocation import FRAME_SHARES
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records import exact_sums
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import MISSING, UNKNOWN, IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema, RowRule
@@ -34,10 +34,10 @@ NUMBERS = RecordSchema(
 )
 
 
-def plan_of(neighbours: Neighbours = Neighbours.REPLACE_ONE, **wishes: Any) -> Plan:
-    chosen: dict[str, Any] = {"projection": "none", "mechanism": "gaussian", "unit": PrivacyUnit()} | wishes
+def plan_of(neighbours: Neighbours = Neighbours.REPLACE_ONE, **request: Any) -> Plan:
+    chosen: dict[str, Any] = {"projection": "none", "mechanism": "gaussian", "unit": PrivacyUnit()} | request
     return make_plan(
-        Wishes(
+        PlanRequest(
             schema=NUMBERS,
             neighbours=neighbours,
             epsilon=Fraction(1),
@@ -72,8 +72,8 @@ def test_every_projection_is_replayed(projection: str, radius: Fraction | str) -
     frame = {name: Fraction(1, 10) for name in FRAME_SHARES} if radius == "auto" else {}
     rest = (1 - sum(frame.values())) / 2
     apart = {"allocation": {**frame, "projection": rest, "moments": rest}}
-    wishes = apart if projection == "private-pca" else {}
-    plan = plan_of(projection=projection, dimension=2, radius=radius, **wishes)
+    request = apart if projection == "private-pca" else {}
+    plan = plan_of(projection=projection, dimension=2, radius=radius, **request)
     replays = replay_pairs(plan, pairs=10, seed="3")
     assert {found.measurement for found in replays} == set(plan.events)
     assert all(found.ok for found in replays)
@@ -181,11 +181,11 @@ def test_the_replay_draws_through_the_real_door() -> None:
 # ---- histograms, and the moments of their groups -------------------------------------------------------
 
 
-def mixed_plan(neighbours: Neighbours = Neighbours.REPLACE_ONE, **wishes: Any) -> Plan:
+def mixed_plan(neighbours: Neighbours = Neighbours.REPLACE_ONE, **request: Any) -> Plan:
     """Histograms and groups of the example's columns, which are of every kind."""
-    chosen: dict[str, Any] = {"mechanism": "laplace", "unit": PrivacyUnit(), "expected_rows": 10_000} | wishes
+    chosen: dict[str, Any] = {"mechanism": "laplace", "unit": PrivacyUnit(), "expected_rows": 10_000} | request
     return make_plan(
-        Wishes(
+        PlanRequest(
             schema=example_plans()[0].schema,
             neighbours=neighbours,
             epsilon=Fraction(1),

@@ -25,7 +25,7 @@ from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import COPULA, Wishes
+from dpcore.planning.request import COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import (
@@ -104,7 +104,7 @@ def measured(variant: str, budget: Budget, seed: int) -> MeasuredSummary:
 
 def measured_copula(epsilon: float, delta: float, seed: int) -> MeasuredSummary:
     """The noisy measurements of the invented table by histograms and a Gram of groups."""
-    wishes = Wishes(
+    request = PlanRequest(
         schema=SCHEMA,
         neighbours=R1,
         unit=PrivacyUnit(),
@@ -114,7 +114,7 @@ def measured_copula(epsilon: float, delta: float, seed: int) -> MeasuredSummary:
         projection="none",
         generator=COPULA,
     )
-    plan, noise = make_plan(wishes), SeededNoise(seed)
+    plan, noise = make_plan(request), SeededNoise(seed)
     assert plan.marginals_event is not None
     query: Any = plan.marginals_event.query
     counts = exact_histograms([(CELLS, None)], cells_of_schema(SCHEMA), query)

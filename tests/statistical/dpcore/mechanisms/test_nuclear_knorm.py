@@ -30,7 +30,7 @@ from dpcore.noise.sources import Noise, SeededNoise
 from dpcore.noise.wishart import WishartDifference
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema
 
@@ -201,11 +201,11 @@ def test_a_budget_of_the_wrong_kind_or_size_is_refused() -> None:
         NUCLEAR.calibrate(GramLayout(3, 1, Fraction(1)), REPLACE, Epsilon(Fraction(0)))
 
 
-def planned(columns: int, **wishes: object) -> Plan:
+def planned(columns: int, **request: object) -> Plan:
     numbers = tuple(IntervalColumn(name=f"n{i}", kind=Kind.NUMERIC, lower=0, upper=1) for i in range(columns))
-    chosen = {"neighbours": REPLACE, "dimension": 2, "mechanism": "nuclear-k-norm"} | wishes
+    chosen = {"neighbours": REPLACE, "dimension": 2, "mechanism": "nuclear-k-norm"} | request
     return make_plan(
-        Wishes(
+        PlanRequest(
             schema=RecordSchema(numbers),
             unit=PrivacyUnit(),
             epsilon=Fraction(1),

@@ -14,7 +14,7 @@ from dpcore.accounting import release_statement
 from dpcore.planning.class_structure import Scale, Structure, choose_structure
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
 
 DELTA = Fraction(1, 10**5)
@@ -26,8 +26,8 @@ def schema(width: int, classes: int) -> RecordSchema:
     return RecordSchema((*columns, label))
 
 
-def wishes(**changes: object) -> Wishes:
-    usual = Wishes(
+def plan_request(**changes: object) -> PlanRequest:
+    usual = PlanRequest(
         schema=schema(40, 3),
         neighbours=Neighbours.REPLACE_ONE,
         unit=PrivacyUnit(),
@@ -40,7 +40,7 @@ def wishes(**changes: object) -> Wishes:
 
 
 def plan(**changes: object) -> Plan:
-    return make_plan(wishes(**changes))
+    return make_plan(plan_request(**changes))
 
 
 # ---- the rule -------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_frames_that_cannot_be_bought_are_refused(changes: dict[str, object], ru
 @pytest.mark.parametrize("radius", [0, Fraction(1, 1000), Fraction(2), "large", 0.5])
 def test_a_radius_is_a_number_up_to_one(radius: object) -> None:
     with pytest.raises(ValueError, match="radius must be"):
-        wishes(radius=radius)
+        plan_request(radius=radius)
 
 
 # ---- releases -------------------------------------------------------------------------------------

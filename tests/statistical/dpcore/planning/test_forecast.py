@@ -30,7 +30,7 @@ from dpcore.planning.forecast import (
 )
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records.binning import ColumnCells
 from dpcore.records.encoding import Encoding, level_corners
 from dpcore.records.schema import (
@@ -151,7 +151,7 @@ ROWS, DRAWS = 3024, 900  # so that every level of every column is exactly as fre
 def planned(*columns: IntervalColumn | NominalColumn, **changes: object) -> Plan:
     roles = {column.role for column in columns}
     gaussian = "mixture" if Role.LABEL in roles else "supervised" if Role.TARGET in roles else "gaussian"
-    wishes = Wishes(
+    request = PlanRequest(
         schema=RecordSchema(columns),
         neighbours=Neighbours.REPLACE_ONE,
         unit=PrivacyUnit(),
@@ -161,7 +161,7 @@ def planned(*columns: IntervalColumn | NominalColumn, **changes: object) -> Plan
         projection="none",
         generator=gaussian,
     )
-    return make_plan(replace(wishes, **changes))  # type: ignore[arg-type]
+    return make_plan(replace(request, **changes))  # type: ignore[arg-type]
 
 
 def balanced(schema: RecordSchema) -> Cells:

@@ -27,7 +27,7 @@ from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.layouts import count_weight
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import UNKNOWN, Neighbours, PrivacyUnit, RowRule
@@ -416,7 +416,7 @@ def plan_of(**changes: object):
         "expected_rows": 50_000,
         "generator": "lda",
     }
-    return make_plan(Wishes(**facts | changes))
+    return make_plan(PlanRequest(**facts | changes))
 
 
 def test_the_plan_measures_one_block_with_a_label_for_each_class() -> None:

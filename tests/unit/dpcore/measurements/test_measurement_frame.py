@@ -26,7 +26,7 @@ from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, integer_records
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, PrivacyUnit, RecordSchema
@@ -208,7 +208,7 @@ def test_hostile_neighbours_move_every_measurement_of_a_framed_release_by_no_mor
 ) -> None:
     """The sensitivities hold for every released frame."""
     plan = make_plan(
-        Wishes(
+        PlanRequest(
             schema=schema_with(label=True, target=True),
             neighbours=neighbours,
             unit=PrivacyUnit(),

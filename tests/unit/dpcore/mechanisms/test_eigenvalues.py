@@ -32,7 +32,7 @@ from dpcore.mechanisms.registry import cost_of, gram_mechanism, mechanism_of
 from dpcore.mechanisms.sensitivity import top_eigenvalues_l1
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours, PrivacyUnit
 
@@ -270,7 +270,7 @@ def test_it_gives_no_gram_and_no_release_may_be_planned_with_it() -> None:
     assert mechanism_of("eigenvalues-only") is EIGENVALUES
     with pytest.raises(KeyError):
         gram_mechanism("eigenvalues-only")
-    wishes = Wishes(
+    request = PlanRequest(
         schema=schema_with(),
         neighbours=REPLACE,
         unit=PrivacyUnit(),
@@ -280,7 +280,7 @@ def test_it_gives_no_gram_and_no_release_may_be_planned_with_it() -> None:
         mechanism="eigenvalues-only",
     )
     with pytest.raises(PlanError, match=r"gives no whole moments; it serves dpcore.EigenvalueGauss") as refusal:
-        make_plan(wishes)
+        make_plan(request)
     assert refusal.value.rule == "mechanism-not-moments"
     assert refusal.value.where == "model.mechanism"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.dpcore.planning import WISHES, plan
+from support.dpcore.planning import REQUEST, plan
 from support.dpcore.strategies import schema_with
 
 from dpcore.accounting import Budget, Epsilon, Rho, release_statement
@@ -25,7 +25,7 @@ from dpcore.planning import planner
 from dpcore.planning.allocation import PRESETS, apart_error, best_share
 from dpcore.planning.layouts import count_weight
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramSum
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, RowRule
@@ -33,7 +33,7 @@ from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColum
 
 def wide_schema(levels: int = 200) -> RecordSchema:
     column = NominalColumn(name="c", kind=Kind.CATEGORICAL, levels=tuple(f"l{i}" for i in range(levels)))
-    return RecordSchema((*WISHES.schema.columns, column))
+    return RecordSchema((*REQUEST.schema.columns, column))
 
 
 @pytest.mark.parametrize("neighbours", list(Neighbours))
@@ -62,10 +62,10 @@ def test_the_chosen_dimension_is_the_largest_quiet_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "wishes", [WISHES, replace(WISHES, delta=Fraction(1, 10**6), schema=schema_with(target=True, label=True))]
+    "plan_request", [REQUEST, replace(REQUEST, delta=Fraction(1, 10**6), schema=schema_with(target=True, label=True))]
 )
-def test_every_automatic_choice_has_its_reason(wishes: Wishes) -> None:
-    decided = make_plan(wishes)
+def test_every_automatic_choice_has_its_reason(plan_request: PlanRequest) -> None:
+    decided = make_plan(plan_request)
     text = "\n".join(decided.reasons)
     for word in (
         f"dimension {decided.dimension}",
@@ -180,11 +180,11 @@ def test_without_projection_every_coordinate_is_measured() -> None:
 def test_a_plan_touches_no_data() -> None:
     """Its modules take a schema and numbers; nothing in them names cells, Grams or rows of data."""
     parameters = inspect.signature(make_plan).parameters
-    assert list(parameters) == ["wishes"]
+    assert list(parameters) == ["request"]
     names = set(inspect.getmodule(make_plan).__dict__)  # type: ignore[union-attr]
     assert not names & {"Cells", "PrivateGram", "GramSum", "measure_gram", "integer_records", "np"}
     assert isinstance(plan().expected, ExpectedError)
-    assert planner.make_plan(WISHES) == plan(), "the same wishes give the same plan"
+    assert planner.make_plan(REQUEST) == plan(), "the same request gives the same plan"
 
 
 def test_moments_of_a_planned_measurement_have_the_planned_shape() -> None:
@@ -203,7 +203,7 @@ def test_private_components_and_moments_together_stay_within_the_budget(
     allocation = None if share is None else {"moments": 1 - share, **({"projection": share} if share else {})}
     decided = plan(projection="private-pca", dimension=2, delta=delta, allocation=allocation)
     stated = release_statement(decided.cost, delta=delta)
-    assert stated.epsilon <= WISHES.epsilon
+    assert stated.epsilon <= REQUEST.epsilon
     assert float(stated.epsilon) == pytest.approx(1.0, rel=1e-6)
     assert decided.reuses_gram == (decided.projection_event is None)
     if share is not None:
@@ -241,7 +241,7 @@ def test_the_splits_of_the_papers_are_presets_whose_parts_add_up_to_the_budget(n
     assert set(decided.events) == set(PRESETS[name])
     for part, event in decided.events.items():
         assert cost_of(event).epsilon == pytest.approx(float(PRESETS[name][part]), rel=1e-9)
-    assert release_statement(decided.cost, delta=Fraction(0)).epsilon <= WISHES.epsilon
+    assert release_statement(decided.cost, delta=Fraction(0)).epsilon <= REQUEST.epsilon
 
 
 def test_the_papers_splits_are_those_that_they_print() -> None:
@@ -283,7 +283,7 @@ def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dime
 
 
 @pytest.mark.parametrize(
-    ("wish", "match"),
+    ("budget", "match"),
     [
         ({"epsilon": Fraction(1, 10**320)}, "epsilon must lie between"),
         ({"epsilon": Fraction(10**400)}, "epsilon must lie between"),
@@ -291,9 +291,9 @@ def test_the_ratio_of_gain_to_loss_is_one_without_a_projection_and_grows_as_dime
         ({"delta": Fraction(1)}, "delta must lie in"),
     ],
 )
-def test_a_budget_beyond_all_reason_is_refused_with_the_rule(wish: dict[str, Fraction], match: str) -> None:
+def test_a_budget_beyond_all_reason_is_refused_with_the_rule(budget: dict[str, Fraction], match: str) -> None:
     with pytest.raises(ValueError, match=match):
-        plan(**wish)
+        plan(**budget)
 
 
 # ---- mixed tables ---------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ def test_a_copula_spends_the_promised_epsilon_on_histograms_and_their_groups(
     if allocation:
         assert decided.shares == allocation
     spent = release_statement(decided.cost, delta=delta)
-    assert float(WISHES.epsilon) * 0.999 < float(spent.epsilon) <= float(WISHES.epsilon)
+    assert float(REQUEST.epsilon) * 0.999 < float(spent.epsilon) <= float(REQUEST.epsilon)
     costs = [cost_of(event) for event in decided.events.values()]
     kind = "rho" if costs[0].rho else "epsilon"
     assert getattr(costs[0], kind) / getattr(costs[1], kind) == pytest.approx(
@@ -336,8 +336,8 @@ def test_a_projection_that_is_left_open_is_chosen_from_public_constants_and_said
         tuple(IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(30))
     )
 
-    def chosen(**wishes: Any) -> tuple[str, str]:
-        decided = plan(projection="auto", **wishes)
+    def chosen(**request: Any) -> tuple[str, str]:
+        decided = plan(projection="auto", **request)
         assert decided.reasons[0].startswith(f"projection {decided.projection}: ")
         return decided.projection, decided.generator
 

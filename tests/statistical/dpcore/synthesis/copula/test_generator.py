@@ -25,7 +25,7 @@ from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import Wishes
+from dpcore.planning.request import PlanRequest
 from dpcore.records.binning import ColumnCells
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import (
@@ -76,12 +76,12 @@ def people(rows: int, seed: int = 1) -> Cells:
 
 
 def released(
-    schema: RecordSchema, cells: Cells, *, epsilon: Fraction = Fraction(1), seed: int = 1, **wishes: Any
+    schema: RecordSchema, cells: Cells, *, epsilon: Fraction = Fraction(1), seed: int = 1, **request: Any
 ) -> Copula:
     """Measure as the flow does, with seeded noise."""
-    chosen: dict[str, Any] = {"delta": Fraction(1, 10**5), "unit": PrivacyUnit()} | wishes
+    chosen: dict[str, Any] = {"delta": Fraction(1, 10**5), "unit": PrivacyUnit()} | request
     plan = make_plan(
-        Wishes(
+        PlanRequest(
             schema=schema,
             neighbours=Neighbours.REPLACE_ONE,
             epsilon=epsilon,

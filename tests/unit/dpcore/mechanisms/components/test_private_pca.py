@@ -47,7 +47,7 @@ from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import SeededNoise, SystemNoise
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
-from dpcore.planning.request import PlanError, Wishes
+from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import Neighbours, PrivacyUnit
@@ -274,7 +274,7 @@ def test_directions_keep_the_target_beside_them_and_know_no_centre(name: str) ->
 # Plans
 
 
-WISHES = Wishes(
+REQUEST = PlanRequest(
     schema=schema_with(target=True),
     neighbours=REPLACE,
     unit=PrivacyUnit(),
@@ -287,7 +287,7 @@ WISHES = Wishes(
 
 
 def plan(**changes: object) -> Plan:
-    return make_plan(replace(WISHES, **changes))  # type: ignore[arg-type]
+    return make_plan(replace(REQUEST, **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -306,7 +306,7 @@ def test_every_combination_stays_within_the_epsilon_asked_for(
             epsilon=epsilon,
             allocation={"projection": share, "moments": 1 - share},
         )
-        stated = release_statement(decided.cost, delta=WISHES.delta)
+        stated = release_statement(decided.cost, delta=REQUEST.delta)
         assert stated.epsilon <= epsilon
         kinds = {isinstance(mechanism_of(e.mechanism).cost(e), Rho) for e in decided.events.values()}
         assert float(stated.epsilon) > float(epsilon) * (0.999 if len(kinds) == 1 else 0.5)
@@ -317,7 +317,7 @@ def test_every_combination_stays_within_the_epsilon_asked_for(
 
 @pytest.mark.parametrize("name", [POWER, EXPONENTIAL])
 def test_directions_are_planned_for_the_features_alone(name: str) -> None:
-    decided, encoding = plan(projection_mechanism=name), Encoding(WISHES.schema)
+    decided, encoding = plan(projection_mechanism=name), Encoding(REQUEST.schema)
     event = decided.events["projection"]
     assert event.components == decided.dimension == 3
     assert event.layout.dimension == encoding.feature_width + 1
