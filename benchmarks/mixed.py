@@ -31,7 +31,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Dataset, load, run_seed, show, summary, write_results
-from dpcore.estimators.gaussian_copula import measured_copula
+from dpcore.estimators.gaussian_copula import measure_copula
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import COPULA, PlanRequest
@@ -91,7 +91,7 @@ def plan_for(data: Dataset, setting: Setting) -> Plan:
 
 def synthetic(data: Dataset, setting: Setting, seed: str) -> pd.DataFrame:
     """One release's rows."""
-    copula = measured_copula(data.cells(data.train), plan_for(data, setting))
+    copula = measure_copula(data.cells(data.train), plan_for(data, setting))
     return data.frame(synthetic_rows(Encoding(copula.schema), copula, len(data.train), seed).cells())
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from benchmarks.common import Dataset
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
 from dpcore.auditing import refuted as published
-from dpcore.estimators.gaussian_copula import measured_copula
+from dpcore.estimators.gaussian_copula import measure_copula
 from dpcore.estimators.moment_mixture import MomentMixture
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.measurements.projection import haar_basis
@@ -91,7 +91,7 @@ def library_rows(
     )
     cells = data.cells(data.train)
     if plan.generator == COPULA:
-        copula = measured_copula(cells, plan)
+        copula = measure_copula(cells, plan)
         return data.frame(synthetic_rows(Encoding(plan.schema), copula, rows, seed).cells())
     model = TableRelease(epsilon=epsilon, bounds=(-1.0, 1.0)).fit_plan(plan, cells)
     return data.frame(synthetic_rows(model.encoding_, model.mixture(), rows, seed).cells())

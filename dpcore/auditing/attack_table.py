@@ -41,7 +41,7 @@ LAYOUT = GramLayout(2, 1, Fraction(1))
 PLANE = GramLayout(3, 1, Fraction(1))
 """Records (1, y) with y in the plane, for mechanisms that release directions."""
 
-PURE, CONCENTRATED = Epsilon(Fraction(2)), Rho(Fraction(1, 2))
+ATTACKED_EPSILON, ATTACKED_RHO = Epsilon(Fraction(2)), Rho(Fraction(1, 2))
 """Budgets of the attacked mechanisms: n draws cannot show more than log(n / 29), so claims must lie well below."""
 
 
@@ -50,7 +50,9 @@ def _outer(record: Floats) -> Floats:
     return np.outer(record, record)[None]
 
 
-def _whole(name: str, judge: Judge, budget: Budget = PURE) -> Callable[[Neighbours, bool], Attack]:
+def _full_length_records(
+    name: str, judge: Judge, budget: Budget = ATTACKED_EPSILON
+) -> Callable[[Neighbours, bool], Attack]:
     """Records of full length: one or nothing under add-remove; under replace-one orthogonal ones.
 
     With several classes the record goes into another one. Either attains the bounds S1, S2 and, where entries are
@@ -71,8 +73,8 @@ def _whole(name: str, judge: Judge, budget: Budget = PURE) -> Callable[[Neighbou
     return prepare
 
 
-def _laplace(neighbours: Neighbours, several: bool) -> Attack:
-    prepared = _whole("laplace", number_by_number)(neighbours, several)
+def _laplace_gram(neighbours: Neighbours, several: bool) -> Attack:
+    prepared = _full_length_records("laplace", number_by_number)(neighbours, several)
     if several or neighbours is Neighbours.ADD_REMOVE:
         return prepared
     x, y = steep_pair(2, float(best_l1_weight(neighbours)))
@@ -89,7 +91,7 @@ MANY = 1000 * E1
 """Enough of one direction to turn a noisy product to it."""
 
 
-def _part(
+def _directions_or_eigenvalues(
     name: str, judge: Judge, law: Law | None, budget: Budget, most: int, replaced: Tables, removed: Tables
 ) -> Callable[[Neighbours, bool], Attack]:
     """Directions or eigenvalues of points in the plane, on given tables: one, or with `several` as many as `most`."""
@@ -124,7 +126,7 @@ def _jiang_answer(x: Floats, label: int, classes: int) -> Floats:
 
 
 def _rows(neighbours: Neighbours, several: bool) -> Attack:
-    event = vector_mechanism("noisy-rows").calibrate(RowsQuery(1, 2), neighbours, PURE)
+    event = vector_mechanism("noisy-rows").calibrate(RowsQuery(1, 2), neighbours, ATTACKED_EPSILON)
     corner = np.full(2, 1 / np.sqrt(2))
     return Attack(event, "opposite diagonals", (corner, -corner), number_by_number, added_noise)
 
@@ -156,24 +158,26 @@ def _score(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours, boo
 
 
 ATTACKS: dict[str, Callable[[Neighbours, bool], Attack]] = {
-    "wishart-difference-trace": _whole("wishart-difference-trace", along_the_change),
-    "wishart-difference": _whole("wishart-difference", along_the_change),
-    "nuclear-k-norm": _whole("nuclear-k-norm", nuclear_ratio),
-    "gaussian": _whole("gaussian", along_the_change, CONCENTRATED),
-    "laplace": _laplace,
-    "laplace-sums": _whole("laplace-sums", number_by_number),
+    "wishart-difference-trace": _full_length_records("wishart-difference-trace", along_the_change),
+    "wishart-difference": _full_length_records("wishart-difference", along_the_change),
+    "nuclear-k-norm": _full_length_records("nuclear-k-norm", nuclear_ratio),
+    "gaussian": _full_length_records("gaussian", along_the_change, ATTACKED_RHO),
+    "laplace": _laplace_gram,
+    "laplace-sums": _full_length_records("laplace-sums", number_by_number),
     "jiang-laplace": _jiang,
     "noisy-rows": _rows,
     "histogram-laplace": _histograms("histogram-laplace", number_by_number, Epsilon(Fraction(4))),
-    "histogram-gaussian": _histograms("histogram-gaussian", along_the_change, CONCENTRATED),
-    "score-laplace": _score("score-laplace", number_by_number, PURE),
-    "score-gaussian": _score("score-gaussian", along_the_change, CONCENTRATED),
-    "noisy-power-method": _part(
-        "noisy-power-method", along_the_transcript, noise_of_products, CONCENTRATED, 2, (E1, E2), (MANY + E1, MANY)
+    "histogram-gaussian": _histograms("histogram-gaussian", along_the_change, ATTACKED_RHO),
+    "score-laplace": _score("score-laplace", number_by_number, ATTACKED_EPSILON),
+    "score-gaussian": _score("score-gaussian", along_the_change, ATTACKED_RHO),
+    "noisy-power-method": _directions_or_eigenvalues(
+        "noisy-power-method", along_the_transcript, noise_of_products, ATTACKED_RHO, 2, (E1, E2), (MANY + E1, MANY)
     ),
-    "exponential-pca": _part("exponential-pca", along_the_directions, None, PURE, 1, (E1 + E2, 2 * E2), (E1 + E2, E2)),
-    "eigenvalues-only": _part(
-        "eigenvalues-only", number_by_number, added_noise, PURE, 2, (2 * E1, E1 + E2), (E1, 0 * E1)
+    "exponential-pca": _directions_or_eigenvalues(
+        "exponential-pca", along_the_directions, None, ATTACKED_EPSILON, 1, (E1 + E2, 2 * E2), (E1 + E2, E2)
+    ),
+    "eigenvalues-only": _directions_or_eigenvalues(
+        "eigenvalues-only", number_by_number, added_noise, ATTACKED_EPSILON, 2, (2 * E1, E1 + E2), (E1, 0 * E1)
     ),
 }
 """One entry a mechanism that draws noise; a test says that none is missing."""

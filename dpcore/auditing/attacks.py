@@ -18,8 +18,8 @@ from dpcore.accounting import Cost
 from dpcore.auditing.attack_table import ATTACKS, SEVERAL
 from dpcore.auditing.distinguishers import ERROR
 from dpcore.auditing.known_noise import loss_at
-from dpcore.auditing.refuted import WITNESSES
-from dpcore.auditing.simulated_attacks import DIMENSIONS, SIMULATED, claim_of, simulate, stated
+from dpcore.auditing.refuted import COUNTEREXAMPLES
+from dpcore.auditing.simulated_attacks import DIMENSIONS, SIMULATED, claim_of, epsilon_and_delta, simulate
 from dpcore.mechanisms.catalogue import BY_NAME, ENTRIES
 from dpcore.mechanisms.entry import MechanismEntry, Status
 from dpcore.noise.sources import Noise, draw_seed, public_generator
@@ -109,7 +109,7 @@ def attack(
     """
     prepared = ATTACKS[name](neighbours, several)
     claimed, delta = claim_of(prepared.event)
-    first, second = (prepared.draws(table, draws, noise) for table in prepared.tables)
+    first, second = (prepared.draw(table, draws, noise) for table in prepared.tables)
     plain = Finding(
         name,
         neighbours.value,
@@ -122,19 +122,19 @@ def attack(
     )
     if prepared.law is None:
         return (plain,)
-    measured = stated(Cost.of(loss_at(*prepared.law(prepared, first, second))))[0]
+    measured = epsilon_and_delta(Cost.of(loss_at(*prepared.law(prepared, first, second))))[0]
     return plain, replace(plain, measured=measured, how=f"{plain.how}, known shape")
 
 
-def attack_published(name: str, *, seed: str) -> tuple[Finding]:
-    """Run a refuted calibration on the pair of its witness.
+def attack_refuted(name: str, *, seed: str) -> tuple[Finding]:
+    """Run a refuted calibration on the pair of its counterexample.
 
     Raises: KeyError for a name that is not refuted.
     """
-    witness = WITNESSES[name]
-    measured = witness.measured(public_generator(seed, name))
-    status, relation = BY_NAME[name].status, witness.neighbours.value
-    return (Finding(name, relation, witness.claimed, 0.0, measured, witness.draws, status, "published"),)
+    counterexample = COUNTEREXAMPLES[name]
+    measured = counterexample.measure(public_generator(seed, name))
+    status, relation = BY_NAME[name].status, counterexample.neighbours.value
+    return (Finding(name, relation, counterexample.claimed, 0.0, measured, counterexample.draws, status, "published"),)
 
 
 def attack_law(name: str, neighbours: Neighbours, dimension: int, *, draws: int, seed: str) -> tuple[Finding]:
@@ -146,24 +146,24 @@ def attack_law(name: str, neighbours: Neighbours, dimension: int, *, draws: int,
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PendingAttack:
     """One attack that is still to run, and what it is called."""
 
     name: str
     run: Callable[[], tuple[Finding, ...]]
 
 
-def steps(*, draws: int, bulk_draws: int, noise: Noise) -> Iterator[Step]:
+def pending_attacks(*, draws: int, bulk_draws: int, noise: Noise) -> Iterator[PendingAttack]:
     """Attacks on every mechanism of the registry: through the door, on the laws of the noise, on published samplers."""
     seed = draw_seed()
     for entry, relation in targets():
         for several in (False, True) if entry.name in SEVERAL else (False,):
             name = f"{entry.name}, {SEVERAL[entry.name]}" if several else entry.name
             run = partial(attack, entry.name, relation, draws=draws, noise=noise, several=several)
-            yield Step(name, run)
+            yield PendingAttack(name, run)
         for p in DIMENSIONS if entry.name in SIMULATED else ():
             simulated = partial(attack_law, entry.name, relation, p, draws=bulk_draws, seed=seed)
-            yield Step(f"{entry.name} at dimension {p}", simulated)
+            yield PendingAttack(f"{entry.name} at dimension {p}", simulated)
     for entry in ENTRIES:
         if entry.status is Status.REFUTED:
-            yield Step(entry.name, partial(attack_published, entry.name, seed=seed))
+            yield PendingAttack(entry.name, partial(attack_refuted, entry.name, seed=seed))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dpcore.auditing.attack_table import has_several
 from dpcore.auditing.attacks import Finding, attack
-from dpcore.auditing.known_noise import NoiseSize, deviations, numbers, seen
+from dpcore.auditing.known_noise import NoiseSize, entry_deviations, noisy_entries, released_values
 from dpcore.measure import PrivateGram, Released, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.components.exponential_pca import mean_overlap
@@ -74,13 +74,15 @@ def _vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
     return NoiseSize.of(np.array(values, dtype=np.float64)[:, None] / mechanism.deviation(event))
 
 
-def _released(event: GramEvent, noise: Noise) -> Released:
+def _release_empty(event: GramEvent, noise: Noise) -> Released:
     return measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
 
 
 def _added_noise(event: GramEvent, noise: Noise) -> Floats:
     """What is released of an empty table."""
-    drawn: Floats = numbers(event, seen(_released(event, noise))[None])[0] / deviations(event)
+    drawn: Floats = noisy_entries(event, released_values(_release_empty(event, noise))[None])[0] / entry_deviations(
+        event
+    )
     return drawn
 
 
@@ -130,7 +132,7 @@ class EventAudit:
         }
 
 
-def attacked(event: Event) -> dict[str, Any]:
+def attack_arguments(event: Event) -> dict[str, Any]:
     """What the attack on an event depends on: not on its budget or its shape, so that many events share one attack.
 
     An event of several classes is attacked by a record that changes its class, one of several
@@ -147,7 +149,7 @@ def attacked(event: Event) -> dict[str, Any]:
 
 def attack_event(event: Event, noise: Noise) -> Finding:
     """Attack the event's mechanism; of the findings the one that comes closest to the claim counts."""
-    return max(attack(**attacked(event), noise=noise), key=lambda finding: finding.measured)
+    return max(attack(**attack_arguments(event), noise=noise), key=lambda finding: finding.measured)
 
 
 def audit_event(event: Event, noise: Noise, finding: Finding | None = None) -> EventAudit:

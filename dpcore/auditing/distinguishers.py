@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Rho
-from dpcore.auditing.known_noise import TOLERANCE, NoiseSize, deviations, numbers, planned_loss, seen, without_noise
-from dpcore.auditing.lower_bounds import audit, by_entries
+from dpcore.auditing.known_noise import (
+    SIZE_TOLERANCE,
+    NoiseSize,
+    entry_deviations,
+    exact_values,
+    noisy_entries,
+    planned_loss,
+    released_values,
+)
+from dpcore.auditing.lower_bounds import entrywise_lower_bound, sample_lower_bound
 from dpcore.auditing.simulated_attacks import claim_of
 from dpcore.measure import PrivateGram, measure_gram, measure_vector
 from dpcore.mechanisms.base import UNIT, GramEvent
@@ -51,7 +59,7 @@ class Attack:
     judge: Judge
     law: Law | None
 
-    def draws(self, table: Floats, count: int, noise: Noise) -> Floats:
+    def draw(self, table: Floats, count: int, noise: Noise) -> Floats:
         """What the door releases of a table, many times over."""
         event = self.event
         if isinstance(event, VectorEvent):
@@ -61,7 +69,7 @@ class Attack:
         if event.mechanism == POWER.name:
             return np.array([_transcript(table, event, noise) for _ in range(count)])
         gram = PrivateGram(_sum_of(table, event.layout))
-        return np.array([seen(measure_gram(gram, event, noise)) for _ in range(count)])
+        return np.array([released_values(measure_gram(gram, event, noise)) for _ in range(count)])
 
 
 def _sum_of(table: Floats, layout: GramLayout) -> GramSum:
@@ -82,7 +90,7 @@ def _transcript(table: Floats, event: GramEvent, noise: Noise) -> Floats:
 def along_the_change(attack: Attack, first: Floats, second: Floats) -> float:
     """How much lies along the difference of the tables: the likelihood ratio of Gaussian noise."""
     change = attack.tables[0] - attack.tables[1]
-    return _audited(attack, *(np.tensordot(draws, change, change.ndim) for draws in (first, second)))
+    return _bound_by_statistic(attack, *(np.tensordot(draws, change, change.ndim) for draws in (first, second)))
 
 
 def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
@@ -96,20 +104,22 @@ def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
         return norms
 
     one, two = attack.tables
-    return _audited(attack, *(np.round(norm(draws - two) - norm(draws - one), 9) for draws in (first, second)))
+    return _bound_by_statistic(
+        attack, *(np.round(norm(draws - two) - norm(draws - one), 9) for draws in (first, second))
+    )
 
 
 def number_by_number(attack: Attack, first: Floats, second: Floats) -> float:
     """Independent Laplace noise: each number at or beyond its value on the first table, and the bounds add."""
     event = attack.event
-    one, two = (numbers(event, without_noise(event, table)[None])[0] for table in attack.tables)
-    return by_entries(one, two, numbers(event, first), numbers(event, second), error=ERROR)
+    one, two = (noisy_entries(event, exact_values(event, table)[None])[0] for table in attack.tables)
+    return entrywise_lower_bound(one, two, noisy_entries(event, first), noisy_entries(event, second), error=ERROR)
 
 
 def along_the_directions(attack: Attack, first: Floats, second: Floats) -> float:
     """How much of the difference of the points' moments the released directions capture."""
     change = _points(attack.tables[0] - attack.tables[1])
-    return _audited(attack, *(np.einsum("nik,ij,njk->n", draws, change, draws) for draws in (first, second)))
+    return _bound_by_statistic(attack, *(np.einsum("nik,ij,njk->n", draws, change, draws) for draws in (first, second)))
 
 
 def along_the_transcript(attack: Attack, first: Floats, second: Floats) -> float:
@@ -122,7 +132,7 @@ def along_the_transcript(attack: Attack, first: Floats, second: Floats) -> float
         ratios: Floats = np.einsum("nlik,nlik->n", products - middle @ frames, change @ frames)
         return ratios
 
-    return _audited(attack, ratio(first), ratio(second))
+    return _bound_by_statistic(attack, ratio(first), ratio(second))
 
 
 def _points(table: Floats) -> Floats:
@@ -130,15 +140,15 @@ def _points(table: Floats) -> Floats:
     return table[0, 1:, 1:]
 
 
-def _audited(attack: Attack, first: Floats, second: Floats) -> float:
-    return audit(first, second, delta=claim_of(attack.event)[1], error=ERROR)
+def _bound_by_statistic(attack: Attack, first: Floats, second: Floats) -> float:
+    return sample_lower_bound(first, second, delta=claim_of(attack.event)[1], error=ERROR)
 
 
 def added_noise(attack: Attack, first: Floats, second: Floats) -> tuple[NoiseSize, Budget]:
     """Noise on numbers: what was drawn less what is exact, and the loss of the pair."""
     event, (one, two) = attack.event, attack.tables
-    noise = [numbers(event, x - without_noise(event, table)) for x, table in ((first, one), (second, two))]
-    return NoiseSize.of(np.concatenate(noise) / deviations(event)), planned_loss(event, one, two)
+    noise = [noisy_entries(event, x - exact_values(event, table)) for x, table in ((first, one), (second, two))]
+    return NoiseSize.of(np.concatenate(noise) / entry_deviations(event)), planned_loss(event, one, two)
 
 
 def noise_of_products(attack: Attack, first: Floats, second: Floats) -> tuple[NoiseSize, Budget]:
@@ -153,5 +163,5 @@ def noise_of_products(attack: Attack, first: Floats, second: Floats) -> tuple[No
     for draws, table in zip((first, second), attack.tables, strict=True):
         noise.append((draws[:, :, 1] - _points(table) @ draws[:, :, 0]).reshape(len(draws), -1) / scale)
     shifts = ((change @ first[:, :, 0]) ** 2).sum(axis=(1, 2, 3)) / (2 * scale**2)
-    surely = shifts.mean() - TOLERANCE * shifts.std() / np.sqrt(len(shifts))
+    surely = shifts.mean() - SIZE_TOLERANCE * shifts.std() / np.sqrt(len(shifts))
     return NoiseSize.of(np.concatenate(noise)), Rho(Fraction(float(surely)))

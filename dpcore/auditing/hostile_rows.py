@@ -11,7 +11,7 @@ from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, Neighbours, NominalColumn, RecordSchema
 
 Floats = NDArray[np.float64]
-Part = tuple[Cells, Floats | None]
+WeightedRows = tuple[Cells, Floats | None]
 """Some rows, and each one's share of its person (None: all 1)."""
 
 COMMON_ROWS, PERSON_ROWS = 5, 3
@@ -40,9 +40,11 @@ def _hostile(column: Column) -> NDArray[np.generic]:
     return np.array([*known, column.middle, np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
 
 
-def hostile_pair(schema: RecordSchema, event: Event, rng: np.random.Generator) -> tuple[list[Part], list[Part]]:
+def hostile_pair(
+    schema: RecordSchema, event: Event, rng: np.random.Generator
+) -> tuple[list[WeightedRows], list[WeightedRows]]:
     """Two neighbouring tables, the unit at the end of the one and at the start of the other, in other chunks."""
-    common: Part = (hostile_rows(schema, COMMON_ROWS, rng), None)
+    common: WeightedRows = (hostile_rows(schema, COMMON_ROWS, rng), None)
     first = [common, hostile_unit(schema, _rows_per_unit(event), rng)]
     if event.neighbours is Neighbours.ADD_REMOVE:
         return first, [common]
@@ -55,7 +57,7 @@ def _rows_per_unit(event: Event) -> int:
     return event.query.rows_per_unit if isinstance(event.query, HistogramsQuery | ScoreQuery) else 1
 
 
-def hostile_unit(schema: RecordSchema, most_rows: int, rng: np.random.Generator) -> Part:
+def hostile_unit(schema: RecordSchema, most_rows: int, rng: np.random.Generator) -> WeightedRows:
     """A row, a person of several rows that share a weight of 1, or as many rows as a person may have."""
     if most_rows > 1 or rng.random() < 0.5:
         return hostile_rows(schema, int(rng.integers(1, most_rows + 1)), rng), None

@@ -33,7 +33,7 @@ from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
 
-TOLERANCE = 6.0
+SIZE_TOLERANCE = 6.0
 """Standard errors that the drawn noise may fall short of the planned one.
 
 A normal mean does so once in 10^9 trials. Means of squares are skewed: with the numbers that are
@@ -61,7 +61,7 @@ class NoiseSize:
     @property
     def most(self) -> float:
         """The largest share that is still in keeping with the draws."""
-        return self.share + TOLERANCE * self.error
+        return self.share + SIZE_TOLERANCE * self.error
 
     @property
     def holds(self) -> bool:
@@ -73,7 +73,7 @@ class NoiseSize:
         return {"share": self.share, "error": self.error, "entries": self.entries, "holds": self.holds}
 
 
-def seen(released: Released) -> Floats:
+def released_values(released: Released) -> Floats:
     """What anybody sees of a measurement, in records: matrices, directions as columns, or lists of numbers."""
     output = mechanism_of(released.event.mechanism).output
     if output is Output.BASIS:
@@ -83,7 +83,7 @@ def seen(released: Released) -> Floats:
     return np.array(released.values, dtype=np.float64) * (released.event.step / UNIT)
 
 
-def without_noise(event: Event, table: Floats) -> Floats:
+def exact_values(event: Event, table: Floats) -> Floats:
     """What would be seen of a table of exact second moments, or answers, if no noise were drawn."""
     if isinstance(event, VectorEvent):
         return table
@@ -96,7 +96,7 @@ def without_noise(event: Event, table: Floats) -> Floats:
     return table
 
 
-def numbers(event: Event, views: Floats) -> Floats:
+def noisy_entries(event: Event, views: Floats) -> Floats:
     """The numbers that get noise of their own, one row a view: equal entries of a matrix once."""
     if not isinstance(event, VectorEvent) and mechanism_of(event.mechanism).output is Output.GRAM:
         rows, columns = upper_triangle(event.layout.dimension)
@@ -104,7 +104,7 @@ def numbers(event: Event, views: Floats) -> Floats:
     return views.reshape(len(views), -1)
 
 
-def deviations(event: Event) -> Floats:
+def entry_deviations(event: Event) -> Floats:
     """The planned standard deviation of the noise on each of the `numbers`, in records."""
     if isinstance(event, VectorEvent):
         return np.full(event.query.size, vector_mechanism(event.mechanism).deviation(event) / event.query.unit)
@@ -119,11 +119,11 @@ def deviations(event: Event) -> Floats:
 
 def planned_loss(event: Event, one: Floats, two: Floats) -> Budget:
     """What a pair of tables loses if the noise is as planned: the largest loss, or the rho of normal noise."""
-    change = without_noise(event, one) - without_noise(event, two)
+    change = exact_values(event, one) - exact_values(event, two)
     if event.mechanism in WITH_RATE:
         assert isinstance(event, GramEvent)  # noqa: S101  vectors have scales
         return _at_rate(event, change)
-    shares = numbers(event, change[None])[0] / deviations(event)
+    shares = noisy_entries(event, change[None])[0] / entry_deviations(event)
     if cost_of(event).rho:
         return Rho(Fraction(float(np.sum(shares**2)) / 2))
     return Epsilon(Fraction(math.sqrt(2) * float(np.abs(shares).sum())))

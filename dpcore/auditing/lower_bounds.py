@@ -46,7 +46,9 @@ def lower_bound_of_parts(counts: Sequence[tuple[int, int]], *, trials: int, erro
     return sum(lower_bound(hits=a, hits_neighbour=b, trials=trials, error=each) for a, b in counts)
 
 
-def by_entries(one: Floats, two: Floats, draws_one: Floats, draws_two: Floats, *, error: float = 1e-6) -> float:
+def entrywise_lower_bound(
+    one: Floats, two: Floats, draws_one: Floats, draws_two: Floats, *, error: float = 1e-6
+) -> float:
     """A bound from independent symmetric noise on every entry: each one lies at or beyond its value on table one."""
     sign = np.where(one >= two, 1.0, -1.0)
     hits = [np.count_nonzero(sign * (draws - one) >= 0, axis=0) for draws in (draws_one, draws_two)]
@@ -68,7 +70,9 @@ def weighted_lower_bound(
     return max(0.0, math.log(low[0] / high[0]) + log_weights) if low[0] > 0 else 0.0
 
 
-def audit(statistic: Floats, statistic_neighbour: Floats, *, delta: float = 0.0, error: float = 1e-6) -> float:
+def sample_lower_bound(
+    statistic: Floats, statistic_neighbour: Floats, *, delta: float = 0.0, error: float = 1e-6
+) -> float:
     """A bound below epsilon, from samples of one statistic on a table and on its neighbour.
 
     The event (which tail, which threshold, which of the two tables is likelier) is

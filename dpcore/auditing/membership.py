@@ -28,7 +28,7 @@ SHADOWS = 10
 
 CONFIDENCE = 0.999
 RIDGE = 1e-3
-STEPS = 25
+NEWTON_STEPS = 25
 """Newton steps of the attack model; it has five weights."""
 
 
@@ -98,7 +98,7 @@ def _train(release: Release, population: Floats, rows: int, rng: np.random.Gener
         chosen = rng.permutation(len(population))
         inside, outside = chosen[:rows], chosen[rows : 2 * rows]
         candidates = population[np.concatenate([inside, outside])]
-        features.append(traces(candidates, release(population[inside])))
+        features.append(attack_features(candidates, release(population[inside])))
         members.append(np.repeat([1.0, 0.0], [len(inside), len(outside)]))
     return fit_logistic(np.vstack(features), np.concatenate(members))
 
@@ -107,11 +107,11 @@ def _guess(model: Floats, release: Release, population: Floats, rows: int, rng: 
     """Whether the attacker is right about one candidate of one fresh release."""
     chosen, member = rng.permutation(len(population)), bool(rng.integers(2))
     candidate = population[chosen[0 if member else rows]]
-    score = _design(traces(candidate[None, :], release(population[chosen[:rows]]))) @ model
+    score = _with_intercept(attack_features(candidate[None, :], release(population[chosen[:rows]]))) @ model
     return bool(score[0] > 0) is member
 
 
-def traces(candidates: Floats, synthetic: Floats) -> Floats:
+def attack_features(candidates: Floats, synthetic: Floats) -> Floats:
     """What synthetic rows tell about candidates: distances to their mean and to the nearest, and likelihoods."""
     centred, mean = synthetic - synthetic.mean(axis=0), synthetic.mean(axis=0)
     covariance = centred.T @ centred / len(synthetic) + 1e-6 * np.eye(synthetic.shape[1])
@@ -132,11 +132,11 @@ def traces(candidates: Floats, synthetic: Floats) -> Floats:
 
 def fit_logistic(features: Floats, members: Floats) -> Floats:
     """Weights of a logistic regression with a small ridge, by Newton's method."""
-    design = _design(features)
+    design = _with_intercept(features)
     scale = np.maximum(design.std(axis=0), 1e-9)
     scale[0] = 1.0
     scaled, weights = design / scale, np.zeros(design.shape[1])
-    for _ in range(STEPS):
+    for _ in range(NEWTON_STEPS):
         chances = 1 / (1 + np.exp(-np.clip(scaled @ weights, -30, 30)))
         slope = scaled.T @ (members - chances) / len(members) - RIDGE * weights
         curve = (scaled.T * (chances * (1 - chances))) @ scaled / len(members) + RIDGE * np.eye(len(weights))
@@ -145,7 +145,7 @@ def fit_logistic(features: Floats, members: Floats) -> Floats:
     return result
 
 
-def _design(features: Floats) -> Floats:
+def _with_intercept(features: Floats) -> Floats:
     return np.column_stack([np.ones(len(features)), features])
 
 

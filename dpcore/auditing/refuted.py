@@ -16,21 +16,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.auditing.lower_bounds import audit, by_entries
+from dpcore.auditing.lower_bounds import entrywise_lower_bound, sample_lower_bound
 from dpcore.auditing.worst_pairs import steep_pair
 from dpcore.records.schema import Neighbours
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
-Generator = np.random.Generator
+Rng = np.random.Generator
 
 
-def lap_pca(rows: Floats, *, epsilon: float, draws: int, rng: Generator) -> Floats:
+def lap_pca(rows: Floats, *, epsilon: float, draws: int, rng: Rng) -> Floats:
     """PCA-Gauss, Lap-PCA: Lap(M / eps) on each of the M² sums of products; rows in [-1, 1]."""
     return _noisy(rows.T @ rows, rows.shape[1] / epsilon, draws, rng)
 
 
-def pca_gauss_gmm(rows: Floats, classes: Codes, *, epsilon: float, draws: int, rng: Generator) -> Floats:
+def pca_gauss_gmm(rows: Floats, classes: Codes, *, epsilon: float, draws: int, rng: Rng) -> Floats:
     """PCA-Gauss, Algorithm 3: the covariance of each class, around its own mean, with Lap(P² / (n_c eps)).
 
     Shape (draws, classes, P, P); half of epsilon, the other half is the mean's.
@@ -38,18 +38,18 @@ def pca_gauss_gmm(rows: Floats, classes: Codes, *, epsilon: float, draws: int, r
     return np.stack([_class_covariance(rows[classes == c], epsilon / 2, draws, rng) for c in np.unique(classes)], 1)
 
 
-def _class_covariance(rows: Floats, epsilon: float, draws: int, rng: Generator) -> Floats:
+def _class_covariance(rows: Floats, epsilon: float, draws: int, rng: Rng) -> Floats:
     centred, (n, p) = rows - rows.mean(axis=0), rows.shape
     return _noisy(centred.T @ centred / n, p**2 / (n * epsilon), draws, rng)
 
 
-def ron_gauss(rows: Floats, *, epsilon: float, draws: int, rng: Generator) -> Floats:
+def ron_gauss(rows: Floats, *, epsilon: float, draws: int, rng: Rng) -> Floats:
     """RON-Gauss, Lemma 4: Lap(2 sqrt(p) / eps) on each of p² sums of products; rows in the unit ball."""
     return _noisy(rows.T @ rows, 2 * math.sqrt(rows.shape[1]) / epsilon, draws, rng)
 
 
 def ron_gauss_supervised(
-    rows: Floats, targets: Floats, *, bound: float, epsilon: float, draws: int, rng: Generator
+    rows: Floats, targets: Floats, *, bound: float, epsilon: float, draws: int, rng: Rng
 ) -> Floats:
     """RON-Gauss, Lemma 5: Lap((2 sqrt(p) + 4 a sqrt(p) + a²) / eps) on the products of (x, y), |y| at most a."""
     root, joint = math.sqrt(rows.shape[1]), np.column_stack([rows, targets])
@@ -57,7 +57,7 @@ def ron_gauss_supervised(
 
 
 def jiang_categorical(
-    numeric: Floats, indicators: Floats, *, categorical: int, epsilon: float, draws: int, rng: Generator
+    numeric: Floats, indicators: Floats, *, categorical: int, epsilon: float, draws: int, rng: Rng
 ) -> Floats:
     """Jiang et al., PCA with dummy columns: Laplace noise on sums and upper triangle, flattened; numeric in [0, 1]."""
     p1, p2 = numeric.shape[1], categorical
@@ -65,7 +65,7 @@ def jiang_categorical(
     return _noisy(_sums_and_products(np.hstack([numeric, indicators])), sensitivity / epsilon, draws, rng)
 
 
-def jiang_lda(rows: Floats, classes: Codes, *, epsilon: float, draws: int, rng: Generator) -> Floats:
+def jiang_lda(rows: Floats, classes: Codes, *, epsilon: float, draws: int, rng: Rng) -> Floats:
     """Jiang et al., LDA: noisy sums of each class over its exact size, shape (draws, classes, p)."""
     p = rows.shape[1]
     scale = (2 * p + p * (p + 1) / 2) / epsilon
@@ -73,7 +73,7 @@ def jiang_lda(rows: Floats, classes: Codes, *, epsilon: float, draws: int, rng: 
     return np.stack([_noisy(group.sum(axis=0), scale, draws, rng) / len(group) for group in groups], 1)
 
 
-def sn(rows: Floats, *, epsilon: float, draws: int, rng: Generator) -> Floats:
+def sn(rows: Floats, *, epsilon: float, draws: int, rng: Rng) -> Floats:
     """Imtiaz and Sarwate, SN: one-sided Wishart noise of p + 1 degrees of freedom and scale 1 / (2 eps)."""
     p = rows.shape[1]
     factors = rng.standard_normal((draws, p, p + 1))
@@ -81,7 +81,7 @@ def sn(rows: Floats, *, epsilon: float, draws: int, rng: Generator) -> Floats:
     return noisy
 
 
-def lip_rows(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Generator) -> Floats:
+def lip_rows(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Rng) -> Floats:
     """Xu et al., LIP: every row on the leading directions of a noisy Gram matrix, unnoised itself."""
     noisy = _noisy(rows.T @ rows, 2 * rows.shape[1] / epsilon, draws, rng)
     upper = np.triu(noisy)
@@ -91,14 +91,14 @@ def lip_rows(rows: Floats, *, components: int, epsilon: float, draws: int, rng: 
     return projected
 
 
-def lop(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Generator) -> Floats:
+def lop(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Rng) -> Floats:
     """Xu et al., LOP: noisy scores, Lap(2 d / eps), on the exact leading directions of the rows."""
     basis = np.linalg.eigh(rows.T @ rows)[1][:, -components:]
     released: Floats = _noisy(rows @ basis, 2 * rows.shape[1] / epsilon, draws, rng) @ basis.T
     return released
 
 
-def _noisy(values: Floats, scale: float, draws: int, rng: Generator) -> Floats:
+def _noisy(values: Floats, scale: float, draws: int, rng: Rng) -> Floats:
     noisy: Floats = values + rng.laplace(scale=scale, size=(draws, *values.shape))
     return noisy
 
@@ -111,7 +111,7 @@ def _sums_and_products(rows: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Witness:
+class Counterexample:
     """Two neighbours on which a published calibration loses more than it claims."""
 
     claimed: float
@@ -119,26 +119,26 @@ class Witness:
     pair: str
     statistic: str
     draws: int
-    measure: Callable[[float, int, Generator], float]
+    run: Callable[[float, int, Rng], float]
 
-    def measured(self, rng: Generator) -> float:
+    def measure(self, rng: Rng) -> float:
         """A bound below the epsilon that is really lost."""
-        return self.measure(self.claimed, self.draws, rng)
+        return self.run(self.claimed, self.draws, rng)
 
 
-def _show_lap_pca(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_lap_pca(epsilon: float, draws: int, rng: Rng) -> float:
     tables = np.ones((1, 4)), np.zeros((1, 4))
     released = [lap_pca(rows, epsilon=epsilon, draws=draws, rng=rng) for rows in tables]
-    return by_entries(np.ones((4, 4)), np.zeros((4, 4)), released[0], released[1])
+    return entrywise_lower_bound(np.ones((4, 4)), np.zeros((4, 4)), released[0], released[1])
 
 
-def _show_ron_gauss(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_ron_gauss(epsilon: float, draws: int, rng: Rng) -> float:
     x, y = steep_pair(8, 2.0)
     released = [ron_gauss(row[None, :], epsilon=epsilon, draws=draws, rng=rng) for row in (x, y)]
-    return by_entries(np.outer(x, x), np.outer(y, y), released[0], released[1])
+    return entrywise_lower_bound(np.outer(x, x), np.outer(y, y), released[0], released[1])
 
 
-def _show_ron_gauss_supervised(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_ron_gauss_supervised(epsilon: float, draws: int, rng: Rng) -> float:
     x, y, bound = *steep_pair(8, 2.0), 0.1
     tables = [(x, np.array([bound])), (y, np.array([-bound]))]
     released = [
@@ -146,10 +146,10 @@ def _show_ron_gauss_supervised(epsilon: float, draws: int, rng: Generator) -> fl
         for row, target in tables
     ]
     whole = [np.append(row, target) for row, target in tables]
-    return by_entries(np.outer(whole[0], whole[0]), np.outer(whole[1], whole[1]), released[0], released[1])
+    return entrywise_lower_bound(np.outer(whole[0], whole[0]), np.outer(whole[1], whole[1]), released[0], released[1])
 
 
-def _show_jiang_categorical(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_jiang_categorical(epsilon: float, draws: int, rng: Rng) -> float:
     numeric, categorical = 3, 5
     first, second = np.tile([1.0, 0.0], categorical), np.tile([0.0, 1.0], categorical)
     values, released = [], []
@@ -159,60 +159,64 @@ def _show_jiang_categorical(epsilon: float, draws: int, rng: Generator) -> float
         released.append(
             jiang_categorical(numbers, dummies, categorical=categorical, epsilon=epsilon, draws=draws, rng=rng)
         )
-    return by_entries(values[0], values[1], released[0], released[1])
+    return entrywise_lower_bound(values[0], values[1], released[0], released[1])
 
 
 SIZES = np.array([0, 0, 1, 1, 1]), np.array([0, 1, 1, 1, 1])
 """Classes of 2 and 3 rows, and of 1 and 4: a row has changed its label."""
 
 
-def _show_jiang_lda(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_jiang_lda(epsilon: float, draws: int, rng: Rng) -> float:
     rows = np.zeros((5, 1))
     means = [jiang_lda(rows, classes, epsilon=epsilon, draws=draws, rng=rng) for classes in SIZES]
-    return audit(np.abs(means[1][:, 0, 0]), np.abs(means[0][:, 0, 0]))
+    return sample_lower_bound(np.abs(means[1][:, 0, 0]), np.abs(means[0][:, 0, 0]))
 
 
-def _show_pca_gauss_gmm(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_pca_gauss_gmm(epsilon: float, draws: int, rng: Rng) -> float:
     rows = np.zeros((5, 1))
     found = [pca_gauss_gmm(rows, classes, epsilon=epsilon, draws=draws, rng=rng) for classes in SIZES]
-    return audit(np.abs(found[1][:, 0, 0, 0]), np.abs(found[0][:, 0, 0, 0]))
+    return sample_lower_bound(np.abs(found[1][:, 0, 0, 0]), np.abs(found[0][:, 0, 0, 0]))
 
 
-def _show_sn(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_sn(epsilon: float, draws: int, rng: Rng) -> float:
     tables = np.array([[1.0, 0.0]]), np.zeros((1, 2))
     released = [sn(rows, epsilon=epsilon, draws=draws, rng=rng)[:, 0, 0] for rows in tables]
-    return audit(released[0], released[1])
+    return sample_lower_bound(released[0], released[1])
 
 
-def _show_lip_rows(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_lip_rows(epsilon: float, draws: int, rng: Rng) -> float:
     """A row x v vᵀ has squared length (x v)² and x's own share of it is the same: a test of x, whatever v is."""
     released = [lip_rows(row, components=1, epsilon=epsilon, draws=draws, rng=rng)[:, 0] for row in AXES]
     found = [np.abs(row[:, 0] - (row**2).sum(axis=1)) for row in released]
-    return audit(found[0], found[1])
+    return sample_lower_bound(found[0], found[1])
 
 
-def _show_lop(epsilon: float, draws: int, rng: Generator) -> float:
+def _show_lop(epsilon: float, draws: int, rng: Rng) -> float:
     released = [lop(row, components=1, epsilon=epsilon, draws=draws, rng=rng)[:, 0, 0] for row in AXES]
-    return audit(np.abs(released[0]), np.abs(released[1]))
+    return sample_lower_bound(np.abs(released[0]), np.abs(released[1]))
 
 
 AXES = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
-ENTRIES = "every entry at or beyond its value on the first table"
+EVERY_ENTRY = "every entry at or beyond its value on the first table"
 RESIZED = "a class of 2 rows against one of 1"
 
-WITNESSES: dict[str, Witness] = {
-    "published-lap-pca": Witness(1.0, REPLACE, "(1, ..., 1) against 0, M = 4", ENTRIES, 50_000, _show_lap_pca),
-    "published-pca-gauss-gmm": Witness(2.0, REPLACE, RESIZED, "size of the noise", 100_000, _show_pca_gauss_gmm),
-    "published-ron-gauss": Witness(8.0, REPLACE, "flat halves, turned, p = 8", ENTRIES, 50_000, _show_ron_gauss),
-    "published-ron-gauss-supervised": Witness(
-        8.0, REPLACE, "flat halves, turned, p = 8, a = 1/10", ENTRIES, 50_000, _show_ron_gauss_supervised
+COUNTEREXAMPLES: dict[str, Counterexample] = {
+    "published-lap-pca": Counterexample(
+        1.0, REPLACE, "(1, ..., 1) against 0, M = 4", EVERY_ENTRY, 50_000, _show_lap_pca
     ),
-    "published-jiang-categorical": Witness(
-        64.0, REPLACE, "3 numbers stay 1, 5 categories change", ENTRIES, 100_000, _show_jiang_categorical
+    "published-pca-gauss-gmm": Counterexample(2.0, REPLACE, RESIZED, "size of the noise", 100_000, _show_pca_gauss_gmm),
+    "published-ron-gauss": Counterexample(
+        8.0, REPLACE, "flat halves, turned, p = 8", EVERY_ENTRY, 50_000, _show_ron_gauss
     ),
-    "published-jiang-lda": Witness(1.0, REPLACE, RESIZED, "size of a class mean", 100_000, _show_jiang_lda),
-    "published-sn": Witness(1.0, ADD, "e1 or nothing, p = 2", "first diagonal entry", 100_000, _show_sn),
-    "published-lip-rows": Witness(1.0, REPLACE, "e1 or e2", "the row's share of itself", 50_000, _show_lip_rows),
-    "published-lop": Witness(1.0, REPLACE, "e1 or e2", "first coordinate", 50_000, _show_lop),
+    "published-ron-gauss-supervised": Counterexample(
+        8.0, REPLACE, "flat halves, turned, p = 8, a = 1/10", EVERY_ENTRY, 50_000, _show_ron_gauss_supervised
+    ),
+    "published-jiang-categorical": Counterexample(
+        64.0, REPLACE, "3 numbers stay 1, 5 categories change", EVERY_ENTRY, 100_000, _show_jiang_categorical
+    ),
+    "published-jiang-lda": Counterexample(1.0, REPLACE, RESIZED, "size of a class mean", 100_000, _show_jiang_lda),
+    "published-sn": Counterexample(1.0, ADD, "e1 or nothing, p = 2", "first diagonal entry", 100_000, _show_sn),
+    "published-lip-rows": Counterexample(1.0, REPLACE, "e1 or e2", "the row's share of itself", 50_000, _show_lip_rows),
+    "published-lop": Counterexample(1.0, REPLACE, "e1 or e2", "first coordinate", 50_000, _show_lop),
 }

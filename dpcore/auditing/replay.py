@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.auditing.hostile_rows import Part, hostile_pair, hostile_rows
-from dpcore.auditing.replay_measurements import Replayed, ReplayedGram, ReplayedHistograms, ReplayedScore
+from dpcore.auditing.hostile_rows import WeightedRows, hostile_pair, hostile_rows
+from dpcore.auditing.replay_measurements import ReplayedGram, ReplayedHistograms, ReplayedMeasurement, ReplayedScore
 from dpcore.measure import ReleasedVector, measure_vector
 from dpcore.measurements.frame_measurements import measurement_inputs
 from dpcore.measurements.group_encoding import GroupedEncoding
@@ -43,7 +43,7 @@ INVENTED_CHUNKS, INVENTED_ROWS = 20, 50
 """Chunks of rows whose histograms stand in for marginals that a plan has yet to measure."""
 
 
-class Recorder:
+class RecordingNoise:
     """Noise that remembers what was asked of it."""
 
     def __init__(self, noise: Noise) -> None:
@@ -72,7 +72,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayResult:
     """What one replay found: how much of each declared sensitivity one unit used, and what else differed.
 
     `change` holds the exact difference of the sums' upper triangles, one a block, on the
@@ -106,14 +106,18 @@ class Replay:
         }
 
 
-def replay(
-    tables: tuple[Sequence[Part], Sequence[Part]], subject: Replayed, *, seed: int, name: str = "measurement"
-) -> Replay:
+def replay_tables(
+    tables: tuple[Sequence[WeightedRows], Sequence[WeightedRows]],
+    subject: ReplayedMeasurement,
+    *,
+    seed: int,
+    name: str = "measurement",
+) -> ReplayResult:
     """Measure two tables with the same noise and compare everything that can be compared."""
-    sums, noises = [subject.sums(chunks) for chunks in tables], [Recorder(SeededNoise(seed)) for _ in tables]
+    sums, noises = [subject.sums(chunks) for chunks in tables], [RecordingNoise(SeededNoise(seed)) for _ in tables]
     values = [subject.draw(chunks, noise) for chunks, noise in zip(tables, noises, strict=True)]
     change = _difference(*sums)
-    return Replay(
+    return ReplayResult(
         name,
         change,
         *subject.shares(change),
@@ -129,7 +133,7 @@ def _difference(first: Triangles, second: Triangles) -> Triangles:
 # ---- plans ---------------------------------------------------------------------------------------------
 
 
-def replay_pairs(plan: Plan, *, pairs: int, seed: str) -> list[Replay]:
+def replay_pairs(plan: Plan, *, pairs: int, seed: str) -> list[ReplayResult]:
     """Replay every measurement of a plan on hostile neighbours of its columns.
 
     What the plan has yet to learn is stood in for by something random or invented of the
@@ -137,8 +141,8 @@ def replay_pairs(plan: Plan, *, pairs: int, seed: str) -> list[Replay]:
     """
     rng = public_generator(seed, "replay")
     return [
-        replay(hostile_pair(plan.schema, subject.event, rng), subject, seed=number, name=name)
-        for name, subject in _measurements(plan, seed)
+        replay_tables(hostile_pair(plan.schema, subject.event, rng), subject, seed=number, name=name)
+        for name, subject in _replayed_measurements(plan, seed)
         for number in range(pairs)
     ]
 
@@ -150,14 +154,14 @@ def largest_change(plan: Plan, *, pairs: int, seed: str) -> float:
     noise would hide less than is claimed.
     """
     rng, shares = public_generator(seed, "replay"), [0.0]
-    for _, subject in _measurements(plan, seed):
+    for _, subject in _replayed_measurements(plan, seed):
         for _ in range(pairs):
             tables = hostile_pair(plan.schema, subject.event, rng)
             shares += subject.shares(_difference(*(subject.sums(chunks) for chunks in tables)))
     return max(shares)
 
 
-def _measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replayed]]:
+def _replayed_measurements(plan: Plan, seed: str) -> Iterator[tuple[str, ReplayedMeasurement]]:
     """Everything that the plan measures, by its name."""
     encoding = Encoding(plan.schema)
     for name, event in plan.events.items():
@@ -170,10 +174,15 @@ def _measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replayed]]:
             grouped = _invented_groups(plan, seed)
             yield name, ReplayedGram(event, grouped, Projection("none", grouped.width, grouped.width, None))
         else:
-            yield name, ReplayedGram(event, *measurement_inputs(name, encoding, _stand_in(plan, name, encoding, seed)))
+            yield (
+                name,
+                ReplayedGram(
+                    event, *measurement_inputs(name, encoding, _invented_framed_projection(plan, name, encoding, seed))
+                ),
+            )
 
 
-def _stand_in(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
+def _invented_framed_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
     """A projection as the measurement may find it, in a frame where the plan has one: any centre and radius will do."""
     projection = _invented_projection(plan, name, encoding, seed)
     if plan.frame_events:

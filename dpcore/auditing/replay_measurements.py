@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dpcore.auditing.hostile_rows import Part
+from dpcore.auditing.hostile_rows import WeightedRows
 from dpcore.measure import RecordEncoder, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.measurements.histograms import count_cells, exact_histograms
 from dpcore.measurements.projection import Projection
@@ -25,23 +25,23 @@ from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import Noise
 from dpcore.records.binning import ColumnCells
 
-TOLERANCE = 1e-9
+NUCLEAR_TOLERANCE = 1e-9
 """Relative error allowed to the nuclear norm of matrices, which alone is computed in floating point."""
 
 ABOVE_ONE = float(np.nextafter(1.0, 2.0))
 
 
-class Replayed(Protocol):
+class ReplayedMeasurement(Protocol):
     """One measurement of a plan, made of invented rows."""
 
     @property
     def event(self) -> Event:
         """What is drawn."""
 
-    def sums(self, chunks: Iterable[Part]) -> Triangles:
+    def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
         """The exact sums, on the integer grid: for invented rows only."""
 
-    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+    def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
         """What the door releases of them, in whole numbers."""
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
@@ -59,11 +59,11 @@ class ReplayedGram:
     encoding: RecordEncoder
     projection: Projection
 
-    def sums(self, chunks: Iterable[Part]) -> Triangles:
+    def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
         """Upper triangles, one a block."""
         return gram_sum(chunks, self.encoding, self.event.layout, self.projection).upper_triangles()
 
-    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+    def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
         """What `measure_gram` releases."""
         gram = exact_gram(chunks, self.encoding, self.event.layout, self.projection)
         return measure_gram(gram, self.event, noise).values
@@ -78,7 +78,7 @@ class ReplayedGram:
         only_sums = mechanism_of(self.event.mechanism).output is Output.SUMS
         sums = self._sums_share(change) if only_sums else self._weighted_share(cells)
         nuclear = _nuclear(change, layout.dimension) / float(gram_nuclear(neighbours, squared_norm=r) * UNIT)
-        return nuclear * (1 - TOLERANCE), _root_share(squares), share(sums)
+        return nuclear * (1 - NUCLEAR_TOLERANCE), _root_share(squares), rounded_share(sums)
 
     def _weighted_share(self, cells: list[tuple[Fraction, bool]]) -> Fraction:
         layout, weight = self.event.layout, best_l1_weight(self.event.neighbours)
@@ -119,11 +119,11 @@ class ReplayedHistograms:
     query: HistogramsQuery
     columns: Sequence[ColumnCells]
 
-    def sums(self, chunks: Iterable[Part]) -> Triangles:
+    def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
         """All counts as one list."""
         return [count_cells(chunks, self.columns, self.query)]
 
-    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+    def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
         """What `measure_vector` releases."""
         return [measure_vector(exact_histograms(chunks, self.columns, self.query), self.event, noise).values]
 
@@ -132,7 +132,7 @@ class ReplayedHistograms:
         ((*moved,),) = change
         sums = sum(abs(x) for x in moved) / self.query.l1_sensitivity(self.event.neighbours)
         squares = sum(x**2 for x in moved) / self.query.squared_l2_sensitivity(self.event.neighbours)
-        return share(sums), _root_share(squares), share(sums)
+        return rounded_share(sums), _root_share(squares), rounded_share(sums)
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
         """Exactly: counts are whole numbers of the grid to which their noise is rounded."""
@@ -147,17 +147,17 @@ class ReplayedScore:
     query: ScoreQuery
     scorer: Scorer
 
-    def sums(self, chunks: Iterable[Part]) -> Triangles:
+    def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
         """One number."""
         return [[sum_scores(chunks, self.scorer)]]
 
-    def draw(self, chunks: Iterable[Part], noise: Noise) -> Sequence[Sequence[int]]:
+    def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
         """What `measure_vector` releases."""
         return [measure_vector(exact_score(chunks, self.scorer, self.query), self.event, noise).values]
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
         """All norms of a number are one (GUARANTEE.md, S8)."""
-        moved = share(abs(change[0][0]) / self.query.l1_sensitivity(self.event.neighbours))
+        moved = rounded_share(abs(change[0][0]) / self.query.l1_sensitivity(self.event.neighbours))
         return moved, moved, moved
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
@@ -173,14 +173,14 @@ def _nuclear(change: Triangles, dimension: int) -> float:
     return float(np.abs(np.linalg.eigvalsh(matrices)).sum())
 
 
-def share(exact: Fraction) -> float:
+def rounded_share(exact: Fraction) -> float:
     """A float that lies above 1 exactly where the exact share does."""
-    return _rounded(float(exact), above=exact > 1)
+    return _on_its_side_of_one(float(exact), above=exact > 1)
 
 
 def _root_share(squared: Fraction) -> float:
-    return _rounded(float(squared) ** 0.5, above=squared > 1)
+    return _on_its_side_of_one(float(squared) ** 0.5, above=squared > 1)
 
 
-def _rounded(number: float, *, above: bool) -> float:
+def _on_its_side_of_one(number: float, *, above: bool) -> float:
     return max(number, ABOVE_ONE) if above else min(number, 1.0)

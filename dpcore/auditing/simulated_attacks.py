@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, release_statement
-from dpcore.auditing.lower_bounds import audit, lower_bound_of_parts, weighted_lower_bound
+from dpcore.auditing.lower_bounds import lower_bound_of_parts, sample_lower_bound, weighted_lower_bound
 from dpcore.auditing.worst_pairs import steep_pair
 from dpcore.mechanisms.base import UNIT, GramEvent
 from dpcore.mechanisms.registry import cost_of, gram_mechanism
@@ -40,14 +40,14 @@ SIMULATED = ("wishart-difference-trace", "wishart-difference", "gaussian", "lapl
 DIMENSIONS = (2, 3, 4, 8)
 """Dimensions P of the attacked records (1, y)."""
 
-PURE, CONCENTRATED = Epsilon(Fraction(4)), Rho(Fraction(1, 2))
-LAPLACE_EPSILON_AN_ENTRY = Fraction(1, 2)
+SIMULATED_EPSILON, SIMULATED_RHO = Epsilon(Fraction(4)), Rho(Fraction(1, 2))
+LAPLACE_EPSILON_PER_ENTRY = Fraction(1, 2)
 """Attacked budgets: where a sample of a given size reaches the largest share of the claim."""
 
 DELTA = Fraction(1, 100)
 """The delta at which Gaussian noise is attacked."""
 
-FAR = 10.0
+FAR_THRESHOLD = 10.0
 """Threshold of the tilted attacks, in means of the Gamma laws."""
 
 
@@ -80,19 +80,19 @@ class Tail:
         whole: Floats = sides[0] + sides[1] + outside[0] - outside[1]
         return whole
 
-    def hits(self, threshold: float, tilt: float, draws: int, rng: np.random.Generator) -> int:
+    def count_hits(self, threshold: float, tilt: float, draws: int, rng: np.random.Generator) -> int:
         """Draws beyond the threshold, kept with probability exp(-tilt (trace - threshold)): tilted back."""
         traces, whole = self.draw(tilt, draws, rng)
         beyond = traces > threshold
         thinning = tilt * (traces[beyond] - threshold) + np.abs(whole[beyond])
         return int(np.count_nonzero(rng.random(len(thinning)) < np.exp(-thinning)))
 
-    def measured(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
+    def bound_epsilon(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
         """A bound below epsilon, where the two tables move the trace by `shift` (in units of 1/c)."""
-        middle = self.shape * (FAR if self.rest is None else far_with_trace(draws))
+        middle = self.shape * (FAR_THRESHOLD if self.rest is None else far_with_trace(draws))
         tilt = 1 - self.shape / middle
         near, far = middle - shift / 2, middle + shift / 2
-        hits = [self.hits(threshold, tilt, draws, rng) for threshold in (near, far)]
+        hits = [self.count_hits(threshold, tilt, draws, rng) for threshold in (near, far)]
         return weighted_lower_bound(hits=hits[0], hits_neighbour=hits[1], trials=draws, log_weights=tilt * (far - near))
 
 
@@ -112,28 +112,28 @@ def simulate(
     `noise` multiplies the noise that is really drawn: below 1 the claim is false.
     """
     layout = GramLayout(dimension, 1, Fraction(1))
-    event = gram_mechanism(name).calibrate(layout, neighbours, _budget(name, dimension))
-    measure = {"gaussian": _gaussian, "laplace": _laplace}.get(name, _wishart)
+    event = gram_mechanism(name).calibrate(layout, neighbours, _attacked_budget(name, dimension))
+    measure = {"gaussian": _attack_gaussian, "laplace": _attack_laplace}.get(name, _attack_wishart)
     return *claim_of(event), measure(event, draws, rng, noise)
 
 
 def claim_of(event: GramEvent | VectorEvent) -> tuple[float, float]:
     """The epsilon and delta that an event promises, from its own cost."""
-    return stated(cost_of(event))
+    return epsilon_and_delta(cost_of(event))
 
 
-def stated(cost: Cost) -> tuple[float, float]:
+def epsilon_and_delta(cost: Cost) -> tuple[float, float]:
     """A cost as an epsilon, at `DELTA` where there is Gaussian noise."""
     statement = release_statement(cost, delta=DELTA if cost.rho else Fraction(0))
     return float(statement.epsilon), float(statement.delta)
 
 
-def _budget(name: str, dimension: int) -> Budget:
+def _attacked_budget(name: str, dimension: int) -> Budget:
     if name == "gaussian":
-        return CONCENTRATED
+        return SIMULATED_RHO
     if name == "laplace":
-        return Epsilon(LAPLACE_EPSILON_AN_ENTRY * dimension * (dimension + 1) / 2)
-    return PURE
+        return Epsilon(LAPLACE_EPSILON_PER_ENTRY * dimension * (dimension + 1) / 2)
+    return SIMULATED_EPSILON
 
 
 def _records_apart(event: GramEvent) -> float:
@@ -142,20 +142,20 @@ def _records_apart(event: GramEvent) -> float:
     return float(event.layout.squared_norm) * (1 if single else 2)
 
 
-def _wishart(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
+def _attack_wishart(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
     trace_factor = event.mechanism == "wishart-difference-trace"
     tail = wishart_tail(event.layout.dimension, event.neighbours, trace_factor=trace_factor)
-    return tail.measured(float(event.noise) / noise * _records_apart(event), draws=draws, rng=rng)
+    return tail.bound_epsilon(float(event.noise) / noise * _records_apart(event), draws=draws, rng=rng)
 
 
-def _gaussian(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
+def _attack_gaussian(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
     single = event.neighbours is Neighbours.ADD_REMOVE
     apart = float(event.layout.squared_norm) * (1 if single else math.sqrt(2))
     shift = apart * UNIT / float(event.noise) / noise
-    return audit(shift + rng.standard_normal(draws), rng.standard_normal(draws), delta=float(DELTA))
+    return sample_lower_bound(shift + rng.standard_normal(draws), rng.standard_normal(draws), delta=float(DELTA))
 
 
-def _laplace(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
+def _attack_laplace(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
     """One event an entry: it lies beyond both tables' values."""
     p, weight = event.layout.dimension, float(best_l1_weight(event.neighbours))
     x, y = steep_pair(p, weight)

@@ -96,7 +96,7 @@ def level_indices(name: str, values: Sequence[Any]) -> tuple[int, ...]:
     return tuple(range(len(values)))
 
 
-def exact_number(name: str, value: float | Fraction) -> Fraction:
+def finite_fraction(name: str, value: float | Fraction) -> Fraction:
     """A number as it is written: 0.1 is one tenth.
 
     Raises: ValueError for what is no finite number.
@@ -111,18 +111,18 @@ def exact_delta(value: float | Fraction) -> Fraction:
 
     Raises: ValueError outside [0, 1).
     """
-    delta = exact_number("delta", value)
+    delta = finite_fraction("delta", value)
     if not 0 <= delta < 1:
         raise ValueError(f"delta must lie in [0, 1), got {value}")
     return delta
 
 
-def table_of(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> Floats:
+def numeric_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> Floats:
     """The rows of X in numbers, NaN for a cell that is none; scikit-learn checks shape and names."""
     return numbers_of(validate_data(estimator, _as_array(X), dtype=None, ensure_all_finite=False, reset=reset))
 
 
-def column_of(y: ArrayLike | None, rows: int) -> NDArray[Any]:
+def target_values(y: ArrayLike | None, rows: int) -> NDArray[Any]:
     """One value a row, each as it was given.
 
     Raises: ValueError for another shape.
@@ -197,7 +197,7 @@ def feature_rows(points: Floats, encoding: Encoding, categories: Categories) -> 
     return np.column_stack(columns)
 
 
-def stated_privacy(
+def privacy_statement(
     events: Mapping[str, GramEvent | VectorEvent], *, delta: Fraction, neighbours: str
 ) -> dict[str, Any]:
     """What the events cost together, why that holds, and which mechanisms are only approximate."""

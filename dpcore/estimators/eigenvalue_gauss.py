@@ -13,11 +13,11 @@ from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
     Bounds,
     PrivateEstimator,
-    exact_number,
     feature_cells,
     feature_columns,
-    stated_privacy,
-    table_of,
+    finite_fraction,
+    numeric_rows,
+    privacy_statement,
 )
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.measurements.projection import no_projection
@@ -68,14 +68,14 @@ class EigenvalueGauss(PrivateEstimator):
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Measure the largest eigenvalues of the rows of X."""
-        rows = table_of(self, X)
-        if exact_number("expected_rows", self.expected_rows) < 1:
+        rows = numeric_rows(self, X)
+        if finite_fraction("expected_rows", self.expected_rows) < 1:
             raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")
         encoding = Encoding(RecordSchema(tuple(feature_columns(rows.shape[1], self.bounds, {}))))
         event = self._event(encoding)
         gram = exact_gram([(feature_cells(rows, {}), None)], encoding, event.layout, no_projection(encoding))
         self.spectrum_: Released = measure_gram(gram, event, SystemNoise())
-        self.privacy_ = stated_privacy({"eigenvalues": event}, delta=Fraction(0), neighbours=self.neighbours)
+        self.privacy_ = privacy_statement({"eigenvalues": event}, delta=Fraction(0), neighbours=self.neighbours)
         return self
 
     def sample(self, n: int = 1) -> Floats:
@@ -90,5 +90,5 @@ class EigenvalueGauss(PrivateEstimator):
 
     def _event(self, encoding: Encoding) -> GramEvent:
         layout = GramLayout(encoding.width + 1, 1, Fraction(1))  # the head is not measured
-        budget = Epsilon(exact_number("epsilon", self.epsilon))
+        budget = Epsilon(finite_fraction("epsilon", self.epsilon))
         return EIGENVALUES.calibrate(layout, Neighbours(self.neighbours), budget, components=self.n_components)

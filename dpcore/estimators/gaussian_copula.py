@@ -16,15 +16,15 @@ from dpcore.estimators._arrays import (
     Categories,
     PrivateEstimator,
     codes_of,
-    column_of,
     exact_delta,
-    exact_number,
     feature_cells,
     feature_columns,
     feature_name,
+    finite_fraction,
     level_indices,
-    stated_privacy,
-    table_of,
+    numeric_rows,
+    privacy_statement,
+    target_values,
 )
 from dpcore.estimators.moment_mixture import LABEL
 from dpcore.measure import exact_gram, measure_gram, measure_vector
@@ -45,7 +45,7 @@ from dpcore.synthesis.generators import synthetic_rows
 Floats = NDArray[np.float64]
 
 
-def measured_copula(cells: Cells, plan: Plan) -> Copula:
+def measure_copula(cells: Cells, plan: Plan) -> Copula:
     """Measure a table as a copula's plan says: its histograms, then the Gram of their groups. Draws noise."""
     assert plan.marginals_event is not None  # noqa: S101  as every copula's plan has
     query, noise, layout = plan.marginals_event.query, SystemNoise(), plan.event.layout
@@ -99,14 +99,14 @@ class GaussianCopula(PrivateEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the rows of X, in the classes of y where these are given."""
-        rows, delta = table_of(self, X), exact_delta(self.delta)
+        rows, delta = numeric_rows(self, X), exact_delta(self.delta)
         self.plan_ = make_plan(self._plan_request(self._schema(rows.shape[1])))
         cells = feature_cells(rows, self.categories or {})
         if self.classes is not None:
-            cells[LABEL] = codes_of(column_of(y, len(rows)), self.classes)
-        self.copula_ = measured_copula(cells, self.plan_)
+            cells[LABEL] = codes_of(target_values(y, len(rows)), self.classes)
+        self.copula_ = measure_copula(cells, self.plan_)
         self.moments_, self.marginals_ = self.copula_.moments.released, self.copula_.marginals
-        self.privacy_ = stated_privacy(self.plan_.events, delta=delta, neighbours=self.neighbours)
+        self.privacy_ = privacy_statement(self.plan_.events, delta=delta, neighbours=self.neighbours)
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
@@ -137,7 +137,7 @@ class GaussianCopula(PrivateEstimator):
             schema=schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),
-            epsilon=exact_number("epsilon", self.epsilon),
+            epsilon=finite_fraction("epsilon", self.epsilon),
             delta=exact_delta(self.delta),
             expected_rows=1,  # nothing depends on it
             projection="none",

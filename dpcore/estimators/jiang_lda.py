@@ -22,15 +22,15 @@ from dpcore.estimators._arrays import (
     Categories,
     PrivateEstimator,
     codes_of,
-    column_of,
     exact_delta,
-    exact_number,
     feature_cells,
     feature_columns,
     feature_rows,
+    finite_fraction,
     level_indices,
-    stated_privacy,
-    table_of,
+    numeric_rows,
+    privacy_statement,
+    target_values,
 )
 from dpcore.estimators.moment_mixture import LABEL
 from dpcore.measure import Released, ReleasedVector, exact_gram, measure_gram, measure_vector
@@ -48,7 +48,7 @@ from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
 
 Floats = NDArray[np.float64]
 
-SURE = 1e-3
+LEAST_SPREAD = 1e-3
 """Directions with less of the largest spread than this say nothing about the class."""
 
 
@@ -101,19 +101,21 @@ class DifferentialLda(PrivateEstimator):
         """Measure the moments of the rows of X in the classes of y, once."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
-        rows, delta = table_of(self, X), exact_delta(self.delta)
+        rows, delta = numeric_rows(self, X), exact_delta(self.delta)
         self.encoding_ = Encoding(self._schema(rows.shape[1]))
         cells = self._cells(rows, y)
-        self.moments_ = self._by_vector(cells) if self.mechanism == JIANG_LAPLACE.name else self._by_gram(cells)
-        self.privacy_ = stated_privacy({MOMENTS: self.moments_.event}, delta=delta, neighbours=self.neighbours)
+        self.moments_ = (
+            self._measure_by_vector(cells) if self.mechanism == JIANG_LAPLACE.name else self._measure_by_gram(cells)
+        )
+        self.privacy_ = privacy_statement({MOMENTS: self.moments_.event}, delta=delta, neighbours=self.neighbours)
         return self
 
-    def _by_gram(self, cells: Cells) -> Released:
+    def _measure_by_gram(self, cells: Cells) -> Released:
         request = PlanRequest(
             schema=self.encoding_.schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),
-            epsilon=exact_number("epsilon", self.epsilon),
+            epsilon=finite_fraction("epsilon", self.epsilon),
             delta=exact_delta(self.delta),
             expected_rows=1,  # nothing depends on it without a projection
             projection="none",
@@ -124,9 +126,9 @@ class DifferentialLda(PrivateEstimator):
         gram = exact_gram([(cells, None)], self.encoding_, event.layout, no_projection(self.encoding_))
         return measure_gram(gram, event, SystemNoise())
 
-    def _by_vector(self, cells: Cells) -> ReleasedVector:
+    def _measure_by_vector(self, cells: Cells) -> ReleasedVector:
         coordinates, count = UnitCoordinates(self.encoding_), len(self.classes)
-        budget, neighbours = Epsilon(exact_number("epsilon", self.epsilon)), Neighbours(self.neighbours)
+        budget, neighbours = Epsilon(finite_fraction("epsilon", self.epsilon)), Neighbours(self.neighbours)
         event = JIANG_LAPLACE.calibrate(coordinates.query(count), neighbours, budget)
         return measure_vector(exact_moments([cells], coordinates, count), event, SystemNoise())
 
@@ -144,10 +146,10 @@ class DifferentialLda(PrivateEstimator):
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of each row under Gaussian classes of one covariance."""
         check_is_fitted(self, "moments_")
-        rows = table_of(self, X, reset=False)
+        rows = numeric_rows(self, X, reset=False)
         points = UnitCoordinates(self.encoding_).records(feature_cells(rows, self.categories or {})) / GRID
         pooled = self._pooled()
-        slopes = pooled.means @ np.linalg.pinv(pooled.within, rcond=SURE, hermitian=True)
+        slopes = pooled.means @ np.linalg.pinv(pooled.within, rcond=LEAST_SPREAD, hermitian=True)
         levels = np.log(np.maximum(pooled.weights, 1e-300)) - np.einsum("ki,ki->k", slopes, pooled.means) / 2
         likeliest: NDArray[Any] = np.asarray(self.classes)[np.argmax(points @ slopes.T + levels, axis=1)]
         return likeliest
@@ -164,5 +166,5 @@ class DifferentialLda(PrivateEstimator):
         return RecordSchema((*columns, label))
 
     def _cells(self, rows: Floats, y: ArrayLike) -> Cells:
-        labels = codes_of(column_of(y, len(rows)), self.classes)
+        labels = codes_of(target_values(y, len(rows)), self.classes)
         return {**feature_cells(rows, self.categories or {}), LABEL: labels}

@@ -20,25 +20,23 @@ from dpcore.estimators._arrays import (
     Bounds,
     Categories,
     PrivateEstimator,
-    exact_number,
     feature_cells,
     feature_columns,
     feature_rows,
-    stated_privacy,
-    table_of,
+    finite_fraction,
+    numeric_rows,
+    privacy_statement,
 )
 from dpcore.measure import ReleasedVector, exact_gram, measure_gram, measure_vector
 from dpcore.measurements.noisy_moments import pooled_moments
 from dpcore.measurements.projection import no_projection
-from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.queries import RowsQuery
-from dpcore.mechanisms.registry import gram_mechanism
+from dpcore.mechanisms.registry import Event, gram_mechanism
 from dpcore.mechanisms.vectors import (
     JIANG_LAPLACE,
     NOISY_ROWS,
     PrivateVector,
     UnitCoordinates,
-    VectorEvent,
     exact_moments,
 )
 from dpcore.noise.sources import Noise, SystemNoise, draw_seed, public_generator
@@ -49,7 +47,6 @@ from dpcore.records.schema import Cells, Neighbours, RecordSchema
 from dpcore.synthesis.jiang_greedy import PooledMoments
 
 Floats = NDArray[np.float64]
-Event = GramEvent | VectorEvent
 
 RELATION = Neighbours.REPLACE_ONE
 """The number of published rows is that of the data, so nothing hides whether a row is there."""
@@ -133,19 +130,19 @@ class NoisyRows(PrivateEstimator, ABC):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Buy or draw the directions, then publish the rows of X along them; `y` is ignored."""
-        rows = table_of(self, X)
+        rows = numeric_rows(self, X)
         known = self.categories or {}
         encoding = Encoding(RecordSchema(tuple(feature_columns(rows.shape[1], self.bounds, known))))
         if not 1 <= self.n_components <= encoding.width:
             raise ValueError(f"n_components must be between 1 and {encoding.width}, got {self.n_components}")
-        epsilon = Epsilon(exact_number("epsilon", self.epsilon))
+        epsilon = Epsilon(finite_fraction("epsilon", self.epsilon))
         cells = feature_cells(rows, known)
         self.basis_, events, left = self._directions(cells, encoding, epsilon)
         self.released_ = publish_rows(encoding.encode(cells), self.basis_, left, SystemNoise())
         projected = self.released_.numbers().reshape(len(rows), self.n_components)
         self.rows_ = feature_rows(self.basis_.lift(projected), encoding, known)
         everything = {**events, "rows": self.released_.event}
-        self.privacy_ = stated_privacy(everything, delta=Fraction(0), neighbours=RELATION.value)
+        self.privacy_ = privacy_statement(everything, delta=Fraction(0), neighbours=RELATION.value)
         return self
 
     @abstractmethod
@@ -182,7 +179,7 @@ class JiangPca(NoisyRows):
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
-        first, left = _split(epsilon)
+        first, left = _split_epsilon(epsilon)
         coordinates = UnitCoordinates(encoding)
         event = JIANG_LAPLACE.calibrate(coordinates.query(1), RELATION, first)
         moments = PooledMoments.of_vector(measure_vector(exact_moments([cells], coordinates, 1), event, SystemNoise()))
@@ -202,7 +199,7 @@ class LopRows(NoisyRows):
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
-        first, left = _split(epsilon)
+        first, left = _split_epsilon(epsilon)
         layout = GramLayout(encoding.width + 1, 1, count_weight(encoding.width))
         event = gram_mechanism("wishart-difference-trace").calibrate(layout, RELATION, first)
         gram = exact_gram([(cells, None)], encoding, layout, no_projection(encoding))
@@ -210,7 +207,7 @@ class LopRows(NoisyRows):
         return RowBasis.of(_leading(moments.covariance, self.n_components), moments.mean), {"basis": event}, left
 
 
-def _split(epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
+def _split_epsilon(epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
     return Epsilon(epsilon.value * FOR_BASIS), Epsilon(epsilon.value * (1 - FOR_BASIS))
 
 

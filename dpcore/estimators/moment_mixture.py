@@ -21,16 +21,16 @@ from dpcore.estimators._arrays import (
     Bounds,
     PrivateEstimator,
     codes_of,
-    column_of,
     exact_delta,
-    exact_number,
     feature_cells,
     feature_columns,
     feature_name,
+    finite_fraction,
     level_indices,
     numbers_of,
-    stated_privacy,
-    table_of,
+    numeric_rows,
+    privacy_statement,
+    target_values,
 )
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.measurements.frame_measurements import measure_frame, measurement_inputs
@@ -123,14 +123,14 @@ class MomentMixture(PrivateEstimator):
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the moments of the rows of X, together with y where its classes or bounds are given."""
-        rows = table_of(self, X)
+        rows = numeric_rows(self, X)
         schema = self._schema(rows.shape[1])
         self.plan_ = make_plan(self._plan_request(schema))
         self.encoding_ = Encoding(self.plan_.schema)
         cells = self._cells(rows, y)
         self.projection_, self.moments_ = self._measure(cells)
         delta = exact_delta(self.delta)
-        self.privacy_ = stated_privacy(self.plan_.events, delta=delta, neighbours=self.neighbours)
+        self.privacy_ = privacy_statement(self.plan_.events, delta=delta, neighbours=self.neighbours)
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
@@ -166,7 +166,7 @@ class MomentMixture(PrivateEstimator):
             schema=schema,
             neighbours=Neighbours(self.neighbours),
             unit=PrivacyUnit(),
-            epsilon=exact_number("epsilon", self.epsilon),
+            epsilon=finite_fraction("epsilon", self.epsilon),
             delta=exact_delta(self.delta),
             expected_rows=1 if self.expected_rows is None else self.expected_rows,
             projection=self.projection_kind,
@@ -174,21 +174,21 @@ class MomentMixture(PrivateEstimator):
             mechanism=self.mechanism,
             generator="mixture" if unknown_size else self.generator,
             allocation=preset_or_fractions(self.allocation),
-            radius=self.radius if isinstance(self.radius, str) else exact_number("radius", self.radius),
+            radius=self.radius if isinstance(self.radius, str) else finite_fraction("radius", self.radius),
         )
 
     def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
         cells = feature_cells(rows, {})
         if self.classes is not None:
-            cells[LABEL] = codes_of(column_of(y, len(rows)), self.classes)
+            cells[LABEL] = codes_of(target_values(y, len(rows)), self.classes)
         if self.target_bounds is not None:
-            cells[TARGET] = numbers_of(column_of(y, len(rows)))
+            cells[TARGET] = numbers_of(target_values(y, len(rows)))
         return cells
 
     def _measure(self, cells: Cells) -> tuple[Projection, Released]:
         """Draw every measurement of the plan, each once."""
         plan, encoding = self.plan_, self.encoding_
-        projection = self._framed(cells, self._public_projection())
+        projection = self._measure_frame(cells, self._public_projection())
         everything = replace(no_projection(encoding), frame=projection.frame)
         if plan.projection_event is not None:
             coordinates = measured_coordinates(plan.projection_event, encoding)
@@ -206,7 +206,7 @@ class MomentMixture(PrivateEstimator):
             return ron_projection(self.encoding_, self.plan_.dimension, draw_seed())
         return no_projection(self.encoding_)
 
-    def _framed(self, cells: Cells, projection: Projection) -> Projection:
+    def _measure_frame(self, cells: Cells, projection: Projection) -> Projection:
         """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""
         if self.plan_.frame_events:
             whole_mean = self.plan_.frame_knows_mean

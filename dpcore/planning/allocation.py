@@ -18,7 +18,7 @@ Shares = dict[str, Fraction]
 GAUSSIAN_NOISE = ("gaussian", "noisy-power-method", "histogram-gaussian")
 """Mechanisms that spend rho and need delta > 0; all others spend epsilon."""
 
-USUAL_PROJECTION_SHARE = Fraction(3, 10)
+DEFAULT_PROJECTION_SHARE = Fraction(3, 10)
 """What private components take where nothing better is known: a named mechanism, or a dimension yet to be chosen."""
 
 MARGINALS_SHARE = {Rho: Fraction(1, 10), Epsilon: Fraction(1, 5)}
@@ -63,7 +63,7 @@ def preset_or_fractions(allocation: str | Mapping[str, float | Fraction]) -> Sha
     return shares
 
 
-def shares_of(request: PlanRequest, projection: Fraction = USUAL_PROJECTION_SHARE) -> Shares:
+def shares_of(request: PlanRequest, projection: Fraction = DEFAULT_PROJECTION_SHARE) -> Shares:
     """Every measurement's share; `projection` is what components take where the specification leaves it open.
 
     Raises: PlanError for fractions of something that is not measured, or a separate mean beside Gaussian noise.
@@ -130,16 +130,16 @@ def whole_budgets(request: PlanRequest) -> list[Budget]:
 
 def moments_budgets(request: PlanRequest, shares: Shares) -> list[Budget]:
     """What is left to the moments, for each way to spend it."""
-    beside = None if request.projection_mechanism == AUTO else spends(request.projection_mechanism)
-    return [part(request, shares[MOMENTS], type(way), beside or type(way)) for way in whole_budgets(request)]
+    beside = None if request.projection_mechanism == AUTO else budget_kind(request.projection_mechanism)
+    return [budget_of_share(request, shares[MOMENTS], type(way), beside or type(way)) for way in whole_budgets(request)]
 
 
-def spends(mechanism: str) -> type[Budget]:
+def budget_kind(mechanism: str) -> type[Budget]:
     """The kind of budget that a mechanism spends."""
     return Rho if mechanism in GAUSSIAN_NOISE else Epsilon
 
 
-def part(request: PlanRequest, share: Fraction, kind: type[Budget], beside: type[Budget]) -> Budget:
+def budget_of_share(request: PlanRequest, share: Fraction, kind: type[Budget], beside: type[Budget]) -> Budget:
     """A share of the budget for a measurement of one kind, beside one of another kind that takes the rest.
 
     Two of a kind share epsilon or rho, which add. Unlike kinds share epsilon: the Gaussian
@@ -154,7 +154,7 @@ def part(request: PlanRequest, share: Fraction, kind: type[Budget], beside: type
     return Rho(rho_of_epsilon(float(share * request.epsilon), delta=delta))
 
 
-def apart_error(components: float, moments: float, share: Fraction, kind: type[Budget]) -> float:
+def separate_error(components: float, moments: float, share: Fraction, kind: type[Budget]) -> float:
     """What the noise costs where components take a share of the budget and the moments the rest.
 
     `components` and `moments` are the noise's operator norms with the whole budget, over an
@@ -168,4 +168,4 @@ def apart_error(components: float, moments: float, share: Fraction, kind: type[B
 def best_share(components: float, moments: float, kind: type[Budget]) -> Fraction:
     """The share of the components, in twentieths, at which `apart_error` is least."""
     shares = [Fraction(twentieths, SHARE_GRID) for twentieths in range(1, SHARE_GRID)]
-    return min(shares, key=lambda share: apart_error(components, moments, share, kind))
+    return min(shares, key=lambda share: separate_error(components, moments, share, kind))

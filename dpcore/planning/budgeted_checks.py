@@ -50,7 +50,7 @@ def make_checked_plan(request: PlanRequest, checks: Sequence[BudgetedCheck]) -> 
         return make_plan(request)
     queries = {check.score: _query(request, check) for check in checks}
     plan = make_plan(replace(request, epsilon=(1 - kept_back) * request.epsilon))
-    whole = _kept_back(request, plan, kept_back)
+    whole = _checks_budget(request, plan, kept_back)
     events = {check.score: _event(request, queries[check.score], whole, check.share / kept_back) for check in checks}
     shares = {name: share * (1 - kept_back) for name, share in plan.shares.items()}
     return replace(
@@ -61,7 +61,7 @@ def make_checked_plan(request: PlanRequest, checks: Sequence[BudgetedCheck]) -> 
     )
 
 
-def _kept_back(request: PlanRequest, plan: Plan, share: Fraction) -> Budget:
+def _checks_budget(request: PlanRequest, plan: Plan, share: Fraction) -> Budget:
     """What is left of the whole budget beside the release itself.
 
     Where all noise of the release is Gaussian, the checks' is too, and gets the rest of rho; else the parts add up

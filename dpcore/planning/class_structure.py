@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-CLEAR_BLOCK = 1.0
+LEAST_BLOCK_SIGNAL = 1.0
 """Blocks are worth their noise where a class's average eigenvalue is at least so many times its operator norm."""
 
 STRONG_DIRECTION = 0.3
@@ -26,7 +26,7 @@ class Structure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class StructureInputs:
     """The public constants of the choice: rows, classes, coordinates, and the noise's operator norms, in records."""
 
     rows: float
@@ -36,25 +36,25 @@ class Scale:
     pooled_noise: float
 
     @property
-    def block_clearness(self) -> float:
+    def block_signal_to_noise(self) -> float:
         """Average eigenvalue of a class's block over its noise, if classes are equally large and the ball is filled."""
         return self.rows / self.classes / self.size / self.block_noise
 
     @property
-    def strong_direction(self) -> float:
+    def direction_signal_to_noise(self) -> float:
         """What the strongest direction of all classes together may rise to, over the noise."""
         return STRONG_DIRECTION * self.rows / self.pooled_noise
 
 
-def choose_structure(scale: Scale) -> tuple[Structure, str]:
+def choose_structure(scale: StructureInputs) -> tuple[Structure, str]:
     """The structure, and the reason for it."""
-    clearness = f"a class's average eigenvalue is about {scale.block_clearness:.2g} times the noise of its block"
-    if scale.block_clearness >= CLEAR_BLOCK:
+    clearness = f"a class's average eigenvalue is about {scale.block_signal_to_noise:.2g} times the noise of its block"
+    if scale.block_signal_to_noise >= LEAST_BLOCK_SIGNAL:
         return Structure.BLOCKS, f"class blocks, which together cost as much as one: {clearness}"
-    if scale.strong_direction >= 1:
+    if scale.direction_signal_to_noise >= 1:
         return Structure.POOLED, f"one covariance for all classes around their own means: {clearness}"
     return (
         Structure.DIAGONAL,
         "class means and the columns' own variances: even the strongest direction of all rows together "
-        f"would only be about {scale.strong_direction:.2g} times the noise",
+        f"would only be about {scale.direction_signal_to_noise:.2g} times the noise",
     )

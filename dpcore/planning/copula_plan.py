@@ -11,12 +11,12 @@ from dpcore.measurements.histograms import histograms_query
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.mechanisms.registry import gram_mechanism, vector_mechanism
-from dpcore.planning.allocation import marginals_share, part, spends, whole_budgets
+from dpcore.planning.allocation import budget_kind, budget_of_share, marginals_share, whole_budgets
 from dpcore.planning.layouts import WEIGHT_GRID, unit_rows
-from dpcore.planning.mechanism_choice import best_event, needs_delta, require_releasable
+from dpcore.planning.mechanism_choice import best_event, delta_needed_error, require_releasable
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
-from dpcore.planning.validation import require_projection_mechanism, too_wide
+from dpcore.planning.validation import require_projection_mechanism, too_wide_error
 from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS, GramLayout
 from dpcore.records.schema import NominalColumn
 
@@ -71,15 +71,17 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
         share = marginals_share(request, kind)
         layout = GramLayout(1 + COORDINATES[kind] * len(columns), schema.class_count, GROUPS_WEIGHT, rows_per_unit)
         if layout.dimension > (most := EXACT >> (POINT_BITS + PROJECTION_BITS)):
-            raise too_wide(layout.dimension, most)
-        if request.mechanism == AUTO or spends(require_releasable(request)) is kind:
-            choices.append((best_event(request, layout, [part(request, 1 - share, kind, kind)]), share, kind))
+            raise too_wide_error(layout.dimension, most)
+        if request.mechanism == AUTO or budget_kind(require_releasable(request)) is kind:
+            choices.append(
+                (best_event(request, layout, [budget_of_share(request, 1 - share, kind, kind)]), share, kind)
+            )
     if not choices:
-        raise needs_delta(request.mechanism)
+        raise delta_needed_error(request.mechanism)
     event, share, kind = min(choices, key=lambda choice: entry_noise(choice[0]))
     query = histograms_query(columns, rows_per_unit)
     histograms = vector_mechanism("histogram-gaussian" if kind is Rho else "histogram-laplace")
-    marginals = histograms.calibrate(query, request.neighbours, part(request, share, kind, kind))
+    marginals = histograms.calibrate(query, request.neighbours, budget_of_share(request, share, kind, kind))
     expected = gram_mechanism(event.mechanism).expected_error(event)
     width = event.layout.dimension - 1
     return Plan(

@@ -31,7 +31,7 @@ _SMALLEST = Fraction(1, 1000)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ForecastRelease:
     """One coming release, and what is spent of the population's budget after it.
 
     `counted` says that the ledger holds its cost already; a release that is not `allowed` spends nothing.
@@ -43,14 +43,14 @@ class Step:
     spent: Statement
 
 
-def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str, bool]]) -> list[Step]:
+def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str, bool]]) -> list[ForecastRelease]:
     """The coming releases in order, each period with whether its cost is already among what is committed."""
     steps = []
     for period, counted in periods:
         after = committed if counted else committed + each
         allowed = counted or cap.admits(after)
         committed = after if allowed else committed
-        steps.append(Step(period, counted, allowed, population_balance(committed, delta=cap.delta)))
+        steps.append(ForecastRelease(period, counted, allowed, population_balance(committed, delta=cap.delta)))
     return steps
 
 

@@ -9,7 +9,7 @@ from dpcore.accounting import Budget
 from dpcore.mechanisms.expected_noise import operator_noise
 from dpcore.mechanisms.names import MEAN
 from dpcore.mechanisms.registry import gram_mechanism
-from dpcore.planning.class_structure import Scale, Structure, choose_structure
+from dpcore.planning.class_structure import Structure, StructureInputs, choose_structure
 from dpcore.planning.layouts import moments_layout, projected_size
 from dpcore.planning.mechanism_choice import best_event
 from dpcore.planning.plan import signal_to_noise
@@ -31,7 +31,7 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
     has_target = any(column.role is Role.TARGET for column in schema.columns)
     choice = request.generator
     if choice == AUTO and schema.label:
-        return _choose_structure(request, budgets, reasons), schema
+        return _choose_class_generator(request, budgets, reasons), schema
     if choice == AUTO:
         choice = "supervised" if has_target else "gaussian"
         why = {
@@ -60,7 +60,7 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
     return choice, schema
 
 
-def _choose_structure(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> str:
+def _choose_class_generator(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> str:
     """The generator of a table with a label: class blocks, one block with labels, or the same for means above all.
 
     Without a dimension yet, class blocks would take the largest at which they rise above the noise:
@@ -81,7 +81,7 @@ def _choose_structure(request: PlanRequest, budgets: list[Budget], reasons: list
         best_event(way, moments_layout(way, size, classes), budgets)
         for way in (mixture, replace(request, generator=LDA))
     )
-    scale = Scale(
+    scale = StructureInputs(
         rows=request.expected_rows,
         classes=classes,
         size=size,

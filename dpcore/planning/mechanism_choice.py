@@ -29,13 +29,13 @@ def _candidates(request: PlanRequest, layout: GramLayout, budgets: list[Budget])
     for name in names:
         for budget in budgets:
             if (name == "gaussian") == isinstance(budget, Rho):
-                events.append(_calibrated(name, layout, request, budget))
+                events.append(_calibrate(name, layout, request, budget))
     if not events:
-        raise needs_delta(request.mechanism)
+        raise delta_needed_error(request.mechanism)
     return events
 
 
-def _calibrated(name: str, layout: GramLayout, request: PlanRequest, budget: Budget) -> GramEvent:
+def _calibrate(name: str, layout: GramLayout, request: PlanRequest, budget: Budget) -> GramEvent:
     fault = ""
     try:
         return gram_mechanism(name).calibrate(layout, request.neighbours, budget)
@@ -44,7 +44,7 @@ def _calibrated(name: str, layout: GramLayout, request: PlanRequest, budget: Bud
     raise PlanError(fault, rule="mechanism-not-applicable", where="model.mechanism", hint="use `mechanism: auto`")
 
 
-def needs_delta(mechanism: str) -> PlanError:
+def delta_needed_error(mechanism: str) -> PlanError:
     """The refusal of a mechanism that no pure budget buys."""
     return PlanError(
         f"mechanism {mechanism!r} needs delta > 0",

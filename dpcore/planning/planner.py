@@ -22,25 +22,25 @@ from dpcore.mechanisms.registry import basis_mechanism, gram_mechanism, mechanis
 from dpcore.planning.allocation import (
     FRAME_SHARES,
     Shares,
-    apart_error,
     best_share,
+    budget_kind,
+    budget_of_share,
     moments_budgets,
-    part,
+    separate_error,
     shares_of,
-    spends,
     whole_budgets,
 )
 from dpcore.planning.copula_plan import copula_plan, is_for_copula
 from dpcore.planning.generator_choice import choose_dimension, choose_generator
 from dpcore.planning.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
-from dpcore.planning.mechanism_choice import best_event, needs_delta
+from dpcore.planning.mechanism_choice import best_event, delta_needed_error
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import (
     require_exact_width,
-    require_frame,
     require_projection,
     require_projection_mechanism,
+    require_radius,
 )
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
@@ -59,7 +59,7 @@ def make_plan(request: PlanRequest) -> Plan:
         return copula_plan(replace(request, generator=COPULA), reasons)
     shares = shares_of(request)
     require_projection_mechanism(request, shares)
-    require_frame(request)
+    require_radius(request)
     generator, schema = choose_generator(request, moments_budgets(request, shares), reasons)
     request, encoding = replace(request, generator=generator), Encoding(schema)
     require_exact_width(encoding)
@@ -133,7 +133,7 @@ def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, share
     size, blocks = projected_size(request, encoding, dimension), encoding.schema.class_count
     eigenvalue, whole = request.expected_rows / size, whole_budgets(request)
     moments = best_event(request, moments_layout(request, size, blocks), whole)
-    kind = spends(moments.mechanism)
+    kind = budget_kind(moments.mechanism)
     same_kind = [budget for budget in whole if isinstance(budget, kind)]
     components = best_event(request, components_layout(request, encoding.width), same_kind)
     wide = best_event(request, moments_layout(request, encoding.width, blocks), whole)
@@ -141,7 +141,7 @@ def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, share
     share = best_share(*errors, kind)
     noise = entry_noise(wide) * 2 * math.sqrt(size) * wide.layout.blocks / eigenvalue
     together = (operator_noise(wide) * math.sqrt(wide.layout.blocks) / eigenvalue) ** 2 + noise
-    return shares_of(request, share if apart_error(*errors, share, kind) < together else Fraction(0))
+    return shares_of(request, share if separate_error(*errors, share, kind) < together else Fraction(0))
 
 
 def _mean_event(request: PlanRequest, moments: GramLayout, shares: Shares, reasons: list[str]) -> GramEvent | None:
@@ -166,8 +166,8 @@ def _frame_events(
     """What is measured for the frame: the mean squared length of points, their mean, and the length around it."""
     if not shares[RADIUS]:
         return {}
-    kind, rows_per_unit = spends(moments.mechanism), unit_rows(request)
-    budgets = {name: part(request, shares[name], kind, kind) for name in FRAME_SHARES}
+    kind, rows_per_unit = budget_kind(moments.mechanism), unit_rows(request)
+    budgets = {name: budget_of_share(request, shares[name], kind, kind) for name in FRAME_SHARES}
     taken = float(sum(shares[name] for name in FRAME_SHARES))
     reasons.append(
         f"radius: points are measured around their mean and in units of their spread, which take {taken:g} of "
@@ -223,8 +223,10 @@ def _principal_events(
         return None, wide
     why = "the least expected error" if request.allocation is None else "as the specification says"
     reasons.append(f"private principal components are measured apart with {float(share):g} of the budget: {why}")
-    kind = spends(second.mechanism)
-    return best_event(request, components_layout(request, encoding.width), [part(request, share, kind, kind)]), second
+    kind = budget_kind(second.mechanism)
+    return best_event(
+        request, components_layout(request, encoding.width), [budget_of_share(request, share, kind, kind)]
+    ), second
 
 
 def _named_components(
@@ -232,16 +234,16 @@ def _named_components(
 ) -> GramEvent:
     """Private principal components measured apart, by the mechanism that the specification names."""
     name = request.projection_mechanism
-    kind, other = spends(name), spends(second.mechanism)
+    kind, other = budget_kind(name), budget_kind(second.mechanism)
     if kind is Rho and not request.delta:
-        raise needs_delta(name)
+        raise delta_needed_error(name)
     entry = BY_NAME[name]
     doubt = f"; its guarantee is approximate: {entry.reason}" if entry.status is Status.APPROXIMATE else ""
     reasons.append(
         f"private principal components are measured apart by {name} with {float(share):g} of the budget, "
         f"as the specification says{doubt}"
     )
-    return _components_event(request, encoding, dimension, part(request, share, kind, other))
+    return _components_event(request, encoding, dimension, budget_of_share(request, share, kind, other))
 
 
 def _components_event(request: PlanRequest, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:

@@ -18,11 +18,11 @@ DIAGONAL = "diagonal"
 COPULA = "copula"
 """The generator for mixed tables, whose marginals are measured apart."""
 
-SMALLEST, SMALLEST_DELTA = Fraction(1, 10**12), Fraction(1, 10**100)
+SMALLEST_EPSILON, SMALLEST_DELTA = Fraction(1, 10**12), Fraction(1, 10**100)
 """Beyond these no statement is worth computing, and floating point could not."""
 
 
-def float_of(value: Fraction) -> str:
+def readable_number(value: Fraction) -> str:
     """A fraction as a number that people read, whatever its size."""
     return f"{value.numerator / value.denominator:g}" if abs(value) < 10**300 else "a number above 1e300"
 
@@ -62,11 +62,11 @@ class PlanRequest:
             raise ValueError(f"radius must be auto or a number from 1/256 to 1, got {self.radius}")
         if not self.epsilon > 0:
             raise ValueError(f"epsilon must be positive, got {self.epsilon}")
-        if not SMALLEST <= self.epsilon <= 1 / SMALLEST:
-            raise ValueError(f"epsilon must lie between 1e-12 and 1e12, got {float_of(self.epsilon)}")
+        if not SMALLEST_EPSILON <= self.epsilon <= 1 / SMALLEST_EPSILON:
+            raise ValueError(f"epsilon must lie between 1e-12 and 1e12, got {readable_number(self.epsilon)}")
         if not 0 <= self.delta < 1:
             raise ValueError(f"delta must lie in [0, 1), got {self.delta}")
         if 0 < self.delta < SMALLEST_DELTA:
-            raise ValueError(f"delta must be 0 or at least 1e-100, got {float_of(self.delta)}")
+            raise ValueError(f"delta must be 0 or at least 1e-100, got {readable_number(self.delta)}")
         if not self.expected_rows >= 1:
             raise ValueError(f"expected_rows must be at least 1, got {self.expected_rows}")

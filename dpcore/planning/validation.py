@@ -58,10 +58,10 @@ def require_exact_width(encoding: Encoding) -> None:
     """Refuse records whose sums would not be exact."""
     most = EXACT >> (POINT_BITS + PROJECTION_BITS)
     if encoding.width > most:
-        raise too_wide(encoding.width, most)
+        raise too_wide_error(encoding.width, most)
 
 
-def too_wide(width: int, most: int) -> PlanError:
+def too_wide_error(width: int, most: int) -> PlanError:
     """The refusal of a record with too many coordinates."""
     return PlanError(
         f"the record has {width} encoded coordinates, more than {most}",
@@ -71,7 +71,7 @@ def too_wide(width: int, most: int) -> PlanError:
     )
 
 
-def require_frame(request: PlanRequest) -> None:
+def require_radius(request: PlanRequest) -> None:
     """A frame that is bought spends what the moments spend, and so must components that are measured by name."""
     if request.radius == AUTO and request.projection_mechanism != AUTO:
         raise PlanError(

@@ -16,7 +16,7 @@ from flows.cli.progress import watched
 if TYPE_CHECKING:
     from dpcore.auditing.attacks import Finding
     from dpcore.auditing.membership import MembershipFigure
-    from dpcore.auditing.replay import Replay
+    from dpcore.auditing.replay import ReplayResult
     from tasks.stores.audit import Check
 
 
@@ -130,7 +130,7 @@ class MechanismAudit:
     """What the attacks found, the replays, and with --thorough how well membership is guessed."""
 
     findings: list[Finding]
-    replays: list[Replay]
+    replays: list[ReplayResult]
     membership: MembershipFigure | None
 
     @property
@@ -150,14 +150,14 @@ class MechanismAudit:
 
 
 def _audit_all(draws: int, thorough: bool) -> MechanismAudit:
-    from dpcore.auditing.attacks import steps
+    from dpcore.auditing.attacks import pending_attacks
     from dpcore.auditing.replay import example_plans, replay_pairs
     from dpcore.noise.sources import SystemNoise, draw_seed
 
     draws, pairs = (10 * draws, 10 * PAIRS) if thorough else (draws, PAIRS)
     findings: list[Finding] = []
     with stderr().status("attacking") as status:
-        for step in steps(draws=draws, bulk_draws=BULK_FACTOR * draws, noise=SystemNoise()):
+        for step in pending_attacks(draws=draws, bulk_draws=BULK_FACTOR * draws, noise=SystemNoise()):
             status.update(f"attacking {step.name}")
             findings += step.run()
         status.update("replaying hostile neighbours with the same noise")

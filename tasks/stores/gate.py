@@ -74,9 +74,9 @@ def _audit(event: Event) -> dict[str, Any]:
 def _attack(event: Event) -> tuple[str, Finding]:
     """The attack on an event's mechanism, and when it was made: one that passed serves every event that shares it."""
     from dpcore.auditing.attacks import Finding
-    from dpcore.auditing.build_audit import attack_event, attacked
+    from dpcore.auditing.build_audit import attack_arguments, attack_event
 
-    name = _name_of("attack", attacked(event))
+    name = _name_of("attack", attack_arguments(event))
     kept = _kept(name)
     if kept is not None:
         return kept["audited_at"], Finding.from_json(kept["attack"])

@@ -21,7 +21,14 @@ from zoneinfo import ZoneInfo
 from dpcore.accounting import Cap, Cost, population_balance, times
 from dpcore.errors import SpecError
 from dpcore.mechanisms.registry import cost_of
-from dpcore.planning.forecast import ColumnNoise, Step, alternative_epsilons, burn_down, column_noise, largest_fitting
+from dpcore.planning.forecast import (
+    ColumnNoise,
+    ForecastRelease,
+    alternative_epsilons,
+    burn_down,
+    column_noise,
+    largest_fitting,
+)
 from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
 from tasks.stores.calendar import periods_due
@@ -106,7 +113,7 @@ class Outlook:
         return islice(chain(first, (period for period in coming if period != late)), months)
 
     @cached_property
-    def year(self) -> list[Step]:
+    def year(self) -> list[ForecastRelease]:
         """Every coming release of the months asked for."""
         periods = [(period, self._counted(period)) for period in self.periods(self.months)]
         return burn_down(self.cap, self.committed, self.plan.cost, periods)
@@ -191,7 +198,7 @@ class Outlook:
             "columns": column_errors(self.spec, self.plan),
         }
 
-    def _step_json(self, step: Step) -> dict[str, Any]:
+    def _step_json(self, step: ForecastRelease) -> dict[str, Any]:
         spent = step.spent.as_json()
         finite = math.isfinite(spent["epsilon"])
         return {

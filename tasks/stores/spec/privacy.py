@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PlainValidator, field_validator, model_serializer, model_validator
 
 from dpcore.accounting import LARGEST_FIGURE
-from dpcore.planning.request import SMALLEST, SMALLEST_DELTA
+from dpcore.planning.request import SMALLEST_DELTA, SMALLEST_EPSILON
 from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.stores.spec.refusals import refuse, shown
 from tasks.stores.spec.values import ColumnName, ExactDecimal, Section, Slug, positive_whole
@@ -113,7 +113,7 @@ class PrivacySpec(Section):
         if epsilon > MOST_EPSILON:
             hint = f"above {MOST_EPSILON} the guarantee promises nothing; common values lie between 0.1 and 10"
             refuse("epsilon-too-large", f"epsilon is {_decimal(epsilon)}", hint)
-        if 0 < epsilon < SMALLEST:
+        if 0 < epsilon < SMALLEST_EPSILON:
             hint = "below 1e-12 the noise drowns every measurement; common values lie between 0.1 and 10"
             refuse("epsilon-too-small", f"epsilon is {_decimal(epsilon)}", hint)
         return _positive(epsilon)

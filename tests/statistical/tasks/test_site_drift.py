@@ -12,7 +12,7 @@ from support.dpcore.samplers import seed_the_noise
 from support.tasks.pages import clinic_record
 
 from dpcore.estimators import gaussian_copula
-from dpcore.estimators.gaussian_copula import measured_copula
+from dpcore.estimators.gaussian_copula import measure_copula
 from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.evaluation.utility import MeasuredSummary, utility_report
@@ -117,7 +117,7 @@ class Measurer:
 
     def grouped_record(self, cells: dict[str, Any]) -> dict[str, Any]:
         """One table, released by histograms and the Gram of their groups."""
-        copula = measured_copula(cells, self.plan)
+        copula = measure_copula(cells, self.plan)
         measured = measured_summary(self.encoding, copula.moments, copula.projection)
         return self._described(measured, copula.moments, copula.projection)
 

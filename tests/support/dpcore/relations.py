@@ -33,7 +33,7 @@ def crossed(name: str, own: Neighbours, *, draws: int) -> tuple[float, float]:
     tables = ATTACKS["wishart-difference" if name.endswith("trace") else name](other, name in SEVERAL_NUMBERS).tables
     attack = replace(ATTACKS[name](own, name in SEVERAL_NUMBERS), tables=tables)
     noise = SeededNoise(8)
-    first, second = (attack.draws(table, draws, noise) for table in attack.tables)
+    first, second = (attack.draw(table, draws, noise) for table in attack.tables)
     claimed = statement_under([attack.event], other, delta=DELTA if cost_of(attack.event).rho else Fraction(0))
     assert claimed is not None
     return float(claimed.epsilon), attack.judge(attack, first, second)

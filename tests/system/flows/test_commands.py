@@ -181,7 +181,9 @@ def test_a_mechanism_that_is_not_as_the_registry_says_fails_the_audit(run: Any, 
 
     escaped = dpcore.auditing.attacks.Finding("some-name", "replace-one", 1.0, 0.0, 0.5, 100, Status.REFUTED)
     monkeypatch.setattr(
-        dpcore.auditing.attacks, "steps", lambda **_: [dpcore.auditing.attacks.Step("some-name", lambda: (escaped,))]
+        dpcore.auditing.attacks,
+        "pending_attacks",
+        lambda **_: [dpcore.auditing.attacks.PendingAttack("some-name", lambda: (escaped,))],
     )
     code, out, _ = run("mechanisms", "--audit")
     assert code == 1

@@ -11,7 +11,7 @@ from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Summary, summary
 from benchmarks.papers_table import Pair, compared, verdict
 from dpcore.auditing import refuted
-from dpcore.auditing.lower_bounds import by_entries
+from dpcore.auditing.lower_bounds import entrywise_lower_bound
 
 RNG = np.random.default_rng
 POINTS = RNG(1).normal(size=(4_000, 5)) * [0.5, 0.3, 0.2, 0.1, 0.05]
@@ -34,7 +34,7 @@ def test_the_audit_measures_nearly_what_is_said_of_lemma_4() -> None:
     claimed, dimension = 8.0, 8
     x, y = papers_epsilon.steep_pair(dimension, 2.0)
     tables = [refuted.ron_gauss(row[None], epsilon=claimed, draws=50_000, rng=RNG(5)) for row in (x, y)]
-    measured = by_entries(np.outer(x, x), np.outer(y, y), *tables)
+    measured = entrywise_lower_bound(np.outer(x, x), np.outer(y, y), *tables)
     truth = (papers_epsilon.ron_gauss(dimension, claimed) - 0.3 * claimed) / 0.7
     assert claimed < measured <= truth
 

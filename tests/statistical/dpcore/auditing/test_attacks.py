@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpcore.auditing.attack_table import ATTACKS, SEVERAL
-from dpcore.auditing.attacks import Finding, attack, attack_law, attack_published, steps, targets
+from dpcore.auditing.attacks import Finding, attack, attack_law, attack_refuted, pending_attacks, targets
 from dpcore.auditing.distinguishers import Attack
-from dpcore.auditing.refuted import WITNESSES
+from dpcore.auditing.refuted import COUNTEREXAMPLES
 from dpcore.auditing.simulated_attacks import DIMENSIONS, SIMULATED
 from dpcore.mechanisms.catalogue import ENTRIES
 from dpcore.mechanisms.entry import MechanismEntry, Status
@@ -53,13 +53,13 @@ def test_a_fraction_of_the_noise_does_not_survive(
     entry: MechanismEntry, relation: Neighbours, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quarter, whether the attack knows the shape of the noise or not."""
-    draws = Attack.draws
+    draw = Attack.draw
 
     def weakened(self: Attack, table: np.ndarray, count: int, noise: SeededNoise) -> np.ndarray:
         louder = self.event.noise * 4 if self.event.mechanism in RATES else self.event.noise / 4
-        return draws(replace(self, event=replace(self.event, noise=louder)), table, count, noise)
+        return draw(replace(self, event=replace(self.event, noise=louder)), table, count, noise)
 
-    monkeypatch.setattr(Attack, "draws", weakened)
+    monkeypatch.setattr(Attack, "draw", weakened)
     for finding in attack(entry.name, relation, draws=DRAWS, noise=SeededNoise(4), several=several):
         assert not finding.holds
         assert finding.verdict == "BROKEN"
@@ -80,12 +80,12 @@ def test_the_attacked_tables_are_different_and_their_events_claim_what_is_attack
 
 
 def test_the_audit_runs_every_attack_once() -> None:
-    names = Counter(step.name for step in steps(draws=10, bulk_draws=10, noise=SeededNoise(1)))
+    names = Counter(step.name for step in pending_attacks(draws=10, bulk_draws=10, noise=SeededNoise(1)))
     assert names == Counter(
         [entry.name for entry, _ in targets()]
         + [f"{entry.name}, {SEVERAL[entry.name]}" for entry, _ in targets() if entry.name in SEVERAL]
         + [f"{e.name} at dimension {p}" for e, _ in targets() if e.name in SIMULATED for p in DIMENSIONS]
-        + list(WITNESSES)
+        + list(COUNTEREXAMPLES)
     )
 
 
@@ -108,7 +108,7 @@ def test_a_verdict_compares_what_was_found_with_what_the_registry_says(
 
 
 def test_published_calibrations_and_simulated_laws_give_findings_of_their_own() -> None:
-    (caught,) = attack_published("published-lop", seed="1")
+    (caught,) = attack_refuted("published-lop", seed="1")
     assert (caught.verdict, caught.how) == ("caught", "published")
     (held,) = attack_law("wishart-difference", Neighbours.REPLACE_ONE, 8, draws=50_000, seed="1")
     assert (held.verdict, held.how) == ("holds", "law, P = 8")

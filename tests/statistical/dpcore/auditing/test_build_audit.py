@@ -15,7 +15,7 @@ from dpcore.accounting import Cost, Epsilon, Rho
 from dpcore.auditing.attack_table import ATTACKS
 from dpcore.auditing.build_audit import ATTACK_DRAWS, audit_event, noise_size
 from dpcore.auditing.known_noise import NoiseSize, loss_at
-from dpcore.auditing.simulated_attacks import claim_of, stated
+from dpcore.auditing.simulated_attacks import claim_of, epsilon_and_delta
 from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms import gaussian, laplace, laplace_sums, nuclear_knorm, queries, wishart
 from dpcore.mechanisms.base import UNIT, GramEvent, Triangles
@@ -189,10 +189,10 @@ def surely_caught(name: str, relation: Neighbours, several: bool, draws: int = A
     prepared = ATTACKS[name](relation, several)
     assert prepared.law is not None
     size, planned = prepared.law(
-        prepared, *(prepared.draws(table, draws, SeededNoise(seed)) for seed, table in enumerate(prepared.tables, 5))
+        prepared, *(prepared.draw(table, draws, SeededNoise(seed)) for seed, table in enumerate(prepared.tables, 5))
     )
     later = replace(size, share=size.share + 3 * size.error)
-    return stated(Cost.of(loss_at(later, planned)))[0] > claim_of(prepared.event)[0]
+    return epsilon_and_delta(Cost.of(loss_at(later, planned)))[0] > claim_of(prepared.event)[0]
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -281,7 +281,7 @@ def test_the_divergence_of_transcripts_attains_the_whole_cost() -> None:
     """In a plane both records lie in every frame's span (M7): half of the squared shifts adds up to rho."""
     for several in (False, True):
         prepared = ATTACKS[POWER](Neighbours.REPLACE_ONE, several)
-        draws = [prepared.draws(table, 4, SeededNoise(9)) for table in prepared.tables]
+        draws = [prepared.draw(table, 4, SeededNoise(9)) for table in prepared.tables]
         assert prepared.law is not None
         assert float(prepared.law(prepared, *draws)[1].value) == pytest.approx(1 / 2, rel=1e-4)
 

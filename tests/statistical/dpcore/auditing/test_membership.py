@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpcore.auditing.membership import MembershipFigure, fit_logistic, membership_inference, public_population, traces
+from dpcore.auditing.membership import (
+    MembershipFigure,
+    attack_features,
+    fit_logistic,
+    membership_inference,
+    public_population,
+)
 from dpcore.estimators.moment_mixture import MomentMixture
 
 Floats = NDArray[np.float64]
@@ -68,4 +74,4 @@ def test_the_attack_model_separates_what_can_be_separated() -> None:
 
 
 def test_traces_are_finite_also_for_rows_that_are_all_equal() -> None:
-    assert np.isfinite(traces(POPULATION[:5], np.zeros((3, 3)))).all()
+    assert np.isfinite(attack_features(POPULATION[:5], np.zeros((3, 3)))).all()

@@ -12,8 +12,8 @@ import pytest
 from dpcore.auditing import hostile_rows as hostile
 from dpcore.auditing import replay, replay_measurements
 from dpcore.auditing.hostile_rows import hostile_pair, hostile_rows
-from dpcore.auditing.replay import Recorder, Replay, example_plans, largest_change, replay_pairs
-from dpcore.auditing.replay_measurements import ReplayedGram, share
+from dpcore.auditing.replay import RecordingNoise, ReplayResult, example_plans, largest_change, replay_pairs
+from dpcore.auditing.replay_measurements import ReplayedGram, rounded_share
 from dpcore.measure import measure_gram, measure_vector
 from dpcore.measurements.group_encoding import GroupedEncoding
 from dpcore.mechanisms.base import GramEvent
@@ -107,10 +107,10 @@ def test_the_change_is_the_exact_difference_of_the_sums() -> None:
     encoding = Encoding(NUMBERS)
     tables = hostile_pair(NUMBERS, plan.event, rng)
     subject = ReplayedGram(plan.event, encoding, replay.no_projection(encoding))
-    forward = replay.replay(tables, subject, seed=1)
-    backward = replay.replay(tables[::-1], subject, seed=1)
+    forward = replay.replay_tables(tables, subject, seed=1)
+    backward = replay.replay_tables(tables[::-1], subject, seed=1)
     assert forward.change == [[-cell for cell in block] for block in backward.change]
-    assert replay.replay((tables[0], tables[0]), subject, seed=1).change == [[0] * 15]
+    assert replay.replay_tables((tables[0], tables[0]), subject, seed=1).change == [[0] * 15]
 
 
 def test_a_record_that_is_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def test_hostile_rows_hold_every_kind_of_cell() -> None:
 
 
 def test_the_recorder_changes_nothing_and_forgets_nothing() -> None:
-    recorder, plain = Recorder(SeededNoise(1)), SeededNoise(1)
+    recorder, plain = RecordingNoise(SeededNoise(1)), SeededNoise(1)
     assert recorder.seeded
     assert recorder.bits(7) == plain.bits(7)
     assert recorder.discrete_laplace(3.0, 2) == plain.discrete_laplace(3.0, 2)
@@ -168,9 +168,9 @@ def test_the_recorder_changes_nothing_and_forgets_nothing() -> None:
 def test_a_share_just_above_one_is_not_rounded_down() -> None:
     found = replay_pairs(plan_of(), pairs=1, seed="11")[0]
     barely = Fraction(10**30 + 1, 10**30)
-    assert share(barely) > 1
-    assert share(1 / barely) <= 1
-    assert not replace(found, frobenius=share(barely)).ok
+    assert rounded_share(barely) > 1
+    assert rounded_share(1 / barely) <= 1
+    assert not replace(found, frobenius=rounded_share(barely)).ok
 
 
 def test_the_replay_draws_through_the_real_door() -> None:
@@ -197,7 +197,7 @@ def mixed_plan(neighbours: Neighbours = Neighbours.REPLACE_ONE, **request: Any) 
     )
 
 
-def of(name: str, replays: list[Replay]) -> list[Replay]:
+def of(name: str, replays: list[ReplayResult]) -> list[ReplayResult]:
     return [found for found in replays if found.measurement == name]
 
 
@@ -265,9 +265,9 @@ def test_groups_that_depend_on_other_rows_are_seen(monkeypatch: pytest.MonkeyPat
         GroupedEncoding, "encode", lambda self, cells: alone(self, cells) * (len(next(iter(cells.values()))) > 5)
     )
     plan = mixed_plan(Neighbours.ADD_REMOVE)
-    subject = dict(replay._measurements(plan, "17"))["moments"]
+    subject = dict(replay._replayed_measurements(plan, "17"))["moments"]
     (common, unit), _ = hostile_pair(plan.schema, plan.event, public_generator("17", "test"))
     together = {name: np.concatenate([common[0][name], unit[0][name]]) for name in common[0]}
-    found = replay.replay(([(together, None)], [common]), subject, seed=1)
+    found = replay.replay_tables(([(together, None)], [common]), subject, seed=1)
     assert found.nuclear > 1
     assert not found.ok

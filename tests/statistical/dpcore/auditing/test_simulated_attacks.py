@@ -20,8 +20,8 @@ from support import ROOT
 from support.dpcore.samplers import generator, wishart_difference, wishart_trace
 
 from dpcore.accounting import Budget, Epsilon, Rho
-from dpcore.auditing.lower_bounds import audit, by_entries
-from dpcore.auditing.refuted import WITNESSES
+from dpcore.auditing.lower_bounds import entrywise_lower_bound, sample_lower_bound
+from dpcore.auditing.refuted import COUNTEREXAMPLES
 from dpcore.auditing.simulated_attacks import DIMENSIONS, SIMULATED, Tail, claim_of, simulate, wishart_tail
 from dpcore.auditing.worst_pairs import orthogonal_pair, steep_pair
 from dpcore.measure import PrivateGram, measure_gram
@@ -80,9 +80,9 @@ def test_in_one_dimension_the_attack_reaches_nearly_the_whole_claim(epsilon: flo
     """A unit record comes or goes under noise of rate epsilon: the Laplace mechanism, where a threshold is best."""
     tail, noise = wishart_tail(1, ADD, trace_factor=False), generator(15)
     assert tail == Tail(1.0)
-    assert 0.85 * epsilon <= tail.measured(epsilon, draws=SIZE, rng=noise) <= epsilon
+    assert 0.85 * epsilon <= tail.bound_epsilon(epsilon, draws=SIZE, rng=noise) <= epsilon
     plain = [wishart_difference(1, 1, epsilon, SIZE, noise)[:, 0, 0, 0] for _ in range(2)]
-    assert 0.85 * epsilon <= audit(1 + plain[0], plain[1]) <= epsilon
+    assert 0.85 * epsilon <= sample_lower_bound(1 + plain[0], plain[1]) <= epsilon
 
 
 # ---- the simulated laws are the real ones --------------------------------------------------------------
@@ -154,15 +154,17 @@ def test_tilted_draws_count_what_the_exact_tail_says(shape: float) -> None:
 
     exact = integrate.quad(density, threshold, threshold + 80)[0]
     tilt, draws = 1 - 1 / 6, 400_000
-    kept = Tail(shape).hits(threshold, tilt, draws, generator(23))
+    kept = Tail(shape).count_hits(threshold, tilt, draws, generator(23))
     weight = (1 - tilt**2) ** -shape * math.exp(-tilt * threshold)
     assert kept * weight / draws == pytest.approx(exact, rel=6 / math.sqrt(kept))
 
 
 def test_tilted_draws_count_what_plain_ones_do_under_the_trace_factor() -> None:
     tail, threshold, draws = wishart_tail(3, REPLACE, trace_factor=True), 5.0, 1_000_000
-    plain = tail.hits(threshold, 0.0, draws, generator(24))
-    tilted = tail.hits(threshold, 0.5, draws, generator(25)) * (1 - 0.5**2) ** -tail.shape * math.exp(-0.5 * threshold)
+    plain = tail.count_hits(threshold, 0.0, draws, generator(24))
+    tilted = (
+        tail.count_hits(threshold, 0.5, draws, generator(25)) * (1 - 0.5**2) ** -tail.shape * math.exp(-0.5 * threshold)
+    )
     assert tilted == pytest.approx(plain, rel=6 / math.sqrt(plain))
 
 
@@ -196,7 +198,7 @@ def test_the_trace_variant_keeps_its_claim_when_a_record_is_replaced_by_nothing(
     noise = [wishart_trace(2, 1, float(event.noise), SIZE, rng)[:, 0] for _ in range(2)]
     draws = np.outer(x, x) + noise[0], noise[1]
     look = (lambda m: np.einsum("nii->n", m)) if statistic == "trace" else (lambda m: np.einsum("nij,i,j->n", m, x, x))
-    assert 0.65 * 2 <= audit(*(look(m) for m in draws)) <= 2
+    assert 0.65 * 2 <= sample_lower_bound(*(look(m) for m in draws)) <= 2
 
 
 def two_blocks(rng: np.random.Generator, *, rate: float, factor_per_block: bool) -> Floats:
@@ -213,7 +215,7 @@ def test_the_trace_factor_belongs_to_all_blocks_together(factor_per_block: bool,
     shift = np.array([1.0, 0.0]), np.array([0.0, 1.0])
     draws = [s + two_blocks(rng, rate=epsilon / 2, factor_per_block=factor_per_block) for s in shift]
     losses = [without_last_bits(np.clip(d[:, 0], 0, 1) - np.clip(d[:, 1], 0, 1)) for d in draws]
-    found = audit(*losses)
+    found = sample_lower_bound(*losses)
     assert (found <= epsilon) is holds
     assert found >= 0.65 * epsilon
 
@@ -250,9 +252,9 @@ def seen(name: str, query: HistogramsQuery, relation: Neighbours, change: Floats
     scale, rng, size = float(event.noise) / GRID, generator(17), 2_000_000 if not pure else SIZE
     if pure:
         draws = [table + rng.laplace(scale=scale, size=(size, len(change))) for table in (change, 0 * change)]
-        return claimed, delta, by_entries(change, 0 * change, draws[0], draws[1])
+        return claimed, delta, entrywise_lower_bound(change, 0 * change, draws[0], draws[1])
     shift = float(np.linalg.norm(change)) / scale
-    return claimed, delta, audit(shift + rng.standard_normal(size), rng.standard_normal(size), delta=delta)
+    return claimed, delta, sample_lower_bound(shift + rng.standard_normal(size), rng.standard_normal(size), delta=delta)
 
 
 ARRIVES = np.maximum(BOTH_CELLS, 0)
@@ -315,18 +317,18 @@ def test_the_audit_catches_a_mistaken_calibration(
     mutant: Callable[[np.random.Generator], tuple[Floats, Floats, float]],
 ) -> None:
     first, second, claim = mutant(generator(21))
-    assert audit(first, second) > claim
+    assert sample_lower_bound(first, second) > claim
 
 
-@pytest.mark.parametrize("name", WITNESSES)
+@pytest.mark.parametrize("name", COUNTEREXAMPLES)
 def test_the_audit_catches_a_published_calibration(name: str) -> None:
-    witness = WITNESSES[name]
-    assert witness.measured(generator(41)) > witness.claimed
+    counterexample = COUNTEREXAMPLES[name]
+    assert counterexample.measure(generator(41)) > counterexample.claimed
 
 
 def test_every_refuted_name_of_the_registry_has_a_witness_and_no_mechanism() -> None:
-    assert set(WITNESSES) == {entry.name for entry in BY_NAME.values() if entry.status is Status.REFUTED}
-    for name in WITNESSES:
+    assert set(COUNTEREXAMPLES) == {entry.name for entry in BY_NAME.values() if entry.status is Status.REFUTED}
+    for name in COUNTEREXAMPLES:
         with pytest.raises(KeyError):
             mechanism_of(name)
 
@@ -336,7 +338,7 @@ def test_the_witness_of_independent_entries_is_silent_at_the_true_scale() -> Non
     (x, y), epsilon, rng = steep_pair(8, 2.0), 16.0, generator(42)
     one, two = np.outer(x, x), np.outer(y, y)
     draws = [table + rng.laplace(scale=math.sqrt(2) * 8 / epsilon, size=(50_000, 8, 8)) for table in (one, two)]
-    assert 0.7 * epsilon <= by_entries(one, two, draws[0], draws[1]) <= epsilon
+    assert 0.7 * epsilon <= entrywise_lower_bound(one, two, draws[0], draws[1]) <= epsilon
 
 
 def test_the_categorical_bound_of_jiang_is_below_a_change_that_happens() -> None:

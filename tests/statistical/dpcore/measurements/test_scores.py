@@ -12,7 +12,7 @@ from support.dpcore.samplers import NEVER, has_scale
 from support.dpcore.scores import MECHANISMS, QUERIES, R1
 
 from dpcore.accounting import gaussian_epsilon, release_statement
-from dpcore.auditing.lower_bounds import audit
+from dpcore.auditing.lower_bounds import sample_lower_bound
 from dpcore.measurements.scores import ACCURACY, SILHOUETTE
 from dpcore.mechanisms.queries import GRID
 from dpcore.mechanisms.registry import cost_of, vector_mechanism
@@ -50,6 +50,6 @@ def test_the_audit_finds_no_more_than_is_claimed_and_catches_half_the_sensitivit
         delta = 1e-2
         claimed = gaussian_epsilon(0.5, delta=delta)
     right, wrong, worse = (scores_drawn(event, score, 20_000) for score in (1.0, 0.0, -1.0))
-    honest = audit(right, wrong, delta=delta, error=1e-6)
-    caught = audit(right, worse, delta=delta, error=1e-6)
+    honest = sample_lower_bound(right, wrong, delta=delta, error=1e-6)
+    caught = sample_lower_bound(right, worse, delta=delta, error=1e-6)
     assert 0.3 * claimed < honest <= claimed < caught

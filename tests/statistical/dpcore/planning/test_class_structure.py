@@ -11,7 +11,7 @@ from support.dpcore.samplers import generator
 
 from dpcore import MomentMixture, PcaGauss, RonGauss
 from dpcore.accounting import release_statement
-from dpcore.planning.class_structure import Scale, Structure, choose_structure
+from dpcore.planning.class_structure import Structure, StructureInputs, choose_structure
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, PlanRequest
@@ -46,8 +46,8 @@ def plan(**changes: object) -> Plan:
 # ---- the rule -------------------------------------------------------------------------------------
 
 
-def scale(**changes: float) -> Scale:
-    return replace(Scale(rows=1_000, classes=4, size=10, block_noise=20.0, pooled_noise=25.0), **changes)  # type: ignore[arg-type]
+def scale(**changes: float) -> StructureInputs:
+    return replace(StructureInputs(rows=1_000, classes=4, size=10, block_noise=20.0, pooled_noise=25.0), **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from support.dpcore.samplers import generator
 
-from dpcore.auditing.lower_bounds import audit, lower_bound, lower_bound_of_parts, weighted_lower_bound
+from dpcore.auditing.lower_bounds import lower_bound, lower_bound_of_parts, sample_lower_bound, weighted_lower_bound
 
 
 @given(data=st.data(), trials=st.integers(1, 5000), error=st.sampled_from([1e-6, 1e-3, 0.05]))
@@ -53,7 +53,7 @@ def test_impossible_counts_are_refused(hits: int, others: int, trials: int, delt
 @pytest.mark.parametrize("sizes", [(10, 12), (2, 2), (7, 7)])
 def test_samples_of_other_sizes_are_refused(sizes: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="same even size"):
-        audit(np.zeros(sizes[0]), np.zeros(sizes[1]))
+        sample_lower_bound(np.zeros(sizes[0]), np.zeros(sizes[1]))
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
@@ -68,14 +68,16 @@ def test_the_audit_finds_the_epsilon_of_randomised_response_and_not_more(
     one, two = (rng.random(400_000) < p for p in (truth, 1 - truth))
     sign = -1.0 if mirrored else 1.0
     pair = (sign * one, sign * two)
-    found = audit(*(pair[::-1] if swapped else pair))
+    found = sample_lower_bound(*(pair[::-1] if swapped else pair))
     assert 0.93 * epsilon <= found <= epsilon
 
 
 def test_the_audit_of_equal_mechanisms_errs_no_more_often_than_it_says() -> None:
     """Were the event judged on the samples that chose it, most of these audits would err."""
     rng, error, audits = generator(5), 0.05, 250
-    alarms = sum(audit(rng.standard_normal(200), rng.standard_normal(200), error=error) > 0 for _ in range(audits))
+    alarms = sum(
+        sample_lower_bound(rng.standard_normal(200), rng.standard_normal(200), error=error) > 0 for _ in range(audits)
+    )
     assert stats.binomtest(alarms, audits, error, alternative="greater").pvalue > 1e-6
 
 
@@ -84,9 +86,9 @@ def test_a_delta_forgives_exactly_as_much_as_it_says() -> None:
     rng = generator(6)
     one, two = (rng.random(100_000) for _ in range(2))
     one[rng.random(100_000) < 0.02] = 2.0
-    assert audit(one, two) > 4
-    assert audit(one, two, delta=0.01) > 3
-    assert audit(one, two, delta=0.03) == 0
+    assert sample_lower_bound(one, two) > 4
+    assert sample_lower_bound(one, two, delta=0.01) > 3
+    assert sample_lower_bound(one, two, delta=0.03) == 0
 
 
 def test_bounds_of_independent_parts_add_and_share_the_error() -> None:

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from dpcore import MomentMixture, PcaGauss, RonGauss
-from dpcore.estimators._arrays import table_of
+from dpcore.estimators._arrays import numeric_rows
 from dpcore.planning.request import PlanError
 from dpcore.records.schema import UNKNOWN
 
@@ -125,7 +125,7 @@ def test_a_cell_that_is_no_number_is_missing_and_changes_no_other_cell(strange: 
         for i, row in enumerate(X):
             table[i, 0], table[i, 1] = row
         X = table
-    cells = table_of(MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0)), X)
+    cells = numeric_rows(MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0)), X)
     assert np.array_equal(cells[[0, 0, 1, 2, 2], [0, 1, 1, 0, 1]], [0.25, 1.0, 0.5, 1.0, 2.0])
 
 

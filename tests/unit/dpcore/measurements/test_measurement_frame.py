@@ -15,7 +15,7 @@ from support.dpcore.strategies import schema_with
 
 from dpcore.accounting import Epsilon, Rho
 from dpcore.auditing.hostile_rows import hostile_pair
-from dpcore.auditing.replay import replay
+from dpcore.auditing.replay import replay_tables
 from dpcore.auditing.replay_measurements import ReplayedGram
 from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.measurements.frame_measurements import ONE_COORDINATE, ROOM, SquaredLengths, fit_centre, measure_frame
@@ -232,5 +232,5 @@ def test_hostile_neighbours_move_every_measurement_of_a_framed_release_by_no_mor
             else:
                 along = whole if name == "centre" and plan.frame_knows_mean else framed
                 subject = ReplayedGram(event, encoding, along)
-            found = replay(hostile_pair(plan.schema, event, rng), subject, seed=number, name=name)
+            found = replay_tables(hostile_pair(plan.schema, event, rng), subject, seed=number, name=name)
             assert found.ok, found.as_json()

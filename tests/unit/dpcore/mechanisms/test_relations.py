@@ -23,7 +23,7 @@ from support.dpcore.strategies import Pipeline, pipelines, units
 
 from dpcore.accounting import Epsilon, Rho
 from dpcore.auditing.attack_table import ATTACKS, LAYOUT
-from dpcore.auditing.lower_bounds import audit
+from dpcore.auditing.lower_bounds import sample_lower_bound
 from dpcore.auditing.simulated_attacks import DELTA
 from dpcore.auditing.worst_pairs import steep_pair
 from dpcore.mechanisms.base import UNIT, GramEvent, Output, points_matrix
@@ -444,7 +444,7 @@ def test_the_attack_refutes_half_for_the_trace_variant() -> None:
     event = replace(calibrated("wishart-difference-trace", REPLACE, LAYOUT), noise=Fraction(1, 2))  # epsilon 2
     claimed, (one, two) = figure(event, ADD), (wishart_trace(2, 1, 0.5, 400_000, generator(s))[:, 0] for s in (1, 2))
     along = [np.einsum("nij->n", draws) / 2 for draws in (one + np.ones((2, 2)), two)]
-    measured = audit(*along)
+    measured = sample_lower_bound(*along)
     assert claimed / 2 < measured <= claimed == 2
 
 
@@ -468,7 +468,7 @@ def test_the_attack_refutes_half_for_replace_one_k_norm_noise() -> None:
 
     record, size = np.ones((2, 2)), 40_000
     seen = [norm(z) - norm(z - record) for z in (draw(size) + record, draw(size))]
-    assert 0.8 * claimed < audit(*(np.round(x, 9) for x in seen)) <= claimed == 2
+    assert 0.8 * claimed < sample_lower_bound(*(np.round(x, 9) for x in seen)) <= claimed == 2
 
 
 def test_the_attack_refutes_the_values_epsilon_for_being_in_jiangs_table_of_numbers() -> None:
@@ -476,7 +476,7 @@ def test_the_attack_refutes_the_values_epsilon_for_being_in_jiangs_table_of_numb
     event = asked("jiang-laplace", REPLACE, MomentsQuery(1, (), 1))
     template = replace(ATTACKS["jiang-laplace"](REPLACE, False), event=event, tables=(np.ones(3), np.zeros(3)))
     noise = SeededNoise(9)
-    first, second = (template.draws(table, 20_000, noise) for table in template.tables)
+    first, second = (template.draw(table, 20_000, noise) for table in template.tables)
     measured, claimed = template.judge(template, first, second), figure(event, ADD)
     assert figure(event, REPLACE) == pytest.approx(1.5)
     assert figure(event, REPLACE) < measured <= claimed == pytest.approx(2.25)
@@ -486,6 +486,6 @@ def test_the_attack_refutes_a_quarter_of_rho_for_gaussian_noise() -> None:
     event = calibrated("gaussian", REPLACE, LAYOUT)
     shift = 2 * UNIT / float(event.noise)  # a record of squared length 2, along itself
     rng, size = generator(4), 400_000
-    measured = audit(shift + rng.standard_normal(size), rng.standard_normal(size), delta=float(DELTA))
+    measured = sample_lower_bound(shift + rng.standard_normal(size), rng.standard_normal(size), delta=float(DELTA))
     rho = figure(event, ADD)
     assert _gaussian_epsilon(rho / 2, float(DELTA)) < measured <= _gaussian_epsilon(rho, float(DELTA))

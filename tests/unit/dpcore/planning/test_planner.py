@@ -22,7 +22,7 @@ from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.registry import cost_of
 from dpcore.noise.sources import SeededNoise
 from dpcore.planning import planner
-from dpcore.planning.allocation import PRESETS, apart_error, best_share
+from dpcore.planning.allocation import PRESETS, best_share, separate_error
 from dpcore.planning.layouts import count_weight
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, PlanRequest
@@ -227,9 +227,9 @@ def test_components_are_measured_apart_where_rows_are_many_and_dimensions_few() 
 @pytest.mark.parametrize(("components", "moments"), [(0.3, 0.01), (0.01, 0.3), (0.1, 0.1)])
 def test_the_best_share_is_that_of_a_fine_search(kind: type[Budget], components: float, moments: float) -> None:
     found = best_share(components, moments, kind)
-    fine = min((Fraction(i, 1000) for i in range(1, 1000)), key=lambda s: apart_error(components, moments, s, kind))
+    fine = min((Fraction(i, 1000) for i in range(1, 1000)), key=lambda s: separate_error(components, moments, s, kind))
     assert abs(found - fine) <= Fraction(1, 20)
-    assert apart_error(components, moments, found, kind) <= 1.1 * apart_error(components, moments, fine, kind)
+    assert separate_error(components, moments, found, kind) <= 1.1 * separate_error(components, moments, fine, kind)
 
 
 @pytest.mark.parametrize("name", PRESETS)
