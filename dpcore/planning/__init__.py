@@ -1,1 +1,1 @@
-"""Planning: what is measured with which budget, decided from public constants."""
+"""Planning: decide what a release measures and with which budget, from public constants only."""

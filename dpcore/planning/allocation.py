@@ -1,7 +1,7 @@
-"""How the budget is split over what is measured: the specification's fractions, the papers' presets, or the best.
+"""How the budget is split between measurements: by the specification, by a paper's preset, or optimally.
 
-A release measures its moments, and sometimes the projection, or the mean, apart from
-them. Fractions are of epsilon where the parts are pure, of rho where all are Gaussian.
+Every release measures its moments; some also measure the projection or the mean separately.
+Shares are fractions of epsilon if a measurement is pure, and of rho if all of them are Gaussian.
 """
 
 from __future__ import annotations
@@ -16,20 +16,19 @@ from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
 Shares = dict[str, Fraction]
 
 GAUSSIAN_NOISE = ("gaussian", "noisy-power-method", "histogram-gaussian")
-"""Mechanisms that spend rho and need delta > 0; all others spend epsilon."""
+"""Mechanisms that spend rho and need delta > 0. All others spend epsilon."""
 
 DEFAULT_PROJECTION_SHARE = Fraction(3, 10)
-"""What private components take where nothing better is known: a named mechanism, or a dimension yet to be chosen."""
+"""The share of private components if it cannot be optimised: for a named mechanism, or before the dimension is set."""
 
 MARGINALS_SHARE = {Rho: Fraction(1, 10), Epsilon: Fraction(1, 5)}
-"""What histograms take beside the Gram of their groups: noise that adds up in squares is cheaper to share."""
+"""The share of the histograms, by kind of budget; the Gram matrix of their groups takes the rest."""
 
 SHARE_GRID = 20
-"""Shares are chosen in twentieths."""
-
+"""Shares are optimised over multiples of 1/20."""
 
 FRAME_SHARES: Shares = {RADIUS: Fraction(1, 40), CENTRE: Fraction(3, 40), SPREAD: Fraction(1, 40)}
-"""What a frame takes: a squared length is one number, a centre one a coordinate."""
+"""The shares of a measured frame: a squared length is one number, a centre has one number per coordinate."""
 
 
 def _pca_gauss(alpha: Fraction) -> Shares:
@@ -42,13 +41,13 @@ PRESETS: dict[str, Shares] = {
     "pca-gauss": {MEAN: Fraction(1, 10), MOMENTS: Fraction(9, 10)},
     **{f"pca-gauss-0.{tenths}": _pca_gauss(Fraction(tenths, 10)) for tenths in range(1, 10)},
 }
-"""The papers' splits: mean and covariance measured apart, and PCA-Gauss's grid of alphas for the components."""
+"""The papers' splits: mean and covariance measured separately, and PCA-Gauss's grid of alphas for the components."""
 
 
 def preset_or_fractions(allocation: str | Mapping[str, float | Fraction]) -> Shares | None:
-    """A named split or given fractions, exact; None for "auto".
+    """Return the shares of a named preset or of given fractions, exactly; None for "auto".
 
-    Raises: ValueError for an unknown name, or fractions that do not sum to 1.
+    Raises: ValueError for an unknown name, or fractions that are not positive or do not sum to 1.
     """
     if isinstance(allocation, str):
         if allocation != AUTO and allocation not in PRESETS:
@@ -64,9 +63,10 @@ def preset_or_fractions(allocation: str | Mapping[str, float | Fraction]) -> Sha
 
 
 def shares_of(request: PlanRequest, projection: Fraction = DEFAULT_PROJECTION_SHARE) -> Shares:
-    """Every measurement's share; `projection` is what components take where the specification leaves it open.
+    """Return the share of every measurement; `projection` is the components' share if the request has no allocation.
 
-    Raises: PlanError for fractions of something that is not measured, or a separate mean beside Gaussian noise.
+    Raises: PlanError if the allocation names a measurement that this release does not make, leaves out one that it
+    makes, or combines a separate mean with Gaussian noise.
     """
     if request.allocation is None:
         frame = FRAME_SHARES if request.radius == AUTO else dict.fromkeys(FRAME_SHARES, Fraction(0))
@@ -78,9 +78,9 @@ def shares_of(request: PlanRequest, projection: Fraction = DEFAULT_PROJECTION_SH
 
 
 def marginals_share(request: PlanRequest, kind: type[Budget]) -> Fraction:
-    """What the histograms of a mixed table take: as the specification says, or the usual.
+    """Return the histograms' share in a mixed table: the requested one, or the default.
 
-    Raises: PlanError for fractions of something else.
+    Raises: PlanError if the allocation names other measurements than this release makes.
     """
     if request.allocation is None:
         return MARGINALS_SHARE[kind]
@@ -102,7 +102,7 @@ def _require_measured(request: PlanRequest, allocation: Shares) -> None:
             where="model.allocation",
             hint=f"use `allocation: auto`, a preset, or fractions of {', '.join(sorted(measured))} only",
         )
-    components_first = request.projection == "private-pca" and MEAN in allocation  # they need a mean of their own
+    components_first = request.projection == "private-pca" and MEAN in allocation  # components need their own
     missing = {MOMENTS} | frame | ({PROJECTION} if components_first else set()) | ({MARGINALS} if copula else set())
     if missing - set(allocation):
         raise PlanError(
@@ -121,7 +121,7 @@ def _require_measured(request: PlanRequest, allocation: Shares) -> None:
 
 
 def whole_budgets(request: PlanRequest) -> list[Budget]:
-    """The ways in which the promised (epsilon, delta) can be spent: pure, and as Gaussian noise if delta allows."""
+    """Return the whole budget as a pure epsilon and, if delta and the allocation allow Gaussian noise, as a rho."""
     ways: list[Budget] = [Epsilon(request.epsilon)]
     if request.delta > 0 and MEAN not in (request.allocation or {}):
         ways.append(Rho(rho_of_epsilon(float(request.epsilon), delta=float(request.delta))))
@@ -129,22 +129,22 @@ def whole_budgets(request: PlanRequest) -> list[Budget]:
 
 
 def moments_budgets(request: PlanRequest, shares: Shares) -> list[Budget]:
-    """What is left to the moments, for each way to spend it."""
+    """Return the moments' part of each of the `whole_budgets`."""
     beside = None if request.projection_mechanism == AUTO else budget_kind(request.projection_mechanism)
     return [budget_of_share(request, shares[MOMENTS], type(way), beside or type(way)) for way in whole_budgets(request)]
 
 
 def budget_kind(mechanism: str) -> type[Budget]:
-    """The kind of budget that a mechanism spends."""
+    """Return the kind of budget that a mechanism spends."""
     return Rho if mechanism in GAUSSIAN_NOISE else Epsilon
 
 
 def budget_of_share(request: PlanRequest, share: Fraction, kind: type[Budget], beside: type[Budget]) -> Budget:
-    """A share of the budget for a measurement of one kind, beside one of another kind that takes the rest.
+    """Return the budget of a measurement that spends `kind`, if the measurement that takes the rest spends `beside`.
 
-    Two of a kind share epsilon or rho, which add. Unlike kinds share epsilon: the Gaussian
-    one gets the rho that stays within its part at the whole delta, so that the parts,
-    stated one beside the other, stay within the epsilon asked for.
+    Two measurements of one kind divide epsilon or rho, which add. Measurements of different kinds
+    divide epsilon: the Gaussian one gets the rho that costs at most its part of epsilon at the whole
+    delta, so the parts add up to at most the requested epsilon.
     """
     if kind is Epsilon:
         return Epsilon(share * request.epsilon)
@@ -155,17 +155,18 @@ def budget_of_share(request: PlanRequest, share: Fraction, kind: type[Budget], b
 
 
 def separate_error(components: float, moments: float, share: Fraction, kind: type[Budget]) -> float:
-    """What the noise costs where components take a share of the budget and the moments the rest.
+    """Return the expected error if the components take a share of the budget and the moments the rest.
 
-    `components` and `moments` are the noise's operator norms with the whole budget, over an
-    average eigenvalue. A perturbed subspace loses captured variance in the second order
-    only, noisy moments are off in the first. Pure noise grows as 1/share, Gaussian as its root.
+    `components` and `moments` are operator norms of the noise at the whole budget, relative to the
+    average eigenvalue. The captured variance falls only with the square of a subspace's perturbation,
+    while the error of the moments is linear in theirs. Pure noise grows as 1/share, Gaussian noise as
+    1/sqrt(share).
     """
     power = 1.0 if kind is Epsilon else 0.5
     return float((components / float(share) ** power) ** 2 + moments / float(1 - share) ** power)
 
 
 def best_share(components: float, moments: float, kind: type[Budget]) -> Fraction:
-    """The share of the components, in twentieths, at which `apart_error` is least."""
+    """Return the share of the components, in twentieths, that minimises `separate_error`."""
     shares = [Fraction(twentieths, SHARE_GRID) for twentieths in range(1, SHARE_GRID)]
     return min(shares, key=lambda share: separate_error(components, moments, share, kind))

@@ -1,4 +1,4 @@
-"""Plans with budgeted checks: a part of epsilon is kept back, and measures how good the release became."""
+"""Plans with budgeted checks: a part of epsilon is reserved to measure the utility of the release."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from dpcore.measurements.scores import ACCURACY, RMSE, SILHOUETTE
 from dpcore.mechanisms.queries import ScoreQuery
 from dpcore.mechanisms.registry import vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
+from dpcore.planning.layouts import unit_rows
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import PlanError, PlanRequest
-from dpcore.records.schema import Role, RowRule
+from dpcore.records.schema import Role
 from dpcore.stats import Z95
 
 LAPLACE_95 = math.log(20) / math.sqrt(2)
-"""Standard deviations within which Laplace noise stays 95 of 100 times."""
+"""Standard deviations within which Laplace noise stays with probability 0.95."""
 
 CLUSTERS = 8
-"""Clusters of a silhouette where the specification names none and there is no label."""
+"""Clusters of a silhouette score if neither the specification nor a label says how many."""
 
 TESTED = {
     ACCURACY: "how often a classifier trained on the synthetic rows is right about the real ones",
@@ -33,7 +34,7 @@ TESTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetedCheck:
-    """A score that is bought with a share of epsilon."""
+    """A score that is measured with a share of epsilon."""
 
     score: str
     share: Fraction
@@ -41,9 +42,9 @@ class BudgetedCheck:
 
 
 def make_checked_plan(request: PlanRequest, checks: Sequence[BudgetedCheck]) -> Plan:
-    """The plan of a release with what the checks leave of epsilon, and the checks' events after it.
+    """Return the plan of a release with the epsilon that the checks leave, followed by the checks' events.
 
-    Raises: PlanError where the request cannot be carried out.
+    Raises: PlanError if the request cannot be met.
     """
     kept_back = sum((check.share for check in checks), Fraction(0))
     if not kept_back:
@@ -62,10 +63,10 @@ def make_checked_plan(request: PlanRequest, checks: Sequence[BudgetedCheck]) -> 
 
 
 def _checks_budget(request: PlanRequest, plan: Plan, share: Fraction) -> Budget:
-    """What is left of the whole budget beside the release itself.
+    """Return the budget that the release leaves for the checks.
 
-    Where all noise of the release is Gaussian, the checks' is too, and gets the rest of rho; else the parts add up
-    in epsilon.
+    If all noise of the release is Gaussian, so is that of the checks, which get the rest of rho. Otherwise the
+    parts add up in epsilon.
     """
     if plan.cost.epsilon:
         return Epsilon(share * request.epsilon)
@@ -80,7 +81,7 @@ def _event(request: PlanRequest, query: ScoreQuery, whole: Budget, part: Fractio
 
 
 def _query(request: PlanRequest, check: BudgetedCheck) -> ScoreQuery:
-    rows = request.unit.most_rows if request.unit.person and request.unit.row_rule is RowRule.AT_MOST else 1
+    rows = unit_rows(request)
     if check.score == SILHOUETTE:
         label = request.schema.label
         clusters = check.clusters or (label.level_count if label else CLUSTERS)

@@ -1,8 +1,8 @@
-"""How classes are modelled, by a rule on public constants alone.
+"""The choice of how classes are modelled, from public constants only.
 
-Class blocks give every class a covariance of its own, and each of them all of the noise. One
-block with labels gives them class means and a covariance that they share. Where the noise hides
-every direction, means and the columns' own variances are all that there is to know.
+Class blocks give every class its own covariance, but each block carries the full noise. One block
+with labels gives class means and one shared covariance. If the noise hides every direction, only
+class means and the variances of the columns can be estimated.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LEAST_BLOCK_SIGNAL = 1.0
-"""Blocks are worth their noise where a class's average eigenvalue is at least so many times its operator norm."""
+"""Class blocks are chosen if a class's average eigenvalue is at least this many times the noise's operator norm."""
 
 STRONG_DIRECTION = 0.3
-"""Share of all variance that the strongest direction of a table usually has at the most."""
+"""The largest share of the total variance that the leading direction of a table usually has."""
 
 
 class Structure(StrEnum):
-    """What classes have of their own."""
+    """What each class has of its own: a covariance, a mean only, or a mean beside column variances."""
 
     BLOCKS = "blocks"
     POOLED = "pooled"
@@ -27,7 +27,7 @@ class Structure(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StructureInputs:
-    """The public constants of the choice: rows, classes, coordinates, and the noise's operator norms, in records."""
+    """The public constants of the choice: rows, classes, coordinates, and operator norms of the noise, in records."""
 
     rows: float
     classes: int
@@ -37,17 +37,17 @@ class StructureInputs:
 
     @property
     def block_signal_to_noise(self) -> float:
-        """Average eigenvalue of a class's block over its noise, if classes are equally large and the ball is filled."""
+        """Average eigenvalue of a class block over its noise, for equally large classes of points of length 1."""
         return self.rows / self.classes / self.size / self.block_noise
 
     @property
     def direction_signal_to_noise(self) -> float:
-        """What the strongest direction of all classes together may rise to, over the noise."""
+        """Largest eigenvalue to expect of all classes together, over the noise."""
         return STRONG_DIRECTION * self.rows / self.pooled_noise
 
 
 def choose_structure(scale: StructureInputs) -> tuple[Structure, str]:
-    """The structure, and the reason for it."""
+    """Return the structure and the reason for it."""
     clearness = f"a class's average eigenvalue is about {scale.block_signal_to_noise:.2g} times the noise of its block"
     if scale.block_signal_to_noise >= LEAST_BLOCK_SIGNAL:
         return Structure.BLOCKS, f"class blocks, which together cost as much as one: {clearness}"

@@ -1,4 +1,4 @@
-"""The plan of a mixed table: histograms of every column, then the Gram of their groups."""
+"""The plan for a mixed table: a histogram of every column, then the Gram matrix of their groups."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS, GramLa
 from dpcore.records.schema import NominalColumn
 
 COORDINATES = {Rho: 6, Epsilon: 4}
-"""Coordinates of groups that a column of a mixed table takes on average; pure noise grows with them."""
+"""Group coordinates per column on average, by kind of budget; pure noise grows faster with their number."""
 
 GROUPS_WEIGHT = Fraction(20, WEIGHT_GRID)
-"""The count's weight beside groups: histograms know the marginals already."""
+"""The weight of the count beside groups; it is small because the histograms already measure the marginals."""
 
 LEAST_GROUPS = 4
-"""A mixed table is left to the copula where a column can have so many groups that rise above the noise."""
+"""The copula is chosen automatically if a column can have at least this many groups above the noise."""
 
 
 def is_for_copula(request: PlanRequest) -> bool:
-    """Whether a table whose generator is left open, and which is not projected, is mixed and large enough."""
+    """Return whether the copula is to be chosen: the generator is open, and the table is mixed and large enough."""
     allowed = request.generator == AUTO and request.projection == "none" and MEAN not in (request.allocation or {})
     allowed = allowed and request.radius == 1
     if not allowed or (MOMENTS in (request.allocation or {}) and MARGINALS not in (request.allocation or {})):
@@ -47,7 +47,10 @@ def is_for_copula(request: PlanRequest) -> bool:
 
 
 def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
-    """Histograms of every column, then the Gram of their groups."""
+    """Return the plan of a copula: a histogram of every column, then the Gram matrix of their groups.
+
+    Raises: PlanError if the request has a radius or a projection, or cannot be met.
+    """
     if request.radius != 1:
         raise PlanError(
             "generator 'copula' has no radius: its groups are measured around their own means",

@@ -1,8 +1,8 @@
-"""What is to come, from public constants: how long a cap lasts, and how much noise each column's figures will carry.
+"""Forecasts from public constants: how long a budget cap lasts, and how much noise each column's figures carry.
 
-Costs population_balance through the accountant: the cost of a year is not twelve times a month's
-where noise is Gaussian. The noise of a column is that of the planned measurements,
-brought back through the encoding to the column's own unit.
+The accountant composes the costs: with Gaussian noise, the cost of a year is not twelve times that
+of a month. The noise of a column is the noise of the planned measurements, converted through the
+encoding to the column's unit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Column, IntervalColumn, NominalColumn, Role
 
 FACTORS = tuple(Fraction(quarters, 4) for quarters in (1, 2, 3, 4, 6, 8))
-"""The alternatives to an epsilon, as multiples of it."""
+"""Multiples of an epsilon that are shown as alternatives to it."""
 
 _PER_DECADE = 90
 """Numbers of two significant digits between one power of ten and the next."""
@@ -32,9 +32,9 @@ _SMALLEST = Fraction(1, 1000)
 
 @dataclass(frozen=True, slots=True)
 class ForecastRelease:
-    """One coming release, and what is spent of the population's budget after it.
+    """One coming release, and the population's privacy statement after it.
 
-    `counted` says that the ledger holds its cost already; a release that is not `allowed` spends nothing.
+    `counted` releases are already charged in the ledger. A release that is not `allowed` spends nothing.
     """
 
     period: str
@@ -44,7 +44,7 @@ class ForecastRelease:
 
 
 def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str, bool]]) -> list[ForecastRelease]:
-    """The coming releases in order, each period with whether its cost is already among what is committed."""
+    """Return the coming releases in order; each period comes with whether `committed` includes its cost already."""
     steps = []
     for period, counted in periods:
         after = committed if counted else committed + each
@@ -58,7 +58,7 @@ def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str
 
 
 def nice_below(value: Fraction) -> Fraction:
-    """The largest number of two significant digits at or below a positive value."""
+    """Return the largest number of two significant digits at or below a positive value."""
     step = Fraction(10) ** (math.floor(math.log10(value)) - 1)
     while value < 10 * step:  # the logarithm of a float may err by one at a power of ten
         step /= 10
@@ -66,15 +66,15 @@ def nice_below(value: Fraction) -> Fraction:
 
 
 def alternative_epsilons(epsilon: Fraction, *, at_most: Fraction) -> list[Fraction]:
-    """Epsilons around the present one, which is among them, in order."""
+    """Return epsilons around the present one, which is included, in ascending order."""
     others = {nice_below(factor * epsilon) for factor in FACTORS if factor != 1}
     return sorted({epsilon} | {other for other in others if other <= at_most})
 
 
 def largest_fitting(fits: Callable[[Fraction], bool], *, at_most: Fraction) -> Fraction | None:
-    """The largest epsilon of two significant digits that fits, if any from 0.001 on does.
+    """Return the largest epsilon of two significant digits, at least 0.001, that fits; None if none does.
 
-    `fits` is asked about ten times; what it says must not rise with epsilon.
+    `fits` must be monotone: if it holds for an epsilon, it holds for every smaller one. It is called about ten times.
     """
     low, high = -1, _nice_count(at_most)
     while high - low > 1:
@@ -84,13 +84,13 @@ def largest_fitting(fits: Callable[[Fraction], bool], *, at_most: Fraction) -> F
 
 
 def _nice(index: int) -> Fraction:
-    """The numbers of two significant digits from 0.001 on, by their place."""
+    """Return the number of two significant digits with this index, counted from 0.001."""
     decade, place = divmod(index, _PER_DECADE)
     return _SMALLEST / 10 * (10 + place) * Fraction(10) ** decade
 
 
 def _nice_count(at_most: Fraction) -> int:
-    """How many of them are at most a value."""
+    """Return how many numbers of two significant digits lie between 0.001 and a value."""
     if at_most < _SMALLEST:
         return 0
     largest, decade = nice_below(at_most) / _SMALLEST * 10, 0
@@ -104,12 +104,12 @@ def _nice_count(at_most: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ColumnNoise:
-    """Standard deviation of the noise on a column's mean, in its unit, or on the share of a level, out of 1.
+    """Standard deviation of the noise on a column's mean, in its unit, or on the share of a level.
 
-    The count is noisy too, and moves a mean the more the farther it lies from the middle of
-    the bounds (a share: from what each level has if all are alike): `least` is there, `most`
-    at a bound (where one level has all). `known` is false where a projection leaves out part
-    of the mean, whose error is then larger than the noise.
+    The count is noisy too, so the noise grows with the distance of a mean from the middle of the
+    bounds, or of a share from the uniform one: `least` is the noise there, `most` the noise at a
+    bound, or if one level has all rows. `known` is false if a projection drops a part of the mean,
+    whose error is then larger than the noise.
     """
 
     column: Column
@@ -119,18 +119,18 @@ class ColumnNoise:
 
     @property
     def is_share(self) -> bool:
-        """Whether the figures are of shares."""
+        """Whether the figures are shares of levels."""
         return isinstance(self.column, NominalColumn)
 
     @property
     def part_of_range(self) -> float:
-        """The largest noise out of the distance between the bounds; a share's as it is."""
+        """The largest noise relative to the distance between the bounds; of a share, the noise itself."""
         width = 2 * self.column.half_width if isinstance(self.column, IntervalColumn) else 1.0
         return self.most / width
 
 
 def column_noise(plan: Plan) -> list[ColumnNoise]:
-    """The expected noise of every column, at the expected rows and with no cell missing."""
+    """Return the expected noise of every column, for the expected rows and without missing values."""
     encoding = Encoding(plan.schema)
     class_sd, _ = count_and_sum_noise(plan.event, plan.mean_event)
     class_part = class_sd / plan.expected_rows
@@ -149,14 +149,14 @@ def column_noise(plan: Plan) -> list[ColumnNoise]:
 
 
 def _label_noise(column: NominalColumn, class_part: float) -> ColumnNoise:
-    """Of a class's count over the sum of all: with share s of k classes, 1 - 2 s + k s² times one count's variance."""
+    """Return the noise on a class's share: with share s of k classes, 1 - 2 s + k s² times one count's variance."""
     classes = column.level_count
     least, most = math.sqrt(1 - 1 / classes), math.sqrt(max(1, classes - 1))
     return ColumnNoise(column, least * class_part, most * class_part, known=True)
 
 
 def _histogram_noise(column: Column, plan: Plan) -> ColumnNoise:
-    """Noise of a column's histogram alone: on one cell's share, or on the mean of all cells."""
+    """Return the noise of a column's histogram: on one cell's share, or on the mean over all cells."""
     event = plan.marginals_event
     assert event is not None and isinstance(event.query, HistogramsQuery)  # noqa: S101, PT018  as it was planned
     weight = float(event.query.weights[plan.schema.encoded_columns.index(column)])
@@ -169,16 +169,16 @@ def _histogram_noise(column: Column, plan: Plan) -> ColumnNoise:
 
 
 def _encoded_noise(column: Column, position_sd: float, count_part: float, known: bool) -> ColumnNoise:
-    """Noise on a position in [-1, 1], or on the position along the corner that stands for a level."""
+    """Return the noise of a column from that on its position: in [-1, 1], or along the vertex of a level."""
     unit = column.half_width if isinstance(column, IntervalColumn) else 1 - 1 / column.level_count
     return ColumnNoise(column, unit * position_sd, unit * math.hypot(position_sd, count_part), known)
 
 
 def _position_sd(plan: Plan, encoding: Encoding, role: Role) -> float:
-    """The noise on one column's mean position, for a mean of 0.
+    """Return the noise on one column's mean position, for a mean of 0.
 
-    A projection keeps on average so much of a coordinate's noise as it keeps coordinates;
-    where a centre stands in for the rest, the centre's noise does too.
+    A projection keeps, on average, the share of a coordinate's noise that it keeps of the coordinates.
+    If a centre replaces the rest, so does the noise of that centre.
     """
     kept = 1.0 if role is Role.TARGET else _kept_part(plan, encoding)
     measured, centre = _mean_sd(plan), _centre_sd(plan)
@@ -190,12 +190,12 @@ def _kept_part(plan: Plan, encoding: Encoding) -> float:
 
 
 def _mean_sd(plan: Plan) -> float:
-    """Noise on one coordinate of the mean point of all classes together."""
+    """Return the noise on one coordinate of the mean point of all classes together."""
     return plan.expected_error()["mean_sd"]
 
 
 def _centre_sd(plan: Plan) -> float:
-    """Noise on one coordinate of the centre that stands in for what the projection leaves out."""
+    """Return the noise on one coordinate of the centre that replaces what the projection drops."""
     if not plan.knows_centre:
         return 0.0
     if plan.projection_event is None:

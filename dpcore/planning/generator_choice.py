@@ -1,4 +1,4 @@
-"""Which generator models the table, and in how many dimensions: from public constants only."""
+"""The choice of the generator and of the dimension, from public constants only."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
 
 NOISE_SHARE = 0.25
-"""Dimension rule: the noise's operator norm stays below this share of the average eigenvalue."""
+"""The operator norm of the noise stays below this share of the average eigenvalue at the chosen dimension."""
 
 
 def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> tuple[str, RecordSchema]:
-    """The generator that the request names or that suits the schema, and the schema that it models.
+    """Return the requested generator, or the one that suits the schema, and the schema that it models.
 
-    Raises: PlanError where it cannot be released.
+    Raises: PlanError if the generator is unknown or does not fit the schema.
     """
     schema = request.schema
     has_target = any(column.role is Role.TARGET for column in schema.columns)
@@ -61,10 +61,10 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
 
 
 def _choose_class_generator(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> str:
-    """The generator of a table with a label: class blocks, one block with labels, or the same for means above all.
+    """Return the generator of a table with a label: class blocks, one block with labels, or its diagonal variant.
 
-    Without a dimension yet, class blocks would take the largest at which they rise above the noise:
-    enough if that leaves them a coordinate a class.
+    If the dimension is still open, class blocks would get the largest one at which they rise above the
+    noise, and are chosen if that is at least the number of classes.
     """
     encoding, mixture = Encoding(request.schema), replace(request, generator="mixture")
     classes, dimension = encoding.schema.class_count, choose_dimension(mixture, encoding, budgets, [])
@@ -95,9 +95,9 @@ def _choose_class_generator(request: PlanRequest, budgets: list[Budget], reasons
 
 
 def choose_dimension(request: PlanRequest, encoding: Encoding, budgets: list[Budget], reasons: list[str]) -> int:
-    """The dimension that the request names, or the largest at which class blocks rise above the noise.
+    """Return the requested dimension, or the largest at which class blocks rise above the noise.
 
-    Raises: PlanError for a dimension that the features do not have.
+    Raises: PlanError for a dimension that is not between 1 and the number of feature coordinates.
     """
     if request.projection == "none":
         return encoding.width

@@ -1,4 +1,4 @@
-"""Shapes of measurements, from public constants: coordinates, blocks, and the weight of the count."""
+"""Layouts of measurements from public constants: coordinates, blocks, and the weight of the count."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ WEIGHT_GRID = 64
 """The count's weight is rounded to multiples of 1/64."""
 
 SUMS_WEIGHT, NO_WEIGHT = Fraction(1, 4), Fraction(1, 1 << GRID_BITS)
-"""Weights of the count where counts and sums are measured apart: in that measurement, and in the moments'."""
+"""Count weights if counts and sums are measured separately: in that measurement, and in the moments' measurement."""
 
 
 def count_weight(size: int, labels: int = 1) -> Fraction:
-    """The weight s of the count in (s, y) that balances the errors of means and second moment.
+    """Return the weight s of the count in (s, y) that balances the errors of means and second moments.
 
-    s² = q solves 2 (size + 1) q² + k q = k; rounded to 1/64. k is the square of the
-    number of labels in one block: a class's mean has that many times fewer rows.
+    s² = q solves 2 (size + 1) q² + k q = k, and s is rounded to 1/64. k is the square of the number
+    of labels in a block, because a class has only 1/labels of the rows.
     """
     k = labels**2
     q = (math.sqrt(k**2 + 8 * k * (size + 1)) - k) / (4 * (size + 1))
@@ -30,19 +30,19 @@ def count_weight(size: int, labels: int = 1) -> Fraction:
 
 
 def unit_rows(request: PlanRequest) -> int:
-    """The most rows that count of one privacy unit."""
+    """Return the largest number of rows that one privacy unit contributes."""
     return request.unit.most_rows if request.unit.person and request.unit.row_rule is RowRule.AT_MOST else 1
 
 
 def components_layout(request: PlanRequest, size: int) -> GramLayout:
-    """The shape of a measurement for components: all classes together, with the mean."""
+    """Return the layout of the measurement for principal components: all classes in one block, with the count."""
     return GramLayout(size + 1, 1, count_weight(size), unit_rows(request))
 
 
 def moments_layout(request: PlanRequest, size: int, blocks: int) -> GramLayout:
-    """The shape of the moments' measurement."""
+    """Return the layout of the moments' measurement."""
     rows_per_unit = unit_rows(request)
-    if request.generator in (LDA, DIAGONAL) and blocks > 1:  # classes are labels in one block, whose points they share
+    if request.generator in (LDA, DIAGONAL) and blocks > 1:  # one block with a label per class
         weight = Fraction(1) if request.generator == DIAGONAL else count_weight(size, blocks)
         return GramLayout(size + blocks, 1, weight, rows_per_unit, labels=blocks)
     apart = MEAN in (request.allocation or {})
@@ -50,5 +50,5 @@ def moments_layout(request: PlanRequest, size: int, blocks: int) -> GramLayout:
 
 
 def projected_size(request: PlanRequest, encoding: Encoding, dimension: int) -> int:
-    """Coordinates of a projected point: the target's are kept beside the features'."""
+    """Return the number of coordinates of a projected point; the target's coordinates are never projected."""
     return encoding.width if request.projection == "none" else dimension + encoding.target_width

@@ -1,4 +1,4 @@
-"""The events that a budget buys for a layout, and the one with the least expected noise."""
+"""The choice of a mechanism: the candidate events for a layout and a budget, and the one with the least noise."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from dpcore.records.schema import Neighbours
 
 
 def best_event(request: PlanRequest, layout: GramLayout, budgets: list[Budget]) -> GramEvent:
-    """The event with the least expected noise."""
+    """Return the candidate event with the least expected noise.
+
+    Raises: PlanError if the requested mechanism cannot be released, calibrated or paid for.
+    """
     events = _candidates(request, layout, budgets)
     return min(events, key=lambda event: gram_mechanism(event.mechanism).expected_error(event).frobenius)
 
 
 def _candidates(request: PlanRequest, layout: GramLayout, budgets: list[Budget]) -> list[GramEvent]:
-    """The events that the request allows, each spending the whole budget."""
+    """Return the events that the request allows, each spending a whole budget."""
     if request.mechanism == AUTO:
         pure = "wishart-difference"
         names = [f"{pure}-trace" if request.neighbours is Neighbours.REPLACE_ONE else pure, "gaussian"]
@@ -45,7 +48,7 @@ def _calibrate(name: str, layout: GramLayout, request: PlanRequest, budget: Budg
 
 
 def delta_needed_error(mechanism: str) -> PlanError:
-    """The refusal of a mechanism that no pure budget buys."""
+    """Return the error for a mechanism that needs delta > 0."""
     return PlanError(
         f"mechanism {mechanism!r} needs delta > 0",
         rule="mechanism-needs-delta",
@@ -55,9 +58,9 @@ def delta_needed_error(mechanism: str) -> PlanError:
 
 
 def require_releasable(request: PlanRequest) -> str:
-    """The name of the requested mechanism, if moments can be released by it.
+    """Return the name of the requested mechanism if it can release moments.
 
-    Raises: PlanError.
+    Raises: PlanError if it is unknown, refuted, or made for another kind of measurement.
     """
     name, offered = request.mechanism, offered_under(MOMENTS_KEY)
     if name in offered:

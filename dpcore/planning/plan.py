@@ -1,4 +1,4 @@
-"""A release, decided: what will be measured, with how much noise, and why."""
+"""The plan of a release: what will be measured, with how much noise, and why."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpcore.records.schema import RecordSchema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One release, decided: what will be measured, with how much noise, and why."""
+    """The plan of one release: what will be measured, with how much noise, and why."""
 
     schema: RecordSchema
     projection: str
@@ -38,14 +38,14 @@ class Plan:
     mean_event: GramEvent | None = None
     marginals_event: VectorEvent | None = None
     check_events: dict[str, VectorEvent] = field(default_factory=dict)
-    """What is measured after rows were sampled: how a model of them does on the real rows."""
+    """Budgeted checks, measured after sampling: the scores on the real rows of models trained on synthetic rows."""
     sensitivity_to_information: float | None = None
     radius: Fraction = Fraction(1)
     frame_events: dict[str, GramEvent] = field(default_factory=dict)
 
     @property
     def events(self) -> dict[str, Event]:
-        """Everything that will be measured, by the names that ledger and record use, in its order."""
+        """All events in the order of measurement, by the names that ledger and record use."""
         measured: dict[str, Event | None] = {
             **self.frame_events,
             PROJECTION: self.projection_event,
@@ -58,42 +58,42 @@ class Plan:
 
     @property
     def reuses_gram(self) -> bool:
-        """Whether the principal components come out of the measured moments, at no cost of their own."""
+        """Whether the principal components are computed from the measured moments, at no further cost."""
         return self.projection == "private-pca" and self.projection_event is None
 
     @property
     def knows_centre(self) -> bool:
-        """Whether the projection comes with a mean point: neither random nor measured directions do."""
+        """Whether the projection comes with a mean point; random projections and measured bases do not."""
         first = self.projection_event
         return self.projection != "ron" and (first is None or mechanism_of(first.mechanism).output is not Output.BASIS)
 
     @property
     def frame_knows_mean(self) -> bool:
-        """Whether the frame's centre is measured in every coordinate, and not along the projection only."""
+        """Whether the frame's centre is measured in every coordinate and not only along the projection."""
         centre = self.frame_events.get(CENTRE)
         return centre is not None and centre.layout.dimension == self.encoded_width + 1
 
     @property
     def approximate(self) -> tuple[str, ...]:
-        """The mechanisms of this release whose guarantee is not wholly proved."""
+        """The mechanisms of this release whose guarantee is only approximate."""
         names = dict.fromkeys(event.mechanism for event in self.events.values())
         return tuple(name for name in names if BY_NAME[name].status is Status.APPROXIMATE)
 
     @property
     def cost(self) -> Cost:
-        """What the release will cost."""
+        """The privacy cost of the whole release."""
         return total(cost_of(event) for event in self.events.values())
 
     @property
     def allocation(self) -> dict[str, float]:
-        """Shares of the budget."""
+        """The budget share of every measurement."""
         return {name: float(share) for name, share in self.shares.items() if name in self.events}
 
     def expected_error(self) -> dict[str, float]:
-        """Expected error of the release, in records and relative to the expected rows.
+        """Return the expected error of the release, in records and relative to the expected rows.
 
-        `sir` is PCA-Gauss's ratio of sensitivity gain to information loss against keeping every
-        coordinate; above 1 the projection pays.
+        `sir` is PCA-Gauss's ratio of sensitivity gain to information loss, compared with keeping every
+        coordinate; above 1 the projection lowers the error.
         """
         rows, classes = self.expected_rows, self.event.layout.classes
         count_sd, sum_sd = count_and_sum_noise(self.event, self.mean_event)
@@ -109,7 +109,7 @@ class Plan:
         return figures if gain is None else figures | {"sir": gain}
 
     def as_json(self) -> dict[str, Any]:
-        """The plan for people and machines."""
+        """Return the plan as JSON for the command line and the record."""
         return {
             "allocation": self.allocation,
             "dimension": self.dimension,
@@ -123,5 +123,5 @@ class Plan:
 
 
 def signal_to_noise(rows: float, event: GramEvent, expected: ExpectedError) -> float:
-    """Average eigenvalue of a class block against the noise's operator norm."""
+    """Return the average eigenvalue of a class block over the operator norm of its noise."""
     return rows / event.layout.blocks / (event.layout.dimension - event.layout.heads) / expected.operator

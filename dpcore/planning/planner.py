@@ -1,8 +1,8 @@
-"""Choices before any data are touched: from public constants only.
+"""The planner: every choice of a release, made from public constants before any data are read.
 
-Everything that the specification leaves open (dimension, mechanism, generator,
-weight of the count) is decided here, with its reason, from the number of rows that
-the steward expects, the privacy budget, and the shape of the record.
+It decides what the specification leaves open (dimension, mechanism, generator, weight of
+the count) from the expected number of rows, the privacy budget and the shape of the record,
+and gives a reason for each choice.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from dpcore.records.exact_sums import GramLayout
 
 
 def make_plan(request: PlanRequest) -> Plan:
-    """Decide everything that the specification leaves open.
+    """Return the plan of a release; it decides everything that the request leaves open.
 
-    Raises: PlanError where the request cannot be carried out.
+    Raises: PlanError if the request cannot be met.
     """
     reasons: list[str] = []
     if request.projection == AUTO:
@@ -90,7 +90,7 @@ def make_plan(request: PlanRequest) -> Plan:
 
 
 def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:
-    """The request with a projection that costs nothing: none where every column can be kept, else a random one."""
+    """Return the request with a free projection: none if every coordinate can be kept, else a random one."""
     whole = replace(request, projection="none")
     if request.dimension == AUTO:
         if request.generator == COPULA or is_for_copula(whole):
@@ -105,28 +105,28 @@ def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:
 
 
 def _gain_to_loss(request: PlanRequest, encoding: Encoding, event: GramEvent, expected: ExpectedError) -> float | None:
-    """The papers' ratio of sensitivity gain to information loss, from public constants.
+    """Return the papers' ratio of sensitivity gain to information loss, from public constants.
 
-    The gain is how much less noise the same budget puts on the projected moments than on
-    all coordinates; the loss is the share of variance that a random projection leaves
-    out on average (principal components leave out less, so for them this is a lower bound).
+    The gain is the noise on the moments of all coordinates over that on the projected moments at
+    the same budget. The loss follows from the variance that a random projection keeps on average;
+    principal components keep more, so for them the ratio is a lower bound.
     """
     mechanism = gram_mechanism(event.mechanism)
     layout = moments_layout(request, encoding.width, encoding.schema.class_count)
     try:
         whole = mechanism.calibrate(layout, request.neighbours, mechanism.cost(event))
-    except ValueError:  # the mechanism cannot measure so many coordinates at all
+    except ValueError:  # the mechanism cannot measure so many coordinates
         return None
     gain = mechanism.expected_error(whole).operator / expected.operator
     return gain * (event.layout.dimension - event.layout.heads) / encoding.width
 
 
 def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, shares: Shares) -> Shares:
-    """The shares with the least error, or none for the components where one measurement serves both better.
+    """Return the shares with the least expected error; the components get 0 if one measurement serves both better.
 
-    Errors are operator norms of the noise over the average eigenvalue of what is kept. A
-    single wide measurement spends everything at once: its noise on the projected moments
-    is that of its entries, and its components cost nothing more.
+    Errors are operator norms of the noise over the average eigenvalue of the kept coordinates. A
+    single wide measurement spends the whole budget: the components are post-processing of it, and
+    the noise on the projected moments is that of its entries.
     """
     if request.projection != "private-pca" or request.allocation is not None or request.projection_mechanism != AUTO:
         return shares
@@ -145,7 +145,7 @@ def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, share
 
 
 def _mean_event(request: PlanRequest, moments: GramLayout, shares: Shares, reasons: list[str]) -> GramEvent | None:
-    """Counts and sums measured apart, as the papers do; only where the allocation says so."""
+    """Return the event for counts and sums if the allocation measures them separately, as the papers do."""
     if not shares[MEAN]:
         return None
     if moments.labels:
@@ -163,7 +163,7 @@ def _mean_event(request: PlanRequest, moments: GramLayout, shares: Shares, reaso
 def _frame_events(
     request: PlanRequest, encoding: Encoding, moments: GramEvent, shares: Shares, reasons: list[str]
 ) -> dict[str, GramEvent]:
-    """What is measured for the frame: the mean squared length of points, their mean, and the length around it."""
+    """Return the frame's events: mean squared length of the points, their mean, and the same length around it."""
     if not shares[RADIUS]:
         return {}
     kind, rows_per_unit = budget_kind(moments.mechanism), unit_rows(request)
@@ -174,7 +174,7 @@ def _frame_events(
         "the budget; the noise is then no larger than the table needs"
     )
     one = GramLayout(2, 1, Fraction(1), rows_per_unit)
-    if kind is Epsilon:  # pure noise on a mean grows with its coordinates
+    if kind is Epsilon:  # pure noise on a mean grows with its number of coordinates
         size = (
             encoding.width if request.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
         )
@@ -189,7 +189,7 @@ def _frame_events(
 def _choose_events(
     request: PlanRequest, encoding: Encoding, shares: Shares, dimension: int, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
-    """What is measured for the projection, if anything, and for the moments."""
+    """Return the event of the projection, if it is measured, and that of the moments."""
     blocks = encoding.schema.class_count
     layout = moments_layout(request, projected_size(request, encoding, dimension), blocks)
     first, event = None, best_event(request, layout, moments_budgets(request, shares))
@@ -210,10 +210,10 @@ def _choose_events(
 def _principal_events(
     request: PlanRequest, encoding: Encoding, shares: Shares, second: GramEvent, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
-    """Private principal components: out of one wide measurement, or measured apart from the moments.
+    """Return the events of private principal components: one wide measurement, or one for each of two steps.
 
-    The wide measurement spends everything at once and its components cost nothing more;
-    apart, the moments are measured in few dimensions with what the components leave.
+    The components are post-processing of a wide measurement, which spends the whole budget. In two
+    steps, the moments are measured in few dimensions with what the components leave of the budget.
     """
     share = shares[PROJECTION]
     if share == 0:
@@ -232,7 +232,7 @@ def _principal_events(
 def _named_components(
     request: PlanRequest, encoding: Encoding, dimension: int, second: GramEvent, share: Fraction, reasons: list[str]
 ) -> GramEvent:
-    """Private principal components measured apart, by the mechanism that the specification names."""
+    """Return the event of components that are measured separately, by the mechanism that the request names."""
     name = request.projection_mechanism
     kind, other = budget_kind(name), budget_kind(second.mechanism)
     if kind is Rho and not request.delta:
@@ -247,7 +247,7 @@ def _named_components(
 
 
 def _components_event(request: PlanRequest, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:
-    """A noisy Gram of all coordinates, or directions of the features' alone."""
+    """Return the event of a noisy Gram matrix of all coordinates, or of a basis for the features."""
     name, fault = request.projection_mechanism, ""
     try:
         if mechanism_of(name).output is Output.GRAM:

@@ -1,4 +1,4 @@
-"""What a specification says about a release, and how one that cannot be carried out is refused."""
+"""What a specification asks of a release, and the error for a request that cannot be met."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema
 
 AUTO = "auto"
 LDA = "lda"
-"""The generator whose classes share a covariance."""
+"""The generator with class means and one covariance that all classes share."""
 
 DIAGONAL = "diagonal"
-"""The same with the whole weight on class means, where the noise hides the covariance."""
+"""The LDA generator with a count weight of 1, for tables whose covariance is hidden by the noise."""
 
 COPULA = "copula"
-"""The generator for mixed tables, whose marginals are measured apart."""
+"""The generator for mixed tables, which measures the marginals separately."""
 
 SMALLEST_EPSILON, SMALLEST_DELTA = Fraction(1, 10**12), Fraction(1, 10**100)
-"""Beyond these no statement is worth computing, and floating point could not."""
+"""The smallest epsilon and delta: below them a privacy statement is meaningless, and floats are too coarse."""
 
 
 def readable_number(value: Fraction) -> str:
-    """A fraction as a number that people read, whatever its size."""
+    """Return the fraction in short decimal form; one too large for a float is described in words."""
     return f"{value.numerator / value.denominator:g}" if abs(value) < 10**300 else "a number above 1e300"
 
 
 class PlanError(ValueError):
-    """A choice that cannot be carried out; names the key, the rule and what to do."""
+    """A request that cannot be met; names the rule, the specification key and a remedy."""
 
     def __init__(self, message: str, *, rule: str, where: str, hint: str) -> None:
         super().__init__(message)
@@ -37,10 +37,10 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What the specification says about a release; `auto` leaves a choice to the plan.
+    """What the specification asks of a release; `auto` leaves the choice to the planner.
 
-    `radius` is that of the ball around the middle of the bounds in which points are measured, longer ones
-    being drawn back to it; `auto` buys a centre and a radius with a part of the budget.
+    `radius` is the radius of the ball around the middle of the bounds to which points are clipped before they are
+    measured; with `auto`, a centre and a radius are measured with a part of the budget.
     """
 
     schema: RecordSchema

@@ -1,4 +1,4 @@
-"""Requests that no plan can carry out, each refused with its rule and what to do."""
+"""Checks of a request; each raises a PlanError that names the broken rule and a remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpcore.records.schema import RecordSchema
 
 
 def require_projection(request: PlanRequest) -> None:
-    """Refuse a projection that is not known."""
+    """Raise a PlanError unless the projection is known."""
     known = offered_under(PROJECTION_KEY)
     if request.projection not in known:
         raise PlanError(
@@ -26,7 +26,7 @@ def require_projection(request: PlanRequest) -> None:
 
 
 def require_projection_mechanism(request: PlanRequest, shares: Shares) -> None:
-    """A named mechanism must be able to give components, and have components to give and budget to spend."""
+    """Raise a PlanError unless a named projection mechanism yields components, is needed, and has a share."""
     name = request.projection_mechanism
     if name == AUTO:
         return
@@ -55,14 +55,14 @@ def require_projection_mechanism(request: PlanRequest, shares: Shares) -> None:
 
 
 def require_exact_width(encoding: Encoding) -> None:
-    """Refuse records whose sums would not be exact."""
+    """Raise a PlanError for records too wide for exact sums."""
     most = EXACT >> (POINT_BITS + PROJECTION_BITS)
     if encoding.width > most:
         raise too_wide_error(encoding.width, most)
 
 
 def too_wide_error(width: int, most: int) -> PlanError:
-    """The refusal of a record with too many coordinates."""
+    """Return the error for a record with too many coordinates."""
     return PlanError(
         f"the record has {width} encoded coordinates, more than {most}",
         rule="record-too-wide",
@@ -72,7 +72,10 @@ def too_wide_error(width: int, most: int) -> PlanError:
 
 
 def require_radius(request: PlanRequest) -> None:
-    """A frame that is bought spends what the moments spend, and so must components that are measured by name."""
+    """Raise a PlanError for an automatic radius beside a named projection mechanism.
+
+    A measured frame spends the kind of budget that the moments spend; a named mechanism may spend another.
+    """
     if request.radius == AUTO and request.projection_mechanism != AUTO:
         raise PlanError(
             f"a radius that is bought does not go with components by {request.projection_mechanism!r}",
@@ -83,7 +86,7 @@ def require_radius(request: PlanRequest) -> None:
 
 
 def require_label(schema: RecordSchema) -> None:
-    """Refuse a generator of classes where there are none."""
+    """Raise a PlanError for the LDA generator on a table without a label."""
     if schema.label is None:
         raise PlanError(
             "generator 'lda' needs a label",

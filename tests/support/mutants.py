@@ -356,7 +356,7 @@ def scores() -> Iterator[Mutant]:
     yield Mutant(c, "epsilon=(1 - kept_back) * request.epsilon", "epsilon=request.epsilon")
     yield Mutant(c, "check.share / kept_back", "Fraction(1)")
     yield Mutant(c, "return Rho(whole - used)", "return Rho(whole)")
-    yield Mutant(c, "rows = request.unit.most_rows if", "rows = 1 if")
+    yield Mutant(c, "rows = unit_rows(request)", "rows = 1")
 
 
 def fate_of(mutant: Mutant, tree: Path) -> str:
