@@ -1,1 +1,1 @@
-"""Auditing: attacks on mechanisms, and replays of what a build draws."""
+"""Auditing: attacks on mechanisms, and replays of their measurements on neighbouring tables."""

@@ -1,4 +1,4 @@
-"""The worst pair of tables for every mechanism that draws noise, and how its draws are told apart."""
+"""The attack on every mechanism that draws noise: a worst-case pair of tables and a distinguisher."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ from dpcore.records.schema import Neighbours
 Floats = NDArray[np.float64]
 
 LAYOUT = GramLayout(2, 1, Fraction(1))
-"""Records (1, y) with |y| at most 1: squared norm 2."""
+"""Records (1, y) with |y| at most 1, so that the squared norm is at most 2."""
 
 PLANE = GramLayout(3, 1, Fraction(1))
-"""Records (1, y) with y in the plane, for mechanisms that release directions."""
+"""Records (1, y) with y in the plane, for mechanisms that release directions or eigenvalues."""
 
 ATTACKED_EPSILON, ATTACKED_RHO = Epsilon(Fraction(2)), Rho(Fraction(1, 2))
-"""Budgets of the attacked mechanisms: n draws cannot show more than log(n / 29), so claims must lie well below."""
+"""Budgets of the attacked mechanisms, well below log(n / 29), the largest bound that n draws can give."""
 
 
 def _outer(record: Floats) -> Floats:
-    """The only block of a table that holds one record."""
+    """Return the Gram block of a table that holds one record."""
     return np.outer(record, record)[None]
 
 
 def _full_length_records(
     name: str, judge: Judge, budget: Budget = ATTACKED_EPSILON
 ) -> Callable[[Neighbours, bool], Attack]:
-    """Records of full length: one or nothing under add-remove; under replace-one orthogonal ones.
+    """Return an attack with records of full length: one record or none (add-remove), or two orthogonal ones.
 
-    With several classes the record goes into another one. Either attains the bounds S1, S2 and, where entries are
-    flat, S3 and S6 for several blocks.
+    With several classes, replace-one moves the record to another class. These pairs attain the bounds S1 and S2 and,
+    for several blocks of equal entries, S3 and S6.
     """
 
     def prepare(neighbours: Neighbours, several: bool) -> Attack:
@@ -82,19 +82,19 @@ def _laplace_gram(neighbours: Neighbours, several: bool) -> Attack:
 
 
 def _point(x: float, y: float) -> Floats:
-    """Second moments of the record (1, x, y)."""
+    """Return the second moments of the record (1, x, y)."""
     return _outer(np.array([1.0, x, y]))
 
 
 E1, E2 = _point(1, 0), _point(0, 1)
 MANY = 1000 * E1
-"""Enough of one direction to turn a noisy product to it."""
+"""Enough records along one direction to align a noisy product with it."""
 
 
 def _directions_or_eigenvalues(
     name: str, judge: Judge, law: Law | None, budget: Budget, most: int, replaced: Tables, removed: Tables
 ) -> Callable[[Neighbours, bool], Attack]:
-    """Directions or eigenvalues of points in the plane, on given tables: one, or with `several` as many as `most`."""
+    """Return an attack on directions or eigenvalues in the plane: on one of them, or with `several` on `most`."""
 
     def prepare(neighbours: Neighbours, several: bool) -> Attack:
         mechanism = cast(ComponentMechanism, mechanism_of(name))
@@ -107,7 +107,10 @@ def _directions_or_eigenvalues(
 
 
 def _jiang(neighbours: Neighbours, several: bool) -> Attack:
-    """A number, a category of two and with `several` a class of two; all but the number change, or one record comes."""
+    """Attack records of a number, a binary category and, with `several`, one of two classes.
+
+    Under replace-one the category and the class change; without classes, the number does too.
+    """
     classes = 2 if several else 1
     query = MomentsQuery(1, (2,), classes)
     event = vector_mechanism("jiang-laplace").calibrate(query, neighbours, Epsilon(Fraction(10)))
@@ -120,7 +123,7 @@ def _jiang(neighbours: Neighbours, several: bool) -> Attack:
 
 
 def _jiang_answer(x: Floats, label: int, classes: int) -> Floats:
-    """Counts, class sums, upper triangle of a single record."""
+    """Return the counts, class sums and upper triangle of a single record."""
     member = np.eye(classes)[label]
     return np.concatenate([member, np.outer(member, x).ravel(), np.outer(x, x)[np.triu_indices(len(x))]])
 
@@ -132,7 +135,7 @@ def _rows(neighbours: Neighbours, several: bool) -> Attack:
 
 
 def _histograms(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours, bool], Attack]:
-    """Two columns of two cells: a record that changes both, or comes."""
+    """Return an attack on two columns of two cells: one record changes both columns, or is added."""
 
     def prepare(neighbours: Neighbours, several: bool) -> Attack:
         event = vector_mechanism(name).calibrate(
@@ -147,7 +150,7 @@ def _histograms(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours
 
 
 def _score(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours, bool], Attack]:
-    """A record that a model gets right, or one that it gets wrong, or none: the same for the sum."""
+    """Return an attack on a score: a record that is predicted right, or one predicted wrong or absent, which add 0."""
 
     def prepare(neighbours: Neighbours, several: bool) -> Attack:
         event = vector_mechanism(name).calibrate(ScoreQuery("accuracy"), neighbours, budget)
@@ -180,7 +183,7 @@ ATTACKS: dict[str, Callable[[Neighbours, bool], Attack]] = {
         "eigenvalues-only", number_by_number, added_noise, ATTACKED_EPSILON, 2, (2 * E1, E1 + E2), (E1, 0 * E1)
     ),
 }
-"""One entry a mechanism that draws noise; a test says that none is missing."""
+"""One entry per mechanism that draws noise; a test checks that none is missing."""
 
 CLASSES = "two classes"
 SEVERAL = {
@@ -194,11 +197,11 @@ SEVERAL = {
     "noisy-power-method": "two directions",
     "eigenvalues-only": "two eigenvalues",
 }
-"""Mechanisms that are attacked with several classes, directions or eigenvalues as well as with one."""
+"""Mechanisms that are attacked with one class, direction or eigenvalue, and also with several."""
 
 
 def has_several(event: GramEvent | VectorEvent) -> bool:
-    """Whether an event measures several classes, directions or eigenvalues, and that is attacked apart."""
+    """Return whether an event has several classes, directions or eigenvalues and its mechanism an attack on those."""
     if isinstance(event, VectorEvent):
         return isinstance(event.query, MomentsQuery) and event.query.classes > 1
     return event.mechanism in SEVERAL and (event.layout.blocks > 1 or event.components > 1)

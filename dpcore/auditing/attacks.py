@@ -1,10 +1,9 @@
-"""The best known attack on every mechanism of the registry: a worst pair of tables, an event, a bound.
+"""The best known attack on every mechanism of the registry: a worst-case pair of tables, an event, a bound.
 
-Releasable mechanisms are attacked through the real door, `measure_gram` or
-`measure_vector`; `dpcore.auditing.simulated_attacks` attacks the laws of their noise at more dimensions and with
-more draws. Published calibrations are attacked by their witnesses. What an attack finds
-is a lower bound on epsilon: it must not lie above what a proved mechanism claims, and must
-lie above what a refuted one does.
+Releasable mechanisms are attacked through `measure_gram` or `measure_vector`, as releases call them;
+`dpcore.auditing.simulated_attacks` attacks simulated noise at more dimensions and with more draws.
+Refuted calibrations are attacked on their counterexamples. An attack gives a lower bound on epsilon:
+it must not exceed the claim of a proved mechanism, and must exceed that of a refuted one.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from dpcore.records.schema import Neighbours
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What an attack found: at least `measured` of the `claimed` epsilon is really lost.
+    """The result of an attack: `measured` is a lower bound on the epsilon of a mechanism that claims `claimed`.
 
-    `how`: by real draws through the door, with or without the shape of the noise; on the simulated law of the
-    noise; or by a published sampler.
+    `how` names the attack: real draws, with or without knowledge of the shape of the noise; the simulated law of
+    the noise; or a published sampler.
     """
 
     mechanism: str
@@ -45,26 +44,26 @@ class Finding:
 
     @property
     def holds(self) -> bool:
-        """Whether the claim survived."""
+        """Whether the claim survived the attack."""
         return self.measured <= self.claimed
 
     @property
     def expected(self) -> str:
-        """What must come out: a refuted claim is caught, every other one holds."""
+        """The expected outcome: a refuted claim is caught, every other claim holds."""
         return "caught" if self.status is Status.REFUTED else "holds"
 
     @property
     def ok(self) -> bool:
-        """Whether it came out as the registry says."""
+        """Whether the outcome agrees with the registry."""
         return self.holds is (self.expected == "holds")
 
     @property
     def verdict(self) -> str:
-        """One word; in capitals where the registry is wrong."""
+        """The outcome in one word, in capitals if it contradicts the registry."""
         return self.expected if self.ok else "BROKEN" if self.expected == "holds" else "ESCAPED"
 
     def as_json(self) -> dict[str, Any]:
-        """The finding for record, ledger and command line."""
+        """Return the finding as JSON for record, ledger and command line."""
         return {
             "mechanism": self.mechanism,
             "neighbours": self.neighbours,
@@ -83,13 +82,13 @@ class Finding:
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> Finding:
-        """A finding that was kept."""
+        """Return the finding of a stored JSON body."""
         names = ("mechanism", "neighbours", "claimed", "delta", "measured", "draws", "how")
         return Finding(**{name: body[name] for name in names}, status=Status(body["status"]))
 
 
 def targets() -> list[tuple[MechanismEntry, Neighbours]]:
-    """Every mechanism that draws noise, under every neighbour relation that it claims to hold for."""
+    """Return every mechanism that draws noise with every neighbour relation that it supports."""
     return [(entry, relation) for entry in ENTRIES if _draws_noise(entry) for relation in entry.neighbours]
 
 
@@ -102,10 +101,10 @@ def attack(
 ) -> tuple[Finding, ...]:
     """Draw from the mechanism on both tables and bound its epsilon from below, in two ways.
 
-    The first bound assumes nothing about the noise. The second, where the mechanism adds noise
-    of a known shape, takes the size from the draws and is far sharper.
+    The first bound assumes nothing about the noise. The second, for mechanisms that add noise of a
+    known shape, estimates the scale from the draws and is far sharper.
     Guarantee: either finding of an honest mechanism exceeds its claim with probability at most `ERROR`.
-    Raises: KeyError for a name that has no attack through the door.
+    Raises: KeyError for a mechanism without an attack in the table.
     """
     prepared = ATTACKS[name](neighbours, several)
     claimed, delta = claim_of(prepared.event)
@@ -127,7 +126,7 @@ def attack(
 
 
 def attack_refuted(name: str, *, seed: str) -> tuple[Finding]:
-    """Run a refuted calibration on the pair of its counterexample.
+    """Run a refuted calibration on the tables of its counterexample.
 
     Raises: KeyError for a name that is not refuted.
     """
@@ -138,7 +137,7 @@ def attack_refuted(name: str, *, seed: str) -> tuple[Finding]:
 
 
 def attack_law(name: str, neighbours: Neighbours, dimension: int, *, draws: int, seed: str) -> tuple[Finding]:
-    """Attack the simulated law of a mechanism's noise at some dimension."""
+    """Attack the simulated law of a mechanism's noise at a given dimension."""
     generator = public_generator(seed, f"{name} {neighbours.value} {dimension}")
     claimed, delta, measured = simulate(name, neighbours, dimension, draws=draws, rng=generator)
     how = f"law, P = {dimension}"
@@ -147,14 +146,14 @@ def attack_law(name: str, neighbours: Neighbours, dimension: int, *, draws: int,
 
 @dataclass(frozen=True, slots=True)
 class PendingAttack:
-    """One attack that is still to run, and what it is called."""
+    """An attack that has not run yet, and its name."""
 
     name: str
     run: Callable[[], tuple[Finding, ...]]
 
 
 def pending_attacks(*, draws: int, bulk_draws: int, noise: Noise) -> Iterator[PendingAttack]:
-    """Attacks on every mechanism of the registry: through the door, on the laws of the noise, on published samplers."""
+    """Yield the attacks on every mechanism of the registry: on real draws, simulated noise and refuted samplers."""
     seed = draw_seed()
     for entry, relation in targets():
         for several in (False, True) if entry.name in SEVERAL else (False,):

@@ -1,7 +1,6 @@
-"""The audit that a build must pass before it may release: attacks, the size of its noise, a replay.
+"""The audit that a build must pass before it may release: attacks and the scale of its noise.
 
-Nothing here sees the data: attacks run on fixed public tables, noise is drawn for an
-empty table, and the replay runs on invented neighbours of the specification's columns.
+No private data are read: attacks run on fixed public tables, and noise is drawn for an empty table.
 """
 
 from __future__ import annotations
@@ -32,22 +31,23 @@ from dpcore.records.exact_sums import GramLayout, GramSum
 Floats = NDArray[np.float64]
 
 ATTACK_DRAWS, SINGLE_DRAWS = 1_200, 6_000
-"""Draws of the gate's attack on each of its two tables, some seconds; and where a draw is a single number."""
+"""Draws of an attack on each of its two tables, a matter of seconds; the second if a draw is a single number."""
 
 SCALE_ENTRIES, SCALE_DIMENSION = 8_000, 4
-"""Noise entries that are compared with their planned size, and the most dimensions of a drawn block."""
+"""Number of noise entries that are compared with their planned scale, and the largest dimension of a drawn block."""
 
 DIRECTION_POINTS, DIRECTION_LOSS, DIRECTION_ENTRIES = 8, 40.0, 24_000
-"""Coordinates of points, times the concentration, and entries for the law of a direction.
+"""Dimension, concentration times second moment, and number of entries for the law of a released direction.
 
-Its squares are inverse to the concentration itself, not to its square: they need more entries.
+Its squared entries fall as 1/concentration instead of 1/concentration², so more of them are needed.
 """
 
 
 def noise_size(event: Event, noise: Noise) -> NoiseSize:
-    """Mean square of noise drawn for an empty table over what is planned; of directions, of what leads away from them.
+    """Return the mean square of noise drawn for an empty table, relative to the planned variance.
 
-    Blocks are cut to one of few dimensions: the parameter of the noise does not depend on them.
+    For released directions, the entries off the true direction are taken instead. Only one block of few dimensions
+    is drawn, because the parameter of the noise does not depend on the layout.
     """
     if isinstance(event, VectorEvent):
         return _vector_size(event, noise)
@@ -62,13 +62,13 @@ def noise_size(event: Event, noise: Noise) -> NoiseSize:
 
 
 def _size(draw: Callable[[], Floats], entries: int = SCALE_ENTRIES) -> NoiseSize:
-    """The size of some thousand entries, from draws in units of their planned standard deviation."""
+    """Return the size of at least `entries` entries, drawn in units of their planned standard deviation."""
     first = draw()
     return NoiseSize.of(np.array([first, *(draw() for _ in range(math.ceil(entries / len(first)) - 1))]))
 
 
 def _vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
-    """The noise on a vector's numbers is independent, so that each tells of it, however many were planned."""
+    """Return the size of the noise on a vector; its entries are independent, so more are drawn than were planned."""
     mechanism = vector_mechanism(event.mechanism)
     values = mechanism.draw([0] * max(event.query.size, SCALE_ENTRIES), event, noise)
     return NoiseSize.of(np.array(values, dtype=np.float64)[:, None] / mechanism.deviation(event))
@@ -79,7 +79,7 @@ def _release_empty(event: GramEvent, noise: Noise) -> Released:
 
 
 def _added_noise(event: GramEvent, noise: Noise) -> Floats:
-    """What is released of an empty table."""
+    """Draw the noise of a release, from an empty table."""
     drawn: Floats = noisy_entries(event, released_values(_release_empty(event, noise))[None])[0] / entry_deviations(
         event
     )
@@ -87,11 +87,11 @@ def _added_noise(event: GramEvent, noise: Noise) -> Floats:
 
 
 def _direction_noise(event: GramEvent, noise: Noise) -> Floats:
-    """One direction of the exponential mechanism where all points lie along the first axis: its other coordinates.
+    """Draw a direction of the exponential mechanism for points along the first axis; return its other coordinates.
 
-    With second moments g e1 e1ᵀ and loss = c g the squared first coordinate is a Beta(1/2, (p-1)/2)
-    variable tilted by exp(loss b), whose mean is a quotient of Kummer's functions. c does not depend on
-    the number of points' coordinates or of directions.
+    With second moments g e1 e1ᵀ and loss = c g, the squared first coordinate b is a Beta(1/2, (p-1)/2)
+    variable tilted by exp(loss b), whose mean is a ratio of Kummer's functions. c does not depend on
+    the dimension of the points or the number of directions.
     """
     layout = GramLayout(DIRECTION_POINTS + 1, 1, event.layout.count_weight, event.layout.rows_per_unit)
     along = GramSum(layout)
@@ -103,7 +103,7 @@ def _direction_noise(event: GramEvent, noise: Noise) -> Floats:
 
 
 def _product_noise(event: GramEvent, noise: Noise) -> Floats:
-    """One noisy product of the power method, with second moments 0."""
+    """Draw the noise of one product of the power method, with second moments 0."""
     width = points_width(event.layout)
     frame = np.zeros((width, event.components), dtype=np.int64)
     product = draw_noisy_product([[0] * width for _ in range(width)], frame, event.noise, noise)
@@ -113,18 +113,18 @@ def _product_noise(event: GramEvent, noise: Noise) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class EventAudit:
-    """What the gate found about one planned measurement."""
+    """The audit's result for one planned measurement."""
 
     finding: Finding
     size: NoiseSize
 
     @property
     def holds(self) -> bool:
-        """Whether nothing speaks against the claim."""
+        """Whether neither the attack nor the scale of the noise contradicts the claim."""
         return self.finding.holds and self.size.holds
 
     def as_json(self) -> dict[str, Any]:
-        """The audit for ledger and record."""
+        """Return the audit as JSON for ledger and record."""
         return {
             "attack": self.finding.as_json(),
             "noise": self.size.as_json(),
@@ -133,10 +133,10 @@ class EventAudit:
 
 
 def attack_arguments(event: Event) -> dict[str, Any]:
-    """What the attack on an event depends on: not on its budget or its shape, so that many events share one attack.
+    """Return the arguments of the attack on an event; events that differ in budget or size only share one attack.
 
-    An event of several classes is attacked by a record that changes its class, one of several
-    directions by directions.
+    An event with several classes is attacked by a record that changes its class, one with several
+    directions or eigenvalues on several of these.
     """
     single = isinstance(event, VectorEvent) and event.query.size == 1
     return {
@@ -148,14 +148,14 @@ def attack_arguments(event: Event) -> dict[str, Any]:
 
 
 def attack_event(event: Event, noise: Noise) -> Finding:
-    """Attack the event's mechanism; of the findings the one that comes closest to the claim counts."""
+    """Attack the event's mechanism and return the finding with the largest lower bound."""
     return max(attack(**attack_arguments(event), noise=noise), key=lambda finding: finding.measured)
 
 
 def audit_event(event: Event, noise: Noise, finding: Finding | None = None) -> EventAudit:
-    """Attack the event's mechanism, unless that was done, and compare its noise with what the event promises.
+    """Attack the event's mechanism, unless a finding is given, and compare its noise with the planned scale.
 
-    Guarantee: an honest build fails with probability at most 3e-6, an attack's error for each of its findings
-    and for the size of the noise. Noise or a sensitivity 10 % too small fails almost surely.
+    Guarantee: an honest build fails with probability at most 3e-6, which is an attack's error for each of its two
+    findings and for the scale of the noise. Noise or a sensitivity that is 10 % too small fails almost surely.
     """
     return EventAudit(finding or attack_event(event, noise), noise_size(event, noise))

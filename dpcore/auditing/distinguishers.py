@@ -1,7 +1,7 @@
-"""Two tables, draws on each, and how an attacker tells them apart.
+"""Distinguishers: draws on two tables, and how an attacker tells the tables apart.
 
-A judge bounds epsilon from draws on both tables, whatever the noise is; a law takes the size of the noise
-from them, for a bound that rests on its shape (`dpcore.auditing.known_noise`).
+A judge bounds epsilon from draws on both tables, whatever the noise is. A law estimates the scale of the
+noise from them, for a bound that assumes its shape (`dpcore.auditing.known_noise`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dpcore.records.schema import Neighbours
 Floats = NDArray[np.float64]
 
 ERROR = 1e-6
-"""Probability with which an honest mechanism may look guilty."""
+"""Probability with which an attack may falsely refute an honest mechanism."""
 
 Tables = tuple[Floats, Floats]
 Judge = Callable[["Attack", Floats, Floats], float]
@@ -46,11 +46,11 @@ Law = Callable[["Attack", Floats, Floats], tuple[NoiseSize, Budget]]
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """One line of the table of attacks: what is drawn on which two tables, and how these are told apart.
+    """An attack: the event to draw, a pair of neighbouring tables, and the distinguishers.
 
-    `tables` hold exact answers, in records; of Gram matrices one a class block. `judge` gives
-    a bound from draws on each, whatever the noise is; `law` the size of the noise and what the pair loses
-    as planned, for a bound that rests on the shape of the noise (`dpcore.auditing.known_noise`).
+    `tables` hold exact answers, in records; for Gram mechanisms, one matrix per class block. `judge` bounds
+    epsilon from draws on both tables, whatever the noise is. `law` gives the size of the noise and the planned
+    privacy loss of the pair, for a bound that assumes the shape of the noise (`dpcore.auditing.known_noise`).
     """
 
     event: GramEvent | VectorEvent
@@ -60,7 +60,7 @@ class Attack:
     law: Law | None
 
     def draw(self, table: Floats, count: int, noise: Noise) -> Floats:
-        """What the door releases of a table, many times over."""
+        """Release a table `count` times through the real measurement functions."""
         event = self.event
         if isinstance(event, VectorEvent):
             whole = np.rint(table * event.query.unit).astype(np.int64).tolist()
@@ -79,22 +79,26 @@ def _sum_of(table: Floats, layout: GramLayout) -> GramSum:
 
 
 def _transcript(table: Floats, event: GramEvent, noise: Noise) -> Floats:
-    """All that the power method pays for, of which it releases the last frame only: (steps, 2, width, directions).
+    """Return all that the power method computes with noise, of shape (steps, 2, width, directions).
 
-    Every step's frame, and beside it the noisy product with that frame, in records.
+    Every step has its frame and the noisy product with that frame, in records; only the last frame is released.
     """
     steps = POWER.draw_transcript(_sum_of(table, event.layout).upper_triangles(), event, noise)
     return np.array([(frame / FRAME_UNIT, product / (FRAME_UNIT * UNIT)) for frame, product in steps])
 
 
 def along_the_change(attack: Attack, first: Floats, second: Floats) -> float:
-    """How much lies along the difference of the tables: the likelihood ratio of Gaussian noise."""
+    """Bound epsilon by the inner product with the tables' difference, the likelihood ratio of Gaussian noise."""
     change = attack.tables[0] - attack.tables[1]
     return _bound_by_statistic(attack, *(np.tensordot(draws, change, change.ndim) for draws in (first, second)))
 
 
 def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
-    """The likelihood ratio of nuclear K-norm noise: the larger of the positive and the negative part, or both."""
+    """Bound epsilon by the likelihood ratio of nuclear K-norm noise.
+
+    Its norm is the nuclear norm under add-remove, and the larger of the positive and the negative part under
+    replace-one.
+    """
     both = attack.event.neighbours is Neighbours.ADD_REMOVE
 
     def norm(matrices: Floats) -> Floats:
@@ -110,20 +114,20 @@ def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
 
 
 def number_by_number(attack: Attack, first: Floats, second: Floats) -> float:
-    """Independent Laplace noise: each number at or beyond its value on the first table, and the bounds add."""
+    """Add up bounds of independent entries: each lies at or beyond its value on the first table."""
     event = attack.event
     one, two = (noisy_entries(event, exact_values(event, table)[None])[0] for table in attack.tables)
     return entrywise_lower_bound(one, two, noisy_entries(event, first), noisy_entries(event, second), error=ERROR)
 
 
 def along_the_directions(attack: Attack, first: Floats, second: Floats) -> float:
-    """How much of the difference of the points' moments the released directions capture."""
+    """Bound epsilon by how much of the difference of the second moments the released directions capture."""
     change = _points(attack.tables[0] - attack.tables[1])
     return _bound_by_statistic(attack, *(np.einsum("nik,ij,njk->n", draws, change, draws) for draws in (first, second)))
 
 
 def along_the_transcript(attack: Attack, first: Floats, second: Floats) -> float:
-    """The likelihood ratio of all noisy products of the power method, given the frames before each."""
+    """Bound epsilon by the likelihood ratio of all noisy products of the power method, given the frames."""
     one, two = (_points(table) for table in attack.tables)
     middle, change = (one + two) / 2, one - two
 
@@ -136,7 +140,7 @@ def along_the_transcript(attack: Attack, first: Floats, second: Floats) -> float
 
 
 def _points(table: Floats) -> Floats:
-    """Second moments of one block without the record's head."""
+    """Return the second moments of the points, without the count's row and column."""
     return table[0, 1:, 1:]
 
 
@@ -145,17 +149,17 @@ def _bound_by_statistic(attack: Attack, first: Floats, second: Floats) -> float:
 
 
 def added_noise(attack: Attack, first: Floats, second: Floats) -> tuple[NoiseSize, Budget]:
-    """Noise on numbers: what was drawn less what is exact, and the loss of the pair."""
+    """Return the size of additive noise, which is the draws minus the exact values, and the loss of the pair."""
     event, (one, two) = attack.event, attack.tables
     noise = [noisy_entries(event, x - exact_values(event, table)) for x, table in ((first, one), (second, two))]
     return NoiseSize.of(np.concatenate(noise) / entry_deviations(event)), planned_loss(event, one, two)
 
 
 def noise_of_products(attack: Attack, first: Floats, second: Floats) -> tuple[NoiseSize, Budget]:
-    """Noise on the products of the power method, and the divergence of the pair's transcripts.
+    """Return the size of the noise on the power method's products, and a lower bound on rho.
 
-    The mean of half of the squared shifts, over the squared scale, is the Kullback-Leibler
-    divergence of the two transcripts, and that is at most rho.
+    The mean of half the squared shifts over the squared scale is the Kullback-Leibler divergence
+    of the two transcripts, which is at most rho.
     """
     assert isinstance(attack.event, GramEvent)  # noqa: S101  it gives directions of Gram blocks
     scale = float(attack.event.noise) / UNIT

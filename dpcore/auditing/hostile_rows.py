@@ -1,4 +1,4 @@
-"""Invented neighbours of a specification's columns, at and beyond every edge: nothing here sees the data."""
+"""Invented neighbouring tables for a specification's columns, with extreme values; no private data are read."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, Neighbours, N
 
 Floats = NDArray[np.float64]
 WeightedRows = tuple[Cells, Floats | None]
-"""Some rows, and each one's share of its person (None: all 1)."""
+"""Rows and the weight of each row (None: all 1)."""
 
 COMMON_ROWS, PERSON_ROWS = 5, 3
-"""Rows that both tables share, and rows of an invented person."""
+"""Number of rows that both tables share, and of the rows of an invented person."""
 
 
 def hostile_rows(schema: RecordSchema, count: int, rng: np.random.Generator) -> Cells:
-    """Rows at and beyond every edge: bounds, NaN, infinities, huge and tiny numbers, missing and unknown levels.
+    """Draw rows of extreme values: bounds, NaN, infinities, huge and tiny numbers, missing and unknown levels.
 
-    Half of the time all cells are at their bounds or known levels, where records are longest.
+    Half of the time all values are bounds or known levels, which make the longest records.
     """
     edges = _longest if rng.random() < 0.5 else _hostile
     return {column.name: rng.choice(edges(column), count) for column in schema.columns}
@@ -43,7 +43,7 @@ def _hostile(column: Column) -> NDArray[np.generic]:
 def hostile_pair(
     schema: RecordSchema, event: Event, rng: np.random.Generator
 ) -> tuple[list[WeightedRows], list[WeightedRows]]:
-    """Two neighbouring tables, the unit at the end of the one and at the start of the other, in other chunks."""
+    """Draw two neighbouring tables; the differing unit comes last in the one and first in the other."""
     common: WeightedRows = (hostile_rows(schema, COMMON_ROWS, rng), None)
     first = [common, hostile_unit(schema, _rows_per_unit(event), rng)]
     if event.neighbours is Neighbours.ADD_REMOVE:
@@ -58,7 +58,7 @@ def _rows_per_unit(event: Event) -> int:
 
 
 def hostile_unit(schema: RecordSchema, most_rows: int, rng: np.random.Generator) -> WeightedRows:
-    """A row, a person of several rows that share a weight of 1, or as many rows as a person may have."""
+    """Draw the rows of one unit: a single row, several rows with weights that sum to 1, or up to `most_rows` rows."""
     if most_rows > 1 or rng.random() < 0.5:
         return hostile_rows(schema, int(rng.integers(1, most_rows + 1)), rng), None
     return hostile_rows(schema, PERSON_ROWS, rng), np.full(PERSON_ROWS, 1 / PERSON_ROWS)

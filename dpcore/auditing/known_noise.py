@@ -1,16 +1,15 @@
-"""What a pair of tables loses to somebody who knows the shape of the noise, and measures its scale.
+"""The privacy loss of a pair of tables, if the shape of the noise is known and its scale is estimated.
 
 A bound that assumes nothing about the noise (`dpcore.auditing.lower_bounds`) needs some hundred thousand
-draws to see an error of 10 %. With the shape of the law known, a thousand are enough: they
-show the scale of the noise, and the privacy loss of a pair of tables at that scale follows
-from their difference D alone:
+draws to detect an error of 10 %. If the shape of the noise is known, a thousand draws are enough: they
+give its scale, and the privacy loss at that scale follows from the difference D of the tables:
 
 * independent Laplace noise of scales b: the sum of |D| / b;
-* independent normal noise of deviations s: rho, half of the sum of (D / s)²;
+* independent normal noise of standard deviations s: rho, half the sum of (D / s)²;
 * Wishart differences and nuclear K-norm noise of rate c: c times the nuclear norm of D over all
-  blocks, and c |tr D| more where the law has the trace factor.
+  blocks, plus c |tr D| if the law has the trace factor.
 
-None of these uses a declared sensitivity, so a bound that is too small for the pair is seen too.
+None of these uses a declared sensitivity, so a sensitivity that is too small for the pair is detected too.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from dpcore.records.schema import Neighbours
 Floats = NDArray[np.float64]
 
 SIZE_TOLERANCE = 6.0
-"""Standard errors that the drawn noise may fall short of the planned one.
+"""Standard errors by which the mean square of the noise may fall short of the planned variance.
 
-A normal mean does so once in 10^9 trials. Means of squares are skewed: with the numbers that are
-drawn here the chance stays below 10^-7 (a term of Edgeworth's expansion), inside the error of an attack.
+A normal mean falls short of it with probability 10^-9. Means of squares are skewed: for the sample sizes
+used here the probability stays below 10^-7 (first term of Edgeworth's expansion), within the error of an attack.
 """
 
 WITH_RATE = ("wishart-difference-trace", "wishart-difference", "nuclear-k-norm")
-"""Mechanisms whose noise is a matrix of dependent numbers with a rate instead of a scale."""
+"""Mechanisms whose noise is a matrix of dependent entries with a rate instead of a scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseSize:
-    """Mean square of the noise that was drawn, as a share of what the event promises; 1 is as planned."""
+    """Mean square of the drawn noise relative to the planned variance, which is 1."""
 
     share: float
     error: float
@@ -54,27 +53,27 @@ class NoiseSize:
 
     @staticmethod
     def of(noise: Floats) -> NoiseSize:
-        """The size of independent draws, one a row, in units of their planned standard deviations."""
+        """Return the size of independent draws, one per row, in units of their planned standard deviations."""
         squares = (noise**2).mean(axis=1)
         return NoiseSize(float(squares.mean()), float(squares.std() / math.sqrt(len(noise))), noise.size)
 
     @property
     def most(self) -> float:
-        """The largest share that is still in keeping with the draws."""
+        """The largest share that is consistent with the draws."""
         return self.share + SIZE_TOLERANCE * self.error
 
     @property
     def holds(self) -> bool:
-        """Whether the noise is as large as planned, as far as so many entries tell."""
+        """Whether the draws are consistent with noise as large as planned."""
         return self.most >= 1
 
     def as_json(self) -> dict[str, Any]:
-        """The figure for ledger and record."""
+        """Return the size as JSON for ledger and record."""
         return {"share": self.share, "error": self.error, "entries": self.entries, "holds": self.holds}
 
 
 def released_values(released: Released) -> Floats:
-    """What anybody sees of a measurement, in records: matrices, directions as columns, or lists of numbers."""
+    """Return the released values in records: matrices, directions as columns, or lists of numbers."""
     output = mechanism_of(released.event.mechanism).output
     if output is Output.BASIS:
         return released.basis()
@@ -84,7 +83,7 @@ def released_values(released: Released) -> Floats:
 
 
 def exact_values(event: Event, table: Floats) -> Floats:
-    """What would be seen of a table of exact second moments, or answers, if no noise were drawn."""
+    """Return what would be released of a table of exact second moments, or answers, without noise."""
     if isinstance(event, VectorEvent):
         return table
     output = mechanism_of(event.mechanism).output
@@ -97,7 +96,7 @@ def exact_values(event: Event, table: Floats) -> Floats:
 
 
 def noisy_entries(event: Event, views: Floats) -> Floats:
-    """The numbers that get noise of their own, one row a view: equal entries of a matrix once."""
+    """Return the entries with noise of their own, one row per view; a symmetric matrix gives its upper triangle."""
     if not isinstance(event, VectorEvent) and mechanism_of(event.mechanism).output is Output.GRAM:
         rows, columns = upper_triangle(event.layout.dimension)
         views = views[..., rows, columns]
@@ -105,7 +104,7 @@ def noisy_entries(event: Event, views: Floats) -> Floats:
 
 
 def entry_deviations(event: Event) -> Floats:
-    """The planned standard deviation of the noise on each of the `numbers`, in records."""
+    """Return the planned standard deviation of the noise on each of the `noisy_entries`, in records."""
     if isinstance(event, VectorEvent):
         return np.full(event.query.size, vector_mechanism(event.mechanism).deviation(event) / event.query.unit)
     blocks, size = event.layout.blocks, event.layout.dimension
@@ -118,7 +117,7 @@ def entry_deviations(event: Event) -> Floats:
 
 
 def planned_loss(event: Event, one: Floats, two: Floats) -> Budget:
-    """What a pair of tables loses if the noise is as planned: the largest loss, or the rho of normal noise."""
+    """Return the privacy loss of a pair of tables at the planned scale: the largest loss, or rho for normal noise."""
     change = exact_values(event, one) - exact_values(event, two)
     if event.mechanism in WITH_RATE:
         assert isinstance(event, GramEvent)  # noqa: S101  vectors have scales
@@ -136,7 +135,7 @@ def _at_rate(event: GramEvent, change: Floats) -> Epsilon:
 
 
 def loss_at(size: NoiseSize, planned: Budget) -> Budget:
-    """The least loss that is still in keeping with the size of the noise, of what it is as planned."""
+    """Return the least privacy loss that is consistent with the size of the noise, from the planned one."""
     if isinstance(planned, Rho):
         return Rho(planned.value / Fraction(size.most))
     return Epsilon(planned.value / Fraction(math.sqrt(size.most)))

@@ -1,7 +1,7 @@
-"""Statistical lower bounds on epsilon: what an attacker's samples prove about a mechanism.
+"""Statistical lower bounds on epsilon from an attacker's samples.
 
-A bound above the claimed epsilon refutes the claim; a bound below it proves nothing,
-but says how much of the claim the attack could reach.
+A bound above the claimed epsilon refutes the claim. A bound below it proves nothing, but
+shows how much of the claim the attack could reach.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 THRESHOLDS = 400
-"""Thresholds tried in each tail of each sample, at geometrically spaced ranks."""
+"""Number of thresholds tried in each tail of each sample, at geometrically spaced ranks."""
 
 
 def lower_bound(*, hits: int, hits_neighbour: int, trials: int, delta: float = 0.0, error: float = 1e-6) -> float:
-    """A bound below epsilon, from how often one event happened on a table and on its neighbour.
+    """Return a lower bound on epsilon from how often an event happened on a table and on its neighbour.
 
-    Guarantee: an (epsilon, delta)-private mechanism gives a larger bound than epsilon
-    with probability at most `error` (Clopper-Pearson, half of it on either side).
+    Guarantee: for an (epsilon, delta)-private mechanism the bound exceeds epsilon with
+    probability at most `error` (Clopper-Pearson, half of it for either table).
     Raises: ValueError for counts that do not fit the trials, or an impossible delta or error.
     """
     if not (0 <= hits <= trials and 0 <= hits_neighbour <= trials and trials > 0):
@@ -35,12 +35,12 @@ def lower_bound(*, hits: int, hits_neighbour: int, trials: int, delta: float = 0
 
 
 def lower_bound_of_parts(counts: Sequence[tuple[int, int]], *, trials: int, error: float = 1e-6) -> float:
-    """A bound below a pure epsilon, from one event in each of several independent parts of what is released.
+    """Return a lower bound on a pure epsilon from one event in each of several independent parts of a release.
 
-    That all events happen has the product of their probabilities on either table, so
-    the parts' bounds add: no sample could show an event as rare as their conjunction. A
-    part whose event turns out rarer on the first table counts as 0, the certain event.
-    Guarantee: that of `lower_bound`; each part may err with its share of `error`.
+    The conjunction of the events has the product of their probabilities on either table, so the
+    bounds of the parts add; the conjunction itself is too rare to be sampled. A part whose event
+    is rarer on the first table counts as 0, the bound of the certain event.
+    Guarantee: that of `lower_bound`; each part gets an equal share of `error`.
     """
     each = error / len(counts)
     return sum(lower_bound(hits=a, hits_neighbour=b, trials=trials, error=each) for a, b in counts)
@@ -49,7 +49,10 @@ def lower_bound_of_parts(counts: Sequence[tuple[int, int]], *, trials: int, erro
 def entrywise_lower_bound(
     one: Floats, two: Floats, draws_one: Floats, draws_two: Floats, *, error: float = 1e-6
 ) -> float:
-    """A bound from independent symmetric noise on every entry: each one lies at or beyond its value on table one."""
+    """Return a lower bound for independent symmetric noise on every entry.
+
+    The event of an entry is that it lies at or beyond its value on the first table.
+    """
     sign = np.where(one >= two, 1.0, -1.0)
     hits = [np.count_nonzero(sign * (draws - one) >= 0, axis=0) for draws in (draws_one, draws_two)]
     moved = np.abs(one - two) > 1e-12
@@ -60,10 +63,10 @@ def entrywise_lower_bound(
 def weighted_lower_bound(
     *, hits: int, hits_neighbour: int, trials: int, log_weights: float, error: float = 1e-6
 ) -> float:
-    """A bound below a pure epsilon, from hits whose true odds are exp(`log_weights`) times those counted.
+    """Return a lower bound on a pure epsilon from hits whose true odds are exp(`log_weights`) times those counted.
 
-    For draws from a tilted law that are kept with a probability proportional to what the
-    tilt distorts: counts stay binomial, and the known constant is put back.
+    Used for rejection sampling from a tilted law: draws are kept with a probability that undoes the
+    tilt, so counts stay binomial, and the known constant factor is restored.
     Guarantee: that of `lower_bound`.
     """
     low, high = _interval(np.array([hits]), np.array([hits_neighbour]), trials, error)
@@ -73,11 +76,11 @@ def weighted_lower_bound(
 def sample_lower_bound(
     statistic: Floats, statistic_neighbour: Floats, *, delta: float = 0.0, error: float = 1e-6
 ) -> float:
-    """A bound below epsilon, from samples of one statistic on a table and on its neighbour.
+    """Return a lower bound on epsilon from samples of one statistic on a table and on its neighbour.
 
     The event (which tail, which threshold, which of the two tables is likelier) is
     chosen on one half of the samples and counted on the other.
-    Guarantee: that of `lower_bound`, since the choice has not seen what it is judged on.
+    Guarantee: that of `lower_bound`, because the choice is independent of the counted half.
     Raises: ValueError unless both samples have the same even size of at least 4.
     """
     size = len(statistic)
@@ -92,7 +95,7 @@ def sample_lower_bound(
 
 
 def _best_event(first: Floats, second: Floats, delta: float, error: float) -> tuple[float, float, bool]:
-    """The tail event with the largest bound: its sign, its threshold, whether the samples change places."""
+    """Return the tail event with the largest bound: its sign, its threshold, and whether the samples are swapped."""
     best, event = -math.inf, (1.0, 0.0, False)
     ranks = np.unique(np.geomspace(1, len(first), THRESHOLDS).astype(np.int64))
     for sign in (1.0, -1.0):
@@ -108,14 +111,14 @@ def _best_event(first: Floats, second: Floats, delta: float, error: float) -> tu
 
 
 def _bounds(hits: Counts, others: Counts, trials: int, delta: float, error: float) -> Floats:
-    """log((p_low - delta) / q_high), at least 0."""
+    """Return log((p_low - delta) / q_high), at least 0."""
     low, high = _interval(hits, others, trials, error)
     bounds: Floats = np.log(np.maximum((low - delta) / high, 1.0))
     return bounds
 
 
 def _interval(hits: Counts, others: Counts, trials: int, error: float) -> tuple[Floats, Floats]:
-    """Clopper-Pearson: below the first probability and above the second, each with half of the error."""
+    """Return Clopper-Pearson bounds, below the first probability and above the second, each with half of the error."""
     low = np.where(hits > 0, stats.beta.ppf(error / 2, np.maximum(hits, 1), trials - hits + 1), 0.0)
     high = np.where(others < trials, stats.beta.isf(error / 2, others + 1, np.maximum(trials - others, 1)), 1.0)
     return low, high

@@ -1,9 +1,9 @@
-"""Membership inference on released rows: how often an attacker tells who was in the table.
+"""Membership inference on released rows: how often an attacker finds out who was in the table.
 
-As in RON-Gauss, section 6.2, after Shokri et al.: shadow releases of known membership
-train an attack model, which then guesses about fresh releases. A figure to report, not a
-proof: a strong guarantee may be attacked badly, but no attack beats the ceiling
-e^epsilon / (1 + e^epsilon) of a mechanism that keeps its promise.
+As in RON-Gauss, section 6.2, after Shokri et al.: an attack model is trained on shadow releases
+of known membership and then guesses about fresh releases. The accuracy is a figure to report and
+no proof: an attack may be weak, but against an epsilon-private mechanism no attack exceeds
+e^epsilon / (1 + e^epsilon).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from dpcore.noise.sources import public_generator
 
 Floats = NDArray[np.float64]
 Release = Callable[[Floats], Floats]
-"""Rows to synthetic rows: one whole release."""
+"""A whole release: a function from rows to synthetic rows."""
 
 SHADOWS = 10
-"""Shadow releases, as many as in the paper."""
+"""Number of shadow releases, as in the paper."""
 
 CONFIDENCE = 0.999
 RIDGE = 1e-3
 NEWTON_STEPS = 25
-"""Newton steps of the attack model; it has five weights."""
+"""Newton steps for the attack model, which has six weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipFigure:
-    """How often the attacker was right, one guess a release; random guessing is right half of the time."""
+    """How often the attacker was right, with one guess per release; random guessing is right half of the time."""
 
     correct: int
     guesses: int
@@ -48,22 +48,22 @@ class MembershipFigure:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Clopper-Pearson interval of the accuracy; guesses about different releases are independent."""
+        """Clopper-Pearson interval of the accuracy; guesses about separate releases are independent."""
         found = stats.binomtest(self.correct, self.guesses).proportion_ci(CONFIDENCE, "exact")
         return float(found.low), float(found.high)
 
     @property
     def ceiling(self) -> float:
-        """What no attacker exceeds, of members and others in equal number: (e^epsilon + delta) / (1 + e^epsilon)."""
+        """Largest accuracy of any attacker if half of the candidates are members: (e^eps + delta) / (1 + e^eps)."""
         return (1 + self.delta * math.exp(-self.epsilon)) / (1 + math.exp(-self.epsilon))
 
     @property
     def holds(self) -> bool:
-        """Whether the accuracy may lie under the ceiling."""
+        """Whether the interval of the accuracy reaches below the ceiling."""
         return self.interval[0] <= self.ceiling
 
     def as_json(self) -> dict[str, Any]:
-        """The figure for command line and report."""
+        """Return the figure as JSON for command line and report."""
         return {
             "accuracy": self.accuracy,
             "interval": list(self.interval),
@@ -80,8 +80,8 @@ def membership_inference(
 ) -> MembershipFigure:
     """Attack `release` with tables of `rows` records drawn from a public population.
 
-    Neighbours: replace-one; tables have the same size whether the candidate is in or not.
-    Raises: ValueError for a population that leaves nobody out.
+    Neighbours: replace-one; a table has the same size with and without the candidate.
+    Raises: ValueError unless `rows` is at least 2 and less than the population.
     """
     if not 2 <= rows < len(population):
         raise ValueError(f"rows must lie between 2 and the population's {len(population)} less one, got {rows}")
@@ -92,7 +92,7 @@ def membership_inference(
 
 
 def _train(release: Release, population: Floats, rows: int, rng: np.random.Generator) -> Floats:
-    """An attack model from shadow releases: everyone of the population, in or out."""
+    """Train the attack model on shadow releases, with members and non-members of each as candidates."""
     features, members = [], []
     for _ in range(SHADOWS):
         chosen = rng.permutation(len(population))
@@ -104,7 +104,7 @@ def _train(release: Release, population: Floats, rows: int, rng: np.random.Gener
 
 
 def _guess(model: Floats, release: Release, population: Floats, rows: int, rng: np.random.Generator) -> bool:
-    """Whether the attacker is right about one candidate of one fresh release."""
+    """Release once more, guess about one candidate, and return whether the guess is right."""
     chosen, member = rng.permutation(len(population)), bool(rng.integers(2))
     candidate = population[chosen[0 if member else rows]]
     score = _with_intercept(attack_features(candidate[None, :], release(population[chosen[:rows]]))) @ model
@@ -112,7 +112,7 @@ def _guess(model: Floats, release: Release, population: Floats, rows: int, rng: 
 
 
 def attack_features(candidates: Floats, synthetic: Floats) -> Floats:
-    """What synthetic rows tell about candidates: distances to their mean and to the nearest, and likelihoods."""
+    """Return the attack model's features of candidates: distances to the synthetic mean and to the nearest rows."""
     centred, mean = synthetic - synthetic.mean(axis=0), synthetic.mean(axis=0)
     covariance = centred.T @ centred / len(synthetic) + 1e-6 * np.eye(synthetic.shape[1])
     apart = candidates - mean
@@ -131,7 +131,7 @@ def attack_features(candidates: Floats, synthetic: Floats) -> Floats:
 
 
 def fit_logistic(features: Floats, members: Floats) -> Floats:
-    """Weights of a logistic regression with a small ridge, by Newton's method."""
+    """Return the weights of a ridge logistic regression, fitted by Newton's method."""
     design = _with_intercept(features)
     scale = np.maximum(design.std(axis=0), 1e-9)
     scale[0] = 1.0
@@ -150,7 +150,7 @@ def _with_intercept(features: Floats) -> Floats:
 
 
 def public_population(size: int, features: int, seed: str) -> Floats:
-    """A public population of rows in [-1, 1], clustered a little, for attacks that need no real rows."""
+    """Return a public population of clustered rows in [-1, 1], for attacks that need no real rows."""
     rng = public_generator(seed, "population")
     centres = rng.uniform(-0.6, 0.6, (4, features))
     return np.clip(centres[rng.integers(4, size=size)] + 0.3 * rng.standard_normal((size, features)), -1.0, 1.0)

@@ -1,10 +1,9 @@
-"""Published calibrations that do not give what they claim: runnable, for audits and comparisons only.
+"""Refuted calibrations: published samplers whose privacy claim is false, for audits and comparisons only.
 
-Each sampler takes rows, the claimed epsilon and a public generator, and gives `draws`
-releases of its paper's noisy statistics at once, in sums where the paper has averages.
-None of them is a mechanism of the registry: nothing can release with them. `WITNESSES`
-holds, for each refuted name, a pair of neighbours and an event that show the claim
-to be false.
+Each sampler takes rows, the claimed epsilon and a public generator, and returns `draws`
+releases of its paper's noisy statistics, as sums if the paper has averages. None of them
+is a mechanism of the registry, so nothing can be released with them. `COUNTEREXAMPLES`
+holds, for each refuted name, a pair of neighbours and an event that refute the claim.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ def lap_pca(rows: Floats, *, epsilon: float, draws: int, rng: Rng) -> Floats:
 
 
 def pca_gauss_gmm(rows: Floats, classes: Codes, *, epsilon: float, draws: int, rng: Rng) -> Floats:
-    """PCA-Gauss, Algorithm 3: the covariance of each class, around its own mean, with Lap(P² / (n_c eps)).
+    """PCA-Gauss, Algorithm 3: the covariance of each class around its own mean, with Lap(P² / (n_c eps)).
 
-    Shape (draws, classes, P, P); half of epsilon, the other half is the mean's.
+    The result has shape (draws, classes, P, P). It uses half of epsilon; the mean has the other half.
     """
     return np.stack([_class_covariance(rows[classes == c], epsilon / 2, draws, rng) for c in np.unique(classes)], 1)
 
@@ -82,7 +81,7 @@ def sn(rows: Floats, *, epsilon: float, draws: int, rng: Rng) -> Floats:
 
 
 def lip_rows(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Rng) -> Floats:
-    """Xu et al., LIP: every row on the leading directions of a noisy Gram matrix, unnoised itself."""
+    """Xu et al., LIP: every row, without noise, projected on the leading directions of a noisy Gram matrix."""
     noisy = _noisy(rows.T @ rows, 2 * rows.shape[1] / epsilon, draws, rng)
     upper = np.triu(noisy)
     symmetric = upper + np.triu(noisy, 1).transpose(0, 2, 1)
@@ -92,7 +91,7 @@ def lip_rows(rows: Floats, *, components: int, epsilon: float, draws: int, rng: 
 
 
 def lop(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Rng) -> Floats:
-    """Xu et al., LOP: noisy scores, Lap(2 d / eps), on the exact leading directions of the rows."""
+    """Xu et al., LOP: scores on the exact leading directions of the rows, with Lap(2 d / eps) on each."""
     basis = np.linalg.eigh(rows.T @ rows)[1][:, -components:]
     released: Floats = _noisy(rows @ basis, 2 * rows.shape[1] / epsilon, draws, rng) @ basis.T
     return released
@@ -107,12 +106,12 @@ def _sums_and_products(rows: Floats) -> Floats:
     return np.concatenate([rows.sum(axis=0), (rows.T @ rows)[np.triu_indices(rows.shape[1])]])
 
 
-# ---- what shows that a claim is false -------------------------------------------------------------
+# ---- counterexamples ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Two neighbours on which a published calibration loses more than it claims."""
+    """Two neighbouring tables on which a published calibration loses more than it claims."""
 
     claimed: float
     neighbours: Neighbours
@@ -122,7 +121,7 @@ class Counterexample:
     run: Callable[[float, int, Rng], float]
 
     def measure(self, rng: Rng) -> float:
-        """A bound below the epsilon that is really lost."""
+        """Draw from the calibration on both tables and return a lower bound on its true epsilon."""
         return self.run(self.claimed, self.draws, rng)
 
 
@@ -163,7 +162,7 @@ def _show_jiang_categorical(epsilon: float, draws: int, rng: Rng) -> float:
 
 
 SIZES = np.array([0, 0, 1, 1, 1]), np.array([0, 1, 1, 1, 1])
-"""Classes of 2 and 3 rows, and of 1 and 4: a row has changed its label."""
+"""Labels of classes of 2 and 3 rows, and of 1 and 4 rows: one row has changed its label."""
 
 
 def _show_jiang_lda(epsilon: float, draws: int, rng: Rng) -> float:
@@ -185,7 +184,7 @@ def _show_sn(epsilon: float, draws: int, rng: Rng) -> float:
 
 
 def _show_lip_rows(epsilon: float, draws: int, rng: Rng) -> float:
-    """A row x v vᵀ has squared length (x v)² and x's own share of it is the same: a test of x, whatever v is."""
+    """The row x v vᵀ of x = e1 has squared length v1², which is also its first entry; for x = e2 the two differ."""
     released = [lip_rows(row, components=1, epsilon=epsilon, draws=draws, rng=rng)[:, 0] for row in AXES]
     found = [np.abs(row[:, 0] - (row**2).sum(axis=1)) for row in released]
     return sample_lower_bound(found[0], found[1])

@@ -1,10 +1,9 @@
-"""Frozen-noise replay of a whole pipeline on two neighbouring tables.
+"""Replay of a whole pipeline on two neighbouring tables with the same noise.
 
-Both tables go through encoding, integer records, the exact sums and the real
-mechanism with the same seeded noise. Nothing but the noise may then stand between them:
-the exact sums must differ by no more than every declared sensitivity, the released
-values by what the sums differ, and the mechanism must have asked for the same draws.
-The tables are invented from the specification's columns: nothing here sees the data.
+Both tables go through encoding, integer records, exact sums and the real mechanism with the
+same seeded noise. The exact sums must then differ by no more than every declared sensitivity,
+the released values by the same amount as the sums, and the mechanism must have requested the
+same draws. The tables are invented from the specification's columns: no private data are read.
 """
 
 from __future__ import annotations
@@ -40,11 +39,11 @@ from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColum
 from dpcore.synthesis.copula.generator import cells_of_schema, grouped_encoding
 
 INVENTED_CHUNKS, INVENTED_ROWS = 20, 50
-"""Chunks of rows whose histograms stand in for marginals that a plan has yet to measure."""
+"""Chunks of invented rows, whose histograms replace marginals that the plan has not measured yet."""
 
 
 class RecordingNoise:
-    """Noise that remembers what was asked of it."""
+    """A noise source that records which draws were requested."""
 
     def __init__(self, noise: Noise) -> None:
         self._noise = noise
@@ -56,27 +55,27 @@ class RecordingNoise:
         return self._noise.seeded
 
     def bits(self, count: int) -> int:
-        """A uniform integer of that many bits."""
+        """Draw a uniform integer of that many bits."""
         self.asked.append(("bits", 0.0, count))
         return self._noise.bits(count)
 
     def discrete_laplace(self, scale: float, size: int) -> list[int]:
-        """Independent integers with mass proportional to exp(-|x| / scale)."""
+        """Draw independent integers with mass proportional to exp(-|x| / scale)."""
         self.asked.append(("discrete_laplace", scale, size))
         return self._noise.discrete_laplace(scale, size)
 
     def generator(self) -> np.random.Generator:
-        """A stream of floating-point draws; how many are taken from it is not recorded."""
+        """Return a generator of floating-point draws; how many are taken from it is not recorded."""
         self.asked.append(("generator", 0.0, 0))
         return self._noise.generator()
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What one replay found: how much of each declared sensitivity one unit used, and what else differed.
+    """The result of one replay: the share of each declared sensitivity that one unit used, and other differences.
 
-    `change` holds the exact difference of the sums' upper triangles, one a block, on the
-    integer grid. Shares above 1 are faults.
+    `change` is the exact difference of the sums on the integer grid, one upper triangle per block.
+    A share above 1 is a violation.
     """
 
     measurement: str
@@ -89,12 +88,12 @@ class ReplayResult:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing but the noise stood between the tables."""
+        """Whether no sensitivity was exceeded and nothing else differed."""
         shares = max(self.nuclear, self.frobenius, self.weighted_l1)
         return shares <= 1 and self.same_difference and self.same_draws
 
     def as_json(self) -> dict[str, Any]:
-        """The figures, without the change itself."""
+        """Return the result as JSON, without the change itself."""
         return {
             "measurement": self.measurement,
             "nuclear": self.nuclear,
@@ -113,7 +112,7 @@ def replay_tables(
     seed: int,
     name: str = "measurement",
 ) -> ReplayResult:
-    """Measure two tables with the same noise and compare everything that can be compared."""
+    """Measure two tables with the same noise, and compare their sums, released values and requested draws."""
     sums, noises = [subject.sums(chunks) for chunks in tables], [RecordingNoise(SeededNoise(seed)) for _ in tables]
     values = [subject.draw(chunks, noise) for chunks, noise in zip(tables, noises, strict=True)]
     change = _difference(*sums)
@@ -136,8 +135,8 @@ def _difference(first: Triangles, second: Triangles) -> Triangles:
 def replay_pairs(plan: Plan, *, pairs: int, seed: str) -> list[ReplayResult]:
     """Replay every measurement of a plan on hostile neighbours of its columns.
 
-    What the plan has yet to learn is stood in for by something random or invented of the
-    same shape: the sensitivities must hold for every projection, and for all marginals.
+    Earlier measurements of the plan are replaced by random or invented values of the same shape,
+    because the sensitivities must hold for every projection, frame and set of marginals.
     """
     rng = public_generator(seed, "replay")
     return [
@@ -148,10 +147,10 @@ def replay_pairs(plan: Plan, *, pairs: int, seed: str) -> list[ReplayResult]:
 
 
 def largest_change(plan: Plan, *, pairs: int, seed: str) -> float:
-    """The largest share of any declared sensitivity that hostile neighbours of a plan's columns use.
+    """Return the largest share of any declared sensitivity that hostile neighbours of a plan's columns use.
 
-    The part of a replay before the draw, which is quick at every dimension. Above 1 the
-    noise would hide less than is claimed.
+    This is the part of a replay that needs no noise, so it is quick at every dimension. Above 1,
+    the noise is too small for the claim.
     """
     rng, shares = public_generator(seed, "replay"), [0.0]
     for _, subject in _replayed_measurements(plan, seed):
@@ -162,7 +161,7 @@ def largest_change(plan: Plan, *, pairs: int, seed: str) -> float:
 
 
 def _replayed_measurements(plan: Plan, seed: str) -> Iterator[tuple[str, ReplayedMeasurement]]:
-    """Everything that the plan measures, by its name."""
+    """Yield every measurement of the plan with its name."""
     encoding = Encoding(plan.schema)
     for name, event in plan.events.items():
         if isinstance(event, VectorEvent) and isinstance(event.query, ScoreQuery):
@@ -183,7 +182,7 @@ def _replayed_measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replaye
 
 
 def _invented_framed_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
-    """A projection as the measurement may find it, in a frame where the plan has one: any centre and radius will do."""
+    """Return an invented projection for a measurement, with an invented frame if the plan measures one."""
     projection = _invented_projection(plan, name, encoding, seed)
     if plan.frame_events:
         return replace(projection, frame=_invented_frame(encoding.width, seed))
@@ -193,7 +192,7 @@ def _invented_framed_projection(plan: Plan, name: str, encoding: Encoding, seed:
 
 
 def _invented_frame(width: int, seed: str) -> Frame:
-    """A centre in the ball and a radius, as small as any that may be measured or as large."""
+    """Return a random centre in the unit ball and a random radius between the smallest one and 1."""
     rng = public_generator(seed, "frame")
     centre = rng.standard_normal(width)
     return Frame(centre * rng.random() / np.linalg.norm(centre), float(SMALLEST_RADIUS) ** rng.random())
@@ -210,7 +209,7 @@ def _invented_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -
 
 
 def _invented_groups(plan: Plan, seed: str) -> GroupedEncoding:
-    """Groups as the marginals of hostile rows make them, as many rows as the plan expects."""
+    """Return the groups that the marginals of hostile rows give, scaled to the expected number of rows."""
     return grouped_encoding(plan.schema, _invented_marginals(plan, seed), plan.event)
 
 
@@ -225,15 +224,15 @@ def _invented_marginals(plan: Plan, seed: str) -> ReleasedVector:
 
 
 def _invented_model(plan: Plan, query: ScoreQuery, seed: str) -> Scorer:
-    """A model of hostile rows: the sensitivity must hold for every model."""
+    """Return a model trained on hostile rows; the sensitivity must hold for every model."""
     rows = hostile_rows(plan.schema, INVENTED_ROWS, public_generator(seed, "model"))
     return train_scorer(query, plan.schema, rows, seed)
 
 
 def example_plans() -> list[Plan]:
-    """A plan for every Gram mechanism and relation, on columns of every kind and three classes.
+    """Return plans for every Gram mechanism and relation, and for every histogram mechanism and relation.
 
-    And one with histograms for each mechanism that measures these.
+    Their schema has columns of every kind and three classes.
     """
     columns = (
         IntervalColumn(name="number", kind=Kind.NUMERIC, lower=-3.0, upper=9.0, missing_level=True),

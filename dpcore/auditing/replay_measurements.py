@@ -1,6 +1,6 @@
-"""What a replay measures of invented rows: exact sums in the open, and what a change of them is of each sensitivity.
+"""The measurements of a replay: exact sums of invented rows, and their change relative to each sensitivity.
 
-Histograms are counts on a diagonal: there the nuclear norm is the L1 norm, and Frobenius' the L2 norm.
+Histograms count as diagonal matrices, whose nuclear norm is the L1 norm and whose Frobenius norm is the L2 norm.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ from dpcore.noise.sources import Noise
 from dpcore.records.binning import ColumnCells
 
 NUCLEAR_TOLERANCE = 1e-9
-"""Relative error allowed to the nuclear norm of matrices, which alone is computed in floating point."""
+"""Relative error allowed for the nuclear norm of matrices, the only norm that is computed in floating point."""
 
 ABOVE_ONE = float(np.nextafter(1.0, 2.0))
 
 
 class ReplayedMeasurement(Protocol):
-    """One measurement of a plan, made of invented rows."""
+    """One measurement of a plan, made on invented rows."""
 
     @property
     def event(self) -> Event:
-        """What is drawn."""
+        """The event of the measurement."""
 
     def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
-        """The exact sums, on the integer grid: for invented rows only."""
+        """Return the exact sums on the integer grid; for invented rows only."""
 
     def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
-        """What the door releases of them, in whole numbers."""
+        """Release the rows through the real measurement functions; return the released integers."""
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
-        """A change's nuclear, Frobenius and weighted L1 norms over the declared sensitivities."""
+        """Return a change's nuclear, Frobenius and weighted L1 norms over the declared sensitivities."""
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
-        """Whether two releases with the same noise differ by what the sums differ."""
+        """Return whether two releases with the same noise differ by exactly the change of the sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedGram:
-    """Gram blocks, or what a mechanism releases of them."""
+    """Gram blocks, or the statistics that a mechanism releases of them."""
 
     event: GramEvent
     encoding: RecordEncoder
     projection: Projection
 
     def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
-        """Upper triangles, one a block."""
+        """Return the exact upper triangles, one per block."""
         return gram_sum(chunks, self.encoding, self.event.layout, self.projection).upper_triangles()
 
     def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
-        """What `measure_gram` releases."""
+        """Release the rows with `measure_gram`."""
         gram = exact_gram(chunks, self.encoding, self.event.layout, self.projection)
         return measure_gram(gram, self.event, noise).values
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
-        """Where counts and sums alone are released, the L1 norm is that of the first rows."""
+        """Return the shares; if only counts and sums are released, the L1 norm is that of the blocks' first rows."""
         layout, neighbours = self.event.layout, self.event.neighbours
         r = layout.squared_norm
         diagonal = is_diagonal(layout.dimension)
@@ -103,7 +103,7 @@ class ReplayedGram:
         return Fraction(sum(abs(x) for block in change for x in block[: layout.dimension]), UNIT) / bound
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
-        """Gram blocks, or their first rows, to within one step; directions and eigenvalues are no sums."""
+        """Compare Gram blocks, or their first rows, to within one step; directions and eigenvalues always pass."""
         if mechanism_of(self.event.mechanism).output not in (Output.GRAM, Output.SUMS):
             return True
         step, rows = self.event.step, zip(first, second, change, strict=True)
@@ -120,7 +120,7 @@ class ReplayedHistograms:
     columns: Sequence[ColumnCells]
 
     def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
-        """All counts as one list."""
+        """Return all counts as one list."""
         return [count_cells(chunks, self.columns, self.query)]
 
     def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
@@ -128,14 +128,14 @@ class ReplayedHistograms:
         return [measure_vector(exact_histograms(chunks, self.columns, self.query), self.event, noise).values]
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
-        """L1, L2 and L1 norm again (GUARANTEE.md, S7)."""
+        """Return the shares of the L1 norm, the L2 norm, and the L1 norm again (GUARANTEE.md, S7)."""
         ((*moved,),) = change
         sums = sum(abs(x) for x in moved) / self.query.l1_sensitivity(self.event.neighbours)
         squares = sum(x**2 for x in moved) / self.query.squared_l2_sensitivity(self.event.neighbours)
         return rounded_share(sums), _root_share(squares), rounded_share(sums)
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
-        """Exactly: counts are whole numbers of the grid to which their noise is rounded."""
+        """Compare exactly: counts and their noise lie on the same integer grid."""
         return [a - b for a, b in zip(first[0], second[0], strict=True)] == change[0]
 
 
@@ -148,7 +148,7 @@ class ReplayedScore:
     scorer: Scorer
 
     def sums(self, chunks: Iterable[WeightedRows]) -> Triangles:
-        """One number."""
+        """Return the exact sum of scores."""
         return [[sum_scores(chunks, self.scorer)]]
 
     def draw(self, chunks: Iterable[WeightedRows], noise: Noise) -> Sequence[Sequence[int]]:
@@ -156,12 +156,12 @@ class ReplayedScore:
         return [measure_vector(exact_score(chunks, self.scorer, self.query), self.event, noise).values]
 
     def shares(self, change: Triangles) -> tuple[float, float, float]:
-        """All norms of a number are one (GUARANTEE.md, S8)."""
+        """Return the share of the absolute change, since all norms of a number agree (GUARANTEE.md, S8)."""
         moved = rounded_share(abs(change[0][0]) / self.query.l1_sensitivity(self.event.neighbours))
         return moved, moved, moved
 
     def follows(self, first: Sequence[Sequence[int]], second: Sequence[Sequence[int]], change: Triangles) -> bool:
-        """Exactly."""
+        """Compare exactly."""
         return first[0][0] - second[0][0] == change[0][0]
 
 
@@ -174,7 +174,7 @@ def _nuclear(change: Triangles, dimension: int) -> float:
 
 
 def rounded_share(exact: Fraction) -> float:
-    """A float that lies above 1 exactly where the exact share does."""
+    """Return the share as a float that exceeds 1 if and only if the exact share does."""
     return _on_its_side_of_one(float(exact), above=exact > 1)
 
 

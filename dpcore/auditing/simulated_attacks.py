@@ -1,15 +1,14 @@
-"""Attacks on the laws of the noise, simulated in bulk: as tight as the best event allows, at any dimension.
+"""Attacks on simulated noise: as tight as the best event allows, at any dimension.
 
-What an attacker sees along the two records of the worst pair has a law known in closed
-form, so that millions of draws cost a second. Parameters are those that the real
-mechanisms calibrated; that these draw the same laws is checked apart, by attacks
-through the real door and by two-sample tests.
+The noise along the two records of the worst pair has a law in closed form, so millions of draws
+take a second. The parameters are those of the calibrated mechanisms; attacks on real draws and
+two-sample tests check that the mechanisms draw from the same laws.
 
 * Wishart difference: the contrast xᵀMx - yᵀMy of orthonormal x and y is a difference of two
-  Gamma(P + 1, rate c); the presence xᵀMx one of two Gamma((P + 1) / 2, rate c). Their tails
-  come close to the claim only far out (the loss is epsilon - O(P / threshold)), so the
-  draws are tilted there and thinned by what the tilt distorts.
-* Gaussian: the inner product with the change is normal; no other direction tells anything.
+  Gamma(P + 1, rate c) variables, and xᵀMx one of two Gamma((P + 1) / 2, rate c) variables. The
+  loss is epsilon - O(P / threshold), so the attack needs rare events: it draws from an
+  exponentially tilted law and undoes the tilt by rejection.
+* Gaussian: the inner product with the change is normal, and it is a sufficient statistic.
 * Laplace: the entries are independent, so the bounds of single entries add.
 """
 
@@ -35,60 +34,60 @@ from dpcore.records.schema import Neighbours
 Floats = NDArray[np.float64]
 
 SIMULATED = ("wishart-difference-trace", "wishart-difference", "gaussian", "laplace")
-"""Mechanisms whose attacked law is known in closed form."""
+"""Mechanisms whose noise along the worst pair has a law in closed form."""
 
 DIMENSIONS = (2, 3, 4, 8)
 """Dimensions P of the attacked records (1, y)."""
 
 SIMULATED_EPSILON, SIMULATED_RHO = Epsilon(Fraction(4)), Rho(Fraction(1, 2))
 LAPLACE_EPSILON_PER_ENTRY = Fraction(1, 2)
-"""Attacked budgets: where a sample of a given size reaches the largest share of the claim."""
+"""Budgets at which a sample of a given size reaches the largest share of the claim."""
 
 DELTA = Fraction(1, 100)
 """The delta at which Gaussian noise is attacked."""
 
 FAR_THRESHOLD = 10.0
-"""Threshold of the tilted attacks, in means of the Gamma laws."""
+"""Threshold of the tilted attacks, in units of the mean of the Gamma laws."""
 
 
 def far_with_trace(draws: int) -> float:
-    """The threshold where the trace factor thins the draws, the more the farther out: more draws may go farther."""
+    """Return the threshold of attacks on the trace factor, which rejects more draws at larger thresholds."""
     return max(2.0, 4 * math.cbrt(draws / 400_000))
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How often a record's trace in Wishart-difference noise lies beyond a threshold, in units of 1/c.
+    """The tail of Wishart-difference noise Z along the worst pair, in units of 1/c.
 
-    The trace is a difference of two Gamma(`shape`) variables. With `rest` the noise has the
-    trace factor: draws are also thinned by exp(-c |tr Z|), where `rest` is the shape of the
-    diagonal outside the two records.
+    The contrast of the two records, here called the trace, is a difference of two Gamma(`shape`)
+    variables. With `rest`, the noise has the trace factor: draws are also accepted with probability
+    exp(-c |tr Z|), where `rest` is the shape of the diagonal outside the two records.
     """
 
     shape: float
     rest: float | None = None
 
     def draw(self, tilt: float, draws: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Traces from the law tilted by exp(tilt trace), and tr Z beside each (0 without the trace factor)."""
+        """Draw traces from the law tilted by exp(tilt trace), and tr Z for each (0 without the trace factor)."""
         gained, lost = (rng.gamma(self.shape, 1 / rate, draws) for rate in (1 - tilt, 1 + tilt))
         return gained - lost, np.zeros(draws) if self.rest is None else self._whole_trace(gained, lost, rng)
 
     def _whole_trace(self, gained: Floats, lost: Floats, rng: np.random.Generator) -> Floats:
-        """tr Z, given what x gains over y, xᵀAx + yᵀBy, and loses, xᵀBx + yᵀAy: A's share of either is a Beta."""
+        """Draw tr Z of Z = A - B given xᵀAx + yᵀBy (gained) and xᵀBx + yᵀAy (lost); A's share of each is a Beta."""
         sides = [total * (2 * rng.beta(self.shape / 2, self.shape / 2, len(total)) - 1) for total in (gained, lost)]
         outside = [rng.gamma(self.rest, size=len(gained)) if self.rest else np.zeros(len(gained)) for _ in range(2)]
         whole: Floats = sides[0] + sides[1] + outside[0] - outside[1]
         return whole
 
     def count_hits(self, threshold: float, tilt: float, draws: int, rng: np.random.Generator) -> int:
-        """Draws beyond the threshold, kept with probability exp(-tilt (trace - threshold)): tilted back."""
+        """Count draws beyond the threshold; each is accepted with probability exp(-tilt (trace - threshold))."""
         traces, whole = self.draw(tilt, draws, rng)
         beyond = traces > threshold
         thinning = tilt * (traces[beyond] - threshold) + np.abs(whole[beyond])
         return int(np.count_nonzero(rng.random(len(thinning)) < np.exp(-thinning)))
 
     def bound_epsilon(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
-        """A bound below epsilon, where the two tables move the trace by `shift` (in units of 1/c)."""
+        """Attack two tables that differ by `shift` in the trace, in units of 1/c; return a lower bound on epsilon."""
         middle = self.shape * (FAR_THRESHOLD if self.rest is None else far_with_trace(draws))
         tilt = 1 - self.shape / middle
         near, far = middle - shift / 2, middle + shift / 2
@@ -97,7 +96,7 @@ class Tail:
 
 
 def wishart_tail(dimension: int, neighbours: Neighbours, *, trace_factor: bool) -> Tail:
-    """The law along the worst pair: orthogonal records, or one record and nothing."""
+    """Return the tail along the worst pair: two orthogonal records, or one record and none."""
     p = dimension
     if neighbours is Neighbours.ADD_REMOVE:
         return Tail((p + 1) / 2)
@@ -107,9 +106,9 @@ def wishart_tail(dimension: int, neighbours: Neighbours, *, trace_factor: bool) 
 def simulate(
     name: str, neighbours: Neighbours, dimension: int, *, draws: int, rng: np.random.Generator, noise: float = 1.0
 ) -> tuple[float, float, float]:
-    """Claimed epsilon, its delta, and what the attack measures on the simulated law of a calibrated mechanism.
+    """Attack the simulated noise of a calibrated mechanism; return claimed epsilon, delta and the lower bound.
 
-    `noise` multiplies the noise that is really drawn: below 1 the claim is false.
+    `noise` multiplies the noise that is drawn; below 1 the claim is false.
     """
     layout = GramLayout(dimension, 1, Fraction(1))
     event = gram_mechanism(name).calibrate(layout, neighbours, _attacked_budget(name, dimension))
@@ -118,12 +117,12 @@ def simulate(
 
 
 def claim_of(event: GramEvent | VectorEvent) -> tuple[float, float]:
-    """The epsilon and delta that an event promises, from its own cost."""
+    """Return the epsilon and delta that an event claims by its cost."""
     return epsilon_and_delta(cost_of(event))
 
 
 def epsilon_and_delta(cost: Cost) -> tuple[float, float]:
-    """A cost as an epsilon, at `DELTA` where there is Gaussian noise."""
+    """Return the epsilon and delta of a cost, at `DELTA` if it includes Gaussian noise and at 0 otherwise."""
     statement = release_statement(cost, delta=DELTA if cost.rho else Fraction(0))
     return float(statement.epsilon), float(statement.delta)
 
@@ -137,7 +136,7 @@ def _attacked_budget(name: str, dimension: int) -> Budget:
 
 
 def _records_apart(event: GramEvent) -> float:
-    """How far the worst pair lies apart along the attacked direction, in squared records."""
+    """Return the distance of the worst pair along the attacked direction, in squared records."""
     single = event.neighbours is Neighbours.ADD_REMOVE
     return float(event.layout.squared_norm) * (1 if single else 2)
 
@@ -156,7 +155,7 @@ def _attack_gaussian(event: GramEvent, draws: int, rng: np.random.Generator, noi
 
 
 def _attack_laplace(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
-    """One event an entry: it lies beyond both tables' values."""
+    """Add up the bounds of all entries; the event of an entry is that it lies at or beyond both tables' values."""
     p, weight = event.layout.dimension, float(best_l1_weight(event.neighbours))
     x, y = steep_pair(p, weight)
     single = event.neighbours is Neighbours.ADD_REMOVE
