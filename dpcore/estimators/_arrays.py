@@ -1,9 +1,8 @@
-"""What the estimators share: arrays to cells and back, public parameters, and what was spent.
+"""Helpers of the estimators: conversion between arrays and cells, public parameters, the privacy statement.
 
-Each cell is read by itself. One that is no number is missing and one that is no known label
-is unknown, whatever stands in the other rows: a refusal, or an array whose type one row
-decides for all, would tell about that row. The type of an array that the caller made is
-structure, as a column's type is.
+Each cell is read on its own. A cell that is not a number is missing, and one that is not a known label
+is unknown, whatever the other rows hold: an error, or an array whose type is decided by one row,
+would reveal that row. The type of an array that the caller made is public, like a column's type.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ Floats = NDArray[np.float64]
 
 
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """What scikit-learn is to know of every estimator here: any cell is taken, and no two fits are alike."""
+    """Base of all estimators: scikit-learn's tags say that any cell is accepted and that fits are random."""
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule: a refusal would leak
+        tags.input_tags.allow_nan = tags.input_tags.string = True  # mapped by a public rule; an error would leak
         tags.non_deterministic = True
         return tags
 
@@ -49,14 +48,14 @@ Categories = Mapping[int, Sequence[float]]
 
 
 def feature_name(index: int) -> str:
-    """The column that stands for a feature."""
+    """Return the column name of a feature."""
     return f"x{index}"
 
 
 def feature_columns(features: int, bounds: Bounds, categories: Categories) -> list[Column]:
-    """One column a feature: nominal where its categories are listed, else between the bounds.
+    """Return one column per feature: nominal if its categories are listed, else numeric between the bounds.
 
-    Raises: ValueError for bounds that do not increase or categories of no feature.
+    Raises: ValueError for bounds that do not increase, or for categories of a feature that does not exist.
     """
     strangers = [index for index in categories if index not in range(features)]
     if strangers:
@@ -74,9 +73,9 @@ def feature_columns(features: int, bounds: Bounds, categories: Categories) -> li
 
 
 def feature_bounds(features: int, bounds: Bounds) -> tuple[list[float], list[float]]:
-    """The lower and the upper bound of every feature.
+    """Return the lower and the upper bounds of all features.
 
-    Raises: ValueError unless there are two sides, each a number or one a feature.
+    Raises: ValueError unless there are two sides, each a number or one number per feature.
     """
     try:
         lower, upper = (np.broadcast_to(np.asarray(side, dtype=np.float64), (features,)).tolist() for side in bounds)
@@ -87,7 +86,7 @@ def feature_bounds(features: int, bounds: Bounds) -> tuple[list[float], list[flo
 
 
 def level_indices(name: str, values: Sequence[Any]) -> tuple[int, ...]:
-    """One level a public value.
+    """Return one level per public value.
 
     Raises: ValueError for a value that is listed twice.
     """
@@ -97,9 +96,9 @@ def level_indices(name: str, values: Sequence[Any]) -> tuple[int, ...]:
 
 
 def finite_fraction(name: str, value: float | Fraction) -> Fraction:
-    """A number as it is written: 0.1 is one tenth.
+    """Return a number as the fraction that it is written as: 0.1 is one tenth.
 
-    Raises: ValueError for what is no finite number.
+    Raises: ValueError unless it is a finite number.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
@@ -107,7 +106,7 @@ def finite_fraction(name: str, value: float | Fraction) -> Fraction:
 
 
 def exact_delta(value: float | Fraction) -> Fraction:
-    """A delta as it is written.
+    """Return a delta as the fraction that it is written as.
 
     Raises: ValueError outside [0, 1).
     """
@@ -118,12 +117,12 @@ def exact_delta(value: float | Fraction) -> Fraction:
 
 
 def numeric_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) -> Floats:
-    """The rows of X in numbers, NaN for a cell that is none; scikit-learn checks shape and names."""
+    """Return the rows of X as floats, NaN for cells that are no numbers; scikit-learn checks shape and names."""
     return numbers_of(validate_data(estimator, _as_array(X), dtype=None, ensure_all_finite=False, reset=reset))
 
 
 def target_values(y: ArrayLike | None, rows: int) -> NDArray[Any]:
-    """One value a row, each as it was given.
+    """Return the values of y unchanged, one per row.
 
     Raises: ValueError for another shape.
     """
@@ -134,9 +133,9 @@ def target_values(y: ArrayLike | None, rows: int) -> NDArray[Any]:
 
 
 def numbers_of(cells: NDArray[Any]) -> Floats:
-    """Each cell as a number, NaN where it is none.
+    """Return the cells as floats, NaN for cells that are no numbers.
 
-    Raises: ValueError for an array of a type that holds neither numbers, text nor objects.
+    Raises: ValueError for an array whose type holds neither numbers, text nor objects.
     """
     if cells.dtype.kind in "biuf":
         return cells.astype(np.float64)
@@ -153,19 +152,19 @@ def _number(cell: Any) -> float:
 
 
 def _as_array(values: Any) -> Any:
-    """What has no type of its own becomes an array of objects: no row decides how the others are read."""
+    """Return values without a type as an array of objects, so that no row decides how the others are read."""
     typed = any(hasattr(values, name) for name in ("dtype", "dtypes", "__array__"))
     return values if typed else np.array(values, dtype=object)
 
 
 def feature_cells(rows: Floats, categories: Categories) -> Cells:
-    """The cells of an array's rows."""
+    """Return the cells of an array's rows, by column."""
     columns = ((i, rows[:, i]) for i in range(rows.shape[1]))
     return {feature_name(i): codes_of(values, categories[i]) if i in categories else values for i, values in columns}
 
 
 def codes_of(values: NDArray[Any], known: Sequence[Any]) -> Codes:
-    """Each value's place among the known ones; `UNKNOWN` where it is none of them."""
+    """Return the index of each value among the known ones, and `UNKNOWN` for other values."""
     if values.dtype.kind == "O":
         places = {value: index for index, value in enumerate(known)}
         return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
@@ -178,12 +177,12 @@ def codes_of(values: NDArray[Any], known: Sequence[Any]) -> Codes:
 def _place(value: Any, places: Mapping[Any, int]) -> int:
     try:
         return places.get(value, UNKNOWN)
-    except TypeError:  # a list or the like, which is no label
+    except TypeError:  # unhashable, such as a list, and so no label
         return UNKNOWN
 
 
 def feature_rows(points: Floats, encoding: Encoding, categories: Categories) -> Floats:
-    """Encoded points as an array in the original units: inside the bounds, the nearest level of each column."""
+    """Return encoded points as rows in the original units, within the bounds and with the nearest categories."""
     levels = {code.column.name: code.column for code in encoding.codes if isinstance(code.column, NominalColumn)}
     plain = {name: LevelRule((0.0,) * column.level_count) for name, column in levels.items()}
     cells = encoding.decode(points, ClassRules(0, plain, {}))
@@ -200,7 +199,7 @@ def feature_rows(points: Floats, encoding: Encoding, categories: Categories) -> 
 def privacy_statement(
     events: Mapping[str, GramEvent | VectorEvent], *, delta: Fraction, neighbours: str
 ) -> dict[str, Any]:
-    """What the events cost together, why that holds, and which mechanisms are only approximate."""
+    """Return the total cost of the events, the reasons for it, and the mechanisms that are only approximate."""
     cost = total(cost_of(event) for event in events.values())
     names = dict.fromkeys(event.mechanism for event in events.values())
     return {

@@ -1,4 +1,4 @@
-"""PCA-Gauss's Algorithm 1, corrected: noisy eigenvalues, and a Gaussian in coordinates that stay unknown."""
+"""PCA-Gauss, Algorithm 1, corrected: a Gaussian with noisy eigenvalues, in an undisclosed basis."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ Floats = NDArray[np.float64]
 
 
 class EigenvalueGauss(PrivateEstimator):
-    """Rows with the spectrum of the data and nothing else: PCA-Gauss, Algorithm 1, with a fixed public centre.
+    """Rows with the spectrum of the data only: PCA-Gauss, Algorithm 1, with a fixed public centre.
 
-    The largest eigenvalues of the second moments are measured once; the basis that
-    they belong to is withheld. Points are encoded as everywhere here: the middle of the
-    bounds is the centre and a row at the bounds has length 1. Centring by the exact mean,
-    as in the paper, would couple all rows.
+    The largest eigenvalues of the second moments are measured once; their eigenvectors are not
+    released. As in the other estimators, the middle of the bounds is the centre and a row at the
+    bounds has length 1. Centring by the exact mean, as in the paper, would make every row
+    depend on all others.
 
         >>> model = EigenvalueGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, expected_rows=50)
         >>> model.fit([[0.1, 0.2, 0.3]] * 50).sample(10).shape
         (10, 2)
 
-    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one a feature), `n_components` and
-    `expected_rows` are required. `expected_rows` is public and divides the noisy
-    eigenvalues: under add-remove the number of rows is private.
+    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one per feature), `n_components` and
+    `expected_rows` are required. `expected_rows` is public and divides the noisy eigenvalues,
+    because the number of rows is private under add-remove.
     Guarantee: pure epsilon for each row (GUARANTEE.md, M6).
     """
 
@@ -79,7 +79,7 @@ class EigenvalueGauss(PrivateEstimator):
         return self
 
     def sample(self, n: int = 1) -> Floats:
-        """Independent N(0, eigenvalue / expected rows) in each of the withheld principal coordinates."""
+        """Return independent N(0, eigenvalue / expected rows) values in each of the undisclosed coordinates."""
         check_is_fitted(self, "spectrum_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")

@@ -1,4 +1,4 @@
-"""The estimator of mixed tables with scikit-learn habits: numbers and categories, with or without classes."""
+"""A scikit-learn estimator for mixed tables: numbers and categories, with or without classes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 
 def measure_copula(cells: Cells, plan: Plan) -> Copula:
-    """Measure a table as a copula's plan says: its histograms, then the Gram of their groups. Draws noise."""
+    """Measure a table by a copula's plan: its histograms, then the Gram matrix of their groups. Draws noise."""
     assert plan.marginals_event is not None  # noqa: S101  as every copula's plan has
     query, noise, layout = plan.marginals_event.query, SystemNoise(), plan.event.layout
     assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
@@ -59,12 +59,12 @@ def measure_copula(cells: Cells, plan: Plan) -> Copula:
 
 
 class GaussianCopula(PrivateEstimator):
-    """A table of numbers and categories: noisy histograms of its columns, and noisy tables of their pairs.
+    """A model of numbers and categories: noisy histograms of the columns, and noisy tables of their pairs.
 
-    The name is that of the family, which measures columns apart from how they hang together; here pairs
-    follow tables of groups instead of one correlation each.
-    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are required.
-    `categories` lists the public values of categorical features by index, `classes` the public labels where
+    It is a copula because marginals and dependence are measured separately; the dependence of a pair
+    is a table of groups instead of one correlation.
+    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one per feature) are required.
+    `categories` lists the public values of categorical features by index, `classes` the public labels if
     `fit` gets a `y`. `allocation` is "auto" or fractions of the budget for "marginals" and "moments".
     Guarantee: (epsilon, delta) for each row, by the mechanisms named in `privacy_`.
 
@@ -98,7 +98,7 @@ class GaussianCopula(PrivateEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Measure the rows of X, in the classes of y where these are given."""
+        """Measure the rows of X, with the labels y if `classes` are given."""
         rows, delta = numeric_rows(self, X), exact_delta(self.delta)
         self.plan_ = make_plan(self._plan_request(self._schema(rows.shape[1])))
         cells = feature_cells(rows, self.categories or {})
@@ -110,7 +110,7 @@ class GaussianCopula(PrivateEstimator):
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
-        """Synthetic rows inside the bounds; with their labels if `fit` had them."""
+        """Return synthetic rows within the bounds, with labels if `fit` had them."""
         check_is_fitted(self, "moments_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")

@@ -1,4 +1,4 @@
-"""Differential LDA of Jiang et al., corrected: class means and one shared covariance, and rows that match them.
+"""Differential LDA of Jiang et al., corrected: class means, one shared covariance, and rows that match them.
 
 >>> model = DifferentialLda(epsilon=5.0, bounds=(0.0, 1.0), classes=["no", "yes"])
 >>> X, y = model.fit([[0.1, 0.2], [0.8, 0.9]] * 100, ["no", "yes"] * 100).sample(10)
@@ -49,16 +49,16 @@ from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
 Floats = NDArray[np.float64]
 
 LEAST_SPREAD = 1e-3
-"""Directions with less of the largest spread than this say nothing about the class."""
+"""Directions with a smaller eigenvalue than this share of the largest are ignored in predictions."""
 
 
 class DifferentialLda(PrivateEstimator):
-    """Linear discriminant analysis out of one private measurement, and synthetic rows for it.
+    """Linear discriminant analysis from one private measurement, and synthetic rows that match it.
 
-    Class counts, class sums and the pooled second moment are measured together. With
-    `mechanism` "jiang-laplace" this is the paper's calibration at the true sensitivity;
-    by default it is the best mechanism on the Gram matrix of (class, point).
-    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one a feature) and
+    Class counts, class sums and the pooled second moment are measured together. `mechanism`
+    "jiang-laplace" is the paper's mechanism, calibrated to the true sensitivity; the default is
+    the best mechanism on the Gram matrix of (class, point).
+    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one per feature) and
     `classes`, the public labels, are required. `categories` lists the public values of
     categorical features by index.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
@@ -98,7 +98,7 @@ class DifferentialLda(PrivateEstimator):
         return tags
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Measure the moments of the rows of X in the classes of y, once."""
+        """Measure the moments of the rows of X with the labels y, once."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
         rows, delta = numeric_rows(self, X), exact_delta(self.delta)
@@ -133,7 +133,7 @@ class DifferentialLda(PrivateEstimator):
         return measure_vector(exact_moments([cells], coordinates, count), event, SystemNoise())
 
     def sample(self, n: int = 1) -> tuple[Floats, NDArray[Any]]:
-        """Synthetic rows inside the bounds whose moments come close to the measured ones, and their classes."""
+        """Return synthetic rows within the bounds, whose moments are close to the measured ones, and their classes."""
         check_is_fitted(self, "moments_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
@@ -144,7 +144,7 @@ class DifferentialLda(PrivateEstimator):
         return rows, np.asarray(self.classes)[classes]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The likeliest class of each row under Gaussian classes of one covariance."""
+        """Return the most likely class of each row, for Gaussian classes with a shared covariance."""
         check_is_fitted(self, "moments_")
         rows = numeric_rows(self, X, reset=False)
         points = UnitCoordinates(self.encoding_).records(feature_cells(rows, self.categories or {})) / GRID

@@ -1,8 +1,8 @@
-"""Noisy rows, one for each row of the data: local differential privacy, kept for comparison with the papers.
+"""Noisy rows, one per row of the data: local differential privacy, for comparison with the papers.
 
-Every row's point of the unit ball is projected on a few directions, gets Laplace noise
-for the ball's whole width, and is lifted back. The noise does not shrink with the
-number of rows: each row is protected on its own, and tells little (GUARANTEE.md, M10).
+Every row is a point of the unit ball. It is projected on a few directions, gets Laplace noise
+scaled to the diameter of the ball, and is lifted back. The noise does not shrink with the
+number of rows, so each released row is of little use on its own (GUARANTEE.md, M10).
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ from dpcore.synthesis.jiang_greedy import PooledMoments
 Floats = NDArray[np.float64]
 
 RELATION = Neighbours.REPLACE_ONE
-"""The number of published rows is that of the data, so nothing hides whether a row is there."""
+"""The release shows the number of rows, so add-remove privacy is impossible."""
 
 FOR_BASIS = Fraction(1, 2)
-"""What the directions take of epsilon where they are bought, as in Jiang et al."""
+"""The share of epsilon for directions that are measured, as in Jiang et al."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowBasis:
-    """Public or released directions that lengthen no point, and the point around which rows are lifted back."""
+    """Public or released directions of operator norm at most 1, and the centre around which rows are lifted back."""
 
     columns: Floats
     centre: Floats
 
     @staticmethod
     def of(directions: Floats, centre: Floats) -> RowBasis:
-        """The directions on the grid 2^-20, shrunk until their operator norm is at most 1, which is checked exactly.
+        """Return the directions on the grid 2^-20, scaled to an operator norm of at most 1, which is checked exactly.
 
-        The norm of VᵀV is at most its largest sum of absolute values in a row.
+        The norm of VᵀV is at most the largest absolute row sum.
+        Raises: ValueError if the norm exceeds 1.
         """
         longest = float(np.abs(directions.T @ directions).sum(axis=1).max())
         columns = np.trunc(quantised_projection(directions / np.sqrt(longest)) * (1 - 2.0**-14))
@@ -81,23 +82,23 @@ class RowBasis:
         return int(self.columns.shape[1])
 
     def project(self, points: Floats) -> list[int]:
-        """Projected points in whole numbers of the grid, row by row: squared norms at most 4^16, checked (N1)."""
+        """Return the projected points as integers of the grid, row by row; squared norms are at most 4^16 (N1)."""
         layout = GramLayout(self.dimension + 1, 1, Fraction(1))
         flat: list[int] = integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
         return flat
 
     def lift(self, projected: Floats) -> Floats:
-        """The points nearest to the centre that have these projections."""
+        """Return the points nearest to the centre that have these projections."""
         basis = self.columns / (1 << PROJECTION_BITS)
         lifted: Floats = self.centre + (projected - self.centre @ basis) @ np.linalg.pinv(basis)
         return lifted
 
 
 def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise) -> ReleasedVector:
-    """Noisy projections of every row's point.
+    """Release noisy projections of all points, one per row.
 
-    Neighbours: replace-one; the number of rows is shown. Guarantee: pure epsilon, also
-    for each row alone (GUARANTEE.md, M10).
+    Neighbours: replace-one; the number of rows is disclosed. Guarantee: pure epsilon, also
+    locally for each row (GUARANTEE.md, M10).
     """
     query = RowsQuery(len(points), basis.dimension)
     event = NOISY_ROWS.calibrate(query, RELATION, budget)
@@ -105,14 +106,14 @@ def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise)
 
 
 class NoisyRows(PrivateEstimator, ABC):
-    """Publishes a noisy copy of every row along a few directions; subclasses say where those come from.
+    """A release of every row with noise along a few directions, which subclasses choose.
 
-    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one a feature) and
+    Parameters: `epsilon`, `bounds` (lower, upper; numbers or one per feature) and
     `n_components`, the number of directions, are required. `categories` lists the public
-    values of categorical features by index; the largest noisy indicator wins.
-    `fit` leaves the noisy rows in `rows_`, in the order of the data.
-    Guarantee: pure epsilon for each row's values under replace-one; local, and it reveals
-    the number of rows.
+    values of categorical features by index; the largest noisy indicator is decoded.
+    `fit` stores the noisy rows in `rows_`, in the order of the data.
+    Guarantee: pure local epsilon for each row's values under replace-one; the number of
+    rows is disclosed.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class NoisyRows(PrivateEstimator, ABC):
         self.categories = categories
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
-        """Buy or draw the directions, then publish the rows of X along them; `y` is ignored."""
+        """Measure or draw the directions, then release the rows of X along them; `y` is ignored."""
         rows = numeric_rows(self, X)
         known = self.categories or {}
         encoding = Encoding(RecordSchema(tuple(feature_columns(rows.shape[1], self.bounds, known))))
@@ -149,11 +150,11 @@ class NoisyRows(PrivateEstimator, ABC):
     def _directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
-        """The directions, what was measured for them, and the epsilon that is left for the rows."""
+        """Return the directions, the events that measured them, and the epsilon that is left for the rows."""
 
 
 class BernoulliRows(NoisyRows):
-    """Li et al.: random directions with entries of one size and fair signs, public; all of epsilon is for the rows.
+    """Li et al.: public directions of random signs (Rademacher); the rows get the whole epsilon.
 
     >>> model = BernoulliRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit([[0.1, 0.2, 0.3]] * 50)
     >>> model.rows_.shape, round(model.privacy_["epsilon"], 9)
@@ -169,7 +170,7 @@ class BernoulliRows(NoisyRows):
 
 
 class JiangPca(NoisyRows):
-    """Jiang et al., section 3.1, corrected: half of epsilon buys mean and components, half the rows along them.
+    """Jiang et al., section 3.1, corrected: half of epsilon for mean and components, half for the rows along them.
 
     >>> model = JiangPca(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit([[0.1, 0.2, 0.3]] * 50)
     >>> model.rows_.shape, round(model.privacy_["epsilon"], 9)
@@ -189,7 +190,7 @@ class JiangPca(NoisyRows):
 
 
 class LopRows(NoisyRows):
-    """LOP of Xu et al., corrected: its basis, exact there, is bought with half of epsilon as noisy second moments.
+    """LOP of Xu et al., corrected: half of epsilon measures second moments for the basis, which the paper has exact.
 
     >>> model = LopRows(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit([[0.1, 0.2, 0.3]] * 50)
     >>> model.rows_.shape, round(model.privacy_["epsilon"], 9)
@@ -212,6 +213,6 @@ def _split_epsilon(epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
 
 
 def _leading(covariance: Floats, count: int) -> Floats:
-    """The eigenvectors of the largest eigenvalues."""
+    """Return the eigenvectors of the largest eigenvalues."""
     vectors: Floats = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
     return vectors

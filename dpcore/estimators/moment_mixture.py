@@ -1,8 +1,8 @@
-"""A Gaussian, one a class, fitted to moments that are measured once; modips is the one in all coordinates.
+"""Gaussians, one per class, fitted to moments that are measured once; modips is the variant without projection.
 
-Bounds, classes and the expected number of rows are public parameters, never learned
-from the data: values outside the bounds are clamped, missing ones count as the middle.
-Noise is never seeded, so `fit` gives another result each time; `random_state` seeds
+Bounds, classes and the expected number of rows are public parameters and never learned
+from the data: values outside the bounds are clamped, and missing ones become the middle.
+Noise is never seeded, so every `fit` gives another result; `random_state` seeds
 sampling only.
 """
 
@@ -68,16 +68,16 @@ LABEL, TARGET = "label", "target"
 
 
 class MomentMixture(PrivateEstimator):
-    """A Gaussian, one a class, fitted to moments that are measured once with differential privacy.
+    """Gaussians, one per class, fitted to moments that are measured once with differential privacy.
 
-    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one a feature) are
-    required. `classes` lists the public labels where `fit` gets a `y` of labels;
+    Parameters: `epsilon` and `bounds` (lower, upper; numbers or one per feature) are
+    required. `classes` lists the public labels if `fit` gets a `y` of labels;
     `target_bounds` bounds a `y` of numbers. `n_components` is a number or "auto", which
     needs `expected_rows`. `allocation` is "auto", the name of a paper's split, or fractions
-    of the budget for "projection", "mean" and "moments". `generator` is "mixture", a covariance a
-    class, "lda", one that they share, or "auto", which is a mixture unless `expected_rows` say
-    otherwise. `radius` is that of the ball in which points are measured, 1 where they may fill
-    their bounds, or "auto", which buys a centre and a radius with an eighth of the budget.
+    of the budget for "projection", "mean" and "moments". `generator` is "mixture" (one covariance
+    per class), "lda" (one shared covariance), or "auto", which needs `expected_rows` to choose
+    anything but a mixture. `radius` is the radius of the ball to which points are clipped: 1 clips
+    nothing, and "auto" measures a centre and a radius with an eighth of the budget.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
 
         >>> model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=["no", "yes"], n_components=3)
@@ -122,7 +122,7 @@ class MomentMixture(PrivateEstimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Measure the moments of the rows of X, together with y where its classes or bounds are given."""
+        """Measure the moments of the rows of X, together with y if its classes or bounds are given."""
         rows = numeric_rows(self, X)
         schema = self._schema(rows.shape[1])
         self.plan_ = make_plan(self._plan_request(schema))
@@ -134,7 +134,7 @@ class MomentMixture(PrivateEstimator):
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
-        """Synthetic rows inside the bounds; with their labels or targets if `fit` had them."""
+        """Return synthetic rows within the bounds, with labels or targets if `fit` had them."""
         check_is_fitted(self, "moments_")
         if n < 1:
             raise ValueError(f"n must be at least 1, got {n}")
@@ -201,13 +201,13 @@ class MomentMixture(PrivateEstimator):
         return projection, released
 
     def _public_projection(self) -> Projection:
-        """What needs no measurement."""
+        """Return the projection as far as it needs no measurement."""
         if self.plan_.projection == "ron":
             return ron_projection(self.encoding_, self.plan_.dimension, draw_seed())
         return no_projection(self.encoding_)
 
     def _measure_frame(self, cells: Cells, projection: Projection) -> Projection:
-        """The projection with the frame that the plan asks for: none, a public one, or one that is bought."""
+        """Return the projection with the plan's frame: none, a public one, or one that is measured here."""
         if self.plan_.frame_events:
             whole_mean = self.plan_.frame_knows_mean
             return measure_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
@@ -227,10 +227,10 @@ class MomentMixture(PrivateEstimator):
 
 
 class Modips(MomentMixture):
-    """Liu's modips with one Gaussian, corrected: Laplace noise on mean and second moment in all coordinates.
+    """Liu's modips with one Gaussian, corrected: Laplace noise on mean and second moments in all coordinates.
 
-    The baseline of RON-Gauss and PCA-Gauss: no dimension is left out, so the noise grows
-    with all of them.
+    The baseline of RON-Gauss and PCA-Gauss: it does not project, so the noise grows with the
+    number of all coordinates.
 
         >>> model = Modips(epsilon=1.0, bounds=(-1.0, 1.0)).fit([[0.1, 0.2, 0.3]] * 50)
         >>> model.sample(10).shape, round(model.privacy_["epsilon"], 9)

@@ -14,9 +14,9 @@ from dpcore.records.schema import RecordSchema
 
 
 class PcaGauss(MomentMixture):
-    """PCA-Gauss, corrected: private principal components, then noisy moments in them.
+    """PCA-Gauss, corrected: private principal components, then noisy moments in their coordinates.
 
-    `projection_mechanism` names what gives the components: "auto", a Gram mechanism,
+    `projection_mechanism` measures the components: "auto", a Gram mechanism,
     "noisy-power-method", or "exponential-pca", which is approximate.
 
         >>> model = PcaGauss(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), n_components=2, mechanism="gaussian")

@@ -8,7 +8,7 @@ from dpcore.estimators.moment_mixture import MomentMixture
 
 
 class RonGauss(MomentMixture):
-    """RON-Gauss, corrected: a Haar projection, then noisy moments at the true sensitivity.
+    """RON-Gauss, corrected: a random orthonormal (Haar) projection, then noisy moments at the true sensitivity.
 
     >>> model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)
     >>> X = model.fit([[0.1, 0.2, 0.3]] * 50).sample(10)
