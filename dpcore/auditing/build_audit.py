@@ -43,31 +43,31 @@ Its squared entries fall as 1/concentration instead of 1/concentration², so mor
 """
 
 
-def noise_size(event: Event, noise: Noise) -> NoiseSize:
+def draw_noise_size(event: Event, noise: Noise) -> NoiseSize:
     """Return the mean square of noise drawn for an empty table, relative to the planned variance.
 
     For released directions, the entries off the true direction are taken instead. Only one block of few dimensions
     is drawn, because the parameter of the noise does not depend on the layout.
     """
     if isinstance(event, VectorEvent):
-        return _vector_size(event, noise)
+        return _draw_vector_size(event, noise)
     dimension = min(event.layout.dimension, SCALE_DIMENSION)
     small = replace(event.layout, dimension=dimension, blocks=1, labels=0)
     drawn = replace(event, layout=small, components=min(event.components, dimension - 1))
     if event.mechanism == POWER.name:
-        return _size(partial(_product_noise, drawn, noise))
+        return _draw_size(partial(_draw_product_noise, drawn, noise))
     if mechanism_of(event.mechanism).output is Output.BASIS:
-        return _size(partial(_direction_noise, drawn, noise), DIRECTION_ENTRIES)
-    return _size(partial(_added_noise, drawn, noise))
+        return _draw_size(partial(_draw_direction_noise, drawn, noise), DIRECTION_ENTRIES)
+    return _draw_size(partial(_draw_added_noise, drawn, noise))
 
 
-def _size(draw: Callable[[], Floats], entries: int = SCALE_ENTRIES) -> NoiseSize:
+def _draw_size(draw: Callable[[], Floats], entries: int = SCALE_ENTRIES) -> NoiseSize:
     """Return the size of at least `entries` entries, drawn in units of their planned standard deviation."""
     first = draw()
     return NoiseSize.of(np.array([first, *(draw() for _ in range(math.ceil(entries / len(first)) - 1))]))
 
 
-def _vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
+def _draw_vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
     """Return the size of the noise on a vector; its entries are independent, so more are drawn than were planned."""
     mechanism = vector_mechanism(event.mechanism)
     values = mechanism.draw([0] * max(event.query.size, SCALE_ENTRIES), event, noise)
@@ -78,7 +78,7 @@ def _release_empty(event: GramEvent, noise: Noise) -> Released:
     return measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
 
 
-def _added_noise(event: GramEvent, noise: Noise) -> Floats:
+def _draw_added_noise(event: GramEvent, noise: Noise) -> Floats:
     """Draw the noise of a release, from an empty table."""
     drawn: Floats = noisy_entries(event, released_values(_release_empty(event, noise))[None])[0] / entry_deviations(
         event
@@ -86,7 +86,7 @@ def _added_noise(event: GramEvent, noise: Noise) -> Floats:
     return drawn
 
 
-def _direction_noise(event: GramEvent, noise: Noise) -> Floats:
+def _draw_direction_noise(event: GramEvent, noise: Noise) -> Floats:
     """Draw a direction of the exponential mechanism for points along the first axis; return its other coordinates.
 
     With second moments g e1 e1ᵀ and loss = c g, the squared first coordinate b is a Beta(1/2, (p-1)/2)
@@ -102,7 +102,7 @@ def _direction_noise(event: GramEvent, noise: Noise) -> Floats:
     return drawn
 
 
-def _product_noise(event: GramEvent, noise: Noise) -> Floats:
+def _draw_product_noise(event: GramEvent, noise: Noise) -> Floats:
     """Draw the noise of one product of the power method, with second moments 0."""
     width = points_width(event.layout)
     frame = np.zeros((width, event.components), dtype=np.int64)
@@ -158,4 +158,4 @@ def audit_event(event: Event, noise: Noise, finding: Finding | None = None) -> E
     Guarantee: an honest build fails with probability at most 3e-6, which is an attack's error for each of its two
     findings and for the scale of the noise. Noise or a sensitivity that is 10 % too small fails almost surely.
     """
-    return EventAudit(finding or attack_event(event, noise), noise_size(event, noise))
+    return EventAudit(finding or attack_event(event, noise), draw_noise_size(event, noise))

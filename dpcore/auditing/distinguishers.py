@@ -67,7 +67,7 @@ class Attack:
             vector = PrivateVector(event.query, whole)
             return np.array([measure_vector(vector, event, noise).numbers() for _ in range(count)])
         if event.mechanism == POWER.name:
-            return np.array([_transcript(table, event, noise) for _ in range(count)])
+            return np.array([_draw_transcript(table, event, noise) for _ in range(count)])
         gram = PrivateGram(_sum_of(table, event.layout))
         return np.array([released_values(measure_gram(gram, event, noise)) for _ in range(count)])
 
@@ -78,7 +78,7 @@ def _sum_of(table: Floats, layout: GramLayout) -> GramSum:
     return total
 
 
-def _transcript(table: Floats, event: GramEvent, noise: Noise) -> Floats:
+def _draw_transcript(table: Floats, event: GramEvent, noise: Noise) -> Floats:
     """Return all that the power method computes with noise, of shape (steps, 2, width, directions).
 
     Every step has its frame and the noisy product with that frame, in records; only the last frame is released.

@@ -16,7 +16,7 @@ from scipy import stats
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-THRESHOLDS = 400
+THRESHOLD_COUNT = 400
 """Number of thresholds tried in each tail of each sample, at geometrically spaced ranks."""
 
 
@@ -97,7 +97,7 @@ def sample_lower_bound(
 def _best_event(first: Floats, second: Floats, delta: float, error: float) -> tuple[float, float, bool]:
     """Return the tail event with the largest bound: its sign, its threshold, and whether the samples are swapped."""
     best, event = -math.inf, (1.0, 0.0, False)
-    ranks = np.unique(np.geomspace(1, len(first), THRESHOLDS).astype(np.int64))
+    ranks = np.unique(np.geomspace(1, len(first), THRESHOLD_COUNT).astype(np.int64))
     for sign in (1.0, -1.0):
         one, two = np.sort(sign * first), np.sort(sign * second)
         thresholds = np.concatenate([one[-ranks], two[-ranks]])

@@ -75,7 +75,7 @@ class MembershipFigure:
         }
 
 
-def membership_inference(
+def infer_membership(
     release: Release, population: Floats, *, rows: int, guesses: int, epsilon: float, delta: float = 0.0, seed: str
 ) -> MembershipFigure:
     """Attack `release` with tables of `rows` records drawn from a public population.

@@ -115,7 +115,7 @@ def replay_tables(
     """Measure two tables with the same noise, and compare their sums, released values and requested draws."""
     sums, noises = [subject.sums(chunks) for chunks in tables], [RecordingNoise(SeededNoise(seed)) for _ in tables]
     values = [subject.draw(chunks, noise) for chunks, noise in zip(tables, noises, strict=True)]
-    change = _difference(*sums)
+    change = _exact_change(*sums)
     return ReplayResult(
         name,
         change,
@@ -125,7 +125,7 @@ def replay_tables(
     )
 
 
-def _difference(first: Triangles, second: Triangles) -> Triangles:
+def _exact_change(first: Triangles, second: Triangles) -> Triangles:
     return [[a - b for a, b in zip(x, y, strict=True)] for x, y in zip(first, second, strict=True)]
 
 
@@ -156,7 +156,7 @@ def largest_change(plan: Plan, *, pairs: int, seed: str) -> float:
     for _, subject in _replayed_measurements(plan, seed):
         for _ in range(pairs):
             tables = hostile_pair(plan.schema, subject.event, rng)
-            shares += subject.shares(_difference(*(subject.sums(chunks) for chunks in tables)))
+            shares += subject.shares(_exact_change(*(subject.sums(chunks) for chunks in tables)))
     return max(shares)
 
 

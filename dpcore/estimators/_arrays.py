@@ -141,10 +141,10 @@ def numbers_of(cells: NDArray[Any]) -> Floats:
         return cells.astype(np.float64)
     if cells.dtype.kind not in "OUST":
         raise ValueError(f"an array of type {cells.dtype} holds no numbers")
-    return np.array([_number(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(cells.shape)
+    return np.array([_number_or_nan(cell) for cell in cells.ravel().tolist()], dtype=np.float64).reshape(cells.shape)
 
 
-def _number(cell: Any) -> float:
+def _number_or_nan(cell: Any) -> float:
     try:
         return float(cell)
     except (TypeError, ValueError, OverflowError):
@@ -167,14 +167,14 @@ def codes_of(values: NDArray[Any], known: Sequence[Any]) -> Codes:
     """Return the index of each value among the known ones, and `UNKNOWN` for other values."""
     if values.dtype.kind == "O":
         places = {value: index for index, value in enumerate(known)}
-        return np.array([_place(value, places) for value in values.tolist()], dtype=np.int64)
+        return np.array([_code_or_unknown(value, places) for value in values.tolist()], dtype=np.int64)
     codes = np.full(len(values), UNKNOWN, dtype=np.int64)
     for index, value in enumerate(known):
         codes[values == value] = index
     return codes
 
 
-def _place(value: Any, places: Mapping[Any, int]) -> int:
+def _code_or_unknown(value: Any, places: Mapping[Any, int]) -> int:
     try:
         return places.get(value, UNKNOWN)
     except TypeError:  # unhashable, such as a list, and so no label

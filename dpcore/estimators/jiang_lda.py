@@ -48,7 +48,7 @@ from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
 
 Floats = NDArray[np.float64]
 
-LEAST_SPREAD = 1e-3
+EIGENVALUE_CUTOFF = 1e-3
 """Directions with a smaller eigenvalue than this share of the largest are ignored in predictions."""
 
 
@@ -149,7 +149,7 @@ class DifferentialLda(PrivateEstimator):
         rows = numeric_rows(self, X, reset=False)
         points = UnitCoordinates(self.encoding_).records(feature_cells(rows, self.categories or {})) / GRID
         pooled = self._pooled()
-        slopes = pooled.means @ np.linalg.pinv(pooled.within, rcond=LEAST_SPREAD, hermitian=True)
+        slopes = pooled.means @ np.linalg.pinv(pooled.within, rcond=EIGENVALUE_CUTOFF, hermitian=True)
         levels = np.log(np.maximum(pooled.weights, 1e-300)) - np.einsum("ki,ki->k", slopes, pooled.means) / 2
         likeliest: NDArray[Any] = np.asarray(self.classes)[np.argmax(points @ slopes.T + levels, axis=1)]
         return likeliest

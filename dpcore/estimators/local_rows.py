@@ -138,7 +138,7 @@ class NoisyRows(PrivateEstimator, ABC):
             raise ValueError(f"n_components must be between 1 and {encoding.width}, got {self.n_components}")
         epsilon = Epsilon(finite_fraction("epsilon", self.epsilon))
         cells = feature_cells(rows, known)
-        self.basis_, events, left = self._directions(cells, encoding, epsilon)
+        self.basis_, events, left = self._choose_directions(cells, encoding, epsilon)
         self.released_ = publish_rows(encoding.encode(cells), self.basis_, left, SystemNoise())
         projected = self.released_.numbers().reshape(len(rows), self.n_components)
         self.rows_ = feature_rows(self.basis_.lift(projected), encoding, known)
@@ -147,7 +147,7 @@ class NoisyRows(PrivateEstimator, ABC):
         return self
 
     @abstractmethod
-    def _directions(
+    def _choose_directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
         """Return the directions, the events that measured them, and the epsilon that is left for the rows."""
@@ -161,7 +161,7 @@ class BernoulliRows(NoisyRows):
     ((50, 3), 1.0)
     """
 
-    def _directions(
+    def _choose_directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
         coins = public_generator(draw_seed(), "bernoulli").integers(0, 2, (encoding.width, self.n_components))
@@ -177,7 +177,7 @@ class JiangPca(NoisyRows):
     ((50, 3), 1.0)
     """
 
-    def _directions(
+    def _choose_directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
         first, left = _split_epsilon(epsilon)
@@ -197,7 +197,7 @@ class LopRows(NoisyRows):
     ((50, 3), 1.0)
     """
 
-    def _directions(
+    def _choose_directions(
         self, cells: Cells, encoding: Encoding, epsilon: Epsilon
     ) -> tuple[RowBasis, dict[str, Event], Epsilon]:
         first, left = _split_epsilon(epsilon)

@@ -174,7 +174,7 @@ MEMBERSHIP_ROWS, MEMBERSHIP_GUESSES = 20, 400
 
 def _guess_membership() -> MembershipFigure:
     """RON-Gauss at epsilon 1 on a small public population, as in its paper's section 6.2."""
-    from dpcore.auditing.membership import membership_inference, public_population
+    from dpcore.auditing.membership import infer_membership, public_population
     from dpcore.estimators.ron_gauss import RonGauss
     from dpcore.noise.sources import draw_seed
 
@@ -182,7 +182,7 @@ def _guess_membership() -> MembershipFigure:
         return RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2).fit(rows).sample(200)
 
     population = public_population(200, 4, draw_seed())
-    return membership_inference(
+    return infer_membership(
         release, population, rows=MEMBERSHIP_ROWS, guesses=MEMBERSHIP_GUESSES, epsilon=1.0, seed=draw_seed()
     )
 

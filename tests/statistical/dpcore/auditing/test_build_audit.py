@@ -13,7 +13,7 @@ from scipy import integrate, special
 
 from dpcore.accounting import Cost, Epsilon, Rho
 from dpcore.auditing.attack_table import ATTACKS
-from dpcore.auditing.build_audit import ATTACK_DRAWS, audit_event, noise_size
+from dpcore.auditing.build_audit import ATTACK_DRAWS, audit_event, draw_noise_size
 from dpcore.auditing.known_noise import NoiseSize, loss_at
 from dpcore.auditing.simulated_attacks import claim_of, epsilon_and_delta
 from dpcore.measure import PrivateGram, measure_gram
@@ -78,7 +78,7 @@ def shrink_noise(monkeypatch: pytest.MonkeyPatch, factor: Fraction) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_honest_noise_has_its_planned_size(name: str) -> None:
-    size = noise_size(event_of(name), SeededNoise(1))
+    size = draw_noise_size(event_of(name), SeededNoise(1))
     assert size.holds
     assert abs(size.share - 1) < 5 * size.error
     assert size.entries >= 8000
@@ -89,14 +89,14 @@ def test_honest_noise_has_its_planned_size(name: str) -> None:
 def test_noise_that_is_a_tenth_too_small_is_seen_almost_surely(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two standard errors below what is refused: such noise passes once in forty times at the most."""
     shrink_noise(monkeypatch, Fraction(9, 10))
-    size = noise_size(event_of(name), SeededNoise(1))
+    size = draw_noise_size(event_of(name), SeededNoise(1))
     assert not size.holds
     assert size.most + 2 * size.error < 1
 
 
 def test_a_wide_block_with_classes_is_judged_on_a_small_one() -> None:
     for layout in (GramLayout(40, 3, Fraction(1, 4), 2), GramLayout(40, 1, Fraction(1, 4), 1, labels=3)):
-        size = noise_size(event_of("wishart-difference-trace", layout), SeededNoise(2))
+        size = draw_noise_size(event_of("wishart-difference-trace", layout), SeededNoise(2))
         assert size.holds
 
 
@@ -120,18 +120,18 @@ def test_every_mechanism_of_vectors_is_sized_here() -> None:
 def test_the_noise_on_vectors_has_its_planned_size_and_a_tenth_less_is_seen(
     name: str, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = noise_size(vector_event_of(name, query), SeededNoise(1))
+    size = draw_noise_size(vector_event_of(name, query), SeededNoise(1))
     assert size.holds
     assert abs(size.share - 1) < 5 * size.error
     assert 8000 <= size.entries < 8000 + query.size
     shrink_noise(monkeypatch, Fraction(9, 10))
-    less = noise_size(vector_event_of(name, query), SeededNoise(1))
+    less = draw_noise_size(vector_event_of(name, query), SeededNoise(1))
     assert less.most + 2 * less.error < 1
 
 
 def test_one_draw_of_a_large_vector_still_knows_its_error() -> None:
     """Numbers are samples of their own: the error of a mean of 20,000 normal squares is the root of 2 / 20,000."""
-    size = noise_size(vector_event_of("histogram-gaussian", HistogramsQuery((20_000,), (ONE,))), SeededNoise(2))
+    size = draw_noise_size(vector_event_of("histogram-gaussian", HistogramsQuery((20_000,), (ONE,))), SeededNoise(2))
     assert size.entries == 20_000
     assert size.error == pytest.approx(0.01, rel=0.1)
 

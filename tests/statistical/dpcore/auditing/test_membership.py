@@ -12,7 +12,7 @@ from dpcore.auditing.membership import (
     MembershipFigure,
     attack_features,
     fit_logistic,
-    membership_inference,
+    infer_membership,
     public_population,
 )
 from dpcore.estimators.moment_mixture import MomentMixture
@@ -27,14 +27,14 @@ def released_at(epsilon: float, rows: Floats) -> Floats:
 
 
 def test_members_of_a_small_table_are_found_where_the_noise_is_negligible() -> None:
-    figure = membership_inference(
+    figure = infer_membership(
         lambda rows: released_at(1e6, rows), POPULATION, rows=2, guesses=60, epsilon=1e6, seed="1"
     )
     assert figure.interval[0] > 0.5
 
 
 def test_at_epsilon_one_the_accuracy_stays_under_the_ceiling() -> None:
-    figure = membership_inference(
+    figure = infer_membership(
         lambda rows: released_at(1.0, rows), POPULATION, rows=60, guesses=100, epsilon=1.0, seed="2"
     )
     assert figure.holds
@@ -43,21 +43,21 @@ def test_at_epsilon_one_the_accuracy_stays_under_the_ceiling() -> None:
 
 
 def test_a_release_of_the_rows_themselves_breaks_any_ceiling() -> None:
-    figure = membership_inference(lambda rows: rows, POPULATION, rows=20, guesses=60, epsilon=1.0, seed="3")
+    figure = infer_membership(lambda rows: rows, POPULATION, rows=20, guesses=60, epsilon=1.0, seed="3")
     assert figure.accuracy > 0.95
     assert not figure.holds
     assert figure.as_json()["holds"] is False
 
 
 def test_the_attack_repeats_itself_where_the_release_does() -> None:
-    figures = [membership_inference(lambda r: r, POPULATION, rows=9, guesses=9, epsilon=1, seed="4") for _ in "12"]
+    figures = [infer_membership(lambda r: r, POPULATION, rows=9, guesses=9, epsilon=1, seed="4") for _ in "12"]
     assert figures[0] == figures[1]
 
 
 @pytest.mark.parametrize("rows", [1, 120, 500])
 def test_a_table_that_leaves_nobody_out_is_refused(rows: int) -> None:
     with pytest.raises(ValueError, match="rows must lie"):
-        membership_inference(lambda r: r, POPULATION, rows=rows, guesses=2, epsilon=1.0, seed="5")
+        infer_membership(lambda r: r, POPULATION, rows=rows, guesses=2, epsilon=1.0, seed="5")
 
 
 def test_the_ceiling_grows_with_epsilon_and_delta() -> None:
