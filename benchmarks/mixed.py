@@ -89,7 +89,7 @@ def plan_for(data: Dataset, setting: Setting) -> Plan:
     return make_plan(request)
 
 
-def synthetic(data: Dataset, setting: Setting, seed: str) -> pd.DataFrame:
+def release_rows(data: Dataset, setting: Setting, seed: str) -> pd.DataFrame:
     """One release's rows."""
     copula = measure_copula(data.cells(data.train), plan_for(data, setting))
     return data.frame(synthetic_rows(Encoding(copula.schema), copula, len(data.train), seed).cells())
@@ -119,7 +119,7 @@ def main() -> None:
             found, seconds = [], []
             for run in range(options.runs):
                 start = time.perf_counter()
-                rows = synthetic(data, setting, run_seed(name, run))
+                rows = release_rows(data, setting, run_seed(name, run))
                 seconds.append(time.perf_counter() - start)
                 found.append(scores(data, rows))
             means = [summary(column) for column in np.array(found).T]

@@ -120,7 +120,7 @@ def accuracy(data: Dataset, rows: Floats, classes: np.ndarray) -> float:
     return float(model.score(data.features(data.test), data.outcomes(data.test)))
 
 
-def released(data: Dataset, release: Release, seed: str, rows: int) -> tuple[Floats, np.ndarray, MomentMixture]:
+def release_pictures(data: Dataset, release: Release, seed: str, rows: int) -> tuple[Floats, np.ndarray, MomentMixture]:
     """Synthetic pictures of one release, their classes, and the model."""
     model = release.model(data, seed).fit(data.features(data.train), data.outcomes(data.train))
     pictures, classes = model.sample(rows)
@@ -129,7 +129,7 @@ def released(data: Dataset, release: Release, seed: str, rows: int) -> tuple[Flo
 
 def run_once(data: Dataset, release: Release, run: int) -> Scores:
     """One release and what LR learns of it."""
-    pictures, classes, model = released(data, release, run_seed("mnist", run), SYNTHETIC)
+    pictures, classes, model = release_pictures(data, release, run_seed("mnist", run), SYNTHETIC)
     return {"LR": accuracy(data, pictures, classes), "radius": model.projection_.frame.radius}
 
 
@@ -140,7 +140,7 @@ def draw_pictures(data: Dataset, name: str) -> None:
 
     groups = [("real", data.features(data.train), data.outcomes(data.train))]
     for release in MAIN:
-        pictures, classes, _ = released(data, release, run_seed("mnist", 0), 2_000)
+        pictures, classes, _ = release_pictures(data, release, run_seed("mnist", 0), 2_000)
         groups.append((f"{release.name}\n({release.privacy})", pictures, classes))
     each = 3
     figure = Figure(figsize=(CLASSES * 0.8 + 2, len(groups) * each * 0.8), layout="constrained")

@@ -42,13 +42,13 @@ SPEED = (("wishart-difference-trace", 100), ("gaussian", 100), ("wishart-differe
 MOST = 0.05
 
 
-def calibrated(name: str, p: int) -> GramEvent:
+def calibrated_event(name: str, p: int) -> GramEvent:
     """The event at epsilon 1 (delta 1e-6 for Gaussian noise)."""
     budget: Budget = Rho(rho_of_epsilon(1.0, delta=1e-6)) if name == "gaussian" else Epsilon(Fraction(1))
     return gram_mechanism(name).calibrate(GramLayout(p, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, budget)
 
 
-def drawn(event: GramEvent, draws: int) -> NDArray[np.float64]:
+def draw_noise(event: GramEvent, draws: int) -> NDArray[np.float64]:
     """Noise as it is released for an empty table, brought to records of squared norm 1."""
     empty = PrivateGram(GramSum(event.layout))
     matrices = [measure_gram(empty, event, SystemNoise()).matrices()[0] for _ in range(draws)]
@@ -61,7 +61,7 @@ def compare(console: Console) -> bool:
     good = True
     for name, by_dimension in REFERENCE.items():
         for p, reference in by_dimension.items():
-            noise = drawn(calibrated(name, p), DRAWS[p])
+            noise = draw_noise(calibrated_event(name, p), DRAWS[p])
             norms = [float(np.linalg.norm(noise, ord=order, axis=(1, 2)).mean()) for order in ("fro", 2)]
             gap = max(abs(ours / theirs - 1) for ours, theirs in zip(norms, reference, strict=True) if theirs)
             good = good and gap <= MOST
@@ -75,9 +75,9 @@ def time_draws(console: Console) -> None:
     """Print how long one draw takes."""
     table = Table("mechanism", "p", "seconds a draw")
     for name, p in SPEED:
-        event = calibrated(name, p)
+        event = calibrated_event(name, p)
         start = time.perf_counter()
-        drawn(event, 1)
+        draw_noise(event, 1)
         table.add_row(name, str(p), f"{time.perf_counter() - start:.2f}")
     console.print(table)
 

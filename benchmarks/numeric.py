@@ -73,7 +73,7 @@ RELEASES = (
 )
 
 
-def synthetic(data: Dataset, release: Release, epsilon: float, seed: str) -> tuple[Floats, np.ndarray]:
+def release_rows(data: Dataset, release: Release, epsilon: float, seed: str) -> tuple[Floats, np.ndarray]:
     """One release's rows and their classes, as many as were measured."""
     x, y = data.features(data.train), data.outcomes(data.train)
     model = MomentMixture(
@@ -104,7 +104,7 @@ def real_scores(data: Dataset) -> Scores:
 
 def library_scores(data: Dataset, run: int) -> Scores:
     """What they learn of one release by the library's own rules."""
-    return scores(data, *synthetic(data, LIBRARY, 1.0, run_seed(data.name, run)))
+    return scores(data, *release_rows(data, LIBRARY, 1.0, run_seed(data.name, run)))
 
 
 def benchmark(data: Dataset, runs: Runs, wanted: int, epsilons: tuple[float, ...]) -> list[Curve]:
@@ -118,7 +118,7 @@ def benchmark(data: Dataset, runs: Runs, wanted: int, epsilons: tuple[float, ...
     for name, release, epsilon in planned:
 
         def once(run: int, release: Release = release, epsilon: float = epsilon) -> Scores:
-            return scores(data, *synthetic(data, release, epsilon, run_seed(data.name, run)))
+            return scores(data, *release_rows(data, release, epsilon, run_seed(data.name, run)))
 
         runs.add(name, wanted, once)
     runs.add(OWN_REAL, wanted, lambda run: real_scores(load(data.name, split=run + 1)))

@@ -120,7 +120,7 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
 
         return run_once
 
-    def drawn(space: Callable[[Floats], Floats], model: Gaussians, test: Floats, run: int) -> Scores:
+    def score_draw(space: Callable[[Floats], Floats], model: Gaussians, test: Floats, run: int) -> Scores:
         rows, marks = model.sample(SYNTHETIC, public_generator(run_seed(name, run), "sampling"))
         return score(rows, marks, space(test), run)
 
@@ -128,28 +128,28 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
         def run_once(run: int) -> Scores:
             generator = public_generator(run_seed(name, run), "projection")
             space, model = papers_methods.ron_classes(ball, labels, classes, DIMENSION, epsilon, generator)
-            return drawn(space, model, ball_test, run)
+            return score_draw(space, model, ball_test, run)
 
         return run_once
 
     def ron_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "projection")
         space, model = papers_methods.published_ron_classes(ball, labels, classes, DIMENSION, EPSILON, generator)
-        return drawn(space, model, ball_test, run)
+        return score_draw(space, model, ball_test, run)
 
     def pca(epsilon: float) -> Callable[[int], Scores]:
         first = PCA_SHARE * epsilon
 
         def run_once(run: int) -> Scores:
             space, model = papers_methods.pca_classes(cube, labels, classes, DIMENSION, first, epsilon - first)
-            return drawn(space, model, cube_test, run)
+            return score_draw(space, model, cube_test, run)
 
         return run_once
 
     def pca_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "published")
         space, model = papers_methods.published_pca_classes(cube, labels, classes, DIMENSION, EPSILON, generator)
-        return drawn(space, model, cube_test, run)
+        return score_draw(space, model, cube_test, run)
 
     def local(make: Callable[..., tuple[Floats, Codes]]) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:

@@ -106,20 +106,20 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
         return run_once
 
-    def drawn(space: RonMap, model: Gaussians, run: int) -> Scores:
+    def score_draw(space: RonMap, model: Gaussians, run: int) -> Scores:
         points, _ = model.sample(SYNTHETIC, public_generator(run_seed("gfe", run), "sampling"))
         return silhouettes(points, space(ball_judged), judged, run)
 
     def ron(mean: float, moments: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             generator = public_generator(run_seed("gfe", run), "projection")
-            return drawn(*papers_methods.ron_unsupervised(ball, DIMENSION, mean, moments, generator), run)
+            return score_draw(*papers_methods.ron_unsupervised(ball, DIMENSION, mean, moments, generator), run)
 
         return run_once
 
     def ron_published(run: int) -> Scores:
         generator = public_generator(run_seed("gfe", run), "projection")
-        return drawn(*papers_methods.published_ron_unsupervised(ball, DIMENSION, EPSILON, generator), run)
+        return score_draw(*papers_methods.published_ron_unsupervised(ball, DIMENSION, EPSILON, generator), run)
 
     def of_spectrum(covariance: Floats, run: int) -> Scores:
         model = Gaussians(np.ones(1), np.zeros((1, DIMENSION)), covariance[None])

@@ -23,7 +23,7 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Curve, Dataset, Floats, arguments, load, run_seed, summary, write_plot
-from benchmarks.papers_methods import leading, measured, pure
+from benchmarks.papers_methods import leading, measure_points, pure
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.auditing import refuted as published
 from dpcore.estimators.jiang_lda import DifferentialLda
@@ -259,7 +259,7 @@ def pca_table(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
     def wishart(epsilon: float) -> Callable[[int], Scores]:
         def run_once(_: int) -> Scores:
-            found = papers_methods.moments_of(measured(points, pure(epsilon)))
+            found = papers_methods.moments_of(measure_points(points, pure(epsilon)))
             return judged(found.means[0], found.covariances[0])
 
         return run_once

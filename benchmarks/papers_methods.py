@@ -80,8 +80,8 @@ def library_rows(
             schema=data.schema,
             neighbours=RELATION,
             unit=PrivacyUnit(),
-            epsilon=exact(epsilon),
-            delta=exact(delta),
+            epsilon=exact_fraction(epsilon),
+            delta=exact_fraction(delta),
             expected_rows=len(data.train),
             projection=projection,
             dimension=dimension,
@@ -97,7 +97,7 @@ def library_rows(
     return data.frame(synthetic_rows(model.encoding_, model.mixture(), rows, seed).cells())
 
 
-def exact(number: float) -> Fraction:
+def exact_fraction(number: float) -> Fraction:
     """A number as it is written."""
     return Fraction(str(number))
 
@@ -105,7 +105,7 @@ def exact(number: float) -> Fraction:
 # ---- measurements of points -----------------------------------------------------------------------
 
 
-def measured(
+def measure_points(
     points: Floats,
     budget: Budget,
     *,
@@ -142,7 +142,7 @@ def gaussian(epsilon: float, delta: float) -> Rho:
 
 def noisy_second_moment(points: Floats, epsilon: float) -> tuple[Floats, float]:
     """E[x xᵀ] around the public centre, and its noise's level; nothing is spent on the count, which is known."""
-    released = measured(points, pure(epsilon), weight=NO_WEIGHT)
+    released = measure_points(points, pure(epsilon), weight=NO_WEIGHT)
     return released.matrices()[0][1:, 1:] / len(points), noise_level(released) / len(points)
 
 
@@ -262,7 +262,7 @@ def ron_supervised(
 def _joint(points: Floats, targets: Floats, epsilon: float) -> Gaussians:
     """Points of the unit ball and targets of [-1, 1], measured together."""
     both = np.column_stack([points, targets]) / math.sqrt(2)
-    found = moments_of(measured(both, pure(epsilon)))
+    found = moments_of(measure_points(both, pure(epsilon)))
     return Gaussians(found.weights, found.means * math.sqrt(2), found.covariances * 2)
 
 
@@ -290,7 +290,7 @@ def ron_classes(
 
 def class_gaussians(points: Floats, classes: Codes, class_count: int, epsilon: float) -> Gaussians:
     """Class blocks of points of the unit ball, measured together."""
-    return moments_of(measured(points, pure(epsilon), classes=classes, class_count=class_count))
+    return moments_of(measure_points(points, pure(epsilon), classes=classes, class_count=class_count))
 
 
 def moments_of(released: Released) -> Gaussians:

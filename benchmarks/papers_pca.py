@@ -30,7 +30,7 @@ from sklearn.svm import LinearSVC
 from benchmarks import papers_epsilon
 from benchmarks.common import Curve, Floats, arguments, load, progress, run_seed, summary, write_plot, write_results
 from benchmarks.papers_baselines import small_pictures
-from benchmarks.papers_methods import RELATION, gaussian, gram_of, leading, measured, pure
+from benchmarks.papers_methods import RELATION, gaussian, gram_of, leading, measure_points, pure
 from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.auditing import refuted as published
 from dpcore.measure import measure_gram
@@ -116,12 +116,12 @@ def rows_of(name: str, *, quick: bool, full: bool) -> Rows:
 Directions = Callable[[Rows, float, np.random.Generator], Floats]
 
 
-def exact(rows: Rows, _: float, __: np.random.Generator) -> Floats:
+def exact_directions(rows: Rows, _: float, __: np.random.Generator) -> Floats:
     """The best directions, not private."""
     return leading(rows.points.T @ rows.points, COMPONENTS)
 
 
-def blind(rows: Rows, _: float, generator: np.random.Generator) -> Floats:
+def random_directions(rows: Rows, _: float, generator: np.random.Generator) -> Floats:
     """Random directions."""
     return np.linalg.qr(generator.standard_normal((rows.points.shape[1], COMPONENTS)))[0]
 
@@ -131,7 +131,7 @@ def by_gram(mechanism: str) -> Directions:
 
     def directions(rows: Rows, epsilon: float, _: np.random.Generator) -> Floats:
         budget = gaussian(epsilon, DELTA) if mechanism == "gaussian" else pure(epsilon)
-        released = measured(rows.points, budget, mechanism=mechanism, weight=NO_WEIGHT)
+        released = measure_points(rows.points, budget, mechanism=mechanism, weight=NO_WEIGHT)
         return leading(released.matrices()[0][1:, 1:], COMPONENTS)
 
     return directions
@@ -198,7 +198,7 @@ CURVES: dict[str, tuple[Directions, bool]] = {
     "AG, published, refuted": (published_ag, True),
     "PPM, published, refuted": (published_ppm, True),
     "Lap-PCA, published, refuted": (published_lap_pca, True),
-    "random directions": (blind, True),
+    "random directions": (random_directions, True),
 }
 """Everything that is drawn against epsilon, dashed where the epsilon is not what holds."""
 
@@ -239,8 +239,8 @@ def table(name: str, rows: Rows) -> tuple[list[Method], list[Pair]]:
     lip, ag = papers_epsilon.lip(features, 1.0), papers_epsilon.analyze_gauss(1.0, DELTA)
     lap = papers_epsilon.lap_pca(features, 1.0)
     methods = [
-        method("exact PCA", exact, 1.0, "", "", once=True),
-        method("random directions", blind, 1.0, "", ""),
+        method("exact PCA", exact_directions, 1.0, "", "", once=True),
+        method("random directions", random_directions, 1.0, "", ""),
         *(
             method(title, directions, 1.0, "(1, 1e-5)" if "delta" in title else "1", "1")
             for title, (directions, dashed) in CURVES.items()

@@ -83,7 +83,7 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
 
         return run_once
 
-    def drawn(space: Callable[[Floats], Floats], model: Gaussians, test: Floats, run: int) -> Scores:
+    def score_draw(space: Callable[[Floats], Floats], model: Gaussians, test: Floats, run: int) -> Scores:
         both, _ = model.sample(SYNTHETIC, public_generator(run_seed(name, run), "sampling"))
         return error(both[:, :-1], np.clip(both[:, -1], -1, 1), space(test), truth)
 
@@ -91,26 +91,26 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
         def run_once(run: int) -> Scores:
             generator = public_generator(run_seed(name, run), "projection")
             space, model = papers_methods.ron_supervised(ball, targets, dimension, mean, moments, generator)
-            return drawn(space, model, ball_test, run)
+            return score_draw(space, model, ball_test, run)
 
         return run_once
 
     def ron_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "projection")
         space, model = papers_methods.published_ron_supervised(ball, targets, dimension, EPSILON, generator)
-        return drawn(space, model, ball_test, run)
+        return score_draw(space, model, ball_test, run)
 
     def pca(first: float, rest: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             space, model = papers_methods.pca_supervised(cube, targets, dimension, first, rest)
-            return drawn(space, model, cube_test, run)
+            return score_draw(space, model, cube_test, run)
 
         return run_once
 
     def pca_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "published")
         space, model = papers_methods.published_pca_supervised(cube, targets, dimension, EPSILON, generator)
-        return drawn(space, model, cube_test, run)
+        return score_draw(space, model, cube_test, run)
 
     def local(make: Callable[..., tuple[Floats, Floats]]) -> Callable[[int], Scores]:
         def run_once(_: int) -> Scores:

@@ -80,9 +80,9 @@ def print_commands(base: Path, repeats: int) -> None:
         asked |= {f"{command}, {name}": [*command.split(), "-w", str(folder)] for command in OF_A_WORKSPACE}
     print(f"{'command':<44}{'wall s':>8}{'cpu s':>8}{'modules':>9}")
     for name, arguments in asked.items():
-        runs = [_timed_process([sys.executable, "-m", "flows", *arguments]) for _ in range(repeats)]
+        runs = [_time_process([sys.executable, "-m", "flows", *arguments]) for _ in range(repeats)]
         wall, cpu = (statistics.median(figures) for figures in zip(*runs, strict=True))
-        counted = _ended([sys.executable, "-c", COUNT_MODULES, *arguments])
+        counted = _run_process([sys.executable, "-c", COUNT_MODULES, *arguments])
         print(f"{name:<44}{wall:8.2f}{cpu:8.2f}{counted.stderr.splitlines()[-1]:>9}")
 
 
@@ -98,19 +98,19 @@ def _workspaces(base: Path) -> dict[str, Path]:
 
 
 def _demo(folder: Path, name: str) -> Path:
-    _ended([sys.executable, "-m", "flows", "init", str(folder), "--demo", name])
+    _run_process([sys.executable, "-m", "flows", "init", str(folder), "--demo", name])
     return folder
 
 
-def _timed_process(command: list[str]) -> tuple[float, float]:
+def _time_process(command: list[str]) -> tuple[float, float]:
     """Wall-clock and processor seconds of a process and its children."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    _ended(command)
+    _run_process(command)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _ended(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+def _run_process(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, **environment})
 
 
@@ -226,7 +226,7 @@ def _part(part: str, folder: Path, server: dict[str, str]) -> dict[str, Any]:
     _demo(folder, "digits")
     command = [sys.executable, __file__, "--part", part, "--folder", str(folder)]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.time()
-    done = _ended(command, STARTED=str(start), **server)
+    done = _run_process(command, STARTED=str(start), **server)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -254,7 +254,7 @@ def _server(base: Path) -> Iterator[dict[str, str]]:
         process.wait()
 
 
-def through_the_flow(place: Workspace) -> dict[str, Any]:
+def run_flow(place: Workspace) -> dict[str, Any]:
     """`dprelease run`, with a clock around each stage and around the flow."""
     from flows import server
     from flows.cli import main as command
@@ -282,7 +282,7 @@ def through_the_flow(place: Workspace) -> dict[str, Any]:
     return figures
 
 
-def stages_alone(place: Workspace) -> dict[str, Any]:
+def run_stages(place: Workspace) -> dict[str, Any]:
     """The same stages in the same order, called as plain functions; nothing is shown to an orchestrator."""
     from flows import release
     from tasks.allocate import upcoming_release_id
@@ -321,7 +321,7 @@ def _clocked(function: Callable[..., Any], figures: dict[str, Any], name: str) -
     return clocked
 
 
-PARTS = {"flow": through_the_flow, "stages": stages_alone}
+PARTS = {"flow": run_flow, "stages": run_stages}
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def bare_product(path: Path, size: Size) -> Callable[[], object]:
 
 def fastest(measure: Callable[[int], object]) -> Callable[[], object]:
     """The measure with the batch size that suits it best."""
-    taken = {rows: timed(partial(measure, rows)) for rows in BATCHES}
+    taken = {rows: time_run(partial(measure, rows)) for rows in BATCHES}
     return partial(measure, min(BATCHES, key=lambda rows: taken[rows]))
 
 
@@ -115,11 +115,11 @@ def measure(name: str, path: Path, size: Size, times: int) -> None:
     """Run one measure again and again, and print the seconds that each run took."""
     bare = {"read": bare_read, "product": bare_product}
     run = bare[name](path, size) if name in bare else passes(path, size)[name]
-    timed(run)
-    sys.stdout.write(json.dumps([timed(run) for _ in range(times)]))
+    time_run(run)
+    sys.stdout.write(json.dumps([time_run(run) for _ in range(times)]))
 
 
-def timed(run: Callable[[], object]) -> float:
+def time_run(run: Callable[[], object]) -> float:
     """Seconds that something takes."""
     start = time.perf_counter()
     run()
@@ -129,7 +129,7 @@ def timed(run: Callable[[], object]) -> float:
 # ---- measuring processes ---------------------------------------------------------------------------
 
 
-def measured(name: str, folder: Path, size: Size, times: int) -> tuple[float, int]:
+def run_measure(name: str, folder: Path, size: Size, times: int) -> tuple[float, int]:
     """The median seconds of a measure, and the megabytes of its process."""
     path = folder / size.name
     make_table(path, size)
@@ -162,8 +162,8 @@ def show_sizes(title: str, sizes: list[Size], folder: Path, times: int) -> None:
     for name, words in MEASURES.items():
         cells = []
         for size in sizes:
-            with said(f"{words}, {size.rows:,} x {size.columns}"):
-                medians[name, size], megabytes = measured(name, folder, size, times)
+            with show_status(f"{words}, {size.rows:,} x {size.columns}"):
+                medians[name, size], megabytes = run_measure(name, folder, size, times)
             cells.append(f"{medians[name, size]:.2f} s, {megabytes:,} MB")
         shown.add_row(words, *cells)
     ratios = [medians["moments", size] / medians["product", size] for size in sizes]
@@ -172,7 +172,7 @@ def show_sizes(title: str, sizes: list[Size], folder: Path, times: int) -> None:
 
 
 @contextmanager
-def said(words: str) -> Iterator[None]:
+def show_status(words: str) -> Iterator[None]:
     """Show what is being measured while it is."""
     with Console(stderr=True).status(words):
         yield
@@ -221,7 +221,7 @@ def _part(file: str, function: str) -> str:
 
 def show_flow(folder: Path, size: Size, *, runner: str | None = None, kill: bool = False) -> FlowRun:
     """The whole release, stage by stage."""
-    with said("the release through the flow"):
+    with show_status("the release through the flow"):
         found = flow_run(folder, size, runner=runner, kill=kill)
     where = "two Dask workers, one killed" if found.killed else "two Dask workers" if runner else "threads"
     title = f"the release of {size.rows:,} x {size.columns} through the flow, on {where}"
@@ -253,7 +253,7 @@ def same_bits(folder: Path, size: Size) -> tuple[str, str]:
     command = [sys.executable, "-m", "benchmarks.throughput", "--folder", str(folder), "--rows", str(size.rows)]
     command += ["--columns", str(size.columns), "--dimension", str(size.dimension), "--measure"]
     make_table(folder / size.name, size)
-    with said("the same sums on threads and on Dask"):
+    with show_status("the same sums on threads and on Dask"):
         return tuple(  # type: ignore[return-value]
             subprocess.run([*command, name], check=True, stdout=subprocess.PIPE, text=True).stdout
             for name in ("digest", "dask-digest")
