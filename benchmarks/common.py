@@ -1,8 +1,8 @@
-"""What the benchmarks share: data sets under public schemas, intervals over runs, tables and plots.
+"""Common parts of the benchmarks: data sets with public schemas, intervals over runs, tables and plots.
 
 The data sets are not part of the project: the environment variable DPRELEASE_DATA names their folder.
-Bounds and categories are constants of this file, written down from the data sets' documentation, never
-computed from rows: values outside of them are clamped, and a missing category is the category `unknown`.
+Bounds and categories are constants of this file. They come from the documentation of the data sets and are never
+computed from rows: values outside the bounds are clamped, and a missing category becomes `unknown`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 SPLIT_SEED = "5eed"
-"""Public seed of every split into training and test rows, and of every subsample."""
+"""Public seed of every split into training and test rows and of every subsample."""
 
 TEST_SHARE = 0.25
 UNKNOWN = "unknown"
@@ -44,13 +44,13 @@ CONFIDENCE = 0.95
 
 
 class DataAbsentError(SystemExit):
-    """The data sets are not on this machine; a command ends with the message."""
+    """The data sets are not on this machine; the command exits with this message."""
 
 
 def data_folder() -> Path:
-    """The folder of the data sets.
+    """Return the folder of the data sets.
 
-    Raises: DataAbsentError where DPRELEASE_DATA names none.
+    Raises: DataAbsentError if DPRELEASE_DATA names no folder.
     """
     named = os.environ.get("DPRELEASE_DATA", "")
     if not named or not Path(named).is_dir():
@@ -60,7 +60,7 @@ def data_folder() -> Path:
 
 
 def has_data(*names: str) -> bool:
-    """Whether all these data sets are at hand: tests skip without them."""
+    """Return whether all these data sets are available; tests skip without them."""
     try:
         return all(name in BUNDLED or (data_folder() / f"{SOURCES[name].file}.parquet").is_file() for name in names)
     except DataAbsentError:
@@ -195,10 +195,10 @@ ACS_FEATURES: tuple[Column, ...] = (
     _nominal("deye", _codes(1, 2)),
     _nominal("dear", _codes(1, 2)),
 )
-"""Columns of the NIST excerpts; `povpip` (income over the poverty line) is left out where income is the target."""
+"""Columns of the NIST excerpts; `povpip` (income over the poverty line) is dropped if income is the target."""
 
 INCOME_TOP = 200_000
-"""Incomes of the regression are clamped to 0 and this, in training and test rows alike."""
+"""Upper bound to which incomes are clamped in the regression, in training and test rows alike."""
 
 ACS_INCOME: tuple[Column, ...] = (
     *(column for column in ACS_FEATURES if column.name != "povpip"),
@@ -234,7 +234,7 @@ HOUSING: tuple[Column, ...] = (
 )
 
 GFE_BOUNDS = {"x": (0.0, 640.0), "y": (0.0, 480.0), "z": (0.0, 2_000.0)}
-"""Pixels of the sensor's picture, and millimetres to it."""
+"""Coordinates of a facial point: pixels in the picture, and the distance in millimetres."""
 
 GFE: tuple[Column, ...] = (
     *(_number(f"p{point:02d}_{axis}", *GFE_BOUNDS[axis]) for point in range(100) for axis in "xyz"),
@@ -245,7 +245,7 @@ WAVEFORM: tuple[Column, ...] = (
     *(_number(f"x{i}", -4, 10) if i <= 21 else _number(f"x{i}", -4, 4) for i in range(1, 41)),
     _label("label", _codes(0, 2)),
 )
-"""Triangles of height 6 with unit noise in the first 21 columns, unit noise alone in the others."""
+"""Bounds of a triangle of height 6 plus unit noise in the first 21 columns, and of unit noise in the others."""
 
 MNIST: tuple[Column, ...] = (*_pixels(28, 255), _label("label", _codes(0, 9)))
 SEMEION: tuple[Column, ...] = (*_pixels(16, 1), _label("label", _codes(0, 9)))
@@ -254,7 +254,7 @@ DIGITS: tuple[Column, ...] = (*_pixels(8, 16), _label("label", _codes(0, 9)))
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of the data folder and what is public about it."""
+    """A file of the data folder with its public schema."""
 
     file: str
     columns: tuple[Column, ...]
@@ -262,7 +262,7 @@ class Source:
 
 
 def _from_indicators(frame: pd.DataFrame) -> pd.DataFrame:
-    """Covertype's two groups of indicators as two categorical columns."""
+    """Return Covertype with its two groups of indicators as two categorical columns."""
     for name, count in (("wilderness_area", 4), ("soil_type", 40)):
         indicators = [f"{name}{i}" for i in range(1, count + 1)]
         frame[name] = frame[indicators].to_numpy().argmax(axis=1) + 1
@@ -270,7 +270,7 @@ def _from_indicators(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _adults(frame: pd.DataFrame) -> pd.DataFrame:
-    """Persons from 15 on, who alone have an income in the survey; a family of one where none is recorded."""
+    """Return persons aged 15 or more, who alone have an income in the survey; a missing family size becomes 1."""
     grown = frame[frame["agep"] >= 15].copy()
     grown["income"] = np.where(grown["pincp_decile"].fillna(0) >= 5, "upper", "lower")
     grown["pincp"] = grown["pincp"].fillna(0).clip(0, INCOME_TOP)
@@ -316,7 +316,7 @@ class Dataset:
         return next(column for column in self.schema.columns if column.role is not Role.FEATURE)
 
     def features(self, frame: pd.DataFrame) -> Floats:
-        """What models see: numbers brought to [-1, 1] by the public bounds, categories as indicators."""
+        """Return the features of models: numbers scaled to [-1, 1] by the public bounds, categories as indicators."""
         parts = []
         for column in self.schema.columns:
             if column.role is not Role.FEATURE:
@@ -329,14 +329,14 @@ class Dataset:
         return np.hstack(parts)
 
     def outcomes(self, frame: pd.DataFrame) -> NDArray[Any]:
-        """Labels as indices of the public levels, or targets brought to [-1, 1]."""
+        """Return labels as indices of the public levels, or targets scaled to [-1, 1]."""
         column = self.outcome
         if isinstance(column, NominalColumn):
             return level_codes(frame, column)
         return position(frame[column.name].to_numpy(np.float64), column)
 
     def cells(self, frame: pd.DataFrame) -> Cells:
-        """The rows as dpcore takes them."""
+        """Return the rows as cells of dpcore."""
         return {
             column.name: level_codes(frame, column)
             if isinstance(column, NominalColumn)
@@ -345,7 +345,7 @@ class Dataset:
         }
 
     def frame(self, cells: Cells) -> pd.DataFrame:
-        """Cells that dpcore gave, as rows of the same form as `train` and `test`."""
+        """Return cells of dpcore as rows of the same form as `train` and `test`."""
         columns = {}
         for column in self.schema.columns:
             values = cells[column.name]
@@ -358,22 +358,22 @@ class Dataset:
 
 
 def position(values: Floats, column: IntervalColumn) -> Floats:
-    """Values between the bounds as numbers from -1 to 1; a missing one is the middle."""
+    """Return values scaled from the bounds to [-1, 1]; a missing one becomes 0."""
     scaled = np.clip((values - column.middle) / column.half_width, -1.0, 1.0)
     return np.where(np.isnan(scaled), 0.0, scaled)
 
 
 def level_codes(frame: pd.DataFrame, column: NominalColumn) -> NDArray[np.int64]:
-    """The index of each cell's level; -1 where it is none."""
+    """Return the index of each cell's level, and -1 for an unknown one."""
     codes: NDArray[np.int64] = pd.Categorical(frame[column.name], categories=column.levels).codes.astype(np.int64)
     return codes
 
 
 def load(name: str, *, train_rows: int | None = None, test_rows: int | None = None, split: int = 0) -> Dataset:
-    """A data set by name, with at most so many training and test rows, taken in a fixed random order.
+    """Return a data set by name, with at most so many training and test rows, in a fixed random order.
 
-    Adult and MNIST come with their own test rows; of the others a quarter is drawn under a public seed, another
-    one under each number of the `split`.
+    Adult and MNIST come with their own test rows. From the others a quarter is drawn with a public seed, which
+    depends on `split`.
     Raises: DataAbsentError without the data.
     """
     source = SOURCES[name]
@@ -385,7 +385,7 @@ def load(name: str, *, train_rows: int | None = None, test_rows: int | None = No
 
 
 def _split(frame: pd.DataFrame, purpose: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Training and test rows, both in a random order under the public seed."""
+    """Return training and test rows, both in a random order by the public seed."""
     generator = public_generator(SPLIT_SEED, purpose)
     shuffled = frame.iloc[generator.permutation(len(frame))]
     if "split" in frame.columns:
@@ -419,7 +419,7 @@ def _digits() -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The mean of some runs and its 95 % interval by Student's t."""
+    """The mean over runs and its 95 % interval by Student's t."""
 
     mean: float
     low: float
@@ -431,7 +431,7 @@ class Summary:
 
 
 def summary(values: ArrayLike) -> Summary:
-    """Mean and interval of independent runs; of a single run there is no interval, and none is claimed."""
+    """Return mean and interval of independent runs; a single run has no interval."""
     numbers = np.asarray(values, dtype=np.float64)
     mean = float(numbers.mean())
     if len(numbers) < 2:
@@ -441,7 +441,7 @@ def summary(values: ArrayLike) -> Summary:
 
 
 def paired(ours: ArrayLike, theirs: ArrayLike) -> Summary:
-    """The mean difference, ours less theirs, run by run."""
+    """Return the mean of the differences ours minus theirs, paired by run."""
     return summary(np.asarray(ours, dtype=np.float64) - np.asarray(theirs, dtype=np.float64))
 
 
@@ -449,7 +449,7 @@ def paired(ours: ArrayLike, theirs: ArrayLike) -> Summary:
 
 
 def arguments(doc: str | None, *, runs: int = 10, sets: Sequence[str] = ()) -> argparse.Namespace:
-    """`--runs`, `--quick` and `--full`, which every benchmark understands, and data sets where there are several."""
+    """Parse `--runs`, `--quick` and `--full`, which every benchmark accepts, and the data sets if there are several."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if sets:
         parser.add_argument("sets", nargs="*", default=list(sets), help=f"data sets: {', '.join(sets)} (all)")
@@ -463,7 +463,7 @@ def arguments(doc: str | None, *, runs: int = 10, sets: Sequence[str] = ()) -> a
 
 
 def progress(items: Sequence[Any], what: str) -> Iterator[Any]:
-    """The items, with a line on standard error for each one done."""
+    """Yield the items and print a line on standard error for each one done."""
     start = time.perf_counter()
     for count, item in enumerate(items, 1):
         yield item
@@ -471,7 +471,7 @@ def progress(items: Sequence[Any], what: str) -> Iterator[Any]:
 
 
 def run_seed(name: str, run: int) -> str:
-    """The public seed of one run's sampling and of one run's models, never of noise."""
+    """Return the public seed of a run's sampling and models, never of its noise."""
     return (f"{name} {run}".encode()).hex()
 
 
@@ -487,7 +487,7 @@ def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *
 
 
 def write_results(name: str, body: Mapping[str, Any]) -> Path:
-    """Keep the figures of a benchmark as JSON beside its plots."""
+    """Write the figures of a benchmark as JSON beside its plots."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(body, indent=1, default=_plain) + "\n")
@@ -503,7 +503,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One line of a plot: summaries over a public parameter; dashed for what is not private at its epsilon."""
+    """One line of a plot: summaries over a public parameter; dashed if the stated epsilon does not hold."""
 
     name: str
     x: Sequence[float]
@@ -512,13 +512,13 @@ class Curve:
 
 
 MOST_INSIDE, MOST_COLOURS = 5, 10
-"""Curves whose legend fits into a panel, and whose colours are easily told apart."""
+"""The largest number of curves whose legend fits into a panel and whose colours are easily distinguished."""
 
 
 def write_plot(
     name: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str, log_x: bool = True, most_columns: int = 4
 ) -> Path:
-    """A PNG with one panel each, bands for the intervals."""
+    """Write a PNG with one panel per group of curves and bands for the intervals."""
     from matplotlib import colormaps
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,14 +1,14 @@
-"""How often the intervals of `dpcore.inference.release_estimates` hold the truth, and how wide they are.
+"""Coverage and width of the intervals of `dpcore.inference.release_estimates`.
 
     python -m benchmarks.coverage [--simulations 2000] [--rows 40000] [--variants]
 
-The population is a pool of invented people. Each simulation draws a table from it, sums it with the classes of a
-real release, adds noise and asks for 95 % intervals: of what the table says (noise only) and of what the population
-says (noise and sampling). A table draws each person with replacement, so that its exact sums follow from how often
-everybody was drawn. The noise is drawn in bulk, in floating point, by the definitions of the laws at the parameters
-that the real mechanisms calibrated; `tests/statistical/dpcore/inference/test_release_estimates.py` runs the same
-through the mechanisms themselves. `--variants` tries the other layouts and mechanisms at epsilon 1. The exit code
-is 1 if a coverage lies outside of 95 % +- 1.5 %.
+The population is a pool of invented people. Each simulation draws a table from it, sums it as a real release does,
+adds noise and computes 95 % intervals: for the statistics of the table (noise only) and of the population (noise and
+sampling). Tables are drawn with replacement, so their exact sums follow from how often each person was drawn. The
+noise is drawn in bulk, in floating point, from the laws with the parameters that the real mechanisms calibrated;
+`tests/statistical/dpcore/inference/test_release_estimates.py` does the same with the mechanisms themselves.
+`--variants` runs the other layouts and mechanisms at epsilon 1. The exit code is 1 if a coverage lies outside
+95 % +- 1.5 %.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Codes = NDArray[np.int64]
 SEED = "5eed"
 SIMULATIONS, ROWS, PEOPLE = 2000, 40_000, 4000
 DRAWS = 1 << 13
-"""Draws of the noise behind each interval; a reader of a release takes four times as many."""
+"""Draws of the noise for each interval; the library takes four times as many by default."""
 
 CONFIDENCE, TOLERANCE = 0.95, 0.015
 EPSILONS = (Fraction(1, 4), Fraction(1), Fraction(4))
@@ -67,7 +67,7 @@ DELTA = Fraction(1, 10**6)
 
 
 def interval_column(name: str, upper: float, **more: Any) -> IntervalColumn:
-    """A numeric column from 0 on."""
+    """Return a numeric column with the lower bound 0."""
     return IntervalColumn(name=name, kind=Kind.NUMERIC, lower=0, upper=upper, **more)
 
 
@@ -87,7 +87,7 @@ FEATURES = ("age", "hours", "sex", "smoker")
 
 
 def people(count: int, rng: np.random.Generator) -> Cells:
-    """Cells of people who do not exist; no value leaves the bounds."""
+    """Draw the cells of invented people; all values lie within the bounds."""
     age, hours = 100 * rng.beta(2, 3, count), 80 * rng.beta(2, 2, count)
     sex = rng.choice(3, size=count, p=(0.5, 0.4, 0.1))
     smoker, ill = (rng.random(count) < 0.1 + slope * age / 100 for slope in (0.4, 0.5))
@@ -99,7 +99,7 @@ def people(count: int, rng: np.random.Generator) -> Cells:
 
 
 def truths(cells: Cells, times: Floats) -> dict[str, float]:
-    """The exact answers for a table in which everybody of the pool stands so many times."""
+    """Return the exact answers for a table that holds each person of the pool so many times."""
     age, sex, ill = cells["age"].astype(np.float64), cells["sex"], cells["ill"] == 1
     visits, present = np.nan_to_num(cells["visits"].astype(np.float64)), ~np.isnan(cells["visits"].astype(np.float64))
 
@@ -123,7 +123,7 @@ def truths(cells: Cells, times: Floats) -> dict[str, float]:
 
 
 def answers(release: ReleaseInference, estimand: Estimand, *, labelled: bool) -> dict[str, Interval]:
-    """The intervals for the same, from a release."""
+    """Return the intervals for the same questions from a release."""
     found = {
         "mean age": release.mean("age", estimand=estimand),
         "mean visits": release.mean("visits", estimand=estimand),
@@ -151,7 +151,7 @@ def _wisharts(shape: tuple[int, int], p: int, rng: np.random.Generator) -> Float
 
 
 def bulk_noise(event: GramEvent, draws: int, rng: np.random.Generator) -> Floats:
-    """Whole noise matrices by the definitions of the laws, in records: (draws, blocks, P, P), or first rows of sums."""
+    """Draw noise matrices from the laws, in records, of shape (draws, blocks, P, P); for sums their first rows only."""
     p, blocks, parameter = event.layout.dimension, event.layout.blocks, float(event.noise)
     shape, diagonal = (draws, blocks), np.eye(p, dtype=bool)
     if mechanism_of(event.mechanism).output is Output.SUMS:
@@ -173,7 +173,7 @@ def bulk_noise(event: GramEvent, draws: int, rng: np.random.Generator) -> Floats
 
 
 def exact_sum(records: Floats, classes: Codes, times: Floats, layout: GramLayout) -> GramSum:
-    """The sum for a table that holds every record so many times: exact below 2^53, as `GramSum.add` is."""
+    """Return the sum of a table that holds every record so many times; exact below 2^53, like `GramSum.add`."""
     total = GramSum(layout)
     for block in range(layout.blocks):
         own = times if layout.blocks == 1 else times * (classes == block)
@@ -182,7 +182,7 @@ def exact_sum(records: Floats, classes: Codes, times: Floats, layout: GramLayout
 
 
 def released(event: GramEvent, total: GramSum, noise: Floats) -> Released:
-    """The measurement with this noise, rounded to its step."""
+    """Return the measurement with this noise, rounded to its step."""
     p, exact = event.layout.dimension, np.array(total.upper_triangles())
     if mechanism_of(event.mechanism).output is Output.SUMS:
         exact, added = exact[:, :p], noise
@@ -202,7 +202,7 @@ class Setting:
     choices: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self, rows: int) -> Plan:
-        """The plan of the real release."""
+        """Return the plan of the real release."""
         usual = {"projection": "none", "neighbours": Neighbours.REPLACE_ONE, "generator": "mixture"}
         more: dict[str, Any] = usual | dict(self.choices)
         return make_plan(
@@ -213,7 +213,7 @@ class Setting:
 
 
 def settings(variants: bool) -> list[Setting]:
-    """Pure and Gaussian noise at several epsilons; or everything else at epsilon 1."""
+    """Return pure and Gaussian noise at several epsilons, or the other variants at epsilon 1."""
     if not variants:
         pure = [Setting(f"pure {float(e):g}", e) for e in EPSILONS]
         gaussian = {"mechanism": "gaussian"}
@@ -234,7 +234,7 @@ def settings(variants: bool) -> list[Setting]:
 
 @dataclass
 class Tally:
-    """What was found of one figure."""
+    """The intervals of one figure: how many hold the truth, and their widths."""
 
     held: list[bool] = field(default_factory=list)
     widths: list[float] = field(default_factory=list)
@@ -257,20 +257,20 @@ Draw = Callable[[str, GramEvent, GramSum], Released]
 
 
 def gram_events(plan: Plan) -> dict[str, GramEvent]:
-    """What a plan measures of the Gram matrix."""
+    """Return the events of a plan that measure Gram matrices."""
     return {name: event for name, event in plan.events.items() if isinstance(event, GramEvent)}
 
 
-def drawn_in_bulk(plan: Plan, simulations: int, rng: np.random.Generator) -> Draw:
-    """Measurements whose noise is drawn beforehand, all at once."""
+def draw_in_bulk(plan: Plan, simulations: int, rng: np.random.Generator) -> Draw:
+    """Return a function that measures with noise drawn beforehand, all at once."""
     noise = {name: iter(bulk_noise(event, simulations, rng)) for name, event in gram_events(plan).items()}
     return lambda name, event, total: released(event, total, next(noise[name]))
 
 
 def simulate(setting: Setting, *, simulations: int, rows: int, draw: Draw | None = None) -> Tallies:
-    """Every question, for the table and for the population, over many tables."""
+    """Tally every question for the table and for the population, over many tables."""
     rng, plan = public_generator(SEED, f"coverage {setting.name}"), setting.plan(rows)
-    events, draw = gram_events(plan), draw or drawn_in_bulk(plan, simulations, rng)
+    events, draw = gram_events(plan), draw or draw_in_bulk(plan, simulations, rng)
     pool, encoding = people(PEOPLE, rng), Encoding(plan.schema)
     projection = no_projection(encoding)
     if plan.projection == "ron":
@@ -298,7 +298,7 @@ def simulate(setting: Setting, *, simulations: int, rows: int, draw: Draw | None
 
 
 def facts(tallies: Tallies) -> list[dict[str, Any]]:
-    """The rows of a setting's table."""
+    """Return the rows of a setting's table."""
     return [
         {
             "figure": name,
@@ -313,7 +313,7 @@ def facts(tallies: Tallies) -> list[dict[str, Any]]:
 
 
 def print_table(title: str, rows: list[dict[str, Any]]) -> None:
-    """One setting's table; coverages that are not as they should be are marked."""
+    """Print one setting's table; coverages outside the tolerance are marked."""
     cells = [
         [
             row["figure"],
@@ -329,12 +329,12 @@ def print_table(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 def is_right(coverage: float) -> bool:
-    """Whether a coverage is within what was promised."""
+    """Return whether a coverage is within the tolerance."""
     return abs(coverage - CONFIDENCE) <= TOLERANCE
 
 
 def plot(found: dict[Setting, Tallies]) -> None:
-    """Coverage against epsilon, with the simulations' own intervals."""
+    """Plot the coverage against epsilon, with intervals over the simulations."""
     panels = {}
     for kind, delta in (("pure", Fraction(0)), ("delta 1e-6", DELTA)):
         chosen = {setting: tallies for setting, tallies in found.items() if setting.delta == delta}

@@ -1,4 +1,4 @@
-"""Releases of invented tables through the whole flow, also on a cluster that loses a worker."""
+"""Releases of invented tables through the whole flow, optionally on a cluster that loses a worker."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from benchmarks.processes import Peak, tree
 
 LASTING = {"basis", "cost", "delta", "delta_num", "epsilon", "event", "measurement", "measurements", "name", "period",
            "spec_digest", "stated"}  # fmt: skip
-"""What of a ledger's entry is the same in every run of a release."""
+"""Keys of a ledger entry that are the same in every run of a release."""
 RESERVED = "reserved epsilon"
-"""What a run says before it measures."""
+"""The message that a run prints before it measures."""
 
 
 def workspace_of(folder: Path, size: Size, runner: str | None) -> Path:
-    """A fresh workspace in which the table has landed."""
+    """Create a workspace with the table in its landing folder."""
     place = Path(tempfile.mkdtemp(dir=folder)) / "workspace"
     subprocess.run(dprelease("init", str(place), "--demo", "none"), check=True, stdout=subprocess.DEVNULL)
     (place / "release.yaml").write_text(yaml.safe_dump(specification(size, runner), sort_keys=False))
@@ -36,7 +36,7 @@ def workspace_of(folder: Path, size: Size, runner: str | None) -> Path:
 
 
 def dprelease(*words: str) -> list[str]:
-    """A command of the product."""
+    """Run a `dprelease` command."""
     return [str(Path(sys.executable).with_name("dprelease")), *words]
 
 
@@ -45,16 +45,16 @@ class FlowRun:
     """A release through the flow."""
 
     seconds: float
-    """Of the whole command, the orchestration server's start and end with it."""
+    """Seconds of the whole command, including start and stop of the orchestration server."""
     megabytes: int
     said: list[tuple[float, str]]
-    """What the run said on the terminal, and when, in seconds since the command began."""
+    """The messages of the run with their times, in seconds since the command began."""
     ledger: list[str]
     killed: bool
 
 
 def flow_run(folder: Path, size: Size, *, runner: str | None = None, kill: bool = False) -> FlowRun:
-    """Release the table; with `kill`, one of the cluster's workers is lost while it sums up the rows."""
+    """Release the table; with `kill`, one of the cluster's workers is killed while the rows are summed."""
     place = workspace_of(folder, size, runner)
     start, said, killed = time.perf_counter(), [], False
     command = dprelease("run", "-w", str(place), "--period", "2026-01", "--json")
@@ -63,7 +63,7 @@ def flow_run(folder: Path, size: Size, *, runner: str | None = None, kill: bool 
         assert child.stderr is not None  # noqa: S101  as asked for above
         for line in child.stderr:
             said.append((time.perf_counter() - start, line.strip()))
-            if kill and RESERVED in line:  # next the rows are summed up
+            if kill and RESERVED in line:  # the rows are summed next
                 time.sleep(1.5)
                 killed = _kill_a_worker(child.pid)
         child.wait()
@@ -83,7 +83,7 @@ def _kill_a_worker(pid: int) -> bool:
 
 
 def is_worker(process: psutil.Process) -> bool:
-    """Whether a process is one of a local cluster's workers."""
+    """Return whether a process is a worker of a local cluster."""
     try:
         return any("spawn_main" in word for word in process.cmdline())
     except psutil.Error:
@@ -91,7 +91,7 @@ def is_worker(process: psutil.Process) -> bool:
 
 
 def _ledger(place: Path) -> list[str]:
-    """What the ledger says of a release, entry by entry, but for what chance and the clock decide."""
+    """Return the ledger entries of a release without the fields that depend on randomness or the clock."""
     from tasks.stores.ledgers import readable_ledger
     from tasks.stores.workspace import Workspace
 

@@ -2,12 +2,12 @@
 
     python -m benchmarks.gfe [--runs 10] [--quick] [--fresh]
 
-Centres are fitted on 4,000 synthetic rows that are decoded to all 300 coordinates; 2,000 held-out real rows, the same
-in every run, go to the nearest centre, and the silhouette of that partition is taken in all coordinates (in
+Centres are fitted on 4,000 synthetic rows, decoded to all 300 coordinates. 2,000 held-out real rows, the same in every
+run, are assigned to the nearest centre, and the silhouette of that partition is computed in all coordinates (scaled to
 [-1, 1] by public bounds). Pure epsilon 1, replace-one. K = 2 is the number of clusters at which K-means on the real
-training rows has its largest silhouette (over K = 2 to 6), K = 4 the one that RON-Gauss used.
-`without noise` is the same release at epsilon 10^6: one Gaussian has no clusters, so K-means can only cut it where it
-is longest; what is missing there is missing for every release of moments, whatever its noise.
+training rows has its largest silhouette (over K = 2 to 6), K = 4 the number that RON-Gauss used.
+`without noise` is the same release at epsilon 10^6. One Gaussian has no clusters, so K-means can only cut it along its
+longest axis: the gap that remains there is due to the model and common to all releases of moments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RELEASES: tuple[Release, ...] = (
 
 
 def silhouette(rows: Floats, judged: Floats, clusters: int, seed: int) -> float:
-    """Of the real rows, assigned to centres of other rows; 0 where all fall to one."""
+    """Return the silhouette of the real rows, assigned to centres of other rows; 0 if all have one centre."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = KMeans(clusters, n_init=4, random_state=seed).fit(rows).predict(judged)
@@ -51,7 +51,7 @@ def silhouette(rows: Floats, judged: Floats, clusters: int, seed: int) -> float:
 
 
 def run_once(train: Floats, judged: Floats, release: Release, run: int) -> Scores:
-    """One release, clustered."""
+    """Make one release and return its silhouettes."""
     _, kind, epsilon, options = release
     model = kind(
         epsilon=Fraction(epsilon),

@@ -1,4 +1,4 @@
-"""Invented tables of any size: float64 columns, one of them nullable, and a two-class label; and their release."""
+"""Invented tables of any size, with float64 columns, one of them nullable, and a binary label; and their release."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Size:
 
     @property
     def name(self) -> str:
-        """What the table's file is called."""
+        """The name of the table's file."""
         return f"{self.rows}x{self.columns}.parquet"
 
 
 def make_table(path: Path, size: Size) -> None:
-    """Write the table, a row group at a time."""
+    """Write the table, one row group at a time."""
     if path.exists():
         return
     rng = np.random.default_rng(size.columns)
@@ -45,13 +45,13 @@ def make_table(path: Path, size: Size) -> None:
 
 
 def table_schema(size: Size) -> pa.Schema:
-    """Float columns and a label."""
+    """Return the schema: float columns and a label."""
     floats = [pa.field(f"x{index}", pa.float64()) for index in range(size.columns)]
     return pa.schema([*floats, pa.field("label", pa.string())])
 
 
 def specification(size: Size, runner: str | None) -> dict[str, Any]:
-    """The release of such a table."""
+    """Return the specification of a release of such a table."""
     columns: list[dict[str, Any]] = [
         {"name": f"x{index}", "kind": "numeric", "bounds": [-4, 4]} for index in range(size.columns)
     ]

@@ -1,9 +1,9 @@
-"""How long a ledger of many entries takes: to open and verify, to reserve, to spend.
+"""Time to open and verify a ledger of many entries, to reserve, and to spend.
 
     python benchmarks/ledger.py [--events 10000] [--url postgresql://...]
 
-Without a URL the ledger is a file in a temporary folder. Entries are made by the ledger's own
-transactions, each durable, so the making is measured as well.
+Without a URL the ledger is a file in a temporary folder. Entries are written by the ledger's own
+durable transactions, so the time to write them is measured as well.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def _fill(ledger: Ledger, events: int) -> float:
-    """Published releases, three entries each, and one reservation more if that does not come out even."""
+    """Fill the ledger with published releases of three entries each, and one more reservation if needed."""
     cap = Cap(Fraction(10**6), Fraction(0), Fraction(1))
     start = time.perf_counter()
     ledger.ensure_cap("people", cap, {"neighbours": "replace-one", "unit": "row"})  # two entries with the key's

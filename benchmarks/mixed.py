@@ -1,17 +1,17 @@
-"""The peer table: classifiers trained on synthetic rows of mixed tables, tested on real rows.
+"""Comparison with other libraries: classifiers trained on synthetic rows of mixed tables, tested on real rows.
 
     python -m benchmarks.mixed [adult bank_marketing credit_default acs_nist] [--runs 10] [--epsilon 0.5 1 2]
 
 Each run measures the training rows anew with the real mechanisms, draws as many synthetic rows as there are
 training rows, and prints the area under the ROC curve on the test rows: mean and 95 % interval over the runs.
 LR is LogisticRegression(max_iter=300), GNB GaussianNB(), HGB HistGradientBoostingClassifier(), all on numbers
-brought to [-1, 1] and indicators of categories.
+scaled to [-1, 1] and indicators of categories.
 
 The generator's constants (groups, coordinates, shares of the budget, radius, tails: dpcore.measurements.groups,
 dpcore.measurements.within_group, dpcore.measurements.group_encoding, dpcore.planning.copula_plan,
 dpcore.planning.allocation) were chosen on training rows of bank_marketing, acs_nist and credit_default, a quarter
-of them held out. Adult's figures were looked at while the generator was built, and one of them, too few groups
-under pure noise, led to histograms that agree on their total; no constant was chosen by them.
+of them held out. Adult's figures were looked at during development, and one finding, too few groups under pure
+noise, led to histograms that agree on their total; no constant was chosen by them.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ PEERS = {
         ("SmartNoise MST", "1, 1e-05", ".709", ".702", ".751", ""),
     )
 }
-"""Figures of others on the same columns and rows, measured once; two runs where there are two figures."""
+"""Figures of other libraries on the same columns and rows, measured once; two figures are two runs."""
 
 
 class Setting(NamedTuple):
-    """What one line of the table promises."""
+    """The privacy parameters of one line of the table."""
 
     epsilon: str
     delta: Fraction
@@ -68,14 +68,14 @@ class Setting(NamedTuple):
 
 
 def settings(epsilons: Sequence[str]) -> list[Setting]:
-    """Every epsilon with and without a delta, and with a delta under add-remove as most peers count."""
+    """Return every epsilon with and without a delta, and with a delta under add-remove, as most other libraries use."""
     replaced, added = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
     kinds = ((DELTA, replaced), (DELTA, added), (Fraction(0), replaced))
     return [Setting(epsilon, delta, relation) for epsilon in epsilons for delta, relation in kinds]
 
 
 def plan_for(data: Dataset, setting: Setting) -> Plan:
-    """The plan of a release; the number of rows shapes nothing in it."""
+    """Return the plan of a release; it does not depend on the number of rows."""
     request = PlanRequest(
         schema=data.schema,
         neighbours=setting.neighbours,
@@ -90,13 +90,13 @@ def plan_for(data: Dataset, setting: Setting) -> Plan:
 
 
 def release_rows(data: Dataset, setting: Setting, seed: str) -> pd.DataFrame:
-    """One release's rows."""
+    """Make one release and return its rows."""
     copula = measure_copula(data.cells(data.train), plan_for(data, setting))
     return data.frame(synthetic_rows(Encoding(copula.schema), copula, len(data.train), seed).cells())
 
 
 def scores(data: Dataset, rows: pd.DataFrame) -> list[float]:
-    """Areas under the curve of all models, trained on rows and tested on the real test rows."""
+    """Return the AUC of all models, trained on the given rows and tested on the real test rows."""
     x, y = data.features(rows), data.outcomes(rows)
     test, truth = data.features(data.test), data.outcomes(data.test)
     models = (LogisticRegression(max_iter=300), GaussianNB(), HistGradientBoostingClassifier())
@@ -104,7 +104,7 @@ def scores(data: Dataset, rows: pd.DataFrame) -> list[float]:
 
 
 def main() -> None:
-    """Run everything and print one table a data set."""
+    """Run everything and print one table per data set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="*", default=list(SETS), help=f"data sets: {', '.join(SETS)} (all)")
     parser.add_argument("--runs", type=int, default=10, help="independent releases of each setting (10)")

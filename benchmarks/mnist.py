@@ -4,15 +4,15 @@
 
 Every release measures the 60,000 training pictures anew with the real mechanisms, under replace-one, and draws
 20,000 synthetic ones; LR is LogisticRegression(max_iter=300) on all 784 pixels in [-1, 1], tested on the 10,000
-test pictures. Runs are kept, so that the benchmark may be done in parts; `--fresh` begins again.
+test pictures. Finished runs are stored, so the benchmark can be run in parts; `--fresh` starts again.
 
-`library`: generator and frame by the library's own rules, no projection. With pure epsilon the noise of
-784 coordinates hides all of their covariance, so fewer are measured: random directions (RON-Gauss), or public smooth
-ones, the principal components of invented pictures whose neighbouring pixels resemble each other (a Gaussian process
-with a length of 2 pixels: no real picture enters). `without noise` is the same release at epsilon 10^6: what the
-model itself can do in these dimensions, so that what is missing above it is the model's and below it the noise's.
-How the estimators and their constants came about is told in benchmarks.numeric; dimensions and length were chosen
-on training pictures, 10,000 of them held out.
+`library`: generator and frame by the library's own rules, no projection. With pure epsilon the noise on
+784 coordinates hides their whole covariance, so fewer are measured: random directions (RON-Gauss), or public smooth
+ones, the principal components of a Gaussian process on the pixels with a length scale of 2 (no real picture is used).
+`without noise` is the same release at epsilon 10^6. It shows what the model can reach in these dimensions: the gap
+to the real pictures is due to the model, the gap below it to the noise.
+benchmarks.numeric describes how the estimators and their constants were chosen; dimensions and length scale were
+chosen on training pictures, 10,000 of them held out.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from dpcore.measurements.projection import Projection, principal_projection
 SIDE, CLASSES = 28, 10
 SYNTHETIC = 20_000
 LENGTH = 2.0
-"""Pixels over which invented pictures resemble themselves."""
+"""Length scale of the Gaussian process, in pixels."""
 
 NO_NOISE = 1e6
-"""An epsilon at which the noise does not matter."""
+"""An epsilon at which the noise is negligible."""
 
 PRINTED = (("class blocks on 64 private components, sketch", "1, 1e-06", ".82", ""),)
-"""A figure of others, measured once."""
+"""A figure of another library, measured once."""
 
 
 class SmoothPictures(MomentMixture):
@@ -74,11 +74,11 @@ class Release:
 
     @property
     def privacy(self) -> str:
-        """As the table shows it."""
+        """The privacy parameters as the table shows them."""
         return "without noise" if self.epsilon == NO_NOISE else f"{self.epsilon:g}, {self.delta:g}"
 
     def model(self, data: Dataset, seed: str) -> MomentMixture:
-        """The estimator, not yet fitted."""
+        """Return the estimator, not yet fitted."""
         options: dict[str, Any] = {} if self.dimension is None else {"n_components": self.dimension}
         return self.kind(
             epsilon=Fraction(self.epsilon),
@@ -111,30 +111,30 @@ CEILINGS = (
 )
 REAL = "real pictures, as many"
 FEW = 3
-"""Runs of what is there for the analysis only."""
+"""Number of runs of releases that serve the analysis only."""
 
 
 def accuracy(data: Dataset, rows: Floats, classes: np.ndarray) -> float:
-    """Of LR on the real test pictures."""
+    """Return the accuracy of LR on the real test pictures."""
     model = LogisticRegression(max_iter=300).fit(rows, classes)
     return float(model.score(data.features(data.test), data.outcomes(data.test)))
 
 
 def release_pictures(data: Dataset, release: Release, seed: str, rows: int) -> tuple[Floats, np.ndarray, MomentMixture]:
-    """Synthetic pictures of one release, their classes, and the model."""
+    """Make one release and return its synthetic pictures, their classes, and the model."""
     model = release.model(data, seed).fit(data.features(data.train), data.outcomes(data.train))
     pictures, classes = model.sample(rows)
     return pictures, classes, model
 
 
 def run_once(data: Dataset, release: Release, run: int) -> Scores:
-    """One release and what LR learns of it."""
+    """Make one release and return the accuracy of LR trained on it."""
     pictures, classes, model = release_pictures(data, release, run_seed("mnist", run), SYNTHETIC)
     return {"LR": accuracy(data, pictures, classes), "radius": model.projection_.frame.radius}
 
 
 def draw_pictures(data: Dataset, name: str) -> None:
-    """Real pictures and synthetic ones, a class each column."""
+    """Draw real and synthetic pictures, one column per class."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -161,7 +161,7 @@ def draw_pictures(data: Dataset, name: str) -> None:
 
 
 def draw_dimensions(runs: Runs) -> None:
-    """Accuracy against the dimension, pure epsilon 1."""
+    """Plot the accuracy against the dimension at pure epsilon 1."""
     curves = []
     for word in ("smooth", "random"):
         known = [r for r in (*MAIN, *ANALYSIS) if r.name.startswith(word) and r.name in runs.scores]
@@ -172,7 +172,7 @@ def draw_dimensions(runs: Runs) -> None:
 
 
 def main() -> None:
-    """Run what is missing, print the table, keep the figures and draw the pictures."""
+    """Run what is missing, print the table, write the figures and draw the pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10, help="independent releases of each main row (10)")
     parser.add_argument("--quick", action="store_true", help="one run of the main rows on 6,000 pictures")

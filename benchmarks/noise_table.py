@@ -1,9 +1,9 @@
-"""How much noise each mechanism adds at the same epsilon, drawn for real and compared with reference figures.
+"""The noise of every mechanism at the same epsilon, from real draws, compared with reference figures.
 
     python -m benchmarks.noise_table [--speed]
 
 Mean Frobenius and operator norms of the noise on a p x p sum of x xᵀ with |x| at most 1:
-replace-one neighbours, epsilon 1, delta 1e-6 where the mechanism needs one. The reference
+replace-one neighbours, epsilon 1, delta 1e-6 if the mechanism needs one. The reference
 figures are an independent simulation in plain floating point; the exit code is 1 if a
 mechanism differs from them by more than 5 %. `--speed` times single draws on one core.
 """
@@ -35,7 +35,7 @@ REFERENCE: dict[str, dict[int, tuple[float, float | None]]] = {
     "nuclear-k-norm": {2: (3.4, None), 4: (11.0, None)},
     "gaussian": {2: (9.5, 8.6), 4: (18, 14), 8: (36, 22), 16: (69, 32), 32: (137, 46)},
 }
-"""Frobenius and, where known, operator norm by mechanism and dimension."""
+"""Frobenius norm and, if known, operator norm by mechanism and dimension."""
 
 DRAWS = {2: 6000, 4: 2500, 8: 800, 16: 250, 32: 80}
 SPEED = (("wishart-difference-trace", 100), ("gaussian", 100), ("wishart-difference-trace", 784))
@@ -43,20 +43,20 @@ MOST = 0.05
 
 
 def calibrated_event(name: str, p: int) -> GramEvent:
-    """The event at epsilon 1 (delta 1e-6 for Gaussian noise)."""
+    """Return the event at epsilon 1 (delta 1e-6 for Gaussian noise)."""
     budget: Budget = Rho(rho_of_epsilon(1.0, delta=1e-6)) if name == "gaussian" else Epsilon(Fraction(1))
     return gram_mechanism(name).calibrate(GramLayout(p, 1, Fraction(1, 2)), Neighbours.REPLACE_ONE, budget)
 
 
 def draw_noise(event: GramEvent, draws: int) -> NDArray[np.float64]:
-    """Noise as it is released for an empty table, brought to records of squared norm 1."""
+    """Draw the noise that is released for an empty table, scaled to records of squared norm 1."""
     empty = PrivateGram(GramSum(event.layout))
     matrices = [measure_gram(empty, event, SystemNoise()).matrices()[0] for _ in range(draws)]
     return np.array(matrices) / float(event.layout.squared_norm)
 
 
 def compare(console: Console) -> bool:
-    """Print the table; whether every figure is within 5 % of its reference."""
+    """Print the table and return whether every figure is within 5 % of its reference."""
     table = Table("mechanism", "p", "Frobenius", "reference", "operator", "reference", "largest gap")
     good = True
     for name, by_dimension in REFERENCE.items():
@@ -72,7 +72,7 @@ def compare(console: Console) -> bool:
 
 
 def time_draws(console: Console) -> None:
-    """Print how long one draw takes."""
+    """Print the time of one draw."""
     table = Table("mechanism", "p", "seconds a draw")
     for name, p in SPEED:
         event = calibrated_event(name, p)

@@ -3,22 +3,22 @@
     python -m benchmarks.numeric [digits waveform40] [--runs 10] [--quick] [--fresh]
 
 Each run measures the training rows anew with the real mechanisms, under replace-one, draws as many synthetic rows as
-there are training rows, and prints the accuracy on the test rows: mean and 95 % interval over the runs, which are
-kept, so that the benchmark may be done in parts (`--fresh` begins again). LR is
-LogisticRegression(max_iter=300), GNB GaussianNB(), on numbers brought to [-1, 1] by public bounds.
+there are training rows, and prints the accuracy on the test rows: mean and 95 % interval over the runs. Finished runs
+are stored, so the benchmark can be run in parts (`--fresh` starts again). LR is LogisticRegression(max_iter=300), GNB
+GaussianNB(), on numbers scaled to [-1, 1] by public bounds.
 
-`library` leaves the structure of the classes to the public rule (dpcore.planning.class_structure) and buys a frame
-(`radius="auto"`, dpcore.measurements.frame_measurements); the other rows take one of both away. Constants:
-CLEAR_BLOCK and STRONG_DIRECTION (dpcore.planning.class_structure), ROOM (dpcore.measurements.frame_measurements),
-FRAME_SHARES (dpcore.planning.allocation), MARGIN, LEAST_VARIANCE and RATIOS (dpcore.measurements.shrinkage),
-MOST_SPREAD (dpcore.records.bounded_marginal). They and the estimators came about on training rows, a fifth of them
-held out, of covertype, buzz_twitter, mnist, and of these two sets themselves; the very first sketches, of frames
-and of pooled against block covariances, were scored on another random quarter of the two sets, which overlaps with
-the test rows below. These chose nothing, with one exception: a look at them showed that GNB failed on columns which
-noise had made constant, and led to the rules for moments that no bounded values have in
-dpcore.records.bounded_marginal. One split of few rows may be kinder or harder than another; the last rows show the
-same over a split for each run, whose test rows are partly those on which the constants came about. The plot shows
-the accuracy against epsilon at delta 1e-5.
+`library` chooses the structure of the classes by the public rule (dpcore.planning.class_structure) and measures a frame
+(`radius="auto"`, dpcore.measurements.frame_measurements); the other rows drop one of the two. Constants:
+LEAST_BLOCK_SIGNAL and STRONG_DIRECTION (dpcore.planning.class_structure), ROOM
+(dpcore.measurements.frame_measurements), FRAME_SHARES (dpcore.planning.allocation), MARGIN, LEAST_VARIANCE and RATIOS
+(dpcore.measurements.shrinkage), MOST_SPREAD (dpcore.records.bounded_marginal). They and the estimators were chosen on
+training rows, a fifth of them held out, of covertype, buzz_twitter, mnist, and of these two sets themselves. The first
+sketches of frames and of pooled against block covariances were scored on another random quarter of the two sets, which
+overlaps with the test rows below. The test rows decided nothing, with one exception: they showed that GNB failed on
+columns that noise had made constant, which led to the rules in dpcore.records.bounded_marginal for moments that no
+bounded values have. One split of few rows may be easier or harder than another: the last rows of the table use a new
+split for each run, whose test rows are partly those on which the constants were chosen. The plot shows the accuracy
+against epsilon at delta 1e-5.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PEERS = {
         ("class blocks, sketch", "1, 1e-05", ".69-.72", ".57-.58"),
     ),
 }
-"""Figures of others on the same rows, measured once."""
+"""Figures of other libraries on the same rows, measured once."""
 
 
 class Release(NamedTuple):
@@ -74,7 +74,7 @@ RELEASES = (
 
 
 def release_rows(data: Dataset, release: Release, epsilon: float, seed: str) -> tuple[Floats, np.ndarray]:
-    """One release's rows and their classes, as many as were measured."""
+    """Make one release and return its rows and classes, as many as there are training rows."""
     x, y = data.features(data.train), data.outcomes(data.train)
     model = MomentMixture(
         epsilon=epsilon,
@@ -91,24 +91,24 @@ def release_rows(data: Dataset, release: Release, epsilon: float, seed: str) -> 
 
 
 def scores(data: Dataset, rows: Floats, classes: np.ndarray) -> Scores:
-    """Accuracies of both models on the real test rows."""
+    """Return the accuracies of both models on the real test rows."""
     test, truth = data.features(data.test), data.outcomes(data.test)
     models = (LogisticRegression(max_iter=300), GaussianNB())
     return {name: float(m.fit(rows, classes).score(test, truth)) for name, m in zip(MODELS, models, strict=True)}
 
 
 def real_scores(data: Dataset) -> Scores:
-    """What the models learn of the real training rows."""
+    """Return the accuracies of models trained on the real training rows."""
     return scores(data, data.features(data.train), data.outcomes(data.train))
 
 
 def library_scores(data: Dataset, run: int) -> Scores:
-    """What they learn of one release by the library's own rules."""
+    """Return the accuracies of models trained on one release by the library's own rules."""
     return scores(data, *release_rows(data, LIBRARY, 1.0, run_seed(data.name, run)))
 
 
 def benchmark(data: Dataset, runs: Runs, wanted: int, epsilons: tuple[float, ...]) -> list[Curve]:
-    """Run what is missing, print the table of one data set, keep its figures, and give the curves of its plot."""
+    """Run what is missing, print the table of one data set, write its figures, and return the curves of its plot."""
     runs.add(REAL, 1, lambda _: real_scores(data))
     by_epsilon = {
         epsilon: LIBRARY.name if epsilon == 1 else f"{LIBRARY.name}, epsilon {epsilon:g}" for epsilon in epsilons

@@ -1,4 +1,4 @@
-"""The papers' baselines that publish noisy rows, at their true sensitivity, on the benchmarks' arrays."""
+"""The papers' baselines that release noisy rows, calibrated to their true sensitivity."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from dpcore.records.schema import IntervalColumn, RecordSchema, Role
 Codes = NDArray[np.int64]
 
 COMPONENTS = 2
-"""Directions along which rows are published: each one more needs more noise on all."""
+"""Number of directions along which rows are released; the noise on each grows with it."""
 
 
 def bernoulli_rows(rows: Floats, labels: Codes, classes: int, epsilon: float) -> tuple[Floats, Codes]:
-    """Li et al.: noisy rows along random signs; the label is a column like the others."""
+    """Li et al.: release noisy rows along directions of random signs; the label is a column like the others."""
     model = BernoulliRows(
         epsilon=epsilon, bounds=(-1.0, 1.0), n_components=COMPONENTS, categories={rows.shape[1]: range(classes)}
     )
@@ -28,7 +28,7 @@ def bernoulli_rows(rows: Floats, labels: Codes, classes: int, epsilon: float) ->
 
 
 def jiang_rows(rows: Floats, labels: Codes, classes: int, epsilon: float) -> tuple[Floats, Codes]:
-    """Jiang et al., section 3.1: noisy rows along noisy components."""
+    """Jiang et al., section 3.1: release noisy rows along noisy components."""
     model = JiangPca(
         epsilon=epsilon, bounds=(-1.0, 1.0), n_components=COMPONENTS, categories={rows.shape[1]: range(classes)}
     )
@@ -40,25 +40,25 @@ def _apart(rows: Floats) -> tuple[Floats, Codes]:
 
 
 def bernoulli_targets(rows: Floats, targets: Floats, epsilon: float) -> tuple[Floats, Floats]:
-    """Li et al. with a number to predict as one more column."""
+    """Li et al. with the target as one more column."""
     model = BernoulliRows(epsilon=epsilon, bounds=(-1.0, 1.0), n_components=COMPONENTS)
     found = model.fit(np.column_stack([rows, targets])).rows_
     return found[:, :-1], found[:, -1]
 
 
 def jiang_targets(rows: Floats, targets: Floats, epsilon: float) -> tuple[Floats, Floats]:
-    """Jiang et al. with a number to predict as one more column."""
+    """Jiang et al. with the target as one more column."""
     model = JiangPca(epsilon=epsilon, bounds=(-1.0, 1.0), n_components=COMPONENTS)
     found = model.fit(np.column_stack([rows, targets])).rows_
     return found[:, :-1], found[:, -1]
 
 
 SHRUNK = {"mnist": 4, "semeion": 2}
-"""Pictures are made smaller by this, so that a draw of noise takes well below a second."""
+"""Factors by which pictures are scaled down, so that a draw of noise takes well below a second."""
 
 
 def small_pictures(data: Dataset) -> Dataset:
-    """Pictures as means of squares of pixels, a public map; other data sets as they are."""
+    """Return pictures averaged over squares of pixels, a public map, and other data sets unchanged."""
     if data.name not in SHRUNK:
         return data
     label = next(column for column in data.schema.columns if column.role is Role.LABEL)

@@ -2,12 +2,12 @@
 
     python -m benchmarks.papers_classification [adult covertype mnist semeion] [--runs N] [--quick] [--full]
 
-The papers' own data (Realdisp) are not to be had. Accuracy on held-out real rows of a support vector
-machine, logistic regression and gradient boosting. All at epsilon 1, replace-one. RON- and PCA-Gauss
-keep 8 dimensions. The published calibration of class mixtures divides by exact class sizes: a row that
-changes its class shows, so it has no finite epsilon; the one in brackets holds where labels are public
-and never change, and the corrected mechanism is also run at that one, labels protected. Pictures are made
-smaller, mnist to 7 x 7 and semeion to 8 x 8 pixels, unless `--full` is asked for.
+The papers' own data (Realdisp) are not available. The scores are accuracies on held-out real rows of a support
+vector machine, logistic regression and gradient boosting. All at epsilon 1, replace-one. RON- and PCA-Gauss
+keep 8 dimensions. The published calibration of class mixtures divides by exact class sizes, which reveals a
+row that changes its class, so it has no finite epsilon; the one in brackets holds if labels are public and never
+change. The corrected mechanism, which protects labels, is also run at that epsilon. Pictures are scaled down,
+mnist to 7 x 7 and semeion to 8 x 8 pixels, unless `--full` is given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dpcore.noise.sources import public_generator
 EPSILON = 1.0
 DIMENSION = 8
 SYNTHETIC, MACHINE = 4_000, 2_000
-"""Synthetic rows, and those of them that the support vector machine gets."""
+"""Number of synthetic rows, and of those that the support vector machine is trained on."""
 
 ROWS = {"adult": (32_561, 4_000), "covertype": (40_000, 4_000), "mnist": (20_000, 2_000), "semeion": (1_194, 399)}
 """Training and test rows without `--full`."""
@@ -55,7 +55,7 @@ PRINTED = (
 
 
 def models(classes: int, seed: int) -> dict[str, Callable[[], object]]:
-    """Fixed settings; fewer rounds of boosting where every class needs its own trees."""
+    """Return the models with fixed settings; boosting has fewer rounds if every class needs its own trees."""
     rounds = 100 if classes == 2 else 20
     return {
         "SVM": lambda: make_pipeline(StandardScaler(), SVC()),
@@ -67,7 +67,7 @@ def models(classes: int, seed: int) -> dict[str, Callable[[], object]]:
 def accuracies(
     train: Floats, labels: Codes, test: Floats, truth: Codes, *, classes: int, run: int, names: str = "SVM LR HGB"
 ) -> Scores:
-    """Accuracy of each model on real rows; of a guess where the training rows have one class only."""
+    """Return the accuracy of each model on real rows; of a constant guess if the training rows have one class only."""
     scores = {}
     for name, make in models(classes, run).items():
         if name not in names.split():
@@ -89,7 +89,7 @@ def _predicted(model: Any, rows: Floats, labels: Codes, test: Floats) -> NDArray
 
 
 def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method], list[Pair]]:
-    """The rows of one data set's table."""
+    """Return the rows of one data set's table."""
     classes = len(data.outcome.levels)  # type: ignore[union-attr]
     cube, cube_test = data.features(data.train), data.features(data.test)
     ball, ball_test = encoded(data, data.train), encoded(data, data.test)
@@ -193,7 +193,7 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
 
 
 def data_of(name: str, *, quick: bool, full: bool) -> Dataset:
-    """The data set, cut to size by the public rule."""
+    """Return the data set, reduced by the public rule."""
     train, test = (None, None) if full else (2_000, 500) if quick else ROWS[name]
     data = load(name, train_rows=train, test_rows=test)
     return data if full else small_pictures(data)

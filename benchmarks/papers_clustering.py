@@ -3,12 +3,12 @@
     python -m benchmarks.papers_clustering [--runs N] [--quick] [--full]
 
 `real rows`: centres are fitted on the private rows, held-out real rows are assigned to the nearest centre in
-the release's own coordinates, and the silhouette of that partition is taken over the real rows in all 300,
+the coordinates of the release, and the silhouette of that partition is computed over the real rows in all 300,
 for K = 4 as in RON-Gauss and for K = 2. `own rows`: the papers' score, the silhouette of the private rows in
-their own coordinates; fewer dimensions raise it whatever the data are, so it decides nothing here.
-`spectrum` is 1 less the relative error of the released eigenvalues, for Algorithm 1 of PCA-Gauss, which
-withholds the components, so that no real row can be assigned; it is run on every fifth point's 60
-coordinates, because certified eigenvalues take a minute at 300. All at epsilon 1, replace-one, 8 dimensions.
+their own coordinates; fewer dimensions raise it for any data, so it is not used to compare methods.
+`spectrum` is 1 minus the relative error of the released eigenvalues, for Algorithm 1 of PCA-Gauss. It does not
+release the components, so no real row can be assigned; it is run on the 60 coordinates of every fifth point,
+because certified eigenvalues take a minute at 300. All at epsilon 1, replace-one, 8 dimensions.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from dpcore.records.schema import RecordSchema, Role
 EPSILON = 1.0
 CLUSTERS, FEWER, DIMENSION = 4, 2, 8
 SYNTHETIC, JUDGED = 4_000, 2_000
-"""Private rows, and held-out real rows whose silhouette is taken."""
+"""Number of private rows, and of held-out real rows that are scored."""
 
 EVERY = 5
-"""Of every so many points the coordinates enter Algorithm 1."""
+"""Algorithm 1 uses the coordinates of every fifth point."""
 
 REAL, REAL_FEWER, OWN, SPECTRUM = "real rows, K = 4", "real rows, K = 2", "own rows", "spectrum"
 
@@ -59,15 +59,15 @@ PRINTED = (
 
 
 def without_label(data: Dataset) -> Dataset:
-    """Clusters are looked for in the coordinates alone."""
+    """Return the data set without its label, since clusters are found in the coordinates alone."""
     columns = tuple(column for column in data.schema.columns if column.role is not Role.LABEL)
     return replace(data, schema=RecordSchema(columns))
 
 
 def silhouettes(rows: Floats, real: Floats, judged: Floats, run: int) -> Scores:
-    """All silhouettes: `rows` are private, `real` the held-out rows in the same coordinates, `judged` in all."""
+    """Return all silhouettes; `rows` are private, `real` the held-out rows in the same coordinates, `judged` in all."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # rows that noise has left without any spread
+        warnings.simplefilter("ignore", ConvergenceWarning)  # noise has made all rows equal
         clusters, fewer = (KMeans(k, n_init=4, random_state=run).fit(rows) for k in (CLUSTERS, FEWER))
     return {
         REAL: _silhouette(judged, clusters.predict(real)),
@@ -77,17 +77,17 @@ def silhouettes(rows: Floats, real: Floats, judged: Floats, run: int) -> Scores:
 
 
 def _silhouette(rows: Floats, labels: np.ndarray) -> float:
-    """Their mean, 0 where everything is one cluster: nothing was told apart."""
+    """Return the mean silhouette, and 0 if there is only one cluster."""
     return float(silhouette_score(rows, labels)) if len(np.unique(labels)) > 1 else 0.0
 
 
 def spectrum_score(found: Floats, exact: Floats) -> Scores:
-    """1 less the relative error of the eigenvalues in L1 norm."""
+    """Return 1 minus the relative error of the eigenvalues in the L1 norm."""
     return {SPECTRUM: 1 - float(np.abs(found - exact).sum() / exact.sum())}
 
 
 def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
-    """The rows of the table."""
+    """Return the rows of the table."""
     cube, judged = data.features(data.train), data.features(data.test)[:JUDGED]
     ball, ball_judged = encoded(data, data.train), encoded(data, data.test)[:JUDGED]
     rows = len(cube)

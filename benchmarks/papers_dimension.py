@@ -3,9 +3,9 @@
     python -m benchmarks.papers_dimension [clustering classification regression] [--runs N] [--quick] [--full]
 
 Clustering on gfe (silhouette of held-out real rows, K = 2), classification on covertype (accuracy of
-logistic regression), regression on acs_nist_income (root mean square error, drawn with its sign turned).
+logistic regression), regression on acs_nist_income (root mean square error, plotted with the opposite sign).
 At every dimension: the corrected mechanism at epsilon 1, the published calibration at its claim of 1, and
-the corrected mechanism at the epsilon that is true of the published one, which grows with the dimension.
+the corrected mechanism at the true epsilon of the published one, which grows with the dimension.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SYNTHETIC = 2_000
 CORRECTED, PUBLISHED, AT_TRUTH = "corrected", "published, refuted", "corrected at the true ε"
 
 Run = Callable[[int, int], float]
-"""One run at a dimension: more is better."""
+"""One run at a dimension; a larger score is better."""
 
 
 @dataclass(frozen=True, slots=True)

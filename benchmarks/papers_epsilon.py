@@ -1,8 +1,8 @@
-"""What the papers' calibrations really cost: the largest epsilon that an explicit pair of neighbours shows.
+"""The true epsilon of the papers' calibrations, bounded from below by explicit pairs of neighbours.
 
-Each figure is attained by two records, so none is larger than the true one: a corrected mechanism that
-runs at it gets no more than the published one lost. Replace-one, for the noisy statistics themselves,
-around a public centre, from two dimensions on.
+Each figure is the privacy loss of two records, so it does not exceed the true epsilon, and a corrected
+mechanism that runs at it has no advantage over the published one. Replace-one, for the noisy statistics
+themselves, around a public centre, for two or more dimensions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def lap_pca(features: int, epsilon: float) -> float:
 
 
 def pca_gauss(components: int, epsilon: float) -> float:
-    """PCA-Gauss, Algorithm 1, components withheld: eigenvalues move by min(P, 2), the scale is P / eps."""
+    """PCA-Gauss, Algorithm 1, without its components: eigenvalues move by min(P, 2), the scale is P / eps."""
     return epsilon * min(components, 2) / components
 
 
@@ -51,17 +51,17 @@ def pca_gauss_supervised(components: int, epsilon: float) -> float:
 
 
 def lip(features: int, epsilon: float) -> float:
-    """Xu et al., LIP without its rows: an upper triangle with the scale 2 d / eps, more than it needs."""
+    """Xu et al., LIP without its rows: an upper triangle with the scale 2 d / eps, which is more than it needs."""
     x, y = steep_pair(features, 1.0)
     moved = np.abs(np.triu(np.outer(x, x) - np.outer(y, y))).sum()
     return float(epsilon * moved / (2 * features))
 
 
 def analyze_gauss(epsilon: float, delta: float) -> float:
-    """Analyze Gauss as Imtiaz and Sarwate run it: one Gaussian deviation sqrt(2 log(1.25/delta)) / eps a cell.
+    """Analyze Gauss as Imtiaz and Sarwate run it: Gaussian noise of sd sqrt(2 log(1.25/delta)) / eps per cell.
 
-    Two orthogonal records move the upper triangle by sqrt 2 where they are axes; the exact curve says
-    what that costs at the same delta.
+    Two records along different axes move the upper triangle by sqrt 2; the exact privacy curve gives the
+    epsilon at the same delta.
     """
     deviation = math.sqrt(2 * math.log(1.25 / delta)) / epsilon
     return gaussian_epsilon(2 / (2 * deviation**2), delta=delta)
@@ -76,13 +76,13 @@ def jiang_categorical(numeric: int, categorical: int, epsilon: float) -> float:
 
 
 def _full_l1(dimension: int) -> float:
-    """How far two records of the unit ball move all p² products."""
+    """Return the L1 distance of all p² products of two records of the unit ball."""
     x, y = steep_pair(dimension, 2.0)
     return float(np.abs(np.outer(x, x) - np.outer(y, y)).sum())
 
 
 def _with_target_l1(dimension: int, bound: float) -> float:
-    """How far two records (x, y) move all products: unit vectors in the plane of two flat halves, extreme targets."""
+    """Return the L1 distance of all products of two records (x, y) with extreme targets and x as in `steep_pair`."""
     half = (dimension + 1) // 2
     sizes = np.array([half, dimension - half])
     angles = np.linspace(0, np.pi, ANGLES, endpoint=False)

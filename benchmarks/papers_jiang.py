@@ -1,12 +1,12 @@
-"""Jiang et al. (002) on adult: what differential LDA keeps for classification, and of the columns themselves.
+"""Jiang et al. (002) on adult: the utility of differential LDA for classification and for the columns' distributions.
 
     python -m benchmarks.papers_jiang [--runs N] [--quick] [--full]
 
-As in the paper without final weight, education in words, occupation and country; a missing work class is a
-category, and no row is left out. `accuracy` and `AUC` are those of linear discriminant analysis trained
-on private rows, on held-out real rows. `entropy` is the columns' mean entropy in bits, numbers in 16 equal
-bins, and `KL` their mean divergence from the real test rows' shares. `PCA` has the paper's first half:
-directions out of noisy moments, as variance captured and as the error of the noisy rows along them.
+As in the paper, final weight, education in words, occupation and country are dropped; a missing work class is a
+category, and no row is dropped. `accuracy` and `AUC` are those of linear discriminant analysis trained on
+private rows and tested on held-out real rows. `entropy` is the mean entropy of the columns in bits, numbers in 16
+equal bins, and `KL` their mean divergence from the real test rows. `PCA` is the paper's first half: directions
+from noisy moments, scored by captured variance and by the error of the noisy rows along them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
 
 EPSILONS = (0.1, 0.5, 1.0, 1.5)
 SYNTHETIC, GREEDY = 4_000, 800
-"""Rows of the Gaussian generators, and of the greedy sampler, which takes two seconds for them."""
+"""Number of rows of the Gaussian generators, and of the greedy sampler, which takes two seconds."""
 
 BINS = 16
 LEFT_OUT = ("occupation", "native_country")
@@ -56,7 +56,7 @@ PRINTED = (
 
 
 def narrowed(data: Dataset) -> Dataset:
-    """The columns that the paper keeps, numbers first."""
+    """Return the columns that the paper keeps, numbers first."""
     kept = [column for column in data.schema.columns if column.name not in LEFT_OUT]
     return replace(data, schema=RecordSchema(tuple(kept)))
 
@@ -65,7 +65,7 @@ def narrowed(data: Dataset) -> Dataset:
 
 
 def shares(data: Dataset, frame: pd.DataFrame) -> dict[str, Floats]:
-    """Each feature's distribution over its levels, or over equal bins between its bounds."""
+    """Return each feature's distribution over its levels, or over equal bins between its bounds."""
     found = {}
     for column in data.schema.columns:
         if column.role is not Role.FEATURE:
@@ -79,7 +79,7 @@ def shares(data: Dataset, frame: pd.DataFrame) -> dict[str, Floats]:
 
 
 def scores(data: Dataset, frame: pd.DataFrame) -> Scores:
-    """All four scores of private rows."""
+    """Return all four scores of private rows."""
     train, labels = data.features(frame), data.outcomes(frame)
     test, truth = data.features(data.test), data.outcomes(data.test)
     ours, real = shares(data, frame), shares(data, data.test)
@@ -89,7 +89,7 @@ def scores(data: Dataset, frame: pd.DataFrame) -> Scores:
 
 
 def discriminant(train: Floats, labels: NDArray[np.int64], test: Floats, truth: NDArray[np.int64]) -> Scores:
-    """Accuracy and AUC of linear discriminant analysis, least squares with a fixed shrinkage."""
+    """Return accuracy and AUC of linear discriminant analysis by least squares with a fixed shrinkage."""
     if len(np.unique(labels)) < 2:
         return {ACCURACY: float(np.mean(truth == labels[0])), AUC: 0.5}
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.01).fit(train, labels)
@@ -101,7 +101,7 @@ def discriminant(train: Floats, labels: NDArray[np.int64], test: Floats, truth: 
 
 
 def array_of(data: Dataset, frame: pd.DataFrame) -> tuple[Floats, dict[int, Sequence[int]]]:
-    """Features as the estimators take them: numbers in their units, codes of levels."""
+    """Return the features as an array for the estimators: numbers in their units, and level codes."""
     cells = data.cells(frame)
     columns: list[Floats] = []
     categories: dict[int, Sequence[int]] = {}
@@ -114,14 +114,14 @@ def array_of(data: Dataset, frame: pd.DataFrame) -> tuple[Floats, dict[int, Sequ
 
 
 def bounds_of(data: Dataset) -> tuple[list[float], list[float]]:
-    """Public bounds, one a feature; those of categories are not used."""
+    """Return the public bounds, one pair per feature; those of categories are not used."""
     features = [column for column in data.schema.columns if column.role is Role.FEATURE]
     numbers = [(c.lower, c.upper) if isinstance(c, IntervalColumn) else (0.0, 1.0) for c in features]
     return [low for low, _ in numbers], [high for _, high in numbers]
 
 
 def frame_of(data: Dataset, rows: Floats, labels: NDArray[np.int64]) -> pd.DataFrame:
-    """An estimator's rows as rows of the data set."""
+    """Return an estimator's rows as rows of the data set."""
     cells: dict[str, NDArray[np.generic]] = {}
     features = [column for column in data.schema.columns if column.role is Role.FEATURE]
     for column, values in zip(features, rows.T, strict=True):
@@ -170,19 +170,19 @@ def lda_published(data: Dataset, epsilon: float) -> Callable[[int], Scores]:
 
 
 def unit_points(data: Dataset, coordinates: UnitCoordinates) -> Floats:
-    """Training rows in the paper's coordinates: numbers in [0, 1], and indicators."""
+    """Return training rows in the paper's coordinates: numbers in [0, 1], and indicators."""
     return coordinates.records(data.cells(data.train)) / GRID
 
 
 def column_counts(data: Dataset) -> tuple[int, int]:
-    """How many features are numbers, and how many have categories."""
+    """Return the numbers of numeric and of categorical features."""
     features = [column for column in data.schema.columns if column.role is Role.FEATURE]
     categorical = sum(isinstance(column, NominalColumn) for column in features)
     return len(features) - categorical, categorical
 
 
 def decoded(data: Dataset, coordinates: UnitCoordinates, points: Floats, classes: NDArray[np.int64]) -> pd.DataFrame:
-    """Points in the paper's coordinates as rows of the data set."""
+    """Return points in the paper's coordinates as rows of the data set."""
     encoding = coordinates.encoding
     nominal = [code.column for code in encoding.codes if isinstance(code.column, NominalColumn)]
     plain = {column.name: LevelRule((0.0,) * column.level_count) for column in nominal}
@@ -208,7 +208,7 @@ CAPTURED, ROWS = "captured", "-row error"
 
 
 def pca_table(data: Dataset) -> tuple[list[Method], list[Pair]]:
-    """Directions out of half of epsilon, by the paper's calibration and by others, and noisy rows along them."""
+    """Return the table of directions from half of epsilon, by several calibrations, and of noisy rows along them."""
     coordinates = UnitCoordinates(Encoding(data.schema))
     points = coordinates.encoded(unit_points(data, coordinates))
     centred = points - points.mean(axis=0)
@@ -280,7 +280,7 @@ def pca_table(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
 
 def lda_table(data: Dataset, epsilon: float) -> list[Method]:
-    """The rows of the table at one epsilon."""
+    """Return the rows of the table at one epsilon."""
     claims = f"{epsilon:g}"
     return [
         Method("real data", "", "", lambda _: scores(data, data.train), once=True),

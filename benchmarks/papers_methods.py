@@ -1,9 +1,9 @@
-"""The papers' pipelines with two kinds of noise: the library's, and the published calibration that is refuted.
+"""The papers' pipelines with two kinds of noise: the library's, and the refuted published calibration.
 
-Everything that is not noise is the same in both: scaling by public bounds, a public centre, Haar
-projections instead of the QR factor of a uniform matrix, covariances repaired at the noise's own level,
-the number of rows known (replace-one shows it). Rows are points of the unit ball, or of the cube [-1, 1]
-where a paper has it so.
+Everything but the noise is the same in both: scaling by public bounds, a public centre, Haar projections
+instead of the QR factor of a uniform matrix, covariances repaired at the level of their noise, and a known
+number of rows (public under replace-one). Rows are points of the unit ball, or of the cube [-1, 1] if the
+paper uses it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Generator = np.random.Generator
 RELATION = Neighbours.REPLACE_ONE
 PURE = "wishart-difference-trace"
 PCA_SHARE, PCA_MEAN = 0.3, 0.1
-"""PCA-Gauss: what the components take of epsilon, and the class means of the rest; the paper tries all tenths."""
+"""PCA-Gauss: the components' share of epsilon, and the class means' share of the rest; the paper tries all tenths."""
 
 
 # ---- the library on a whole table -----------------------------------------------------------------
 
 
 class TableRelease(MomentMixture):
-    """The library's estimator of moments on a table with categories, as a plan says."""
+    """The library's estimator of moments on a table with categories, by a plan."""
 
     def fit_plan(self, plan: Plan, cells: Cells) -> TableRelease:
         """Measure the cells of a table."""
@@ -58,7 +58,7 @@ class TableRelease(MomentMixture):
         return self
 
     def mixture(self) -> ClassGaussians:
-        """What rows are drawn from."""
+        """Return the generator from which rows are drawn."""
         return ClassGaussians(self._noisy_moments(), self.projection_)
 
 
@@ -74,7 +74,7 @@ def library_rows(
     dimension: int | str = AUTO,
     generator: str = AUTO,
 ) -> pd.DataFrame:
-    """Synthetic rows of a data set's training rows, as the release flow would make them."""
+    """Release a data set's training rows as the release flow does; return synthetic rows."""
     plan = make_plan(
         PlanRequest(
             schema=data.schema,
@@ -98,7 +98,7 @@ def library_rows(
 
 
 def exact_fraction(number: float) -> Fraction:
-    """A number as it is written."""
+    """Return a number as the fraction that it is written as."""
     return Fraction(str(number))
 
 
@@ -114,7 +114,7 @@ def measure_points(
     class_count: int = 1,
     weight: Fraction | None = None,
 ) -> Released:
-    """Noisy Gram blocks of points of the unit ball, one block a class, by a mechanism of the registry."""
+    """Measure the Gram blocks of points of the unit ball, one per class, by a mechanism of the registry."""
     size = points.shape[1]
     layout = GramLayout(size + 1, class_count, count_weight(size) if weight is None else weight)
     event = gram_mechanism(mechanism).calibrate(layout, RELATION, budget)
@@ -122,7 +122,7 @@ def measure_points(
 
 
 def gram_of(points: Floats, layout: GramLayout, classes: Codes | None = None) -> PrivateGram:
-    """The exact Gram blocks of points."""
+    """Return the exact Gram blocks of points."""
     require_exact_product()
     labels = np.zeros(len(points), dtype=np.int64) if classes is None else classes
     total = GramSum(layout)
@@ -131,33 +131,33 @@ def gram_of(points: Floats, layout: GramLayout, classes: Codes | None = None) ->
 
 
 def pure(epsilon: float) -> Epsilon:
-    """A pure budget."""
+    """Return a pure budget."""
     return Epsilon(Fraction(epsilon).limit_denominator(10**9))
 
 
 def gaussian(epsilon: float, delta: float) -> Rho:
-    """What Gaussian noise may spend."""
+    """Return the budget of Gaussian noise."""
     return Rho(rho_of_epsilon(epsilon, delta=delta))
 
 
 def noisy_second_moment(points: Floats, epsilon: float) -> tuple[Floats, float]:
-    """E[x xᵀ] around the public centre, and its noise's level; nothing is spent on the count, which is known."""
+    """Measure E[x xᵀ] around the public centre, and return it with its noise level; the count is known and costs 0."""
     released = measure_points(points, pure(epsilon), weight=NO_WEIGHT)
     return released.matrices()[0][1:, 1:] / len(points), noise_level(released) / len(points)
 
 
 def noise_level(released: Released) -> float:
-    """The operator norm of the noise on one block, in records."""
+    """Return the operator norm of the noise on one block, in records."""
     return gram_mechanism(released.event.mechanism).expected_error(released.event).operator
 
 
 def laplace_level(scale: float, dimension: int) -> float:
-    """The operator norm of the symmetric part of independent Laplace noise on every cell, by the semicircle."""
+    """Return the operator norm of symmetrised independent Laplace noise on every cell, by the semicircle law."""
     return 2 * scale * math.sqrt(dimension)
 
 
 def repaired(matrix: Floats, level: float) -> Floats:
-    """A covariance out of a noisy one: of the eigenvalues below the noise's level only the sum is known."""
+    """Return a covariance from a noisy one; eigenvalues below the noise level are replaced by their mean."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     low = values <= level
     values[low] = max(0.0, float(values[low].mean())) if low.any() else 0.0
@@ -166,7 +166,7 @@ def repaired(matrix: Floats, level: float) -> Floats:
 
 
 def noisy_mean(points: Floats, epsilon: float) -> Floats:
-    """The mean of points, Laplace noise on every coordinate."""
+    """Return the mean of points with Laplace noise on every coordinate."""
     layout = GramLayout(points.shape[1] + 1, 1, NO_WEIGHT)
     event = LAPLACE_SUMS.calibrate(layout, RELATION, pure(epsilon))
     sums: Floats = measure_gram(gram_of(points, layout), event, SystemNoise()).counts_and_sums()[1][0]
@@ -178,7 +178,7 @@ def noisy_mean(points: Floats, epsilon: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class RonMap:
-    """RON-Gauss's public map of rows: to length 1, around a noisy centre, to length 1 again, projected."""
+    """RON-Gauss's map of rows: scale to length 1, subtract a noisy centre, scale to length 1 again, and project."""
 
     centre: Floats
     basis: Floats
@@ -189,14 +189,14 @@ class RonMap:
 
 
 def unit_length(rows: Floats) -> Floats:
-    """Each row at length 1; one of length 0 stays."""
+    """Return each row scaled to length 1; a row of length 0 stays."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(norms > 0, norms, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Gaussians:
-    """One Gaussian a class, to draw from."""
+    """One Gaussian per class, to draw from."""
 
     weights: Floats
     means: Floats
@@ -246,7 +246,7 @@ def published_mean(rows: Floats, epsilon: float, generator: Generator) -> Floats
 
 
 def _centred(second: Floats, level: float) -> Gaussians:
-    """One Gaussian around 0."""
+    """Return one Gaussian around 0."""
     return Gaussians(np.ones(1), np.zeros((1, len(second))), repaired(second, level)[None])
 
 
@@ -260,7 +260,7 @@ def ron_supervised(
 
 
 def _joint(points: Floats, targets: Floats, epsilon: float) -> Gaussians:
-    """Points of the unit ball and targets of [-1, 1], measured together."""
+    """Measure points of the unit ball and targets in [-1, 1] together."""
     both = np.column_stack([points, targets]) / math.sqrt(2)
     found = moments_of(measure_points(both, pure(epsilon)))
     return Gaussians(found.weights, found.means * math.sqrt(2), found.covariances * 2)
@@ -289,12 +289,12 @@ def ron_classes(
 
 
 def class_gaussians(points: Floats, classes: Codes, class_count: int, epsilon: float) -> Gaussians:
-    """Class blocks of points of the unit ball, measured together."""
+    """Measure the class blocks of points of the unit ball together."""
     return moments_of(measure_points(points, pure(epsilon), classes=classes, class_count=class_count))
 
 
 def moments_of(released: Released) -> Gaussians:
-    """Counts, means and repaired covariances out of blocks that hold all of them; a class below one row is empty."""
+    """Return counts, means and repaired covariances from Gram blocks; a class with less than one row is empty."""
     weight, level = float(released.event.layout.count_weight), noise_level(released)
     blocks = released.matrices()
     counts = np.maximum(blocks[:, 0, 0] / weight**2, 0.0)
@@ -313,7 +313,7 @@ def moments_of(released: Released) -> Gaussians:
 def published_ron_classes(
     rows: Floats, classes: Codes, class_count: int, dimension: int, epsilon: float, generator: Generator
 ) -> tuple[RonMap, Gaussians]:
-    """Algorithm 5 as printed, but with one projection: refuted, and exact class sizes are shown."""
+    """Algorithm 5 as printed, but with one projection: refuted, and it discloses exact class sizes."""
     basis = haar_basis(rows.shape[1], dimension, generator)
     normal = unit_length(rows)
     means, covariances = np.zeros((class_count, dimension)), np.zeros((class_count, dimension, dimension))
@@ -333,7 +333,7 @@ def published_ron_classes(
 
 @dataclass(frozen=True, slots=True)
 class PcaMap:
-    """PCA-Gauss's map of rows of the cube: along components, divided by the root of the number of features."""
+    """PCA-Gauss's map of rows of the cube: divide by the root of the number of features, project on the components."""
 
     basis: Floats
 
@@ -343,7 +343,7 @@ class PcaMap:
 
 
 def leading(matrix: Floats, count: int) -> Floats:
-    """The eigenvectors of the largest eigenvalues of the symmetric part."""
+    """Return the eigenvectors of the largest eigenvalues of the symmetric part."""
     vectors: Floats = np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :count]
     return vectors
 
@@ -361,7 +361,7 @@ def published_components(rows: Floats, components: int, epsilon: float, generato
 def pca_supervised(
     rows: Floats, targets: Floats, components: int, first: float, epsilon: float
 ) -> tuple[PcaMap, Gaussians]:
-    """Algorithm 2, corrected: `first` buys the components, `epsilon` the moments of (x, y)."""
+    """Algorithm 2, corrected: `first` is the epsilon of the components, `epsilon` that of the moments of (x, y)."""
     space = private_components(rows, components, first)
     return space, _joint(space(rows), targets, epsilon)
 
@@ -397,7 +397,7 @@ def published_pca_classes(
         mine = space(rows[classes == label])
         scale = 2 * components / (len(mine) * PCA_MEAN * rest)
         means[label] = mine.mean(axis=0) + generator.laplace(scale=scale, size=components)
-        whole = 2 * (1 - PCA_MEAN) * rest  # the sampler takes half of what it is given
+        whole = 2 * (1 - PCA_MEAN) * rest  # the sampler halves its epsilon
         one = np.zeros(len(mine), dtype=np.int64)
         noisy = published.pca_gauss_gmm(mine, one, epsilon=whole, draws=1, rng=generator)[0, 0]
         level = laplace_level(components**2 / ((1 - PCA_MEAN) * rest), components) / len(mine)
@@ -406,7 +406,7 @@ def published_pca_classes(
 
 
 def encoded(data: Dataset, frame: pd.DataFrame) -> Floats:
-    """A data set's feature columns as points of the unit ball."""
+    """Return a data set's feature columns as points of the unit ball."""
     encoding = Encoding(data.schema)
     points = encoding.encode(data.cells(frame))
     return points[:, : encoding.feature_width]

@@ -2,15 +2,15 @@
 
     python -m benchmarks.papers_pca [covertype mnist waveform40 semeion] [--runs N] [--quick] [--full]
 
-Captured variance is tr(Vᵀ A V) of the released directions over that of the best ones, A the second moment
-around a public origin (the papers centre by the exact mean and scale by the exact largest norm, which
-tells about rows). `SVM` is the papers' second score at epsilon 1: a linear machine trained and tested on
-real rows along the released directions; these rows are not private. Replace-one, delta 1e-5 where there
-is one. Pictures are made smaller, mnist to 7 x 7 and semeion to 8 x 8 pixels, unless `--full` is asked for.
+Captured variance is tr(Vᵀ A V) of the released directions over that of the best ones, where A is the second
+moment around a public origin (the papers centre by the exact mean and scale by the exact largest norm, which
+reveals rows). `SVM` is the papers' second score at epsilon 1: a linear support vector machine trained and
+tested on real rows along the released directions; these rows are not private. Replace-one, delta 1e-5 if
+needed. Pictures are scaled down, mnist to 7 x 7 and semeion to 8 x 8 pixels, unless `--full` is given.
 
-A published calibration is compared with the corrected mechanism at the epsilon that is true of it: LIP
-adds more noise than its claim needs, Analyze Gauss and Lap-PCA less, SN gives no epsilon at all. The power
-method's claim is for one changed entry; a changed row costs more, so it is compared at the claim.
+A published calibration is compared with the corrected mechanism at its true epsilon: LIP adds more noise than
+its claim needs, Analyze Gauss and Lap-PCA less, and SN has no finite epsilon. The claim of the power method is
+for one changed entry; a changed row costs more, so it is compared at the claim.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 SHARES_OF_ROWS = (0.1, 0.25, 0.5, 1.0)
 LINEAR_ROWS = 3_000
 STEPS = 6
-"""Steps of the published power method; its paper leaves the number open, the library takes as many."""
+"""Steps of the published power method; its paper leaves the number open, and the library uses the same."""
 
 CAPTURED, SVM = "captured", "SVM"
 
@@ -63,7 +63,7 @@ PRINTED = (
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What is public about a data set's rows: how they are brought into the unit ball."""
+    """The public map of a data set's rows into the unit ball."""
 
     rows: int
     squared_radius: Callable[[int], float]
@@ -76,7 +76,7 @@ SPACES = {
     "waveform40": Space(3_750, lambda features: features / 2),
     "semeion": Space(1_194, lambda features: features / 2, origin=-1.0),
 }
-"""Rows, squared length at which rows are cut (in half-widths of the columns), and the origin: black in pictures."""
+"""Rows, squared length to which rows are clipped (in half-widths of the columns), and origin: black in pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +90,12 @@ class Rows:
     cube: Floats
 
     def first(self, count: int) -> Rows:
-        """Fewer training rows."""
+        """Return the data with fewer training rows."""
         return Rows(self.points[:count], self.labels[:count], self.test, self.truth, self.cube[:count])
 
 
 def rows_of(name: str, *, quick: bool, full: bool) -> Rows:
-    """A data set's rows in the unit ball."""
+    """Return a data set's rows in the unit ball."""
     space = SPACES[name]
     data = load(name, train_rows=None if full else 1_000 if quick else space.rows, test_rows=2_000)
     data = data if full else small_pictures(data)
@@ -117,17 +117,17 @@ Directions = Callable[[Rows, float, np.random.Generator], Floats]
 
 
 def exact_directions(rows: Rows, _: float, __: np.random.Generator) -> Floats:
-    """The best directions, not private."""
+    """Return the best directions, which are not private."""
     return leading(rows.points.T @ rows.points, COMPONENTS)
 
 
 def random_directions(rows: Rows, _: float, generator: np.random.Generator) -> Floats:
-    """Random directions."""
+    """Draw random directions."""
     return np.linalg.qr(generator.standard_normal((rows.points.shape[1], COMPONENTS)))[0]
 
 
 def by_gram(mechanism: str) -> Directions:
-    """Leading directions of one noisy second moment, by a mechanism of the registry."""
+    """Return a method: the leading directions of a second moment that a mechanism of the registry measures."""
 
     def directions(rows: Rows, epsilon: float, _: np.random.Generator) -> Floats:
         budget = gaussian(epsilon, DELTA) if mechanism == "gaussian" else pure(epsilon)
@@ -138,7 +138,7 @@ def by_gram(mechanism: str) -> Directions:
 
 
 def by_basis(mechanism: str) -> Directions:
-    """Directions that a mechanism of the registry releases itself."""
+    """Return a method: the directions that a mechanism of the registry releases."""
 
     def directions(rows: Rows, epsilon: float, _: np.random.Generator) -> Floats:
         layout = GramLayout(rows.points.shape[1] + 1, 1, Fraction(1))
@@ -155,7 +155,7 @@ def published_sn(rows: Rows, epsilon: float, generator: np.random.Generator) -> 
 
 
 def published_lip(rows: Rows, epsilon: float, generator: np.random.Generator) -> Floats:
-    """LIP's basis; its rows, which it publishes as they are along that basis, are left out."""
+    """LIP's basis, without the rows, which it releases along that basis without noise."""
     features = rows.points.shape[1]
     noise = np.triu(generator.laplace(scale=2 * features / epsilon, size=(features, features)))
     return leading(rows.points.T @ rows.points + noise + np.triu(noise, 1).T, COMPONENTS)
@@ -200,21 +200,21 @@ CURVES: dict[str, tuple[Directions, bool]] = {
     "Lap-PCA, published, refuted": (published_lap_pca, True),
     "random directions": (random_directions, True),
 }
-"""Everything that is drawn against epsilon, dashed where the epsilon is not what holds."""
+"""The methods that are plotted against epsilon; True for dashed lines, whose epsilon does not hold."""
 
 
 # ---- scores ---------------------------------------------------------------------------------------
 
 
 def captured(rows: Rows, directions: Floats) -> float:
-    """Variance along the directions, over the most that so many can have."""
+    """Return the variance along the directions over the largest that as many directions can have."""
     second = rows.points.T @ rows.points
     best = float(np.linalg.eigvalsh(second)[-COMPONENTS:].sum())
     return float(np.trace(directions.T @ second @ directions)) / best
 
 
 def linear_accuracy(rows: Rows, directions: Floats, run: int) -> float:
-    """Accuracy of a linear machine on real rows along the directions."""
+    """Return the accuracy of a linear support vector machine on real rows along the directions."""
     train, test = rows.points[:LINEAR_ROWS] @ directions, rows.test @ directions
     scale = float(np.abs(train).max())
     with warnings.catch_warnings():
@@ -224,7 +224,7 @@ def linear_accuracy(rows: Rows, directions: Floats, run: int) -> float:
 
 
 def table(name: str, rows: Rows) -> tuple[list[Method], list[Pair]]:
-    """The rows of the table at epsilon 1."""
+    """Return the rows of the table at epsilon 1."""
     features = rows.points.shape[1]
 
     def method(
@@ -265,7 +265,7 @@ def table(name: str, rows: Rows) -> tuple[list[Method], list[Pair]]:
 
 
 def curves(name: str, rows: Rows, runs: int, points: Sequence[float], *, over_rows: bool) -> list[Curve]:
-    """Captured variance against epsilon, or against the number of rows at epsilon 1."""
+    """Return the curves of captured variance against epsilon, or against the number of rows at epsilon 1."""
     found: dict[str, list[list[float]]] = {title: [[] for _ in points] for title in CURVES}
     for run in progress(range(runs), f"{name}, curves against {'rows' if over_rows else 'epsilon'}"):
         for place, x in enumerate(points):

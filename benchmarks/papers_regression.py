@@ -2,8 +2,8 @@
 
     python -m benchmarks.papers_regression [california_housing acs_nist_income] [--runs N] [--quick] [--full]
 
-The papers' own data (Twitter's regression file) are not to be had. Root mean square error on held-out
-real rows, targets brought to [-1, 1] by public bounds as in the papers. All at epsilon 1, replace-one.
+The papers' own data (Twitter's regression file) are not available. The score is the root mean square error on
+held-out real rows, with targets scaled to [-1, 1] by public bounds as in the papers. All at epsilon 1, replace-one.
 RON- and PCA-Gauss keep at most 8 dimensions.
 """
 
@@ -27,7 +27,7 @@ from dpcore.noise.sources import public_generator
 EPSILON = 1.0
 MOST_DIMENSIONS = 8
 SYNTHETIC = 2_000
-"""Rows that kernel ridge is trained on, synthetic or real."""
+"""Number of rows, synthetic or real, that kernel ridge is trained on."""
 
 ROWS = {"california_housing": (None, 4_000), "acs_nist_income": (None, 4_000)}
 RMSE = "RMSE"
@@ -46,7 +46,7 @@ PRINTED = (
 
 
 def error(train: Floats, targets: Floats, test: Floats, truth: Floats) -> Scores:
-    """Root mean square error of kernel ridge with a Gaussian kernel, settings fixed."""
+    """Return the root mean square error of kernel ridge with a Gaussian kernel and fixed settings."""
     model = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf", alpha=1.0, gamma=0.1 / train.shape[1]))
     offset = float(targets.mean())  # kernel ridge has no intercept
     found = model.fit(train, targets - offset).predict(test) + offset
@@ -54,7 +54,7 @@ def error(train: Floats, targets: Floats, test: Floats, truth: Floats) -> Scores
 
 
 def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
-    """The rows of one data set's table."""
+    """Return the rows of one data set's table."""
     cube, cube_test = data.features(data.train), data.features(data.test)
     ball, ball_test = encoded(data, data.train), encoded(data, data.test)
     targets, truth = data.outcomes(data.train), data.outcomes(data.test)

@@ -1,4 +1,4 @@
-"""Runs the rows of a paper's table, says who is better at the same true epsilon, prints and plots."""
+"""Run the rows of a paper's table, compare methods at the same true epsilon, print and plot."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Scores = dict[str, float]
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One row: what it claims, what is true of it, and one run of it.
+    """One row of the table: the claimed and the true epsilon, and a function for one run.
 
-    `truly` is the epsilon that holds; None for what has none, or needs none.
+    `truly` is the true epsilon; None if there is none, or if none is needed.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A corrected mechanism and the published calibration at whose true epsilon it runs; in some scores, or all."""
+    """A corrected mechanism and the published calibration at whose true epsilon it runs, for some scores or all."""
 
     ours: str
     theirs: str
@@ -45,7 +45,7 @@ class Printed:
 
 
 def run_all(methods: Sequence[Method], runs: int) -> dict[str, dict[str, list[float]]]:
-    """Every method's scores, run by run, with progress on standard error."""
+    """Return every method's scores, run by run, and show progress on standard error."""
     found: dict[str, dict[str, list[float]]] = {}
     for method in methods:
         start = time.perf_counter()
@@ -56,7 +56,7 @@ def run_all(methods: Sequence[Method], runs: int) -> dict[str, dict[str, list[fl
 
 
 def verdict(difference: Summary) -> str:
-    """What a paired interval says of ours less theirs, more being better."""
+    """Return the verdict of a paired interval of ours minus theirs, where larger is better."""
     if difference.runs < 2:
         return "one run says nothing"
     if difference.low >= 0:
@@ -67,7 +67,7 @@ def verdict(difference: Summary) -> str:
 def compared(
     found: Mapping[str, Mapping[str, list[float]]], pairs: Sequence[Pair], *, less_is_better: bool = False
 ) -> list[tuple[Pair, str, Summary, str]]:
-    """Each pair's paired interval and verdict, score by score."""
+    """Return the paired interval and the verdict of each pair, score by score."""
     result = []
     for pair in pairs:
         for score in pair.scores or found[pair.ours]:
@@ -89,7 +89,7 @@ def report(
     notes: Sequence[str] = (),
     less_is_better: bool = False,
 ) -> bool:
-    """Print, write and plot; whether no corrected mechanism was shown to be worse at the same epsilon."""
+    """Print, write and plot; return whether no corrected mechanism is significantly worse at the same epsilon."""
     scores = list(dict.fromkeys(score for method in methods for score in found[method.name]))
     summaries = {m.name: {s: summary(v) for s, v in found[m.name].items()} for m in methods}
     rows = [(m.name, m.claims, m.truly, *(summaries[m.name].get(s) for s in scores)) for m in methods]
@@ -122,7 +122,7 @@ def report(
 
 
 def write_dots(name: str, title: str, summaries: Mapping[str, Mapping[str, Summary]], scores: Sequence[str]) -> None:
-    """A PNG with one panel a score: a dot and an interval a method."""
+    """Write a PNG with one panel per score, and a dot and an interval per method."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""What processes take: the memory of one and of all that it started."""
+"""The memory of a process and of its descendants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psutil
 
 
 class Peak:
-    """The largest memory of a process and all that it started, looked at twenty times a second."""
+    """The peak memory of a process and its descendants, sampled twenty times a second."""
 
     def __init__(self, pid: int) -> None:
         self.bytes = 0
@@ -21,14 +21,14 @@ class Peak:
             self.bytes = max(self.bytes, sum(map(_resident, tree(self._process))))
 
     def end(self) -> int:
-        """Stop looking; megabytes at the most."""
+        """Stop sampling and return the peak in megabytes."""
         self._over.set()
         self._thread.join()
         return self.bytes >> 20
 
 
 def tree(process: psutil.Process) -> list[psutil.Process]:
-    """A process and all that it started, as far as they still run."""
+    """Return a process and its descendants that still run."""
     try:
         return [process, *process.children(recursive=True)]
     except psutil.Error:

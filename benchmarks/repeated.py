@@ -1,4 +1,4 @@
-"""Runs of long benchmarks, kept one by one, so that a benchmark can be done in parts and goes on where it stopped."""
+"""Runs of long benchmarks, stored one by one, so that a benchmark resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Runs:
         self.scores: dict[str, list[Scores]] = json.loads(self._path.read_text()) if kept else {}
 
     def add(self, method: str, runs: int, once: Callable[[int], Scores]) -> None:
-        """Make the runs that are still missing; each is written down when it is done."""
+        """Make the runs that are still missing, and store each as soon as it is done."""
         done = self.scores.setdefault(method, [])
         while len(done) < runs:
             start = time.perf_counter()
@@ -33,10 +33,10 @@ class Runs:
             print(f"{method}: run {len(done)} of {runs}, {done[-1]}", file=sys.stderr, flush=True)
 
     def summaries(self, method: str, names: Sequence[str]) -> dict[str, Summary]:
-        """Mean and interval of each score that the method has."""
+        """Return mean and interval of each score of a method."""
         runs = self.scores[method]
         return {name: summary([run[name] for run in runs]) for name in names if name in runs[0]}
 
     def seconds(self, method: str) -> float:
-        """What one run took on average."""
+        """Return the mean seconds of one run."""
         return float(np.mean([run["seconds"] for run in self.scores[method]]))

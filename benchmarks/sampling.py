@@ -1,8 +1,8 @@
-"""How long it takes to draw synthetic points: a million of 64 dimensions in ten classes.
+"""Time to draw synthetic points: a million of 64 dimensions in ten classes.
 
     python -m benchmarks.sampling [--rows N] [--dimensions P]
 
-Chunks are drawn and dropped, as the release flow writes them: memory does not grow with rows.
+Chunks are drawn and dropped, as the release flow does after writing them, so memory does not grow with rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLASSES = 10
 
 
 def noisy_model(dimensions: int) -> ClassGaussians:
-    """A generator fitted to nothing but noise: sampling does not care."""
+    """Return a generator fitted to noise alone, which takes as long to sample as any other."""
     columns = (IntervalColumn(name=f"x{i}", kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for i in range(dimensions))
     encoding = Encoding(RecordSchema(tuple(columns)))
     layout = GramLayout(dimensions + 1, CLASSES, Fraction(1, 2))

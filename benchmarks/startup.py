@@ -1,18 +1,18 @@
-"""How long commands take to answer, and what orchestration adds to a small release.
+"""Response times of commands, and the overhead of orchestration on a small release.
 
     python benchmarks/startup.py [--repeats 5]
     python benchmarks/startup.py --release [--repeats 5]
     python benchmarks/startup.py --runs [--repeats 5]
 
 The first prints for each command the median wall-clock time, the processor time and the number of
-modules it loads; workspaces are the two demos and a mixed table of fifteen columns under a copula.
-The second starts a server of its own on loopback, releases the digits demo through the flow, and
-runs the same stages without the orchestrator, by turns. All are in fresh processes, so that each
-loads what it needs; what the flow takes longer is the overhead. Figures are medians.
-The third releases months of the clinic demo with `dprelease run`: the first of an account whose cache is empty, the
-first of another workspace, the second there, and one more beside a server that `--keep-server` left. It prints
-the wall-clock time until the release is published and until the command ends, and processor seconds, the
-server's included.
+modules it loads; workspaces are the two demos and a mixed table of fifteen columns with a copula.
+The second starts its own server on loopback, and alternately releases the digits demo through the flow
+and runs the same stages without the orchestrator. Each runs in a fresh process, so that it loads what it
+needs; the difference is the overhead. Figures are medians.
+The third releases months of the clinic demo with `dprelease run`: the first with an empty cache, the first of
+another workspace, the second there, and one more with a server that `--keep-server` left running. It prints
+the wall-clock time until the release is published and until the command ends, and processor seconds including
+the server's.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def print_commands(base: Path, repeats: int) -> None:
-    """A line for each command."""
+    """Print a line for each command."""
     asked = {command: command.split() for command in COMMANDS}
     for name, folder in _workspaces(base).items():
         asked |= {f"{command}, {name}": [*command.split(), "-w", str(folder)] for command in OF_A_WORKSPACE}
@@ -103,7 +103,7 @@ def _demo(folder: Path, name: str) -> Path:
 
 
 def _time_process(command: list[str]) -> tuple[float, float]:
-    """Wall-clock and processor seconds of a process and its children."""
+    """Run a process and return the wall-clock and processor seconds of it and its children."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     _run_process(command)
     wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -121,7 +121,7 @@ Run = tuple[float, float, float]
 
 
 def print_runs(base: Path, repeats: int) -> None:
-    """A line for each way to begin, side by side in each repetition."""
+    """Print a line for each kind of start; each repetition runs all of them in turn."""
     rounds = [_round(base / str(number)) for number in range(repeats)]
     print(f"{'clinic, one month':<44}{'published s':>12}{'ended s':>9}{'cpu s':>8}")
     for name in rounds[0]:
@@ -167,7 +167,7 @@ def _timed_run(folder: Path, cache: Path, period: str, *flags: str) -> Run:
 
 
 def _kept_seconds(folder: Path) -> float:
-    """Processor seconds of the kept server, which is no child of ours; 0 where there is none."""
+    """Return the processor seconds of a kept server, which is not a child process; 0 if there is none."""
     kept = kept_here(Workspace(folder))
     if kept is None:
         return 0.0
@@ -179,7 +179,7 @@ def _kept_seconds(folder: Path) -> float:
 
 
 def print_release(base: Path, repeats: int) -> None:
-    """A release through the flow, the same stages alone, and the difference."""
+    """Print the times of a release through the flow, of the same stages alone, and their difference."""
     with _server(base) as server:
         pairs = [
             (_part("flow", base / f"flow-{i}", server), _part("stages", base / f"stages-{i}", server))
@@ -197,7 +197,7 @@ def print_release(base: Path, repeats: int) -> None:
 
 
 def _parts(flow: dict[str, Any], alone: dict[str, Any]) -> dict[str, list[float]]:
-    """Wall-clock and processor seconds of the parts of a run, and how much longer it is than its stages alone."""
+    """Return the wall-clock and processor seconds of the parts of a run, and its overhead over the stages alone."""
     inside, without = _sum(flow["stages"].values()), _sum(alone["stages"].values())
     return {
         "process start to flow start": flow["before"],
@@ -235,7 +235,7 @@ def _part(part: str, folder: Path, server: dict[str, str]) -> dict[str, Any]:
 
 @contextmanager
 def _server(base: Path) -> Iterator[dict[str, str]]:
-    """The settings of a server with an empty database, until the block ends."""
+    """Start a server with an empty database for the duration of the block, and yield its settings."""
     home = Workspace(base / "server")
     home.create()
     with listen(0) as listener:
@@ -255,7 +255,7 @@ def _server(base: Path) -> Iterator[dict[str, str]]:
 
 
 def run_flow(place: Workspace) -> dict[str, Any]:
-    """`dprelease run`, with a clock around each stage and around the flow."""
+    """Run `dprelease run` and time each stage and the flow."""
     from flows import server
     from flows.cli import main as command
 
@@ -283,7 +283,7 @@ def run_flow(place: Workspace) -> dict[str, Any]:
 
 
 def run_stages(place: Workspace) -> dict[str, Any]:
-    """The same stages in the same order, called as plain functions; nothing is shown to an orchestrator."""
+    """Run the same stages in the same order as plain functions, without an orchestrator, and time them."""
     from flows import release
     from tasks.allocate import upcoming_release_id
     from tasks.artifacts import Board

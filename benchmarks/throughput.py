@@ -1,14 +1,14 @@
-"""What a release costs beyond reading its file: time and peak memory, and how they grow.
+"""Time and peak memory of a release compared with reading its file, and how they grow.
 
-    python -m benchmarks.throughput                  a million rows, and how everything grows up to it
+    python -m benchmarks.throughput                  a million rows, and the growth up to it
     python -m benchmarks.throughput --rows 1e7       the large table (4 GB on disk, 7 minutes)
     python -m benchmarks.throughput --dask           also on two Dask workers, one of them killed midway
     python -m benchmarks.throughput --flow           also the whole release through the flow
 
 Invented tables of float64 in Parquet, with a two-class label and one nullable column. Every figure is the
-median of `--times` runs in a process of its own, after one that warms the file cache; memory is the largest
-sum over that process and all that it started. The bare read and the bare product are as fast as we could
-write them: batches in column order, the better of two batch sizes, as many threads as the pass has.
+median of `--times` runs in a process of its own, after one that warms the file cache; memory is the peak of
+that process and its descendants. The bare read and the bare product are as fast as we could write them:
+batches in column order, the better of two batch sizes, as many threads as the pass has.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CONSOLE = Console(width=110)
 
 
 def bare_read(path: Path, _size: Size) -> Callable[[], object]:
-    """Decode every column, keep nothing."""
+    """Return a run that decodes every column and keeps nothing."""
 
     def read(rows: int) -> int:
         with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 18) as file:
@@ -61,7 +61,7 @@ def bare_read(path: Path, _size: Size) -> Callable[[], object]:
 
 
 def bare_product(path: Path, size: Size) -> Callable[[], object]:
-    """Decode every column, and sum X.T @ X over the batches."""
+    """Return a run that decodes every column and sums X.T @ X over the batches."""
 
     def product(rows: int) -> object:
         total = np.zeros((size.columns, size.columns))
@@ -75,13 +75,13 @@ def bare_product(path: Path, size: Size) -> Callable[[], object]:
 
 
 def fastest(measure: Callable[[int], object]) -> Callable[[], object]:
-    """The measure with the batch size that suits it best."""
+    """Return the measure with its fastest batch size."""
     taken = {rows: time_run(partial(measure, rows)) for rows in BATCHES}
     return partial(measure, min(BATCHES, key=lambda rows: taken[rows]))
 
 
 def passes(path: Path, size: Size) -> dict[str, Callable[[], object]]:
-    """Our passes over the landing data."""
+    """Return our passes over the landing data, by name."""
     from fractions import Fraction
 
     from dpcore.measure import gram_sum
@@ -112,7 +112,7 @@ def passes(path: Path, size: Size) -> dict[str, Callable[[], object]]:
 
 
 def measure(name: str, path: Path, size: Size, times: int) -> None:
-    """Run one measure again and again, and print the seconds that each run took."""
+    """Run one measure repeatedly and print the seconds of each run."""
     bare = {"read": bare_read, "product": bare_product}
     run = bare[name](path, size) if name in bare else passes(path, size)[name]
     time_run(run)
@@ -120,7 +120,7 @@ def measure(name: str, path: Path, size: Size, times: int) -> None:
 
 
 def time_run(run: Callable[[], object]) -> float:
-    """Seconds that something takes."""
+    """Run a function and return its seconds."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
@@ -130,7 +130,7 @@ def time_run(run: Callable[[], object]) -> float:
 
 
 def run_measure(name: str, folder: Path, size: Size, times: int) -> tuple[float, int]:
-    """The median seconds of a measure, and the megabytes of its process."""
+    """Run a measure in its own process; return its median seconds and peak megabytes."""
     path = folder / size.name
     make_table(path, size)
     command = [sys.executable, "-m", "benchmarks.throughput", "--measure", name, "--folder", str(folder)]
@@ -156,7 +156,7 @@ MEASURES = {
 
 
 def show_sizes(title: str, sizes: list[Size], folder: Path, times: int) -> None:
-    """Every measure at every size."""
+    """Print every measure at every size."""
     shown = Table("", *(f"{s.rows:,} x {s.columns}, p = {s.dimension}" for s in sizes), title=title)
     medians: dict[tuple[str, Size], float] = {}
     for name, words in MEASURES.items():
@@ -173,13 +173,13 @@ def show_sizes(title: str, sizes: list[Size], folder: Path, times: int) -> None:
 
 @contextmanager
 def show_status(words: str) -> Iterator[None]:
-    """Show what is being measured while it is."""
+    """Show a status line on standard error for the duration of the block."""
     with Console(stderr=True).status(words):
         yield
 
 
 def show_profile(folder: Path, size: Size) -> None:
-    """Where the time of the moments pass goes, on one thread."""
+    """Print how the time of the moments pass divides into parts, on one thread."""
     from tasks.stores.passes import Threads
 
     profile = cProfile.Profile()
@@ -207,7 +207,7 @@ def _on_this_thread(_self: object, work: Any, pieces: Any) -> Iterator[Any]:
 
 
 def _part(file: str, function: str) -> str:
-    """Which part of the pass a function belongs to."""
+    """Return the part of the pass to which a function belongs."""
     known = {
         "fragments.py": "Parquet to columns (pyarrow)",
         "tables.py": "columns to cells",
@@ -220,7 +220,7 @@ def _part(file: str, function: str) -> str:
 
 
 def show_flow(folder: Path, size: Size, *, runner: str | None = None, kill: bool = False) -> FlowRun:
-    """The whole release, stage by stage."""
+    """Print the times of the whole release, stage by stage."""
     with show_status("the release through the flow"):
         found = flow_run(folder, size, runner=runner, kill=kill)
     where = "two Dask workers, one killed" if found.killed else "two Dask workers" if runner else "threads"
@@ -237,8 +237,8 @@ def show_flow(folder: Path, size: Size, *, runner: str | None = None, kill: bool
 
 
 def show_dask(folder: Path, size: Size) -> None:
-    """The sums of a cluster that loses a worker, and a release on it, against those of this machine's threads."""
-    here, there = same_bits(folder, size)
+    """Compare the sums and a release of a cluster that loses a worker with those of threads on this machine."""
+    here, there = run_digests(folder, size)
     CONSOLE.print(f"sums on two Dask workers, one killed midway: {'the same bits' if here == there else 'OTHER BITS'}")
     plain = show_flow(folder, size)
     lossy = show_flow(folder, size, runner="local", kill=True)
@@ -248,8 +248,8 @@ def show_dask(folder: Path, size: Size) -> None:
         raise SystemExit("the cluster does not do what the threads do")
 
 
-def same_bits(folder: Path, size: Size) -> tuple[str, str]:
-    """Digests of the exact sums, on threads, and on a cluster of which a worker is killed midway."""
+def run_digests(folder: Path, size: Size) -> tuple[str, str]:
+    """Return digests of the exact sums: on threads, and on a cluster with a worker killed midway."""
     command = [sys.executable, "-m", "benchmarks.throughput", "--folder", str(folder), "--rows", str(size.rows)]
     command += ["--columns", str(size.columns), "--dimension", str(size.dimension), "--measure"]
     make_table(folder / size.name, size)
@@ -261,7 +261,7 @@ def same_bits(folder: Path, size: Size) -> tuple[str, str]:
 
 
 def print_digest(path: Path, size: Size, *, dask: bool) -> None:
-    """A digest of the moments pass's exact sums."""
+    """Print a digest of the moments pass's exact sums."""
     import hashlib
 
     from dpcore.records.exact_sums import GramSum
