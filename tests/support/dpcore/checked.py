@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of checked share."""
+"""Requests and checks shared by the unit and statistical tests of budgeted checks."""
 
 from __future__ import annotations
 

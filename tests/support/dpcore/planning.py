@@ -1,4 +1,4 @@
-"""What the unit and the statistical tests of planning share."""
+"""A plan request shared by the unit and statistical tests of planning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The attacks that the command line runs: honest mechanisms survive them, weakened ones do not."""
+"""Attacks on all mechanisms: honest mechanisms survive them, weakened ones do not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RATES = {"wishart-difference", "wishart-difference-trace", "nuclear-k-norm", "ex
 
 @pytest.mark.parametrize(("entry", "relation", "several"), TARGETS)
 def test_an_honest_mechanism_survives_its_attack(entry: MechanismEntry, relation: Neighbours, several: bool) -> None:
-    """Where the shape of the noise is known, the attack also comes close: its worst pairs attain their bounds."""
+    """With a known shape of the noise the bound is close to the claim, because the pairs attain the sensitivity."""
     directions = entry.kind == "projection"  # slow to draw
     found = attack(
         entry.name, relation, draws=DRAWS // 2 if directions else DRAWS, noise=SeededNoise(3), several=several
@@ -52,7 +52,7 @@ def test_an_honest_mechanism_survives_its_attack(entry: MechanismEntry, relation
 def test_a_fraction_of_the_noise_does_not_survive(
     entry: MechanismEntry, relation: Neighbours, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A quarter, whether the attack knows the shape of the noise or not."""
+    """A quarter of the noise is caught, whether or not the attack knows the shape of the noise."""
     draw = Attack.draw
 
     def weakened(self: Attack, table: np.ndarray, count: int, noise: SeededNoise) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The gate sees noise that is too small, whatever a mechanism releases."""
+"""The build audit detects noise that is too small, whatever a mechanism releases."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def event_of(name: str, layout: GramLayout = LAYOUT) -> GramEvent:
 
 
 def shrink_noise(monkeypatch: pytest.MonkeyPatch, factor: Fraction) -> None:
-    """Every sampler draws noise of this size, whatever it is asked for."""
+    """Multiply the noise of every sampler by this factor."""
     laplace, rounded, start = SeededNoise.discrete_laplace, NormalSums.add_and_round, WishartDifference.__init__
 
     def less_laplace(self: SeededNoise, scale: float, size: int) -> list[int]:
@@ -87,7 +87,7 @@ def test_honest_noise_has_its_planned_size(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_noise_that_is_a_tenth_too_small_is_seen_almost_surely(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two standard errors below what is refused: such noise passes once in forty times at the most."""
+    """The result lies two standard errors inside the rejection region: such noise passes at most once in 40 audits."""
     shrink_noise(monkeypatch, Fraction(9, 10))
     size = draw_noise_size(event_of(name), SeededNoise(1))
     assert not size.holds
@@ -130,7 +130,7 @@ def test_the_noise_on_vectors_has_its_planned_size_and_a_tenth_less_is_seen(
 
 
 def test_one_draw_of_a_large_vector_still_knows_its_error() -> None:
-    """Numbers are samples of their own: the error of a mean of 20,000 normal squares is the root of 2 / 20,000."""
+    """Entries are independent: the standard error of the mean of 20,000 normal squares is sqrt(2 / 20,000)."""
     size = draw_noise_size(vector_event_of("histogram-gaussian", HistogramsQuery((20_000,), (ONE,))), SeededNoise(2))
     assert size.entries == 20_000
     assert size.error == pytest.approx(0.01, rel=0.1)
@@ -151,7 +151,7 @@ def test_the_gate_holds_for_honest_histograms_and_not_for_less_noise(
 
 BLOCKS = ["wishart-difference-trace", "wishart-difference", "gaussian", "laplace", "laplace-sums", "nuclear-k-norm"]
 CLASSES = [*BLOCKS[:-1], pytest.param(BLOCKS[-1], marks=pytest.mark.slow), "jiang-laplace"]
-"""Every mechanism that measures several classes apart."""
+"""Every mechanism that measures several classes separately."""
 
 BOUNDS: dict[str, tuple[Any, str]] = {
     "wishart-difference-trace": (wishart, "gram_nuclear"),
@@ -162,7 +162,7 @@ BOUNDS: dict[str, tuple[Any, str]] = {
     "laplace-sums": (laplace_sums, "record_sums_l1"),
     "jiang-laplace": (queries, "jiang_moments_l1"),
 }
-"""Where each takes its sensitivity from."""
+"""The module and function that give each mechanism its sensitivity."""
 
 
 def event_with_classes(name: str) -> GramEvent | VectorEvent:
@@ -172,7 +172,7 @@ def event_with_classes(name: str) -> GramEvent | VectorEvent:
 
 
 def understate(monkeypatch: pytest.MonkeyPatch, name: str, share: Fraction) -> None:
-    """The bound for several classes, where a bound knows of classes, is too small."""
+    """Make the sensitivity too small for several classes, if it depends on classes."""
     module, function = BOUNDS[name]
     whole = getattr(module, function)
 
@@ -185,7 +185,7 @@ def understate(monkeypatch: pytest.MonkeyPatch, name: str, share: Fraction) -> N
 
 
 def surely_caught(name: str, relation: Neighbours, several: bool, draws: int = ATTACK_DRAWS) -> bool:
-    """Whether the finding would stay above the claim if the noise looked larger by three more standard errors."""
+    """Return whether the bound stays above the claim if the noise appears larger by three standard errors."""
     prepared = ATTACKS[name](relation, several)
     assert prepared.law is not None
     size, planned = prepared.law(
@@ -217,7 +217,7 @@ def test_noise_between_two_classes_that_is_a_tenth_too_small_is_caught_by_the_at
 
 
 def test_a_trace_factor_in_every_block_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It belongs to all blocks together (M2): the noise is then smaller than a record that changes class needs."""
+    """The trace factor belongs to all blocks together (M2); one per block is too little noise for a change of class."""
     whole = wishart.WishartMechanism.draw
 
     def block_by_block(self: Any, sums: Triangles, event: GramEvent, noise: Any) -> Triangles:
@@ -231,7 +231,7 @@ def test_a_trace_factor_in_every_block_is_refused(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("law", ["laplace", "normal"])
 def test_honest_noise_stays_far_from_what_is_refused(law: str) -> None:
-    """The smallest of 20,000 audits of single numbers, whose squares are the most skewed; six errors are refused."""
+    """The smallest of 20,000 audits of single numbers, whose squares are the most skewed; 6 standard errors fail."""
     rng = np.random.default_rng(8)
     draw = {"laplace": lambda: rng.laplace(size=2400) / math.sqrt(2), "normal": lambda: rng.standard_normal(2400)}[law]
     sizes = [NoiseSize.of(draw()[:, None]) for _ in range(20_000)]
@@ -258,7 +258,7 @@ RELATIONS = [(relation, several) for relation in Neighbours for several in (Fals
 def test_products_with_a_tenth_less_noise_are_caught(
     relation: Neighbours, several: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One direction or two, a point that comes or is replaced; a random first frame may lie across one that comes."""
+    """With one or two directions, for added and replaced points; a random first frame may miss an added point."""
     across = relation is Neighbours.ADD_REMOVE and not several
     assert not surely_caught(POWER, relation, several, draws=200)
     shrink_noise(monkeypatch, Fraction(9, 10))
@@ -266,7 +266,7 @@ def test_products_with_a_tenth_less_noise_are_caught(
 
 
 def test_the_calibration_for_one_entry_of_the_matrix_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry that changes by 1 moves the product by the frame's largest entry, and PPM's noise is for that."""
+    """PPM's noise is calibrated to one changed entry, which moves the product by the largest entry of the frame."""
     whole = power_method.draw_noisy_product
 
     def for_entries(moments: Any, frame: Any, scale: Fraction, noise: Any) -> Any:
@@ -278,7 +278,7 @@ def test_the_calibration_for_one_entry_of_the_matrix_is_caught(monkeypatch: pyte
 
 
 def test_the_divergence_of_transcripts_attains_the_whole_cost() -> None:
-    """In a plane both records lie in every frame's span (M7): half of the squared shifts adds up to rho."""
+    """In the plane every frame spans both records (M7), so half of the squared shifts add up to rho."""
     for several in (False, True):
         prepared = ATTACKS[POWER](Neighbours.REPLACE_ONE, several)
         draws = [prepared.draw(table, 4, SeededNoise(9)) for table in prepared.tables]
@@ -297,7 +297,7 @@ def test_the_released_directions_are_the_last_of_the_transcript() -> None:
 
 
 def beta_mean(width: int, components: int, loss: float) -> float:
-    """The mean of b under the density b^(k/2 - 1) (1 - b)^((m - k)/2 - 1) exp(loss b), by quadrature in its sine."""
+    """Return the mean of b under the density b^(k/2 - 1) (1 - b)^((m - k)/2 - 1) exp(loss b), by quadrature."""
 
     def weight(angle: float) -> float:
         sine, cosine = math.sin(angle), math.cos(angle)
@@ -327,7 +327,7 @@ def test_in_the_plane_the_mean_overlap_is_that_of_von_mises(loss: float) -> None
 
 @pytest.mark.parametrize(("width", "components", "draws"), [(2, 1, 2000), (5, 4, 2000), (4, 2, 100)])
 def test_every_sampler_of_frames_has_the_mean_overlap(width: int, components: int, draws: int) -> None:
-    """By rejection, for all directions but one, and by Gibbs sampling between."""
+    """The samplers are rejection, the complement for all directions but one, and Gibbs sampling for the rest."""
     loss, rng = 6.0, SeededNoise(11).generator()
     matrix = loss * np.diag([1.0] + [0.0] * (width - 1))
     overlaps = np.array(

@@ -1,4 +1,4 @@
-"""Membership inference on released rows: it finds members where privacy is absent, and never beats the ceiling."""
+"""Membership inference on released rows finds members without privacy and never exceeds the ceiling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POPULATION = public_population(120, 3, "7")
 
 
 def released_at(epsilon: float, rows: Floats) -> Floats:
-    """One release of a Gaussian fitted to noisy moments."""
+    """Return a function that releases rows of a Gaussian fitted to noisy moments."""
     return MomentMixture(epsilon=epsilon, bounds=(-1.0, 1.0)).fit(rows).sample(100)
 
 

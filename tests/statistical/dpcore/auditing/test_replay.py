@@ -1,4 +1,4 @@
-"""Frozen-noise replays: honest pipelines pass on hostile neighbours, and each kind of fault is seen."""
+"""Replays with the same noise: honest pipelines pass on hostile neighbours, and each kind of fault is detected."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_nothing_but_the_noise_stands_between_hostile_neighbours(plan: Plan) -> 
 
 @pytest.mark.parametrize(("neighbours", "share"), [("replace-one", 0.85), ("add-remove", 0.99)])
 def test_hostile_neighbours_come_close_to_every_sensitivity(neighbours: str, share: float) -> None:
-    """Corners of the cube are records of full length, and some of two are nearly orthogonal."""
+    """Corners of the cube are records of full length, and some pairs of them are nearly orthogonal."""
     replays = replay_pairs(plan_of(Neighbours(neighbours)), pairs=60, seed="2")
     assert all(found.ok for found in replays)
     assert max(found.nuclear for found in replays) > share
@@ -182,7 +182,7 @@ def test_the_replay_draws_through_the_real_door() -> None:
 
 
 def mixed_plan(neighbours: Neighbours = Neighbours.REPLACE_ONE, **request: Any) -> Plan:
-    """Histograms and groups of the example's columns, which are of every kind."""
+    """Return a plan with histograms and groups of the example's columns, which are of every kind."""
     chosen: dict[str, Any] = {"mechanism": "laplace", "unit": PrivacyUnit(), "expected_rows": 10_000} | request
     return make_plan(
         PlanRequest(
@@ -210,7 +210,7 @@ def test_every_mechanism_of_histograms_is_replayed_under_both_relations() -> Non
 def test_hostile_neighbours_come_close_to_the_bounds_on_histograms_and_groups(
     neighbours: str, histograms: float
 ) -> None:
-    """A record that comes has a cell in every column; two that change all of ten are rare."""
+    """An added record has a cell in every column; pairs that differ in all ten columns are rare."""
     replays = replay_pairs(mixed_plan(Neighbours(neighbours)), pairs=30, seed="12")
     assert all(found.ok for found in replays)
     marginals, moments = of("marginals", replays), of("moments", replays)
@@ -230,7 +230,7 @@ def test_a_person_of_several_rows_fills_a_cell_as_far_as_the_bound_says() -> Non
 
 
 def test_invented_groups_are_several_and_change_with_the_seed() -> None:
-    """One group a column would be no coordinate at all, and every bound would hold."""
+    """With one group per column there would be no coordinates, and every bound would hold."""
     plan = mixed_plan()
     made = [[column.counts.tolist() for column in replay._invented_groups(plan, seed).groups] for seed in "ab"]
     assert made[0] != made[1]
@@ -259,7 +259,7 @@ honest = replay_measurements.count_cells
 
 
 def test_groups_that_depend_on_other_rows_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Points that are 0 while few rows have come move all of them when one more comes."""
+    """If points are 0 for tables of few rows, one more row changes all of them."""
     alone = GroupedEncoding.encode
     monkeypatch.setattr(
         GroupedEncoding, "encode", lambda self, cells: alone(self, cells) * (len(next(iter(cells.values()))) > 5)

@@ -1,7 +1,7 @@
-"""Attacks on the laws of the noise and on published calibrations: tight on the proved, deadly to the refuted.
+"""Attacks on simulated noise and on published calibrations: tight for proved claims, and they catch refuted ones.
 
-`dpcore.auditing.simulated_attacks` simulates what the attacker sees along the worst pair; here its laws are
-compared with what `measure_gram` really draws, and its tilted counts with exact tails.
+`dpcore.auditing.simulated_attacks` simulates the noise along the worst pair; here its laws are compared with
+real draws of `measure_gram`, and its tilted counts with exact tails.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ CASES = [
 def test_the_attack_reaches_most_of_a_proved_claim_and_not_more_than_all(
     name: str, relation: Neighbours, p: int
 ) -> None:
-    """65 % or more at every dimension, so that an error of a factor 1.5 cannot hide."""
+    """At least 65 % at every dimension, so that an error of a factor 1.5 is detected."""
     claimed, _, measured = simulate(name, relation, p, draws=SIZE, rng=generator(11))
     assert 0.65 * claimed <= measured <= claimed
 
@@ -77,7 +77,7 @@ def test_ten_times_the_draws_leave_no_room_for_a_factor_of_a_quarter(name: str, 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_in_one_dimension_the_attack_reaches_nearly_the_whole_claim(epsilon: float) -> None:
-    """A unit record comes or goes under noise of rate epsilon: the Laplace mechanism, where a threshold is best."""
+    """For one unit record and noise of rate epsilon this is the Laplace mechanism, for which a threshold is optimal."""
     tail, noise = wishart_tail(1, ADD, trace_factor=False), generator(15)
     assert tail == Tail(1.0)
     assert 0.85 * epsilon <= tail.bound_epsilon(epsilon, draws=SIZE, rng=noise) <= epsilon
@@ -89,7 +89,7 @@ def test_in_one_dimension_the_attack_reaches_nearly_the_whole_claim(epsilon: flo
 
 
 def released(event: GramEvent, table: Floats, size: int, seed: int) -> Floats:
-    """What measure_gram gives on a table with these second moments, in records."""
+    """Return what `measure_gram` releases of a table with these second moments, in records."""
     total = GramSum(event.layout)
     total.blocks[0] = np.rint(table * UNIT).astype(np.int64).astype(object)
     gram, noise = PrivateGram(total), SeededNoise(seed)
@@ -101,7 +101,7 @@ def calibrated(name: str, relation: Neighbours, p: int, budget: Budget) -> GramE
 
 
 def law(tail: Tail, size: int, rng: np.random.Generator) -> Floats:
-    """Untilted draws of the traces, thinned by the trace factor where there is one."""
+    """Return draws of the traces without a tilt, thinned by the trace factor if there is one."""
     traces, whole = tail.draw(0.0, size, rng)
     return traces[rng.random(size) < np.exp(-np.abs(whole))]
 
@@ -192,7 +192,7 @@ def test_the_steep_pair_is_orthonormal_and_nearly_attains_the_weighted_bound(p: 
 
 @pytest.mark.parametrize("statistic", ["trace", "presence"])
 def test_the_trace_variant_keeps_its_claim_when_a_record_is_replaced_by_nothing(statistic: str) -> None:
-    """|x| = 1 against 0 is the other extreme of replace-one: c + c |1 - 0| = 2c."""
+    """|x| = 1 against 0 is the other extreme pair of replace-one: c + c |1 - 0| = 2c."""
     event, rng = calibrated("wishart-difference-trace", REPLACE, 2, Epsilon(Fraction(2))), generator(31)
     x = orthogonal_pair(2)[0]
     noise = [wishart_trace(2, 1, float(event.noise), SIZE, rng)[:, 0] for _ in range(2)]
@@ -202,7 +202,7 @@ def test_the_trace_variant_keeps_its_claim_when_a_record_is_replaced_by_nothing(
 
 
 def two_blocks(rng: np.random.Generator, *, rate: float, factor_per_block: bool) -> Floats:
-    """Noise of two class blocks of dimension 1, with one trace factor in all, or wrongly one in each."""
+    """Return noise of two class blocks of dimension 1, with one common trace factor or, wrongly, one in each."""
     if factor_per_block:
         return np.concatenate([wishart_trace(1, 1, rate, SIZE, rng) for _ in range(2)], axis=1)[:, :, 0, 0]
     return wishart_trace(1, 2, rate, SIZE, rng)[:, :, 0, 0]
@@ -221,10 +221,10 @@ def test_the_trace_factor_belongs_to_all_blocks_together(factor_per_block: bool,
 
 
 def without_last_bits(losses: Floats) -> Floats:
-    """Rounded to 1e-9: the last bits of a bulk sample betray its table, as floating-point noise does.
+    """Return a bulk sample rounded to 1e-9, because the last bits of floating-point noise reveal its table.
 
-    Without this the audit refutes the bulk sampler itself (it found 3.9 where 2 was
-    claimed); the real mechanism adds integers and has no such bits.
+    Without rounding, the attack refutes the bulk sampler itself (it found 3.9 for a claim
+    of 2); the real mechanism adds integers and has no such bits.
     """
     return np.round(losses, 9)
 
@@ -233,7 +233,7 @@ def without_last_bits(losses: Floats) -> Floats:
 
 COLUMNS, ROWS = 4, 2
 BOTH_CELLS = np.tile([1.0, -1.0], COLUMNS)
-"""How a row moves the counts that leaves one cell of every column for the other."""
+"""The change of the counts if a row moves from one cell to the other in every column."""
 
 
 def histograms(columns: int = COLUMNS, weight: Fraction = Fraction(1), rows: int = 1) -> HistogramsQuery:
@@ -241,10 +241,10 @@ def histograms(columns: int = COLUMNS, weight: Fraction = Fraction(1), rows: int
 
 
 def seen(name: str, query: HistogramsQuery, relation: Neighbours, change: Floats) -> tuple[float, float, float]:
-    """Claim, its delta, and what an attack measures where counts move by `change` under a query's own noise.
+    """Return the claim, its delta, and the lower bound of an attack on counts that differ by `change`.
 
-    Noise is drawn in bulk; that the door draws these laws is tested in
-    `tests/statistical/dpcore/measurements/test_histograms.py`.
+    Noise is drawn in bulk; `tests/statistical/dpcore/measurements/test_histograms.py` tests that
+    `measure_vector` draws from these laws.
     """
     pure = name == "histogram-laplace"
     event = vector_mechanism(name).calibrate(query, relation, Epsilon(Fraction(4)) if pure else Rho(Fraction(1, 2)))
@@ -258,7 +258,7 @@ def seen(name: str, query: HistogramsQuery, relation: Neighbours, change: Floats
 
 
 ARRIVES = np.maximum(BOTH_CELLS, 0)
-"""How a row moves the counts that comes."""
+"""The change of the counts if a row is added."""
 
 LAWS = ["histogram-gaussian", "histogram-laplace"]
 
@@ -301,13 +301,13 @@ def test_the_audit_catches_histograms_with_another_ones_noise(
 
 
 def trace_variant_under_add_remove(rng: np.random.Generator) -> tuple[Floats, Floats, float]:
-    """Rate epsilon / r, as for the plain noise: the trace factor then costs as much again."""
+    """With rate epsilon / r, as for noise without the trace factor, that factor doubles the loss."""
     noise = [wishart_trace(2, 1, 2.0, SIZE, rng)[:, 0] for _ in range(2)]
     return 1 + noise[0][:, 0, 0], noise[1][:, 0, 0], 2.0
 
 
 def row_bound_for_a_person(rng: np.random.Generator) -> tuple[Floats, Floats, float]:
-    """A person with two whole rows, calibrated for one."""
+    """A person has two whole rows, but the noise is calibrated for one."""
     noise = [wishart_difference(1, 1, 1.0, SIZE, rng)[:, 0, 0, 0] for _ in range(2)]
     return 2 + noise[0], noise[1], 1.0
 
@@ -326,15 +326,15 @@ def test_the_audit_catches_a_published_calibration(name: str) -> None:
     assert counterexample.measure(generator(41)) > counterexample.claimed
 
 
-def test_every_refuted_name_of_the_registry_has_a_witness_and_no_mechanism() -> None:
+def test_every_refuted_name_of_the_registry_has_a_counterexample_and_no_mechanism() -> None:
     assert set(COUNTEREXAMPLES) == {entry.name for entry in BY_NAME.values() if entry.status is Status.REFUTED}
     for name in COUNTEREXAMPLES:
         with pytest.raises(KeyError):
             mechanism_of(name)
 
 
-def test_the_witness_of_independent_entries_is_silent_at_the_true_scale() -> None:
-    """RON-Gauss's noise, made as large as its sensitivity asks for: sqrt(2) p instead of 2 sqrt(p)."""
+def test_the_counterexample_of_independent_entries_is_silent_at_the_true_scale() -> None:
+    """RON-Gauss's noise at the scale that its sensitivity needs: sqrt(2) p instead of 2 sqrt(p)."""
     (x, y), epsilon, rng = steep_pair(8, 2.0), 16.0, generator(42)
     one, two = np.outer(x, x), np.outer(y, y)
     draws = [table + rng.laplace(scale=math.sqrt(2) * 8 / epsilon, size=(50_000, 8, 8)) for table in (one, two)]

@@ -1,4 +1,4 @@
-"""Budgeted checks: hostile neighbours move no score beyond its bound."""
+"""Budgeted checks: hostile neighbours change no score by more than its sensitivity."""
 
 from __future__ import annotations
 

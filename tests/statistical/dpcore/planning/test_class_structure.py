@@ -1,4 +1,4 @@
-"""The public rule for classes, frames in plans, and what both do to a release."""
+"""The public rule for the class structure, frames in plans, and the effect of both on a release."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_radius_is_a_number_up_to_one(radius: object) -> None:
 
 
 def off_centre(rows: int = 3_000) -> tuple[np.ndarray, np.ndarray]:
-    """Three classes far from the middle of the bounds, close together."""
+    """Return three classes that are close together and far from the middle of the bounds."""
     rng = generator(3)
     classes = rng.integers(0, 3, rows)
     means = 0.6 + 0.05 * rng.standard_normal((3, 12))

@@ -1,4 +1,4 @@
-"""A forecast is what then happens: the accountant's sums, and the noise that releases really carry."""
+"""Forecasts agree with the accountant's sums and with the noise of actual releases."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def planned(*columns: IntervalColumn | NominalColumn, **changes: object) -> Plan
 
 
 def balanced(schema: RecordSchema) -> Cells:
-    """A table whose every mean lies in the middle, and in which all levels are equally frequent."""
+    """Return a table with all means in the middle of the bounds and all levels equally frequent."""
     turns = np.arange(ROWS)
     cells: Cells = {}
     for place, column in enumerate(schema.columns):
@@ -177,14 +177,14 @@ def balanced(schema: RecordSchema) -> Cells:
 
 
 def noisy_figures(plan: Plan, cells: Cells, seed: int, draws: int = DRAWS) -> dict[str, np.ndarray]:
-    """Means in the column's unit and shares of the last level, as releases of one table give them, draw by draw."""
+    """Return the means, in the column's unit, and the shares of the last level from several releases of one table."""
     encoding = Encoding(plan.schema)
     noise, found = SeededNoise(seed), []
     whole = no_projection(encoding)
     sums = plan.mean_event and exact_gram([(cells, None)], encoding, plan.mean_event.layout, whole)
     gram = None
     for draw in range(draws):
-        ron = plan.projection == "ron"  # then every release draws its own projection
+        ron = plan.projection == "ron"  # every release draws its own projection
         projection = ron_projection(encoding, plan.dimension, str(draw)) if ron else whole
         if ron or gram is None:
             gram = exact_gram([(cells, None)], encoding, plan.event.layout, projection)
@@ -221,7 +221,7 @@ def _figures(
 
 
 def assert_agrees(noise: np.ndarray, expected: float) -> None:
-    """A standard deviation within its own statistical error, whatever the noise's kurtosis."""
+    """Assert a standard deviation within its statistical error, for any kurtosis of the noise."""
     squares = (noise - noise.mean()) ** 2
     error = squares.std() / math.sqrt(len(squares))
     assert abs(squares.mean() - expected**2) < SIGMAS * error, (math.sqrt(squares.mean()), expected)
@@ -274,7 +274,7 @@ def test_a_forecast_of_half_the_noise_would_be_noticed() -> None:
 
 
 def test_a_copula_s_forecast_is_the_noise_of_its_histograms() -> None:
-    """On the share of a level, and on the mean that the counts of all cells say."""
+    """For the share of a level, and for the mean over the counts of all cells."""
     plan, noise = planned(AGE, SEX, LABEL, generator="copula"), SeededNoise(5)
     event, forecast = plan.marginals_event, by_name(plan)
     assert event is not None

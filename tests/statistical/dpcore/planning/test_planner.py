@@ -1,4 +1,4 @@
-"""Planning: predicted errors are those of releases."""
+"""Planning: the predicted errors agree with those of releases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpcore.records.exact_sums import GramSum
 
 @pytest.mark.parametrize("mechanism", ["wishart-difference-trace", "wishart-difference", "laplace"])
 def test_the_predicted_error_is_that_of_releases(mechanism: str) -> None:
-    """250 seeded measurements of an empty table of two classes: count and one mean, in the plan's own units."""
+    """250 seeded measurements of an empty table of two classes: the count and one mean, in the plan's units."""
     decided = plan(schema=schema_with(label=True), dimension=2, mechanism=mechanism)
     predicted, layout = decided.expected_error(), decided.event.layout
     gram, noise = PrivateGram(GramSum(layout)), SeededNoise(5)

@@ -1,4 +1,4 @@
-"""The audit's own guarantees: exact intervals, no selection bias, no false alarms, and teeth."""
+"""Lower bounds on epsilon: exact intervals, no selection bias, no false alarms, and power."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_samples_of_other_sizes_are_refused(sizes: tuple[int, int]) -> None:
 def test_the_audit_finds_the_epsilon_of_randomised_response_and_not_more(
     epsilon: float, mirrored: bool, swapped: bool
 ) -> None:
-    """Whichever tail and whichever table carries the evidence."""
+    """In either tail, and with either table as the likelier one."""
     rng = generator(3)
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
     one, two = (rng.random(400_000) < p for p in (truth, 1 - truth))
@@ -73,7 +73,7 @@ def test_the_audit_finds_the_epsilon_of_randomised_response_and_not_more(
 
 
 def test_the_audit_of_equal_mechanisms_errs_no_more_often_than_it_says() -> None:
-    """Were the event judged on the samples that chose it, most of these audits would err."""
+    """If the event were counted on the samples that chose it, most of these bounds would be wrong."""
     rng, error, audits = generator(5), 0.05, 250
     alarms = sum(
         sample_lower_bound(rng.standard_normal(200), rng.standard_normal(200), error=error) > 0 for _ in range(audits)
@@ -82,7 +82,7 @@ def test_the_audit_of_equal_mechanisms_errs_no_more_often_than_it_says() -> None
 
 
 def test_a_delta_forgives_exactly_as_much_as_it_says() -> None:
-    """One table shows its name with probability 0.02: refuted at delta 0.01, not at delta 0.03."""
+    """One table reveals itself with probability 0.02: refuted at delta 0.01, not at delta 0.03."""
     rng = generator(6)
     one, two = (rng.random(100_000) for _ in range(2))
     one[rng.random(100_000) < 0.02] = 2.0
@@ -100,7 +100,7 @@ def test_bounds_of_independent_parts_add_and_share_the_error() -> None:
 
 
 def test_independent_parts_show_an_epsilon_that_no_single_event_could() -> None:
-    """Twenty randomised responses of epsilon 1: their conjunction is too rare to be seen once."""
+    """Twenty randomised responses of epsilon 1, whose conjunction is too rare to be sampled."""
     rng, truth = generator(7), math.e / (1 + math.e)
     counts = [tuple(int(rng.binomial(20_000, p)) for p in (truth, 1 - truth)) for _ in range(20)]
     assert 17 < lower_bound_of_parts([(a, b) for a, b in counts], trials=20_000) < 20

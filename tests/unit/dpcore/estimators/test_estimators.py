@@ -1,4 +1,4 @@
-"""The estimators keep scikit-learn's habits, and their privacy figures are those of the plan."""
+"""The estimators follow scikit-learn's conventions, and their privacy figures are those of the plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ESTIMATORS = [RonGauss, PcaGauss, MomentMixture]
 
 
 def rows(n: int = 6000) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes whose first two features move together."""
+    """Return two classes whose first two features are correlated."""
     rng = np.random.Generator(np.random.PCG64(11))
     y = np.where(rng.random(n) < 0.4, "yes", "no")
     common = rng.normal(0, 0.3, n) + np.where(y == "yes", 0.4, -0.2)
@@ -99,7 +99,7 @@ def test_unknown_labels_fall_into_the_first_class() -> None:
 
 
 STRANGE = ["x", None, float("nan"), 10**400, 1j, [1, 2], {}, b"1", np.array([0.0, 1.0])]
-"""What a caller's list may hold in the place of a number or a label."""
+"""Values that a caller's list may hold instead of a number or a label."""
 
 
 @pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)

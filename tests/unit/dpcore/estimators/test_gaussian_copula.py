@@ -1,4 +1,4 @@
-"""The estimator of mixed tables as its users meet it."""
+"""The estimator of mixed tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUNDS = ([0.0, 0.0, 0.0], [100_000.0, 3.0, 80.0])
 
 
 def rows(n: int = 20_000) -> tuple[np.ndarray, np.ndarray]:
-    """An amount that is mostly 0 and has a long tail, a category that goes with the class, and an age."""
+    """Return an amount that is mostly 0 with a long tail, a category that depends on the class, and an age."""
     rng = np.random.Generator(np.random.PCG64(3))
     y = np.where(rng.random(n) < 0.3, "yes", "no")
     amount = np.where(rng.random(n) < np.where(y == "yes", 0.5, 0.9), 0.0, rng.lognormal(7, 1, n))

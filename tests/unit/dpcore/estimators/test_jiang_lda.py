@@ -40,7 +40,7 @@ SEED = "5eed" * 8
 
 
 def points_in_classes(rows: int = 3000) -> tuple[np.ndarray, np.ndarray]:
-    """Points of the unit ball in four dimensions, three classes of one covariance."""
+    """Return points of the unit ball in four dimensions, in three classes with one covariance."""
     rng = generator(1)
     classes = rng.choice(3, rows, p=[0.5, 0.3, 0.2])
     centres = np.array([[0.3, 0.0, -0.2, 0.0], [-0.4, 0.2, 0.1, 0.1], [0.0, -0.3, 0.0, 0.2]])
@@ -96,7 +96,7 @@ def test_whatever_the_noise_the_labelled_moments_are_usable(seed: int, epsilon: 
 
 
 def test_noise_is_not_taken_for_differences_between_classes() -> None:
-    """Shortened means are nearer to the truth than plain quotients, and leave the shared covariance its part."""
+    """Shrunk class means are closer to the truth than plain ratios, and the shared covariance keeps its variance."""
     points, classes = points_in_classes(400)
     _, means, within = true_moments(points, classes)
     plain, shortened, traces = [], [], []
@@ -126,7 +126,7 @@ def test_with_more_noise_than_classes_differ_their_means_come_together() -> None
 
 @pytest.mark.parametrize(("size", "labels"), [(1, 1), (8, 1), (8, 3), (64, 10), (300, 2)])
 def test_the_weight_of_the_labels_balances_the_errors_of_class_means_and_second_moment(size: int, labels: int) -> None:
-    """The noise grows as 1 + s²; on a class's sum it counts 1/s, over a share of 1/labels of the rows."""
+    """The noise grows as 1 + s²; on a class's sum it is divided by s, and the class has 1/labels of the rows."""
 
     def error(s: Fraction) -> float:
         return float((1 + s**2) ** 2 * (size + 1 + labels**2 / s**2))
@@ -150,7 +150,7 @@ def test_labels_need_the_noise_of_a_plain_block_of_that_size_and_no_more() -> No
 
 
 def wanted(levels: tuple[int, ...] = (), features: int = 10, rows: int = 20_000) -> PooledMoments:
-    """Moments of a table in [0, 1]: correlated numbers, one nearly constant, and levels that follow them."""
+    """Return moments of a table in [0, 1]: correlated numbers, one nearly constant, and dependent levels."""
     rng = generator(9)
     classes = (rng.random(rows) < 0.3).astype(int)
     mixing = rng.normal(0, 0.06, (features, features))
@@ -169,7 +169,7 @@ def blocks_after(features: int, levels: tuple[int, ...]) -> tuple[tuple[int, int
 
 
 def distance(points: np.ndarray, classes: np.ndarray, moments: PooledMoments) -> float:
-    """L1 distance of class shares, class sums a row, and upper triangle of the second moment."""
+    """Return the L1 distance of class shares, class sums per row, and the upper triangle of the second moment."""
     triangle = np.triu_indices(points.shape[1])
     gap = np.abs((points.T @ points / len(points) - moments.second)[triangle]).sum()
     for k, weight in enumerate(moments.weights):
@@ -262,7 +262,7 @@ def test_a_thousand_rows_of_ten_features_take_no_more_than_seconds() -> None:
 
 
 def rows(n: int = 6000) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes; two features that move together, one constant, and one of four categories that follows."""
+    """Return two classes with two correlated features, a constant one, and a dependent one of four categories."""
     rng = generator(11)
     y = np.where(rng.random(n) < 0.4, "yes", "no")
     common = rng.normal(0, 0.3, n) + np.where(y == "yes", 0.4, -0.2)

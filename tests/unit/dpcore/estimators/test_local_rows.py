@@ -1,4 +1,4 @@
-"""Noisy rows: local privacy for one row's values, along public or bought directions, and honest about both."""
+"""Noisy rows: local privacy for the values of one row, along public or measured directions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GRID = 1 << 16
 
 
 def rows(n: int = 2000) -> np.ndarray:
-    """Two features that move together, a quiet one, and a category that follows."""
+    """Return two correlated features, one of small variance, and a dependent category."""
     rng = generator(7)
     common = rng.normal(0, 0.4, n)
     numbers = np.column_stack([common, common, np.zeros(n)]) + rng.normal(0, 0.05, (n, 3))
@@ -147,7 +147,7 @@ def test_rows_come_out_one_for_one_inside_bounds_and_categories(kind: type[Noisy
 def test_with_a_huge_epsilon_the_components_keep_each_row_and_with_an_honest_one_they_do_not(
     kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Local privacy tells little: the honest figure is the price of publishing rows."""
+    """Local privacy leaves little utility: the error is the price of releasing rows."""
     seed_the_noise(monkeypatch, local_rows)
     X = rows()
     close, honest = model(kind, epsilon=5000.0).fit(X).rows_, model(kind).fit(X).rows_

@@ -1,4 +1,4 @@
-"""Plans with budgeted checks: what checks take, the release does without, and together they stay within epsilon."""
+"""Plans with budgeted checks: release and checks share the budget and stay within epsilon together."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AUTOMATIC: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6), Fraction(1, 100)])
 @pytest.mark.parametrize("way", AUTOMATIC)
 def test_mechanisms_that_are_chosen_automatically_are_of_one_kind(way: str, delta: Fraction) -> None:
-    """Pure and Gaussian costs together take more of a population's cap; only named mechanisms may mix them."""
+    """Mixed pure and Gaussian costs use more of a population's cap, so only named mechanisms may mix them."""
     plan = make_checked_plan(plan_request(LABEL, delta=delta, **AUTOMATIC[way]), [ACCURACY, SILHOUETTE])
     kinds = {bool(cost_of(event).rho) for event in plan.events.values()}
     assert len(kinds) == 1

@@ -1,4 +1,4 @@
-"""Plans are made from public constants only, with reasons, and predict the error that then happens."""
+"""Plans are made from public constants only, with reasons, and predict the error of the release."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_without_projection_every_coordinate_is_measured() -> None:
 
 
 def test_a_plan_touches_no_data() -> None:
-    """Its modules take a schema and numbers; nothing in them names cells, Grams or rows of data."""
+    """The planner takes a schema and numbers; its module imports nothing for cells, Gram matrices or rows."""
     parameters = inspect.signature(make_plan).parameters
     assert list(parameters) == ["request"]
     names = set(inspect.getmodule(make_plan).__dict__)  # type: ignore[union-attr]
@@ -213,7 +213,7 @@ def test_private_components_and_moments_together_stay_within_the_budget(
 
 
 def test_components_are_measured_apart_where_rows_are_many_and_dimensions_few() -> None:
-    """A perturbed subspace loses in the second order of noise over rows, noisy moments in the first."""
+    """The error of a perturbed subspace is quadratic in noise over rows, that of noisy moments linear."""
 
     def reuses(dimension: int, rows: int) -> bool:
         return plan(schema=wide_schema(), projection="private-pca", dimension=dimension, expected_rows=rows).reuses_gram
