@@ -25,7 +25,7 @@ class Query(Protocol):
 
     @property
     def size(self) -> int:
-        """The number of numbers in the answer."""
+        """The length of the answer."""
 
     @property
     def unit(self) -> int:
@@ -71,7 +71,7 @@ class MomentsQuery:
 
     @property
     def size(self) -> int:
-        """The number of numbers in the answer."""
+        """The length of the answer."""
         return self.classes * (1 + self.width) + triangle_size(self.width)
 
     @property
@@ -109,7 +109,7 @@ class HistogramsQuery:
 
     @property
     def size(self) -> int:
-        """The number of numbers in the answer."""
+        """The length of the answer."""
         return sum(self.cells)
 
     @property
@@ -154,7 +154,7 @@ class RowsQuery:
 
     @property
     def size(self) -> int:
-        """The number of numbers in the answer."""
+        """The length of the answer."""
         return self.rows * self.dimension
 
     @property
@@ -191,7 +191,7 @@ class ScoreQuery:
 
     @property
     def size(self) -> int:
-        """The number of numbers in the answer."""
+        """The length of the answer."""
         return 1
 
     @property
