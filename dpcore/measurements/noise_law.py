@@ -105,6 +105,7 @@ def draw_gram_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
     """Draw Bᵀ Z B for the noise Z on every block and orthonormal columns B; shape (draws, blocks, d, d).
 
     Two calls with the same arguments return the same draws. Large bases get fewer draws than requested.
+    Raises: KeyError for a mechanism whose noise is not known here: intervals from another law would be wrong.
     """
     size, rng = basis.shape[1], public_generator(SEED, PURPOSE)
     draws = max(2, min(draws, MOST_CELLS // (event.layout.blocks * size**2)))
@@ -115,7 +116,8 @@ def draw_gram_noise(event: GramEvent, basis: Floats, draws: int) -> Floats:
         return _draw_gaussian_gram(event, size, draws, rng)
     if event.mechanism == "nuclear-k-norm":
         return _draw_above_nuclear(event, size, draws, rng)
-    return _draw_wishart_gram(event, size, draws, rng, trace_factor=event.mechanism == "wishart-difference-trace")
+    with_trace_factor = {"wishart-difference": False, "wishart-difference-trace": True}[event.mechanism]
+    return _draw_wishart_gram(event, size, draws, rng, trace_factor=with_trace_factor)
 
 
 def _symmetric_from_upper(upper: Floats) -> Floats:

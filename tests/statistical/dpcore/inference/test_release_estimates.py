@@ -34,7 +34,8 @@ from dpcore.measurements.histograms import exact_histograms, histograms_query
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noise_law import NoiseCovariance, draw_gram_noise, noise_facts
 from dpcore.measurements.projection import Projection, no_projection, principal_projection, ron_projection
-from dpcore.mechanisms.base import UNIT, GramEvent
+from dpcore.mechanisms.base import UNIT, GramEvent, Output
+from dpcore.mechanisms.catalogue import ENTRIES
 from dpcore.mechanisms.registry import gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.noise.sources import SeededNoise
@@ -56,6 +57,18 @@ LAWS: dict[str, tuple[Neighbours, Budget]] = {
     "gaussian": (R1, CONCENTRATED),
     "laplace": (R1, PURE),
 }
+
+
+def test_every_gram_mechanism_has_draws_of_its_noise_and_a_stranger_has_none() -> None:
+    named = {entry.name: entry.mechanism for entry in ENTRIES if entry.mechanism is not None}
+    grams = {name for name, mechanism in named.items() if mechanism.output is Output.GRAM}
+    assert grams > set(LAWS), "nuclear K-norm noise has no exact law to compare with"
+    layout, basis = GramLayout(2, 1, Fraction(1, 2)), np.eye(2)
+    for name in grams:
+        event = event_of(name, layout, CONCENTRATED if name == "gaussian" else PURE)
+        assert draw_gram_noise(event, basis, 3).shape == (3, 1, 2, 2)
+    with pytest.raises(KeyError, match="stranger"):
+        draw_gram_noise(replace(event, mechanism="stranger"), basis, 3)
 
 
 def event_of(name: str, layout: GramLayout, budget: Budget | None = None) -> GramEvent:
