@@ -150,7 +150,7 @@ class Cap:
 
     >>> cap = Cap(epsilon=Fraction(3), delta=Fraction(0), delta_num=Fraction(0))
     >>> monthly = Cost.of(Epsilon(Fraction(1, 4)))
-    >>> cap.further(spent=Cost(), each=monthly)
+    >>> cap.releases_left(spent=Cost(), each=monthly)
     12
     """
 

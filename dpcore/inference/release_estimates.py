@@ -59,11 +59,11 @@ class ReleaseInference:
         >>> from dpcore.measurements.projection import no_projection
         >>> from dpcore.mechanisms.registry import gram_mechanism
         >>> from dpcore.noise.sources import SystemNoise
-        >>> from dpcore.records.exact_sums import Layout
+        >>> from dpcore.records.exact_sums import GramLayout
         >>> from dpcore.records.schema import IntervalColumn, Kind, Neighbours, RecordSchema
         >>> age = IntervalColumn(name="age", kind=Kind.INTEGER, lower=0.0, upper=100.0)
         >>> encoding = Encoding(RecordSchema((age,)))
-        >>> layout = Layout(encoding.width + 1, 1, Fraction(1, 2))
+        >>> layout = GramLayout(encoding.width + 1, 1, Fraction(1, 2))
         >>> event = gram_mechanism("laplace").calibrate(layout, Neighbours.REPLACE_ONE, Epsilon(Fraction(1)))
         >>> chunks = [({"age": np.arange(20.0, 80.0)}, None)]
         >>> gram = exact_gram(chunks, encoding, layout, no_projection(encoding))
