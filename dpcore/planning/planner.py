@@ -194,7 +194,7 @@ def _choose_events(
     layout = moments_layout(request, projected_size(request, encoding, dimension), blocks)
     first, event = None, best_event(request, layout, moments_budgets(request, shares))
     if request.projection_mechanism != AUTO:
-        first = _named_components(request, encoding, dimension, event, shares[PROJECTION], reasons)
+        first = _plan_named_components(request, encoding, dimension, event, shares[PROJECTION], reasons)
     elif request.projection == "private-pca":
         first, event = _principal_events(request, encoding, shares, event, reasons)
     if request.mechanism == AUTO:
@@ -229,7 +229,7 @@ def _principal_events(
     ), second
 
 
-def _named_components(
+def _plan_named_components(
     request: PlanRequest, encoding: Encoding, dimension: int, second: GramEvent, share: Fraction, reasons: list[str]
 ) -> GramEvent:
     """Return the event of components that are measured separately, by the mechanism that the request names."""
