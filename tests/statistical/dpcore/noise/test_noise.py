@@ -350,7 +350,7 @@ def test_normal_sums_are_rounded_as_at_1024_bits_whatever_precision_decides_each
         uniforms = [arb(fmpq(2 * t + 1, 1 << (TAPE_BITS + 1))) for t in tapes.tapes]
         normals = [arb(2).sqrt() * (2 * u - 1).erfinv() * s for u, s in zip(uniforms, scales, strict=True)]
         ideal = [base + int((n + arb(0.5)).floor().unique_fmpz()) for n, base in zip(normals, offsets, strict=True)]
-    assert NormalSums(40, tapes).rounded(offsets, [Fraction(s) ** 2 for s in scales]) == ideal
+    assert NormalSums(40, tapes).add_and_round(offsets, [Fraction(s) ** 2 for s in scales]) == ideal
     assert tapes.places_read == places * FIRST_BITS
 
 
