@@ -19,7 +19,7 @@ from __future__ import annotations
 
 
 class PrivacyError(Exception):
-    """Base of every error raised on purpose."""
+    """Base of the refusals and failures that commands and flows report."""
 
 
 class RefusedError(PrivacyError):

@@ -1,6 +1,7 @@
 """The best known attack on every mechanism of the registry: a worst-case pair of tables, an event, a bound.
 
-Releasable mechanisms are attacked through `measure_gram` or `measure_vector`, as releases call them;
+Releasable mechanisms are attacked through `measure_gram` or `measure_vector`, as releases call them, except the
+noisy power method, whose whole transcript is attacked, of which a release shows only the end;
 `dpcore.auditing.simulated_attacks` attacks simulated noise at more dimensions and with more draws.
 Refuted calibrations are attacked on their counterexamples. An attack gives a lower bound on epsilon:
 it must not exceed the claim of a proved mechanism, and must exceed that of a refuted one.
@@ -101,8 +102,8 @@ def attack(
 ) -> tuple[Finding, ...]:
     """Draw from the mechanism on both tables and bound its epsilon from below, in two ways.
 
-    The first bound assumes nothing about the noise. The second, for mechanisms that add noise of a
-    known shape, estimates the scale from the draws and is far sharper.
+    The first bound assumes no shape of the noise; for Laplace noise it assumes that the entries are independent.
+    The second, for mechanisms that add noise of a known shape, estimates the scale from the draws and is far sharper.
     Guarantee: either finding of an honest mechanism exceeds its claim with probability at most `ERROR`.
     Raises: KeyError for a mechanism without an attack in the table.
     """

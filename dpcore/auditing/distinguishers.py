@@ -1,7 +1,8 @@
 """Distinguishers: draws on two tables, and how an attacker tells the tables apart.
 
-A judge bounds epsilon from draws on both tables, whatever the noise is. A law estimates the scale of the
-noise from them, for a bound that assumes its shape (`dpcore.auditing.known_noise`).
+A judge bounds epsilon from draws on both tables, whatever the shape of the noise is; `number_by_number` assumes
+independent entries. A law estimates the scale of the noise from the draws, for a bound that assumes its shape
+(`dpcore.auditing.known_noise`).
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class Attack:
     """An attack: the event to draw, a pair of neighbouring tables, and the distinguishers.
 
     `tables` hold exact answers, in records; for Gram mechanisms, one matrix per class block. `judge` bounds
-    epsilon from draws on both tables, whatever the noise is. `law` gives the size of the noise and the planned
-    privacy loss of the pair, for a bound that assumes the shape of the noise (`dpcore.auditing.known_noise`).
+    epsilon from draws on both tables, whatever the shape of the noise is. `law` gives the size of the noise and the
+    planned privacy loss of the pair, for a bound that assumes the shape of the noise (`dpcore.auditing.known_noise`).
     """
 
     event: GramEvent | VectorEvent

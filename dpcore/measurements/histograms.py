@@ -1,6 +1,6 @@
 """Histograms of columns over public cells, measured together: the marginals of a release.
 
-One unit adds at most 1 in total to the cells of each column, which bounds the sensitivity.
+A unit adds at most `rows_per_unit` times a column's weight to that column's counts (GUARANTEE.md, S7).
 """
 
 from __future__ import annotations

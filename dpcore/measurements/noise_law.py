@@ -32,6 +32,15 @@ SEED = "5eed"
 MOST_CELLS = 1 << 22
 """Most numbers held at once; large bases get fewer draws."""
 
+ROTATION_INVARIANT = {
+    "gaussian": True,
+    "laplace": False,
+    "nuclear-k-norm": True,
+    "wishart-difference": True,
+    "wishart-difference-trace": True,
+}
+"""Whether the noise on a Gram block has the same law in every orthonormal basis, for each mechanism."""
+
 
 @dataclass(frozen=True, slots=True)
 class NoiseCovariance:
@@ -51,11 +60,11 @@ class NoiseCovariance:
     def of(event: GramEvent) -> NoiseCovariance:
         """Return the covariance that an event's parameters imply.
 
-        Raises: ValueError for a mechanism that does not release noisy blocks.
+        Raises: KeyError for a mechanism whose noise is not known here.
         """
         expected = gram_mechanism(event.mechanism).expected_error(event)
         diagonal, other = expected.diagonal_sd**2, expected.off_diagonal_sd**2
-        together = 0.0 if event.mechanism == "laplace" else diagonal - 2 * other  # rotation invariance
+        together = diagonal - 2 * other if ROTATION_INVARIANT[event.mechanism] else 0.0
         if abs(together) < 1e-12 * diagonal:
             together = 0.0
         return NoiseCovariance(diagonal, other, together, _between_blocks(event, diagonal, together))

@@ -3,8 +3,9 @@
 * `SystemNoise` draws the noise of every release from operating-system entropy, without a seed.
 * `SeededNoise` is for tests and replays; its measurements are marked as seeded, and
   publishing refuses them.
-* `public_generator` is the reproducible stream of a public seed, for projections
-  and sampling, which need no secrecy; `draw_seed` draws such a seed.
+* `public_generator` is the reproducible stream of a public seed, for projections, simulations
+  and fits, which need no secrecy; `bulk_generator` is a faster one, for synthetic rows; `draw_seed`
+  draws such a seed.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def public_generator(seed: str, purpose: str) -> np.random.Generator:
 
 
 def bulk_generator(seed: str, purpose: str) -> np.random.Generator:
-    """A reproducible stream three times as fast as that of `public_generator`, for large synthetic tables.
+    """A reproducible stream three times as fast as that of `public_generator`, for synthetic rows.
 
     Its state can be inferred from its draws, which reveals no more than the public seed does.
     """

@@ -16,7 +16,7 @@ from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
 Shares = dict[str, Fraction]
 
 GAUSSIAN_NOISE = ("gaussian", "noisy-power-method", "histogram-gaussian")
-"""Mechanisms that spend rho and need delta > 0. All others spend epsilon."""
+"""Mechanisms of a release's own measurements that spend rho and need delta > 0; the others spend epsilon."""
 
 DEFAULT_PROJECTION_SHARE = Fraction(3, 10)
 """The share of private components if it cannot be optimised: for a named mechanism, or before the dimension is set."""

@@ -32,7 +32,7 @@ from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import PrivateGram, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.measurements.histograms import exact_histograms, histograms_query
 from dpcore.measurements.measurement_frame import Frame
-from dpcore.measurements.noise_law import NoiseCovariance, draw_gram_noise, noise_facts
+from dpcore.measurements.noise_law import ROTATION_INVARIANT, NoiseCovariance, draw_gram_noise, noise_facts
 from dpcore.measurements.projection import Projection, no_projection, principal_projection, ron_projection
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.catalogue import ENTRIES
@@ -67,8 +67,12 @@ def test_every_gram_mechanism_has_draws_of_its_noise_and_a_stranger_has_none() -
     for name in grams:
         event = event_of(name, layout, CONCENTRATED if name == "gaussian" else PURE)
         assert draw_gram_noise(event, basis, 3).shape == (3, 1, 2, 2)
+    stranger = replace(event, mechanism="stranger")
     with pytest.raises(KeyError, match="stranger"):
-        draw_gram_noise(replace(event, mechanism="stranger"), basis, 3)
+        draw_gram_noise(stranger, basis, 3)
+    with pytest.raises(KeyError, match="stranger"):
+        NoiseCovariance.of(stranger)
+    assert set(ROTATION_INVARIANT) == grams
 
 
 def event_of(name: str, layout: GramLayout, budget: Budget | None = None) -> GramEvent:
