@@ -18,7 +18,7 @@ from dpcore.errors import RefusedError
 from dpcore.mechanisms.registry import Event
 from dpcore.noise.sources import SystemNoise, draw_seed
 from dpcore.planning.plan import Plan
-from tasks.stores.build import code_digest, platform_facts
+from tasks.stores.build import code_digest, code_facts
 from tasks.stores.entry_content import canonical
 from tasks.stores.ledger_state import LedgerState
 from tasks.stores.reading import parse_json
@@ -76,14 +76,15 @@ def _attack(event: Event) -> tuple[str, Finding]:
     from dpcore.auditing.attacks import Finding
     from dpcore.auditing.build_audit import attack_arguments, attack_event
 
-    name = _name_of("attack", attack_arguments(event))
+    arguments = attack_arguments(event)
+    name = _name_of("attack", arguments)
     kept = _kept(name)
-    if kept is not None:
+    if kept is not None and kept["arguments"] == arguments:
         return kept["audited_at"], Finding.from_json(kept["attack"])
     finding = attack_event(event, SystemNoise())
     made_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:00Z}"  # records show times to the minute
     if finding.holds:
-        _keep(name, {"audited_at": made_at, "attack": finding.as_json()})
+        _keep(name, {"audited_at": made_at, "arguments": arguments, "attack": finding.as_json()})
     return made_at, finding
 
 
@@ -104,8 +105,9 @@ def _entry_name(event: Event) -> str:
 
 
 def _name_of(kind: str, what: dict[str, Any]) -> str:
-    """One name for what an audit depends on: code, interpreter, numeric libraries, platform and what is audited."""
-    subject = {"code": code_digest(), "platform": platform_facts(), "event": what}
+    """One name for what an audit depends on: code, installed libraries, platform and what is audited."""
+    installed = {name: code_facts()[name] for name in ("dependencies_digest", "platform")}
+    subject = {"code": code_digest(), **installed, "event": what}
     return f"{kind}-{hashlib.sha256(canonical(subject).encode()).hexdigest()}.json"
 
 

@@ -24,7 +24,7 @@ from dpcore.noise.wishart import WishartDifference
 from dpcore.records.schema import Neighbours
 from tasks.stores import gate
 from tasks.stores.audit import audit_workspace
-from tasks.stores.build import code_digest, digest_of
+from tasks.stores.build import code_digest, code_facts, digest_of
 from tasks.stores.ledger import Ledger
 from tasks.stores.run import plan_release
 from tasks.stores.spec import load_spec
@@ -148,14 +148,36 @@ def test_an_audit_that_passed_serves_every_workspace_and_says_when_it_was_made(e
 
 
 @pytest.mark.usefixtures("_audited_anew")
-@pytest.mark.parametrize("differs", ["code_digest", "platform_facts", "event"])
+@pytest.mark.parametrize("differs", ["code", "dependencies_digest", "platform", "event"])
 def test_an_audit_of_another_build_platform_or_event_counts_for_nothing(
     event: GramEvent, audits: list[Event], monkeypatch: pytest.MonkeyPatch, differs: str
 ):
     gate.audit_of_build(event)
-    if differs != "event":
-        monkeypatch.setattr(gate, differs, lambda: "another")
-    assert gate.kept_audit(replace(event, noise=event.noise * 2) if differs == "event" else event) is None
+    if differs == "code":
+        monkeypatch.setattr(gate, "code_digest", lambda: "another")
+    monkeypatch.setattr(gate, "code_facts", lambda: {**code_facts(), differs: "another"})
+    wanted = replace(event, noise=event.noise * 2) if differs == "event" else event
+    assert gate.kept_audit(wanted) is None
+    gate._audit.cache_clear()
+    attacks: list[Event] = []
+    monkeypatch.setattr(
+        "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
+    )
+    gate.audit_of_build(wanted)
+    assert attacks == ([] if differs == "event" else [event]), "an attack serves other events of the same build alone"
+
+
+@pytest.mark.usefixtures("_audited_anew", "audits")
+def test_a_kept_attack_under_the_name_of_another_counts_for_nothing(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gate, "_name_of", lambda kind, what: f"{kind}-one-name-for-all.json")
+    gate.audit_of_build(event)
+    attacks: list[Event] = []
+    monkeypatch.setattr(
+        "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
+    )
+    other = replace(event, mechanism="wishart-difference")
+    gate.audit_of_build(other)
+    assert attacks == [other]
 
 
 @pytest.mark.usefixtures("_audited_anew", "audits")
