@@ -45,7 +45,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0)
 SHARES_OF_ROWS = (0.1, 0.25, 0.5, 1.0)
 LINEAR_ROWS = 3_000
 STEPS = 6
-"""Steps of the published power method; its paper leaves the number open, and the library uses the same."""
+"""Steps of the published power method, as in the library; its paper gives their order by exact singular values."""
 
 CAPTURED, SVM = "captured", "SVM"
 

@@ -156,6 +156,8 @@ def audit_event(event: Event, noise: Noise, finding: Finding | None = None) -> E
     """Attack the event's mechanism, unless a finding is given, and compare its noise with the planned scale.
 
     Guarantee: an honest build fails with probability at most 3e-6, which is an attack's error for each of its two
-    findings and for the scale of the noise. Noise or a sensitivity that is 10 % too small fails almost surely.
+    findings and for the scale of the noise. Noise that is 10 % too small fails almost surely. A sensitivity that is
+    10 % too small fails in most attacks, if the attacked pair attains its bound; the pairs of `exponential-pca` and of
+    `laplace-sums` under replace-one with one class do not.
     """
     return EventAudit(finding or attack_event(event, noise), draw_noise_size(event, noise))
