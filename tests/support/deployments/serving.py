@@ -131,14 +131,15 @@ class Served:
         """The child whose command line has that word."""
         return next(process for process in self.family() if word in " ".join(process.cmdline()))
 
-    def interrupt(self) -> None:
-        """Ctrl-C: it ends well, and everything it started with it."""
+    def interrupt(self) -> float:
+        """Ctrl-C; returns the seconds until it and everything it started was gone."""
         assert self.process is not None
-        family = self.family()
+        family, start = self.family(), time.monotonic()
         self.process.send_signal(signal.SIGINT)
-        assert self.process.wait(60) == 0, self.said()
-        _, alive = psutil.wait_procs(family, timeout=60)
+        assert self.process.wait(30) == 0, self.said()
+        _, alive = psutil.wait_procs(family, timeout=5)
         assert not alive, alive
+        return time.monotonic() - start
 
     def kill(self) -> None:
         """End it as a power cut would: nobody is told."""

@@ -411,10 +411,10 @@ def test_the_audit_holds_with_the_flow_runs_of_the_server(served: Served):
     assert "flow runs" in {check["name"] for check in report["checks"]}
 
 
-def test_ctrl_c_ends_every_child_in_the_middle_of_a_release_too(served: Served):
+def test_ctrl_c_ends_every_child_within_ten_seconds_in_the_middle_of_a_release_too(served: Served):
     assert len(served.family()) >= 3
     land_and_reserve(served, last_month(before=6))
-    served.interrupt()
+    assert served.interrupt() < 10
     assert not (served.workspace.prefect_home / "serving.json").exists()
     assert "Traceback" not in served.said()
     assert "Warning" not in served.said()
