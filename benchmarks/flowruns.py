@@ -92,8 +92,8 @@ def is_worker(process: psutil.Process) -> bool:
 
 def _ledger(place: Path) -> list[str]:
     """Return the ledger entries of a release without the fields that depend on randomness or the clock."""
-    from tasks.stores.ledgers import readable_ledger
-    from tasks.stores.workspace import Workspace
+    from tasks.ledger.opening import readable_ledger
+    from tasks.workspace.folders import Workspace
 
     entries = readable_ledger(Workspace(place)).entries()
     bodies = [{key: value for key, value in json.loads(entry.body).items() if key in LASTING} for entry in entries]

@@ -25,9 +25,9 @@ from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.noise.sources import SystemNoise
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
-from tasks.stores.ledger import Ledger, ReserveRequest
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import SigningKey
+from tasks.keys.signing import SigningKey
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger, ReserveRequest
 
 LAYOUT = GramLayout(2, 1, Fraction(1, 2))
 EVENT = WISHART_DIFFERENCE.calibrate(LAYOUT, Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 10)))

@@ -33,9 +33,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.kept import end_kept_server, kept_here
-from flows.server import embedded_settings, listen, own_server, protection_of, server_command
-from tasks.stores.workspace import Workspace
+from flows.server.embedded import embedded_settings, listen, own_server, protection_of, server_command
+from flows.server.keeping import end_kept_server, kept_here
+from tasks.workspace.folders import Workspace
 
 COMMANDS = ("--help", "plan --help", "run --help", "mechanisms")
 OF_A_WORKSPACE = ("plan", "plan --json", "budget", "history")
@@ -287,8 +287,8 @@ def run_stages(place: Workspace) -> dict[str, Any]:
     from flows import release
     from tasks.allocate import upcoming_release_id
     from tasks.artifacts import Board
-    from tasks.stores.ledger import utc_now
-    from tasks.stores.run import prepare_run
+    from tasks.ledger.store import utc_now
+    from tasks.release.context import prepare_run
 
     figures: dict[str, Any] = {"stages": {}}
     for name, task in _stages().items():

@@ -88,9 +88,9 @@ def passes(path: Path, size: Size) -> dict[str, Callable[[], object]]:
     from dpcore.measurements.projection import ron_projection
     from dpcore.records.encoding import Encoding
     from dpcore.records.exact_sums import GramLayout, GramSum
-    from tasks.stores.landing import Landing
-    from tasks.stores.readings import Readings
-    from tasks.stores.spec import parse_spec
+    from tasks.landing.datasets import Landing
+    from tasks.landing.readings import Readings
+    from tasks.spec import parse_spec
     from tasks.validate import cell_extremes, with_extremes
 
     spec = parse_spec(yaml.safe_dump(specification(size, None)))
@@ -180,7 +180,7 @@ def show_status(words: str) -> Iterator[None]:
 
 def show_profile(folder: Path, size: Size) -> None:
     """Print how the time of the moments pass divides into parts, on one thread."""
-    from tasks.stores.passes import Threads
+    from tasks.landing.passes import Threads
 
     profile = cProfile.Profile()
     run = passes(folder / size.name, size)["moments"]
@@ -269,9 +269,9 @@ def print_digest(path: Path, size: Size, *, dask: bool) -> None:
     if not dask:
         total = passes(path, size)["moments"]()
     else:
-        from tasks.cluster import runner_of
-        from tasks.stores.readings import Readings
-        from tasks.stores.spec import RunnerSpec
+        from tasks.dask_cluster import runner_of
+        from tasks.landing.readings import Readings
+        from tasks.spec import RunnerSpec
 
         with (
             tempfile.TemporaryDirectory() as scratch,

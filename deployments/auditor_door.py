@@ -26,9 +26,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from deployments.auditor_routes import WITHHELD, Route, find_route
-from flows.connection import Server, known_server
-from flows.server import LOOPBACK
-from tasks.stores.workspace import Workspace, private_file
+from flows.server.connection import Server, known_server
+from flows.server.embedded import LOOPBACK
+from tasks.workspace.folders import Workspace, private_file
 
 USER = "auditor"
 PASSWORD_FILE = "auditor.password"  # noqa: S105  a file name

@@ -26,12 +26,12 @@ from prefect.engine import handle_engine_signals
 from prefect.flow_engine import run_flow
 from prefect.states import Failed
 
-from deployments.registered import FLOWS, changes, deployments_of
+from deployments.definitions import FLOWS, changes, deployments_of
 from dpcore.errors import RefusedError
-from flows.isolation import forbid_stored_results
-from flows.served import SERVED
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from flows.server.isolation import forbid_stored_results
+from flows.server.worker_process import SERVED
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 
 def registered_flow(client: SyncPrefectClient, run: FlowRun, workspaces: Sequence[Workspace]) -> Flow[..., Any]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from dpcore.errors import RefusedError
 from flows.announce import EVENT, resource_of
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 NIGHTLY = "30 3 * * *"
 REGISTERED = "registered"

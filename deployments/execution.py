@@ -16,8 +16,8 @@ from prefect.runner._starter_engine import EngineCommandStarter
 from prefect.utilities.processutils import command_to_string
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
-from deployments.registered import FLOWS
-from tasks.stores.workspace import Workspace
+from deployments.definitions import FLOWS
+from tasks.workspace.folders import Workspace
 
 
 def _engine(workspaces: Sequence[Workspace], channel: ControlChannel) -> EngineCommandStarter:

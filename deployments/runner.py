@@ -17,15 +17,15 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 
-from deployments.children import LATER
+from deployments.definitions import deployments_of
 from deployments.environment import REGISTERED
 from deployments.execution import ReleaseRunner, ReleaseWorker
 from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
-from deployments.registered import deployments_of
+from deployments.supervision import LATER
 from dpcore.errors import LedgerError, PrivacyError, RefusedError
 from flows.landing import needs_a_person
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 AT_ONCE = 2
 """Runs side by side; releases of one name wait for each other anyway."""

@@ -22,17 +22,17 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from deployments.children import Child, ChildFailedError, end
 from deployments.environment import REGISTERED
+from deployments.supervision import Child, ChildFailedError, end
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
-from flows.connection import PASSWORD, Server, ServerUnreachableError, announced, known_server, serving_alone
-from flows.isolation import isolation_of
-from flows.kept import end_kept_server, kept_here
-from flows.served import SERVED
-from flows.server import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
-from tasks.stores.run import plan_release
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from flows.server.connection import PASSWORD, Server, ServerUnreachableError, announced, known_server, serving_alone
+from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
+from flows.server.isolation import isolation_of
+from flows.server.keeping import end_kept_server, kept_here
+from flows.server.worker_process import SERVED
+from tasks.release.context import plan_release
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0

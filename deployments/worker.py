@@ -14,10 +14,10 @@ from pathlib import Path
 
 from deployments.serve import require_password
 from dpcore.errors import RefusedError
-from flows.connection import Server, known_server
-from flows.isolation import isolated
-from flows.server import embedded_settings
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server, known_server
+from flows.server.embedded import embedded_settings
+from flows.server.isolation import isolated
+from tasks.workspace.folders import Workspace
 
 AT_ONCE = 2
 

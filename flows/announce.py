@@ -16,11 +16,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from flows.connection import Server
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.clock import to_the_minute
-from tasks.stores.spec import ReleaseSpec
-from tasks.stores.versions import Announcement
+from flows.server.connection import Server
+from tasks.intake.arrivals import Arrivals
+from tasks.intake.file_registry import Announcement
+from tasks.spec import ReleaseSpec
+from tasks.workspace.clock import to_the_minute
 
 EVENT = "dprelease.month.landed"
 FLOW = "landing"

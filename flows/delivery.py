@@ -8,10 +8,10 @@ from pathlib import Path
 
 from dpcore.errors import SpecError, WorkspaceError
 from tasks.boundary import tell_operator
-from tasks.stores.endpoint import endpoint_of
-from tasks.stores.outbox import Delivery, Outbox
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.lineage.endpoint import endpoint_of
+from tasks.lineage.outbox import Delivery, Outbox
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 RELEASE_SECONDS = 5.0
 

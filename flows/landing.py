@@ -8,14 +8,14 @@ from prefect.runtime import flow_run
 from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, LedgerError, PrivacyError, SpecError
 from flows.monthly import label_run, settle
 from flows.release import ReleaseRequest, release
-from flows.served import served
+from flows.server.worker_process import served
 from tasks.boundary import redacted, tell
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.due import is_decided
-from tasks.stores.ledgers import ledger_state
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.versions import Announcement
-from tasks.stores.workspace import Workspace
+from tasks.intake.arrivals import Arrivals
+from tasks.intake.file_registry import Announcement
+from tasks.ledger.opening import ledger_state
+from tasks.schedule.due import is_decided
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 PASSING = ("landing-unsettled", "landing-changed")
 DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-differs", "supersedes-wrong")

@@ -12,15 +12,15 @@ from prefect.runtime import deployment, flow_run
 
 from dpcore.errors import CheckFailedError, PrivacyError, RefusedError
 from flows.release import ReleaseRequest, release
-from flows.served import served
+from flows.server.worker_process import served
 from tasks.artifacts import Board
 from tasks.boundary import redacted, tell, tell_operator
-from tasks.stores.arrivals import wait_until_settled
-from tasks.stores.due import Due, due_periods, schedule_began
-from tasks.stores.ledger import utc_now
-from tasks.stores.ledgers import ledger_state
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.intake.arrivals import wait_until_settled
+from tasks.ledger.opening import ledger_state
+from tasks.ledger.store import utc_now
+from tasks.schedule.due import Due, due_periods, schedule_began
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 SETTLE_SECONDS = 600.0
 SCHEDULED = "auto-scheduled"

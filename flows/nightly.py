@@ -7,12 +7,12 @@ from prefect.artifacts import create_table_artifact
 
 from dpcore.errors import CheckFailedError
 from flows.delivery import deliver_lineage
-from flows.recorded import complete_runs
-from flows.served import served
+from flows.run_history import complete_runs
+from flows.server.worker_process import served
+from tasks.audit import Check, audit_workspace, broken, not_shown
 from tasks.boundary import redacted, tell
-from tasks.stores.audit import Check, audit_workspace, broken, not_shown
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 
 @flow(name="nightly-audit", retries=0, persist_result=False, log_prints=False)

@@ -16,28 +16,28 @@ from pydantic import BaseModel, ConfigDict
 from dpcore.errors import CheckFailedError, LedgerError
 from flows.account import operator
 from flows.delivery import delivered_afterwards
-from flows.history import Journal, label_again, named_early
-from flows.story import RunStory
+from flows.run_artifacts import RunStory
+from flows.run_labels import Journal, label_again, named_early
 from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.boundary import redacted, tell, tell_operator
+from tasks.bundle.staging import Staging
 from tasks.check import check_release
-from tasks.cluster import runner_of
+from tasks.dask_cluster import runner_of
 from tasks.estimate import estimate_moments
+from tasks.ledger.state import ReleaseState
+from tasks.ledger.store import Ledger, utc_now
+from tasks.lineage.datasets import ReleaseDatasets
+from tasks.lineage.events import LineageRun
 from tasks.progress import DataRead
 from tasks.project import choose_projection
 from tasks.publish import DATA, needs_approval, publish_bundle
+from tasks.release.approval import finish_reveals
+from tasks.release.context import Grant, ReleaseRun, prepare_run
+from tasks.release.spend_facets import Told
 from tasks.sample import decode_rows, sample_rows
 from tasks.score import score_release
-from tasks.stores.approval import finish_reveals
-from tasks.stores.bundle import Staging
-from tasks.stores.ledger import Ledger, utc_now
-from tasks.stores.ledger_state import ReleaseState
-from tasks.stores.lineage import LineageRun
-from tasks.stores.lineage_datasets import ReleaseDatasets
-from tasks.stores.promises import Told
-from tasks.stores.run import Grant, ReleaseRun, prepare_run
-from tasks.stores.workspace import Workspace
 from tasks.validate import validate_landing
+from tasks.workspace.folders import Workspace
 
 STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check", "publish")
 SCORE = "score"

@@ -24,10 +24,10 @@ from threading import Event
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
-    from tasks.stores.arrivals import Scan
-    from tasks.stores.spec import ReleaseSpec
-    from tasks.stores.versions import Announcement
-    from tasks.stores.workspace import Workspace
+    from tasks.intake.arrivals import Scan
+    from tasks.intake.file_registry import Announcement
+    from tasks.spec import ReleaseSpec
+    from tasks.workspace.folders import Workspace
 
 IDLE_SECONDS = 30.0
 BROKEN_SECONDS = 2.0
@@ -42,7 +42,7 @@ class Watcher:
     """What the watcher remembers from one turn to the next: nothing that the registry must know."""
 
     def __init__(self, workspace: Workspace, *, settle: float, patience: float | None) -> None:
-        from tasks.stores.arrivals import Arrivals
+        from tasks.intake.arrivals import Arrivals
 
         self._arrivals = Arrivals(workspace)
         self._settle, self._patience = settle, patience
@@ -54,8 +54,8 @@ class Watcher:
 
     def turn(self) -> float:
         """Look and announce; returns after how many seconds to do so again, if nothing changes before."""
-        from tasks.stores.redaction import own_error
-        from tasks.stores.spec import load_spec
+        from tasks.spec import load_spec
+        from tasks.workspace.redaction import own_error
 
         trouble, waits = "", [IDLE_SECONDS]
         try:
@@ -88,7 +88,7 @@ class Watcher:
 
     def _announce(self, spec: ReleaseSpec, writing: Set[str | None]) -> float:
         from flows.announce import announce_due
-        from flows.connection import ServerUnreachableError, known_server
+        from flows.server.connection import ServerUnreachableError, known_server
 
         server = known_server(self._arrivals.workspace)
         if server is None:
@@ -126,7 +126,7 @@ def watch(workspace: Workspace, watcher: Watcher, stop: Event, *, poll: bool) ->
 
 def _folders(workspace: Workspace, spec: ReleaseSpec | None) -> list[Path]:
     """What to watch: the landing folder, and the source's if it is another."""
-    from tasks.stores.matching import folder_of
+    from tasks.landing.file_names import folder_of
 
     folders = {workspace.landing}
     if spec and not spec.source.is_elsewhere:
@@ -153,7 +153,7 @@ def _changes(workspace: Workspace, folders: list[Path], stop: Event, *, poll: bo
 
 def _matters(workspace: Workspace, path: Path) -> bool:
     """Whether a change may be a landing file's, or a whole folder's: not the registry's, and not the quarantine's."""
-    from tasks.stores.matching import APART, ENDINGS
+    from tasks.landing.file_names import APART, ENDINGS
 
     if path.name.startswith(".") or any(path.is_relative_to(workspace.landing / name) for name in APART):
         return False
@@ -185,7 +185,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     from dpcore.errors import WorkspaceError
-    from tasks.stores.workspace import Workspace
+    from tasks.workspace.folders import Workspace
 
     workspace = Workspace(options.workspace.resolve())
     try:

@@ -7,12 +7,12 @@ from typing import Any
 from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise.sources import draw_seed
 from tasks.boundary import private_task, tell
-from tasks.stores.gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
-from tasks.stores.heads import require_complete_ledger
-from tasks.stores.ledger import Ledger, ReserveRequest, release_id_of
-from tasks.stores.ledger_state import UNFINISHED, LedgerState, ReleaseState
-from tasks.stores.relations import at_most
-from tasks.stores.run import Grant, ReleaseRun, basis_of, cap_of
+from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.state import UNFINISHED, LedgerState, ReleaseState
+from tasks.ledger.store import Ledger, ReserveRequest, release_id_of
+from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
+from tasks.release.context import Grant, ReleaseRun, basis_of, cap_of
+from tasks.spec.relations import at_most
 
 
 @private_task("allocate budget")

@@ -23,7 +23,7 @@ from prefect.context import SettingsContext, get_settings_context
 from prefect.exceptions import PrefectException
 
 from tasks.boundary import tell_operator
-from tasks.stores.redaction import own_error
+from tasks.workspace.redaction import own_error
 
 PATIENCE = 5.0
 """Seconds that the server has for one answer; nothing is asked twice."""

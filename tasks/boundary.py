@@ -19,7 +19,7 @@ from prefect.exceptions import MissingContextError
 from prefect.logging import get_run_logger
 from prefect.utilities.annotations import opaque
 
-from tasks.stores.redaction import own_error
+from tasks.workspace.redaction import own_error
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -15,12 +15,12 @@ from dpcore.records.schema import RecordSchema
 from expectations.released import DecidingCells, released_verdicts
 from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell
+from tasks.bundle.figures import metric_checks, table_check, utility_of
+from tasks.bundle.record import Outcome
 from tasks.progress import RowsDone
-from tasks.stores.figures import metric_checks, table_check, utility_of
-from tasks.stores.helper import in_helper
-from tasks.stores.ordered import one_blas_thread
-from tasks.stores.record import Outcome
-from tasks.stores.run import ReleaseRun
+from tasks.release.context import ReleaseRun
+from tasks.workspace.helper_process import in_helper
+from tasks.workspace.parallel import one_blas_thread
 
 BATCH_ROWS, READ_BYTES = 1 << 17, 1 << 20
 

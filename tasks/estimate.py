@@ -9,9 +9,9 @@ from dpcore.measurements.projection import Projection, no_projection, private_pr
 from dpcore.mechanisms.names import MEAN, MOMENTS
 from dpcore.synthesis.copula.generator import Copula, grouped_encoding
 from tasks.boundary import private_task
-from tasks.measure import measured, measured_marginals
-from tasks.stores.ordered import one_blas_thread
-from tasks.stores.run import Grant, ReleaseRun
+from tasks.draw_once import measured, measured_marginals
+from tasks.release.context import Grant, ReleaseRun
+from tasks.workspace.parallel import one_blas_thread
 
 
 @private_task("estimate moments")

@@ -19,11 +19,11 @@ from dpcore.measurements.projection import (
 )
 from dpcore.mechanisms.names import PROJECTION
 from tasks.boundary import private_task, tell
-from tasks.measure import measured
-from tasks.stores.landing import open_public
-from tasks.stores.ordered import one_blas_thread
-from tasks.stores.run import Grant, ReleaseRun
-from tasks.stores.tables import cells_of
+from tasks.draw_once import measured
+from tasks.landing.cells import cells_of
+from tasks.landing.datasets import open_public
+from tasks.release.context import Grant, ReleaseRun
+from tasks.workspace.parallel import one_blas_thread
 
 
 @private_task("project")

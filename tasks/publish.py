@@ -11,16 +11,16 @@ from typing import Any
 from dpcore.errors import LedgerError
 from dpcore.measure import Measurement
 from tasks.boundary import private_task, tell
-from tasks.pages.report import render_report
-from tasks.stores.bundle import Staging, render_json
-from tasks.stores.codebook import build_codebook
-from tasks.stores.deployment import REGISTRY, deployment_text
-from tasks.stores.helper import in_helper
-from tasks.stores.ledger import Ledger
-from tasks.stores.record import Outcome, build_model, build_record
-from tasks.stores.run import Grant, ReleaseRun
-from tasks.stores.signing import signing_key
-from tasks.stores.statement import STATEMENT, build_statement, sign_statement
+from tasks.bundle.codebook import build_codebook
+from tasks.bundle.record import Outcome, build_model, build_record
+from tasks.bundle.registry_entry import REGISTRY, deployment_text
+from tasks.bundle.staging import Staging, render_json
+from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
+from tasks.keys.signing import signing_key
+from tasks.ledger.store import Ledger
+from tasks.release.context import Grant, ReleaseRun
+from tasks.report.report import render_report
+from tasks.workspace.helper_process import in_helper
 
 DATA, RECORD, CODEBOOK, MODEL = "data.parquet", "record.json", "codebook.json", "model.json"
 REPORT, LINEAGE = "report.html", "lineage.ndjson"

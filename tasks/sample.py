@@ -16,10 +16,10 @@ from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.synthesis.generators import PointLaw, SyntheticRows, decoder_of, generator_of
 from tasks.boundary import private_task, tell
+from tasks.bundle.synthetic_table import rows_wanted, write_rows
 from tasks.progress import RowsDone
-from tasks.stores.ordered import one_blas_thread
-from tasks.stores.run import Grant, ReleaseRun
-from tasks.stores.synthesis import rows_wanted, write_rows
+from tasks.release.context import Grant, ReleaseRun
+from tasks.workspace.parallel import one_blas_thread
 
 LAW = "law.pickle"
 

@@ -20,11 +20,11 @@ from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import SystemNoise
 from dpcore.records.schema import Cells
 from tasks.boundary import private_task, tell
-from tasks.measure import drawn_once
-from tasks.stores.figures import score_check, score_of, training_rows
-from tasks.stores.ordered import one_blas_thread
-from tasks.stores.record import Outcome
-from tasks.stores.run import Grant, ReleaseRun
+from tasks.bundle.figures import score_check, score_of, training_rows
+from tasks.bundle.record import Outcome
+from tasks.draw_once import drawn_once
+from tasks.release.context import Grant, ReleaseRun
+from tasks.workspace.parallel import one_blas_thread
 
 
 @private_task("score")

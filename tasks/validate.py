@@ -17,11 +17,11 @@ from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, MEANINGS
 from expectations.verdicts import Verdict
 from tasks.boundary import private_task, tell, tell_operator
-from tasks.stores.helper import in_helper
-from tasks.stores.passes import Chunk
-from tasks.stores.run import ReleaseRun
-from tasks.stores.structure import require_shape
-from tasks.stores.wholeness import require_whole
+from tasks.intake.completeness import require_whole
+from tasks.landing.passes import Chunk
+from tasks.landing.structure import require_shape
+from tasks.release.context import ReleaseRun
+from tasks.workspace.helper_process import in_helper
 
 
 @private_task("validate")

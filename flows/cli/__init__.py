@@ -117,7 +117,7 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         raise SystemExit(130) from None
     except Exception as error:  # noqa: BLE001  the last boundary: a foreign error's text may hold data
-        from tasks.stores.redaction import own_error
+        from tasks.workspace.redaction import own_error
 
         leave(own_error(error, "command"), as_json=as_json)
 

@@ -11,9 +11,9 @@ import typer
 from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json
 
 if TYPE_CHECKING:
-    from tasks.stores.decision import SignedDecision
-    from tasks.stores.ledger_state import Entry
-    from tasks.stores.workspace import Workspace
+    from tasks.keys.decision import SignedDecision
+    from tasks.ledger.state import Entry
+    from tasks.workspace.folders import Workspace
 
 
 def approve(
@@ -33,9 +33,9 @@ def approve(
     as_json: bool = JsonFlag,
 ) -> None:
     """Publish a release that waits for approval, or refuse it."""
-    from tasks.stores import approval
-    from tasks.stores.signing import read_signer
-    from tasks.stores.workspace import Workspace
+    from tasks.keys.signing import read_signer
+    from tasks.release import approval
+    from tasks.workspace.folders import Workspace
 
     person = operator() if who is None else who
     _require_sensible(key, bundle, out, add)
@@ -80,7 +80,7 @@ def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, a
 def _write(signed: SignedDecision, out: Path, *, as_json: bool) -> None:
     import json
 
-    from tasks.stores.operations import write_new
+    from tasks.ledger.operations import write_new
 
     write_new(out, lambda draft: _write_text(draft, json.dumps(signed.as_json(), indent=2) + "\n"))
     if as_json:
@@ -107,8 +107,8 @@ def _said(entry: Entry) -> dict[str, Any]:
 
 def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
     """Let the orchestrator's history show that the wait is over, if it is at hand; the ledger has it anyway."""
-    from flows.connection import ServerUnreachableError, known_server
-    from flows.history import ENTRY_TAG
+    from flows.run_labels import ENTRY_TAG
+    from flows.server.connection import ServerUnreachableError, known_server
 
     server = known_server(place)
     state = {"type": "COMPLETED", "name": "Published", "message": f"approved by {approval.facts['who']}"}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dpcore.auditing.attacks import Finding
     from dpcore.auditing.membership import MembershipFigure
     from dpcore.auditing.replay import ReplayResult
-    from tasks.stores.audit import Check
+    from tasks.audit import Check
 
 
 def audit(
@@ -41,7 +41,7 @@ def audit(
 
     An auditor without the workspace needs a ledger export, the bundles and a public key.
     """
-    from tasks.stores.audit import broken
+    from tasks.audit import broken
 
     with watched("auditing") as tell:
         checks = _audit(release_id, workspace, since, (export, bundles, public_keys or []), sample, tell)
@@ -62,13 +62,13 @@ def _audit(
     sample: int | None,
     tell: Callable[[str], None],
 ) -> list[Check]:
-    from tasks.stores.audit import Redraw, audit_export, audit_workspace, read_public_key
-    from tasks.stores.workspace import Workspace
+    from tasks.audit import Redraw, audit_export, audit_workspace, read_public_key
+    from tasks.workspace.folders import Workspace
 
     export, bundles, public_keys = given
     trusted, redraw = [read_public_key(path) for path in public_keys], Redraw(sample, tell)
     if export is None and bundles is None:
-        from flows.recorded import complete_runs
+        from flows.run_history import complete_runs
 
         place = Workspace(workspace.resolve())
         runs = complete_runs(place)
@@ -87,7 +87,7 @@ MARKS = {"holds": "[green]ok[/]    ", "broken": "[bold red]BROKEN[/]", "not-show
 
 
 def _show_checks(checks: list[Check]) -> None:
-    from tasks.stores.audit import broken, not_shown
+    from tasks.audit import broken, not_shown
 
     out = console()
     for number, check in enumerate(checks, 1):
@@ -188,7 +188,7 @@ def _guess_membership() -> MembershipFigure:
 
 
 def _show_audit(result: MechanismAudit) -> None:
-    from tasks.stores.relations import at_least, at_most
+    from tasks.spec.relations import at_least, at_most
 
     rows = table("claimed and measured epsilon", "mechanism", "neighbours", "by", "claimed", "at least", "share", "")
     for f in result.findings:

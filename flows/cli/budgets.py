@@ -11,9 +11,9 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print
 
 if TYPE_CHECKING:
     from dpcore.planning.plan import Plan
-    from tasks.stores.ledger_state import Entry, LedgerState
-    from tasks.stores.spec import ReleaseSpec
-    from tasks.stores.workspace import Workspace
+    from tasks.ledger.state import Entry, LedgerState
+    from tasks.spec import ReleaseSpec
+    from tasks.workspace.folders import Workspace
 
 budget_app = typer.Typer(help="The population's lifetime budget.", invoke_without_command=True)
 
@@ -23,11 +23,11 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
 
     Raises: LedgerError where the specification's costs do not add to its population's, as a run does.
     """
-    from tasks.stores.ledger import require_adding_up
-    from tasks.stores.ledgers import ledger_state
-    from tasks.stores.run import basis_of, plan_release
-    from tasks.stores.spec import load_spec
-    from tasks.stores.workspace import Workspace
+    from tasks.ledger.opening import ledger_state
+    from tasks.ledger.store import require_adding_up
+    from tasks.release.context import basis_of, plan_release
+    from tasks.spec import load_spec
+    from tasks.workspace.folders import Workspace
 
     workspace = Workspace(folder.resolve())
     workspace.require()
@@ -42,9 +42,9 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
 def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]:
     """The population's balance as `budget --json` shows it."""
     from dpcore.accounting import population_balance
-    from tasks.stores.ledger import utc_now
-    from tasks.stores.outlook import Outlook, left
-    from tasks.stores.run import cap_of
+    from tasks.ledger.store import utc_now
+    from tasks.release.context import cap_of
+    from tasks.schedule.outlook import Outlook, left
 
     population = spec.privacy.population
     known = state.populations.get(population)
@@ -80,7 +80,7 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
     if as_json:
         print_json(content)
         return
-    from tasks.stores.relations import at_least, at_most
+    from tasks.spec.relations import at_least, at_most
 
     rows = table(f"budget of {content['population']}", "", "epsilon", "delta", "delta_num")
     for name in ("lifetime", "spent", "reserved", "remaining"):
@@ -116,8 +116,8 @@ def raise_cap(
 ) -> None:
     """Write the spec's lifetime into the ledger as the new cap."""
     from dpcore.errors import RefusedError
-    from tasks.stores.ledgers import writable_ledger
-    from tasks.stores.run import basis_of, cap_of
+    from tasks.ledger.opening import writable_ledger
+    from tasks.release.context import basis_of, cap_of
 
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say why")
@@ -131,6 +131,6 @@ def raise_cap(
     if as_json:
         print_json(content)
     else:
-        from tasks.stores.relations import at_most
+        from tasks.spec.relations import at_most
 
         console().print(f"the cap of {content['population']} is now epsilon {at_most(content['lifetime']['epsilon'])}")

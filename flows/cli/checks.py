@@ -12,7 +12,7 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, tab
 from flows.cli.releases import record_in
 
 if TYPE_CHECKING:
-    from tasks.stores.workspace import Workspace
+    from tasks.workspace.folders import Workspace
 
 
 def check(
@@ -27,7 +27,7 @@ def check(
     as_json: bool = JsonFlag,
 ) -> None:
     """Show the checks of a release; with --raw, write a private comparison with the raw rows."""
-    from tasks.stores.workspace import Workspace
+    from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -42,7 +42,7 @@ def check(
 
 
 def _published(place: Workspace, release_id: str) -> dict[str, Any]:
-    from tasks.stores.heads import bundle_folders
+    from tasks.ledger.cited_heads import bundle_folders
 
     folder = next((folder for folder in bundle_folders(place) if folder.name == release_id), None)
     if folder is None:
@@ -57,7 +57,7 @@ def _published(place: Workspace, release_id: str) -> dict[str, Any]:
 
 def _compare(place: Workspace, record: dict[str, Any], given: str | None, as_json: bool) -> None:
     """Nothing of what was found is printed, nor does the exit code depend on it."""
-    from tasks.compare import compare_raw
+    from tasks.raw_comparison import compare_raw
 
     path = compare_raw(place, record, given)
     if as_json:

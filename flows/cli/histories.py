@@ -15,7 +15,7 @@ from flows.cli.releases import record_in
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from flows.joins import Joined
+    from flows.release_history import Joined
 
 COLOURS = {
     "published": "green",
@@ -30,8 +30,8 @@ COLOURS = {
 
 
 def _joined(folder: Path) -> Joined:
-    from flows.joins import Joined
-    from tasks.stores.workspace import Workspace
+    from flows.release_history import Joined
+    from tasks.workspace.folders import Workspace
 
     place = Workspace(folder.resolve())
     place.require()
@@ -60,7 +60,7 @@ def history(
 
 
 def _show_history(rows: Sequence[dict[str, Any]]) -> None:
-    from tasks.stores.relations import at_most
+    from tasks.spec.relations import at_most
 
     out = console()
     shown = table("", "release", "period", "status", "epsilon", "entries", "published (UTC)", "flow run", "state")
@@ -123,7 +123,7 @@ def show(
 ) -> None:
     """Show one release: its record, ledger entries, flow runs and bundle; or the schema of all records."""
     if schema:
-        from tasks.stores.record import record_schema
+        from tasks.bundle.record import record_schema
 
         print_json(record_schema())
         return
@@ -132,7 +132,7 @@ def show(
     joined = _joined(workspace)
     _require_known(joined, release_id)
     if sbom:
-        from tasks.stores.sbom import bill_of_materials
+        from tasks.bundle.sbom import bill_of_materials
 
         print_json(bill_of_materials(_record(joined, release_id)))
     elif not as_json:
@@ -186,7 +186,7 @@ def _facts(whole: dict[str, Any]) -> dict[str, str]:
     facts = {"status": _coloured(whole["status"]), "period": whole["period"]}
     if whole["record"]:
         return facts | _record_facts(whole["record"])
-    from tasks.stores.relations import at_most
+    from tasks.spec.relations import at_most
 
     spent = [f"{kind} {at_most(whole['spent'][kind])}" for kind in ("epsilon", "rho") if whole["spent"][kind]]
     asked = f"{at_most(whole['epsilon'])}, {at_most(whole['delta'])}"
@@ -194,8 +194,8 @@ def _facts(whole: dict[str, Any]) -> dict[str, str]:
 
 
 def _record_facts(record: dict[str, Any]) -> dict[str, str]:
-    from tasks.pages.wording import finite_precision
-    from tasks.stores.relations import at_most, in_words
+    from tasks.report.wording import finite_precision
+    from tasks.spec.relations import at_most, in_words
 
     privacy = record["privacy"]
     return {

@@ -16,7 +16,7 @@ keys_app = typer.Typer(help="The keys that sign the ledger.", no_args_is_help=Tr
 @keys_app.command("show")
 def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Show the keys that the ledger knows, and the one that signs now."""
-    from tasks.stores.ledgers import known_keys, own_public_key
+    from tasks.ledger.opening import known_keys, own_public_key
 
     place, _ = open_place(workspace)
     present = own_public_key(place)  # an auditor's copy has none, and is not given one
@@ -51,7 +51,7 @@ def show_keys(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> No
 
 
 def _pem(public: str) -> str:
-    from tasks.stores.signing import PublicKey
+    from tasks.keys.signing import PublicKey
 
     return PublicKey.from_text(public).pem
 
@@ -66,8 +66,8 @@ def enrol(
 ) -> None:
     """Let another key write to the ledger; this workspace's key, which needs the role cap, vouches for it."""
     from dpcore.errors import RefusedError
-    from tasks.stores.key_changes import enrol_key, given_public_key
-    from tasks.stores.ledger_keys import ROLES
+    from tasks.ledger.entry_keys import ROLES
+    from tasks.ledger.key_changes import enrol_key, given_public_key
 
     if not set(role) <= set(ROLES):
         raise RefusedError(
@@ -92,7 +92,7 @@ def revoke(
     as_json: bool = JsonFlag,
 ) -> None:
     """Let a key write no more; what it signed before stays good."""
-    from tasks.stores.key_changes import revoke_key
+    from tasks.ledger.key_changes import revoke_key
 
     place, spec = open_place(workspace)
     entry = revoke_key(place, spec, key_id, reason=reason, who=operator())
@@ -109,7 +109,7 @@ def trust(
     as_json: bool = JsonFlag,
 ) -> None:
     """Trust the owner of a shared ledger that this workspace is new to."""
-    from tasks.stores.key_changes import given_public_key, trust_owner
+    from tasks.ledger.key_changes import given_public_key, trust_owner
 
     place, _ = open_place(workspace)
     place.create()
@@ -130,7 +130,7 @@ def rotate(
     as_json: bool = JsonFlag,
 ) -> None:
     """Give the workspace a new signing key; the old one enrols it in the ledger, and is revoked."""
-    from tasks.stores.key_changes import given_public_key, rotate_key
+    from tasks.ledger.key_changes import given_public_key, rotate_key
 
     place, spec = open_place(workspace)
     place.create()
@@ -145,8 +145,8 @@ def rotate(
 @keys_app.command("encrypt")
 def encrypt(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Encrypt the key file; DPRELEASE_KEY_PASSPHRASE_FILE names a file with the passphrase, or it is asked for."""
-    from tasks.stores.key_changes import encrypt_key
-    from tasks.stores.passphrase import ask_passphrase
+    from tasks.keys.passphrase import ask_passphrase
+    from tasks.ledger.key_changes import encrypt_key
 
     place, _ = open_place(workspace)
     place.create()

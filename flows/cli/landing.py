@@ -12,10 +12,10 @@ from dpcore.errors import LandingError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 
 if TYPE_CHECKING:
-    from tasks.stores.arrivals import Arrivals
-    from tasks.stores.spec import ReleaseSpec
-    from tasks.stores.versions import FileVersion
-    from tasks.stores.workspace import Workspace
+    from tasks.intake.arrivals import Arrivals
+    from tasks.intake.file_registry import FileVersion
+    from tasks.spec import ReleaseSpec
+    from tasks.workspace.folders import Workspace
 
 
 def land(
@@ -26,9 +26,9 @@ def land(
     as_json: bool = JsonFlag,
 ) -> None:
     """Move a file into the landing folder, all at once, and have its month announced."""
-    from tasks.stores.arrivals import Arrivals
-    from tasks.stores.spec import load_spec
-    from tasks.stores.workspace import Workspace
+    from tasks.intake.arrivals import Arrivals
+    from tasks.spec import load_spec
+    from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -51,8 +51,8 @@ def land(
 
 def _reopened(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, version: FileVersion) -> bool:
     """Let a file that was dealt with count again, if its month was not released: whoever lands it anew wants that."""
-    from tasks.stores.due import is_decided
-    from tasks.stores.ledgers import ledger_state
+    from tasks.ledger.opening import ledger_state
+    from tasks.schedule.due import is_decided
 
     if not version.handled or version.period is None or is_decided(spec, ledger_state(place), version.period):
         return False
@@ -79,7 +79,7 @@ def _target(place: Workspace, spec: ReleaseSpec, name: Path, where: str) -> Path
 
     Raises: LandingError if a release would not find it there.
     """
-    from tasks.stores.matching import folder_of, period_of, relative_pattern, require_period, would_match
+    from tasks.landing.file_names import folder_of, period_of, relative_pattern, require_period, would_match
 
     if spec.source.is_elsewhere:
         raise LandingError(
@@ -125,7 +125,7 @@ def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: 
     commands bring a month's files, the server is told once.
     """
     from flows.announce import announce_due
-    from flows.connection import ServerUnreachableError, is_served, known_server
+    from flows.server.connection import ServerUnreachableError, is_served, known_server
 
     if spec.schedule.on_landing and is_served(place):
         return True

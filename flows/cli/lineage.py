@@ -13,9 +13,9 @@ from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_j
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from tasks.stores.graph import Graph
-    from tasks.stores.outbox import Delivery
-    from tasks.stores.workspace import Workspace
+    from tasks.lineage.graph import Graph
+    from tasks.lineage.outbox import Delivery
+    from tasks.workspace.folders import Workspace
 
 FLUSH_SECONDS = 60.0
 MARKS = {"COMPLETE": ("✓ ", "green"), "FAIL": ("✗ ", "red"), "START": ("… ", "yellow")}
@@ -31,14 +31,14 @@ def lineage(
 ) -> None:
     """Show where a release came from and what each measurement cost, or send lineage that waits."""
     if schema:
-        from tasks.stores.facets import facet_schema
+        from tasks.lineage.facets import facet_schema
 
         print_json(facet_schema())
         return
     if (release_id is None) != flush:
         _explain(context, as_json=as_json, both=flush)
         return
-    from tasks.stores.workspace import Workspace
+    from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -58,7 +58,7 @@ def _explain(context: typer.Context, *, as_json: bool, both: bool) -> None:
 
 
 def _show(place: Workspace, release_id: str, *, as_json: bool) -> None:
-    from tasks.stores.graph import lineage_graph
+    from tasks.lineage.graph import lineage_graph
 
     graph = lineage_graph(place, release_id)
     print_json(graph) if as_json else _show_tree(release_id, graph)
@@ -67,7 +67,7 @@ def _show(place: Workspace, release_id: str, *, as_json: bool) -> None:
 def _show_tree(release_id: str, graph: Graph) -> None:
     from rich.tree import Tree
 
-    from tasks.stores.graph import dataset_in_words, guarantee_in_words, spends_in_words
+    from tasks.lineage.graph import dataset_in_words, guarantee_in_words, spends_in_words
 
     nodes = {node["id"]: node for node in graph["nodes"]}
     flow = next((node for node in nodes.values() if node["kind"] == "flow"), {"state": "START", "runs": []})
@@ -103,9 +103,9 @@ def _failure(stage: dict[str, Any]) -> list[str]:
 
 
 def _flush(place: Workspace, *, as_json: bool) -> None:
-    from tasks.stores.endpoint import endpoint_of
-    from tasks.stores.outbox import Outbox
-    from tasks.stores.spec import load_spec
+    from tasks.lineage.endpoint import endpoint_of
+    from tasks.lineage.outbox import Outbox
+    from tasks.spec import load_spec
 
     spec = load_spec(place.spec_path)
     if spec.lineage is None:

@@ -12,8 +12,8 @@ import typer
 from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json
 
 if TYPE_CHECKING:
-    from tasks.stores.spec import ReleaseSpec
-    from tasks.stores.workspace import Workspace
+    from tasks.spec import ReleaseSpec
+    from tasks.workspace.folders import Workspace
 
 OwnerUrl = typer.Option(None, "--owner-url", help="The address of the tables' owner, if `ledger` names another role.")
 
@@ -22,8 +22,8 @@ ledger_app = typer.Typer(help="Export, reconcile or share the budget ledger.", n
 
 def open_place(folder: Path) -> tuple[Workspace, ReleaseSpec]:
     """A workspace and its specification."""
-    from tasks.stores.spec import load_spec
-    from tasks.stores.workspace import Workspace
+    from tasks.spec import load_spec
+    from tasks.workspace.folders import Workspace
 
     workspace = Workspace(folder.resolve())
     workspace.require()
@@ -42,8 +42,8 @@ def export(
     """Write every ledger entry as a line of JSON, with its hash and signature."""
     from contextlib import closing
 
-    from tasks.stores.ledgers import readable_ledger
-    from tasks.stores.operations import export_lines, write_new
+    from tasks.ledger.opening import readable_ledger
+    from tasks.ledger.operations import export_lines, write_new
 
     place, _ = open_place(workspace)
     with closing(readable_ledger(place)) as ledger:
@@ -88,7 +88,7 @@ def reconcile(
 ) -> None:
     """Answer for what a ledger does not know, or for keys that announced themselves; then releases may go on."""
     from dpcore.errors import RefusedError
-    from tasks.stores import operations
+    from tasks.ledger import operations
 
     if vouch and not nothing_was_spent and not charge:
         _vouch(workspace, vouch, reason, as_json=as_json)
@@ -113,7 +113,7 @@ def reconcile(
 
 
 def _vouch(workspace: Path, key_ids: list[str], reason: str, *, as_json: bool) -> None:
-    from tasks.stores.operations import vouch_for_keys
+    from tasks.ledger.operations import vouch_for_keys
 
     place, spec = open_place(workspace)
     entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=operator())
@@ -165,9 +165,9 @@ def roles(
     as_json: bool = JsonFlag,
 ) -> None:
     """Give two PostgreSQL roles exactly the rights that they need on the ledger."""
-    from tasks.stores.ledgers import ledger_address
-    from tasks.stores.operations import give_roles
-    from tasks.stores.signing import signing_key
+    from tasks.keys.signing import signing_key
+    from tasks.ledger.opening import ledger_address
+    from tasks.ledger.operations import give_roles
 
     place, spec = open_place(workspace)
     place.create()
@@ -189,8 +189,8 @@ def grant(
     as_json: bool = JsonFlag,
 ) -> None:
     """Let another PostgreSQL role spend from a population's budget; its owner may."""
-    from tasks.stores.ledgers import ledger_address
-    from tasks.stores.operations import grant_population
+    from tasks.ledger.opening import ledger_address
+    from tasks.ledger.operations import grant_population
 
     place, spec = open_place(workspace)
     grant_population(owner or ledger_address(place, spec), population, role, as_owner=as_owner, revoke=revoke)
@@ -205,9 +205,9 @@ def grant(
 @ledger_app.command("set-aside")
 def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Take entries that a role appended and no program can read out of a shared ledger; they are kept as evidence."""
-    from tasks.stores import operations
-    from tasks.stores.ledgers import ledger_address
-    from tasks.stores.signing import signing_key
+    from tasks.keys.signing import signing_key
+    from tasks.ledger import operations
+    from tasks.ledger.opening import ledger_address
 
     place, spec = open_place(workspace)
     done = operations.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
@@ -229,8 +229,8 @@ def backup(
     as_json: bool = JsonFlag,
 ) -> None:
     """Archive specification, ledger, bundles, lineage and keys; the archive is as secret as the keys."""
-    from tasks.stores.archive import back_up
-    from tasks.stores.ledger import utc_now
+    from tasks.backup.archive import back_up
+    from tasks.ledger.store import utc_now
 
     place, spec = open_place(workspace)
     place.create()
@@ -253,7 +253,7 @@ def restore(
     as_json: bool = JsonFlag,
 ) -> None:
     """Bring a workspace back from an archive; nothing is released on it until it is reconciled."""
-    from tasks.stores import archive as archives
+    from tasks.backup import archive as archives
 
     root = workspace.resolve()
     made = archives.restore(archive, root, who=operator(), ledger_url=ledger_url)

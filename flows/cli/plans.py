@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dpcore.planning.plan import Plan
-    from tasks.stores.ledger_state import LedgerState
-    from tasks.stores.outlook import Alternative, Outlook
-    from tasks.stores.spec import ReleaseSpec
+    from tasks.ledger.state import LedgerState
+    from tasks.schedule.outlook import Alternative, Outlook
+    from tasks.spec import ReleaseSpec
 
 PLOT_ENDINGS = (".svg", ".png")
 
@@ -35,8 +35,8 @@ def plan(
     as_json: bool = JsonFlag,
 ) -> None:
     """Show what a release will cost, how good it will be and how long the budget lasts; no data are touched."""
-    from tasks.stores.ledger import utc_now
-    from tasks.stores.outlook import Outlook
+    from tasks.ledger.store import utc_now
+    from tasks.schedule.outlook import Outlook
 
     if plot is not None:
         _require_drawable(plot)
@@ -52,9 +52,9 @@ def plan(
 def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
     """One release, and the balance after it."""
     from dpcore.accounting import population_balance
-    from tasks.stores.outlook import left
-    from tasks.stores.relations import relation_figures
-    from tasks.stores.run import stated_guarantee
+    from tasks.release.context import stated_guarantee
+    from tasks.schedule.outlook import left
+    from tasks.spec.relations import relation_figures
 
     now = balance(spec, planned, state)
     population = spec.privacy.population
@@ -90,7 +90,7 @@ def _require_drawable(path: Path) -> None:
 
 
 def _draw(outlook: Outlook, path: Path) -> None:
-    from tasks.pages.plan_plot import plan_png, plan_svg
+    from tasks.report.plan_plot import plan_png, plan_svg
 
     drawn = plan_svg(outlook).encode() if path.suffix.lower() == ".svg" else plan_png(outlook)
     try:
@@ -104,7 +104,7 @@ def _draw(outlook: Outlook, path: Path) -> None:
 
 
 def _show(outlook: Outlook, content: dict[str, Any]) -> None:
-    from tasks.stores.query_words import query_words
+    from tasks.bundle.query_text import query_words
 
     out = console()
     _show_release(out, outlook.spec.name, content)
@@ -119,7 +119,7 @@ def _show(outlook: Outlook, content: dict[str, Any]) -> None:
 
 
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
-    from tasks.stores.relations import at_most, in_words
+    from tasks.spec.relations import at_most, in_words
 
     error = content["expected_error"]
     rows = {
@@ -149,7 +149,7 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
 
 
 def _epsilon_left(left: float | None) -> str:
-    from tasks.stores.relations import at_least
+    from tasks.spec.relations import at_least
 
     if left is None or left < 0:
         return "none: the cap does not allow this release"
@@ -165,7 +165,7 @@ def _figures(title: str, *columns: str) -> Table:
 
 
 def _show_year(out: Console, outlook: Outlook, content: dict[str, Any]) -> None:
-    from tasks.stores.relations import at_least, at_most
+    from tasks.spec.relations import at_least, at_most
 
     steps = content["year"]
     deltas = {"delta_spent": "delta", "delta_num_spent": "delta_num"}
@@ -194,7 +194,7 @@ def _verdict(step: dict[str, Any]) -> str:
 
 def year_sentences(outlook: Outlook) -> list[str]:
     """When the cap is reached, and what would fit."""
-    from tasks.stores.relations import at_most
+    from tasks.spec.relations import at_most
 
     count = sum(not step.counted for step in outlook.year)
     cap, population = at_most(outlook.cap.epsilon), outlook.spec.privacy.population
@@ -211,7 +211,7 @@ def year_sentences(outlook: Outlook) -> list[str]:
 
 
 def _what_fits(outlook: Outlook, count: int) -> str:
-    from tasks.stores.relations import at_least
+    from tasks.spec.relations import at_least
 
     these = f"all {count} releases" if count > 1 else "this release"
     fits = outlook.fits_the_year
@@ -243,7 +243,7 @@ def _show_alternatives(out: Console, outlook: Outlook) -> None:
 
 
 def _alternative_row(other: Alternative) -> list[str]:
-    from tasks.stores.relations import at_most
+    from tasks.spec.relations import at_most
 
     content = other.as_json()
     error = content["expected_error"]

@@ -14,9 +14,9 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json
 if TYPE_CHECKING:
     from dpcore.planning.plan import Plan
     from flows.release import ReleaseResult
-    from flows.server import WaitingServer
-    from tasks.stores.run import ReleaseRun
-    from tasks.stores.workspace import Workspace
+    from flows.server.embedded import WaitingServer
+    from tasks.release.context import ReleaseRun
+    from tasks.workspace.folders import Workspace
 
 
 def run(
@@ -37,11 +37,11 @@ def run(
 ) -> None:
     """Release one period, here and now."""
     from flows.cli.progress import shown
-    from flows.isolation import isolated
-    from flows.kept import in_use, retire_stale_server
-    from flows.server import ended_if_refused, forbid_core_dumps, kept_from_collection, use_server
-    from tasks.stores.helper import helped, is_loaded
-    from tasks.stores.workspace import Workspace
+    from flows.server.embedded import ended_if_refused, forbid_core_dumps, kept_from_collection, use_server
+    from flows.server.isolation import isolated
+    from flows.server.keeping import in_use, retire_stale_server
+    from tasks.workspace.folders import Workspace
+    from tasks.workspace.helper_process import helped, is_loaded
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -71,7 +71,7 @@ def run(
 
 
 def _print_result(content: dict[str, Any], doubt: str) -> None:
-    from tasks.stores.relations import at_most
+    from tasks.spec.relations import at_most
 
     out = console()
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
@@ -90,10 +90,10 @@ def _print_result(content: dict[str, Any], doubt: str) -> None:
 
 def _refuse_early(place: Workspace, request: dict[str, Any]) -> ReleaseRun:
     """Refuse what needs no orchestration to refuse: the specification, and landing data that do not fit it."""
-    from tasks.stores.ledger import utc_now
-    from tasks.stores.run import prepare_run
-    from tasks.stores.shapes import require_columns
-    from tasks.stores.tables import forgo_pandas
+    from tasks.landing.cells import forgo_pandas
+    from tasks.landing.column_faults import require_columns
+    from tasks.ledger.store import utc_now
+    from tasks.release.context import prepare_run
 
     forgo_pandas()
     run = prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
@@ -104,7 +104,7 @@ def _refuse_early(place: Workspace, request: dict[str, Any]) -> ReleaseRun:
 def _say_what_stays(place: Workspace, idle_minutes: float) -> None:
     """A process that outlives the command is named on standard error."""
     from flows.cli.output import stderr
-    from flows.kept import kept_here
+    from flows.server.keeping import kept_here
 
     if kept := kept_here(place):
         words = f"its server stays until no run has used it for {idle_minutes:g} minutes (process {kept['process']})"
@@ -113,8 +113,8 @@ def _say_what_stays(place: Workspace, idle_minutes: float) -> None:
 
 def _server(place: Workspace, idle_minutes: float | None) -> WaitingServer | None:
     """A server that loads for this run, and for others if it is to be kept; None where one is there already."""
-    from flows.kept import KeptServer
-    from flows.server import EmbeddedServer, is_configured
+    from flows.server.embedded import EmbeddedServer, is_configured
+    from flows.server.keeping import KeptServer
 
     if is_configured():
         return None
@@ -124,7 +124,7 @@ def _server(place: Workspace, idle_minutes: float | None) -> WaitingServer | Non
 def _request(given: str | None, period: str | None, supersedes: str | None, reason: str | None) -> dict[str, Any]:
     source = None
     if given:
-        from tasks.stores.matching import absolute
+        from tasks.landing.file_names import absolute
 
         source = absolute(given)
     return {"input": source, "period": period, "supersedes": supersedes, "reason": reason}
@@ -133,10 +133,10 @@ def _request(given: str | None, period: str | None, supersedes: str | None, reas
 def _run_flow(
     place: Workspace, scratch: Path, request: dict[str, Any], server: WaitingServer | None, plan: Plan
 ) -> ReleaseResult:
-    from flows.isolation import forbid_stored_results
-    from flows.server import kept_from_collection, quiet_libraries
-    from tasks.beforehand import prepare_stages
-    from tasks.stores.helper import load_slow_libraries
+    from flows.server.embedded import kept_from_collection, quiet_libraries
+    from flows.server.isolation import forbid_stored_results
+    from tasks.preparation import prepare_stages
+    from tasks.workspace.helper_process import load_slow_libraries
 
     with kept_from_collection():
         if server is not None:
@@ -174,7 +174,7 @@ def _record_of(result: ReleaseResult) -> dict[str, Any]:
 
 def _doubt(result: ReleaseResult) -> str:
     """What follows the figures of a release that is not wholly proved."""
-    from tasks.stores.relations import UNPROVED, is_unproved
+    from tasks.spec.relations import UNPROVED, is_unproved
 
     return f" ({UNPROVED})" if is_unproved(_record_of(result)["privacy"]) else ""
 
@@ -184,7 +184,7 @@ def record_in(bundle: Path) -> dict[str, Any]:
 
     Raises: WorkspaceError if it is not there, or cannot be read.
     """
-    from tasks.stores.reading import parse_json, read_text
+    from tasks.workspace.reading import parse_json, read_text
 
     record: Any = None
     with suppress(OSError, ValueError):

@@ -31,9 +31,9 @@ def serve(
     as_json: bool = JsonFlag,
 ) -> None:
     """Run the schedule, the landing trigger and the nightly audit, with a Prefect server if none is configured."""
-    from tasks.stores.run import plan_release
-    from tasks.stores.spec import load_spec
-    from tasks.stores.workspace import Workspace
+    from tasks.release.context import plan_release
+    from tasks.spec import load_spec
+    from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -56,7 +56,7 @@ def worker(
     accept_open_server: str | None = OpenServerOption,
 ) -> None:
     """Run what a work pool has for these workspaces; runs of anything else are refused."""
-    from tasks.stores.workspace import Workspace
+    from tasks.workspace.folders import Workspace
 
     places = [Workspace(folder.resolve()) for folder in workspaces]
     for place in places:

@@ -12,8 +12,8 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, std
 from flows.cli.progress import watched
 
 if TYPE_CHECKING:
-    from tasks.stores.survey import Survey
-    from tasks.stores.workspace import Workspace
+    from tasks.site.survey import Survey
+    from tasks.workspace.folders import Workspace
 
 FOLDER = "site"
 
@@ -32,7 +32,7 @@ def site(
 
     A failed audit is shown, loudly, and is no error of this command; `dprelease audit` is the one that fails.
     """
-    from tasks.stores.workspace import Workspace
+    from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -63,11 +63,11 @@ def _require_address(prefect_url: str | None) -> None:
 
 
 def _write(place: Workspace, given: Path, prefect_url: str | None) -> tuple[Path, Survey, int]:
-    from flows.recorded import recorded_runs
-    from tasks.pages.site import render_site
-    from tasks.stores.ledger import utc_now
-    from tasks.stores.sites import require_place, write_site
-    from tasks.stores.survey import survey_workspace
+    from flows.run_history import recorded_runs
+    from tasks.ledger.store import utc_now
+    from tasks.site import render_site
+    from tasks.site.folder import require_place, write_site
+    from tasks.site.survey import survey_workspace
 
     require_place(place, given)
     target = given.resolve()

@@ -22,7 +22,7 @@ def init(
 ) -> None:
     """Make a workspace, with demo data to try everything on."""
     from flows.demos import DEMOS, write_demo
-    from tasks.stores.workspace import SPEC_NAME, Workspace
+    from tasks.workspace.folders import SPEC_NAME, Workspace
 
     if demo not in (*DEMOS, "none"):
         raise WorkspaceError(

@@ -13,8 +13,8 @@ from support.once import made_once
 from support.tasks.builders import Place, opened
 from support.tasks.postgres import NOT_THERE, Server, running_server, wheel
 from support.tasks.staged import publish_months
-from tasks.stores.ledger import Ledger
-from tasks.stores.workspace import Workspace
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture(scope="session")

@@ -23,9 +23,9 @@ from support.independent_verifier import BrokenError, canonical, sha256, verify
 from support.tasks.goldens import GOLDEN
 
 from dpcore.accounting import Cap, Cost
-from tasks.stores.audit import audit_export, broken, read_public_key
-from tasks.stores.ledger import Ledger
-from tasks.stores.operations import export_lines
+from tasks.audit import audit_export, broken, read_public_key
+from tasks.ledger.operations import export_lines
+from tasks.ledger.store import Ledger
 
 SOURCE = Path(independent_verifier.__file__)
 GAUSSIAN, PURE = "small-2026-01-1", "small-2026-02-1"

@@ -22,14 +22,14 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.registry import Event
 from dpcore.noise.wishart import WishartDifference
 from dpcore.records.schema import Neighbours
-from tasks.stores import gate
-from tasks.stores.audit import audit_workspace
-from tasks.stores.build import code_digest, code_facts, digest_of
-from tasks.stores.ledger import Ledger
-from tasks.stores.run import plan_release
-from tasks.stores.spec import load_spec
-from tasks.stores.user_cache import UserCache
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.ledger.store import Ledger
+from tasks.release import build_gate
+from tasks.release.context import plan_release
+from tasks.spec import load_spec
+from tasks.workspace.build_identity import code_digest, code_facts, digest_of
+from tasks.workspace.folders import Workspace
+from tasks.workspace.user_cache import UserCache
 
 
 @pytest.fixture
@@ -44,9 +44,9 @@ def fresh(tmp_path: Path) -> Workspace:
 @pytest.fixture
 def _audited_anew(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    gate._audit.cache_clear()
+    build_gate._audit.cache_clear()
     yield
-    gate._audit.cache_clear()
+    build_gate._audit.cache_clear()
 
 
 def finding(event: GramEvent, holds: bool) -> dict[str, object]:
@@ -104,7 +104,7 @@ def test_an_audit_in_the_ledger_serves_the_next_release_of_the_same_build(
 def test_another_build_must_be_audited_anew(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
     land_rows(workspace.root, "2026-03")
     audited = []
-    monkeypatch.setattr(gate, "code_digest", lambda: "another build")
+    monkeypatch.setattr(build_gate, "code_digest", lambda: "another build")
     monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: audited.append(event) or finding(event, True))
     release(workspace, "2026-03")
     assert len(audited) == 1
@@ -134,16 +134,16 @@ def audits(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 def entry_of(event: GramEvent) -> Path:
     cache = UserCache.of()
     assert cache is not None
-    return cache.folder / gate._entry_name(event)
+    return cache.folder / build_gate._entry_name(event)
 
 
 @pytest.mark.usefixtures("_audited_anew")
 def test_an_audit_that_passed_serves_every_workspace_and_says_when_it_was_made(event: GramEvent, audits: list[Event]):
     before = datetime.now(UTC) - timedelta(minutes=1)
-    made = gate.audit_of_build(event)
+    made = build_gate.audit_of_build(event)
     assert before < datetime.fromisoformat(made["audited_at"]) <= datetime.now(UTC)
-    gate._audit.cache_clear()  # as in another process
-    assert gate.kept_audit(event) == made
+    build_gate._audit.cache_clear()  # as in another process
+    assert build_gate.kept_audit(event) == made
     assert audits == [event]
 
 
@@ -152,48 +152,48 @@ def test_an_audit_that_passed_serves_every_workspace_and_says_when_it_was_made(e
 def test_an_audit_of_another_build_platform_or_event_counts_for_nothing(
     event: GramEvent, audits: list[Event], monkeypatch: pytest.MonkeyPatch, differs: str
 ):
-    gate.audit_of_build(event)
+    build_gate.audit_of_build(event)
     if differs == "code":
-        monkeypatch.setattr(gate, "code_digest", lambda: "another")
-    monkeypatch.setattr(gate, "code_facts", lambda: {**code_facts(), differs: "another"})
+        monkeypatch.setattr(build_gate, "code_digest", lambda: "another")
+    monkeypatch.setattr(build_gate, "code_facts", lambda: {**code_facts(), differs: "another"})
     wanted = replace(event, noise=event.noise * 2) if differs == "event" else event
-    assert gate.kept_audit(wanted) is None
-    gate._audit.cache_clear()
+    assert build_gate.kept_audit(wanted) is None
+    build_gate._audit.cache_clear()
     attacks: list[Event] = []
     monkeypatch.setattr(
         "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
     )
-    gate.audit_of_build(wanted)
+    build_gate.audit_of_build(wanted)
     assert attacks == ([] if differs == "event" else [event]), "an attack serves other events of the same build alone"
 
 
 @pytest.mark.usefixtures("_audited_anew", "audits")
 def test_a_kept_attack_under_the_name_of_another_counts_for_nothing(event: GramEvent, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gate, "_name_of", lambda kind, what: f"{kind}-one-name-for-all.json")
-    gate.audit_of_build(event)
+    monkeypatch.setattr(build_gate, "_name_of", lambda kind, what: f"{kind}-one-name-for-all.json")
+    build_gate.audit_of_build(event)
     attacks: list[Event] = []
     monkeypatch.setattr(
         "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
     )
     other = replace(event, mechanism="wishart-difference")
-    gate.audit_of_build(other)
+    build_gate.audit_of_build(other)
     assert attacks == [other]
 
 
 @pytest.mark.usefixtures("_audited_anew", "audits")
 @pytest.mark.parametrize("forgery", ["changed", "cut", "of another event", "readable by others"])
 def test_a_kept_audit_that_this_account_did_not_write_as_it_is_counts_for_nothing(event: GramEvent, forgery: str):
-    gate.audit_of_build(event)
+    build_gate.audit_of_build(event)
     path, other = entry_of(event), replace(event, noise=event.noise * 2)
     content = path.read_bytes()
     if forgery == "readable by others":
         path.chmod(0o644)
     elif forgery == "of another event":
-        gate.audit_of_build(other)
+        build_gate.audit_of_build(other)
         path.write_bytes(entry_of(other).read_bytes())
     else:
         path.write_bytes(content[:-1] if forgery == "cut" else content.replace(b'"holds":true', b'"holds":null', 1))
-    assert gate.kept_audit(event) is None
+    assert build_gate.kept_audit(event) is None
 
 
 @pytest.mark.usefixtures("_audited_anew")
@@ -202,8 +202,8 @@ def test_an_audit_that_failed_is_not_kept(event: GramEvent, monkeypatch: pytest.
     assert not failed.holds
     monkeypatch.setattr("dpcore.auditing.build_audit.attack_event", lambda event, noise: FAILED)
     monkeypatch.setattr("dpcore.auditing.build_audit.audit_event", lambda event, noise, found: failed)
-    assert not gate.audit_of_build(event)["holds"]
-    assert gate.kept_audit(event) is None
+    assert not build_gate.audit_of_build(event)["holds"]
+    assert build_gate.kept_audit(event) is None
 
 
 @pytest.mark.usefixtures("_audited_anew")
@@ -214,7 +214,7 @@ def test_an_attack_that_passed_serves_other_events_of_its_mechanism_and_their_no
     monkeypatch.setattr(
         "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or PASSED
     )
-    first, second = (gate.audit_of_build(each) for each in (event, replace(event, noise=event.noise * 2)))
+    first, second = (build_gate.audit_of_build(each) for each in (event, replace(event, noise=event.noise * 2)))
     assert attacks == [event]
     assert first["attack"] == second["attack"] == PASSED.as_json()
     assert first["audited_at"] == second["audited_at"]
@@ -233,8 +233,8 @@ def test_an_attack_on_something_else_serves_no_event(event: GramEvent, monkeypat
         "relation": replace(event, neighbours=next(n for n in Neighbours if n is not event.neighbours)),
         "several classes": replace(event, layout=replace(event.layout, blocks=event.layout.blocks + 1)),
     }[differs]
-    gate.audit_of_build(event)
-    gate.audit_of_build(other)
+    build_gate.audit_of_build(event)
+    build_gate.audit_of_build(other)
     assert attacks == [event, other]
 
 
@@ -245,7 +245,7 @@ def test_an_attack_that_succeeded_is_repeated_for_the_next_event(event: GramEven
         "dpcore.auditing.build_audit.attack_event", lambda event, noise: attacks.append(event) or FAILED
     )
     for each in (event, replace(event, noise=event.noise * 2)):
-        assert not gate.audit_of_build(each)["holds"]
+        assert not build_gate.audit_of_build(each)["holds"]
     assert len(attacks) == 2
 
 
@@ -253,22 +253,22 @@ def test_an_attack_that_succeeded_is_repeated_for_the_next_event(event: GramEven
 def test_the_first_release_of_another_workspace_relies_on_a_kept_audit_but_replays_its_own_columns(
     fresh: Workspace, event: GramEvent, audits: list[Event], monkeypatch: pytest.MonkeyPatch
 ):
-    kept = gate.audit_of_build(event)
-    gate._audit.cache_clear()
+    kept = build_gate.audit_of_build(event)
+    build_gate._audit.cache_clear()
     monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: pytest.fail("audited again"))
     release(fresh, "2026-03")
     with closing(Ledger.open_to_read(fresh.ledger_path)) as ledger:
         build = ledger.state().releases["small-2026-03-1"].spends["moments"].facts["build"]
     replay = build.pop("replay")
     assert build == kept
-    assert replay["pairs"] == gate.REPLAYED_PAIRS
+    assert replay["pairs"] == build_gate.REPLAYED_PAIRS
     assert audits == [event]
 
 
 @pytest.mark.usefixtures("_audited_anew")
 def test_two_threads_that_need_an_audit_at_the_same_time_share_one(event: GramEvent, audits: list[Event]):
     with ThreadPoolExecutor(4) as threads:
-        made = list(threads.map(gate.audit_of_build, [event] * 4))
+        made = list(threads.map(build_gate.audit_of_build, [event] * 4))
     assert audits == [event]
     assert all(each is made[0] for each in made)
 

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from support.deployments.serving import ask_again, environment, until
 
 from deployments.auditor_door import USER, new_password
-from flows.connection import Server
-from flows.server import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server
+from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
+from tasks.workspace.folders import Workspace
 
 AUTH = "steward:the-server-s-own-password"
 SECRET = "nobody-may-read-this"  # noqa: S105  it is what must not be shown

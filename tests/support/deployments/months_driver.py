@@ -14,8 +14,8 @@ from unittest import mock
 
 from support.tasks.staged import invented_rows
 
-from flows.server import EmbeddedServer, is_configured, use_server
-from tasks.stores.workspace import Workspace
+from flows.server.embedded import EmbeddedServer, is_configured, use_server
+from tasks.workspace.folders import Workspace
 
 BEGIN = datetime(2025, 1, 15, tzinfo=UTC)
 
@@ -33,8 +33,8 @@ def period(month: int) -> str:
 def live(workspace: Workspace, months: int) -> list[str]:
     """The outcome of each month's flow."""
     from flows.monthly import monthly
-    from tasks.stores.arrivals import wait_until_settled
-    from tasks.stores.ledger import Ledger
+    from tasks.intake.arrivals import wait_until_settled
+    from tasks.ledger.store import Ledger
 
     outcomes = []
     for month in range(months):

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 import psutil
 from support.tasks.staged import SPEC as SMALL
 
-from flows.connection import Server, ServerUnreachableError
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.ledgers import ledger_state
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server, ServerUnreachableError
+from tasks.ledger.opening import ledger_state
+from tasks.ledger.state import LedgerState
+from tasks.workspace.folders import Workspace
 
 T = TypeVar("T")
 DPRELEASE = (sys.executable, "-P", "-m", "flows")

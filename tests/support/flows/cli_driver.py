@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import flows.server
+import flows.server.embedded
 
 _servers: list[Any] = []
 
@@ -28,13 +28,13 @@ _servers: list[Any] = []
 def _count_servers(event: str, arguments: tuple[Any, ...]) -> None:
     """Whoever starts one, we or Prefect, which would start uvicorn; one of ours that waits is not started yet."""
     words = set(arguments[1]) if event == "subprocess.Popen" else set()
-    if {"flows.prefect_server", "uvicorn"} & words and "--wait" not in words:
+    if {"flows.server.prefect_server", "uvicorn"} & words and "--wait" not in words:
         _servers.append(arguments[0])
 
 
 def _count_start(process: Any) -> None:
     _servers.append(process)
-    flows.server.start_waiting(process)
+    flows.server.embedded.start_waiting(process)
 
 
 def _crash(target: str, text: str) -> Any:
@@ -64,7 +64,7 @@ def _run(step: dict[str, Any]) -> dict[str, Any]:
     code = 0
     with (
         crash,
-        mock.patch("flows.server.EmbeddedServer.start", lambda server: _count_start(server._process)),
+        mock.patch("flows.server.embedded.EmbeddedServer.start", lambda server: _count_start(server._process)),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         mock.patch.object(sys, "argv", ["dprelease", *step["argv"]]),
@@ -82,7 +82,7 @@ def _run(step: dict[str, Any]) -> dict[str, Any]:
 def _load_libraries() -> None:
     """After the first release, load what its helper loaded: else every later one starts a helper that loads it anew."""
     from expectations.quiet import quietly
-    from tasks.stores.helper import MODULES
+    from tasks.workspace.helper_process import MODULES
 
     with quietly():
         for module in MODULES:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from support import ROOT
 from support.tasks.landings import SPEC
 
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 LACKING = "age\n41\n"
 

@@ -178,7 +178,7 @@ def steps_of(base: Path) -> list[dict[str, Any]]:
         step("again with other data", "run", "--period", "2026-03", copy=[[str(inputs / "changed.parquet"), march]]),
         step("budget after one", "budget"),
         *(crash(stage) for stage in ("validate", "allocate", "project")),
-        step("crash before the draw", "run", "--period", "2026-04", crash=["tasks.measure.gram_sum", text]),
+        step("crash before the draw", "run", "--period", "2026-04", crash=["tasks.draw_once.gram_sum", text]),
         step("budget after the void", "budget"),
         step("crash after the draw", "run", "--period", "2026-04", crash=["tasks.sample.rows_wanted", text]),
         *(crash(stage) for stage in ("decode", "check", "publish")),

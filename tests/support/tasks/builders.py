@@ -24,10 +24,10 @@ from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.noise.sources import SeededNoise, SystemNoise
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
-from tasks.stores.ledger import Ledger, ReserveRequest
-from tasks.stores.ledger_state import Entry, LedgerState, cost_to_json
-from tasks.stores.signing import PublicKey, signing_key
-from tasks.stores.workspace import Workspace
+from tasks.keys.signing import PublicKey, signing_key
+from tasks.ledger.state import Entry, LedgerState, cost_to_json
+from tasks.ledger.store import Ledger, ReserveRequest
+from tasks.workspace.folders import Workspace
 
 POPULATION = "people"
 BASIS = {"neighbours": "replace-one", "unit": "row"}
@@ -255,7 +255,7 @@ def reserve_as_nobody(path: Path, answers: Any) -> None:
 
 def append_many(path: Path, word: str, barrier: Any) -> None:
     """Append long lines to a log, at the same time as others do."""
-    from tasks.stores.lineage import append_line  # slow to load, and the racers above do without
+    from tasks.lineage.events import append_line  # slow to load, and the racers above do without
 
     barrier.wait()
     for number in range(200):

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import yaml
 
-from tasks.stores.record import record_faults
+from tasks.bundle.record import record_faults
 
 REGISTRY_SCHEMA = Path(__file__).with_name("deployments_registry") / "deployments-schema.yaml"
 """The DP Deployments Registry's own (github.com/opendp/deployments-registry-data, MIT), unchanged."""

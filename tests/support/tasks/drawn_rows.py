@@ -18,7 +18,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.synthesis.generators import ClassGaussians, SyntheticRows, synthetic_rows
-from tasks.stores.synthesis import write_rows
+from tasks.bundle.synthetic_table import write_rows
 
 SCHEMA = RecordSchema(
     (

@@ -11,13 +11,13 @@ from typing import Any
 
 from support.tasks.tampering import FIRST, rewritten
 
-from tasks.stores.audit import Check, audit_export, read_public_key
-from tasks.stores.bundle import CHECKSUMS, render_json, sha256_of
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry
-from tasks.stores.signing import Signer
-from tasks.stores.statement import STATEMENT, build_statement, sign_statement
-from tasks.stores.workspace import Workspace
+from tasks.audit import Check, audit_export, read_public_key
+from tasks.bundle.staging import CHECKSUMS, render_json, sha256_of
+from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
+from tasks.keys.signing import Signer
+from tasks.ledger.state import Entry
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 
 class Given:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from sqlalchemy.engine import Connection
 from support.tasks.staged import release
 
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 PERIOD = "2026-03"
 DRAWN = "drawn.log"
@@ -83,8 +83,8 @@ def run_again(root: Path) -> None:
     from support.tasks.staged import NOW
 
     from flows.release import finished_release
-    from tasks.stores.approval import finish_reveals
-    from tasks.stores.run import prepare_run
+    from tasks.release.approval import finish_reveals
+    from tasks.release.context import prepare_run
 
     workspace = Workspace(root)
     with workspace.scratch() as scratch:

@@ -12,8 +12,8 @@ from support.tasks.staged import SPEC, invented_rows
 
 from dpcore.records.schema import RecordSchema
 from dpcore.synthesis.generators import ROWS_AT_ONCE
-from tasks.stores.spec import parse_spec
-from tasks.stores.synthesis import write_chunks
+from tasks.bundle.synthetic_table import write_chunks
+from tasks.spec import parse_spec
 
 ROWS = 40_000
 """More than one chunk of rows, so that a part of the table can be redrawn."""

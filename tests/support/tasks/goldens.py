@@ -24,15 +24,15 @@ from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap
 from dpcore.synthesis.generators import SAMPLER
-from tasks.stores.approval import approve, decide_apart
-from tasks.stores.bundle import Staging
-from tasks.stores.key_changes import enrol_key, rotate_key
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledgers import writable_ledger
-from tasks.stores.operations import export_lines
-from tasks.stores.signing import SigningKey, signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.bundle.staging import Staging
+from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.key_changes import enrol_key, rotate_key
+from tasks.ledger.opening import writable_ledger
+from tasks.ledger.operations import export_lines
+from tasks.ledger.store import Ledger
+from tasks.release.approval import approve, decide_apart
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 GOLDEN = Path(__file__).parent / "golden"
 FEATURES = [

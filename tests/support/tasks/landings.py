@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.clock import Clock
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.intake.arrivals import Arrivals
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.clock import Clock
+from tasks.workspace.folders import Workspace
 
 SPEC = """
 name: small
@@ -146,7 +146,7 @@ def race_to_admit(root: Path, name: str, barrier: Any, answers: Any) -> None:
 
 def scan_and_stall(root: Path, where: str, reached: Any) -> None:
     """Scan, and stay for ever at a function of the intake, until the process is ended."""
-    from tasks.stores import arrivals as module
+    from tasks.intake import arrivals as module
 
     def stall(*_args: object) -> None:
         reached.set()

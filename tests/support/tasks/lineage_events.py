@@ -10,10 +10,10 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
-from tasks.stores.facets import DpGuaranteeFacet, DpSpendFacet, facet_schema
-from tasks.stores.lineage import LineageRun
-from tasks.stores.lineage_datasets import ReleaseDatasets
-from tasks.stores.tables import arrow_schema
+from tasks.landing.cells import arrow_schema
+from tasks.lineage.datasets import ReleaseDatasets
+from tasks.lineage.events import LineageRun
+from tasks.lineage.facets import DpGuaranteeFacet, DpSpendFacet, facet_schema
 
 SCHEMAS = Path(__file__).parent / "openlineage"
 RELEASE = "visits-2026-10-1"

@@ -13,16 +13,16 @@ import numpy as np
 from support.tasks import staged
 from support.tasks.builders import released, request
 
-import tasks.stores.run
+import tasks.release.context
 from dpcore.errors import BudgetExceededError
-from tasks.stores.approval import approve
-from tasks.stores.key_changes import rotate_key
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledgers import ledger_address, trust_anchors
-from tasks.stores.run import ReleaseRun, basis_of, cap_of, prepare_run
-from tasks.stores.signing import signing_key
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.keys.signing import signing_key
+from tasks.ledger.key_changes import rotate_key
+from tasks.ledger.opening import ledger_address, trust_anchors
+from tasks.ledger.store import Ledger
+from tasks.release.approval import approve
+from tasks.release.context import ReleaseRun, basis_of, cap_of, prepare_run
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 
 @contextmanager
@@ -35,8 +35,8 @@ def clock_at(moment: datetime) -> Iterator[None]:
         return Ledger.open(ledger_address(workspace, spec), key, anchors=anchors, clock=lambda: next(ticks))
 
     with ExitStack() as patched:
-        for module in ("run", "approval", "key_changes"):
-            patched.enter_context(mock.patch(f"tasks.stores.{module}.writable_ledger", opened))
+        for module in ("release.context", "release.approval", "ledger.key_changes"):
+            patched.enter_context(mock.patch(f"tasks.{module}.writable_ledger", opened))
         yield
 
 
@@ -145,4 +145,4 @@ def eventful(workspace: Workspace) -> None:
 
 def opened_now(workspace: Workspace) -> Ledger:
     """The ledger as a run opens it, with the clock of the moment."""
-    return tasks.stores.run.writable_ledger(workspace, load_spec(workspace.spec_path))
+    return tasks.release.context.writable_ledger(workspace, load_spec(workspace.spec_path))

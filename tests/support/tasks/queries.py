@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.errors import RefusedError
-from tasks.stores.queries import spooled
-from tasks.stores.spec import ReleaseSpec, parse_spec
+from tasks.landing.sql import spooled
+from tasks.spec import ReleaseSpec, parse_spec
 
 PLANTED = "planted-7781"
 SPEC = """

@@ -13,10 +13,10 @@ from dpcore.measure import gram_sum
 from dpcore.measurements.projection import ron_projection
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum
-from tasks.stores.landing import Landing
-from tasks.stores.passes import Threads
-from tasks.stores.readings import Readings
-from tasks.stores.spec import parse_spec
+from tasks.landing.datasets import Landing
+from tasks.landing.passes import Threads
+from tasks.landing.readings import Readings
+from tasks.spec import parse_spec
 
 SPEC_TEXT = """
 name: sums

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 
 from dpcore.auditing.attacks import Finding
 from dpcore.records.schema import Cells, Column, NominalColumn
-from tasks.stores.spec import ReleaseSpec, parse_spec
-from tasks.stores.tables import table_of
-from tasks.stores.workspace import Workspace
+from tasks.landing.cells import table_of
+from tasks.spec import ReleaseSpec, parse_spec
+from tasks.workspace.folders import Workspace
 
 ROWS = 2000
 

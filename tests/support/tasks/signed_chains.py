@@ -9,10 +9,10 @@ from typing import Any
 
 from support.tasks.builders import Chain
 
-from tasks.stores.ledger_state import Entry
-from tasks.stores.ledgers import readable_ledger
-from tasks.stores.signing import SigningKey
-from tasks.stores.workspace import Workspace
+from tasks.keys.signing import SigningKey
+from tasks.ledger.opening import readable_ledger
+from tasks.ledger.state import Entry
+from tasks.workspace.folders import Workspace
 
 
 class Signed(Chain):

@@ -10,7 +10,7 @@ from support.once import made_once
 from support.tasks import monthly
 from support.tasks.sited import written
 
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,10 @@ from urllib.parse import unquote
 from support.tasks import monthly
 from support.tasks.pages import Page
 
-from tasks.pages.site import render_site
-from tasks.stores.sites import require_place, write_site
-from tasks.stores.survey import Survey, survey_workspace
-from tasks.stores.workspace import Workspace
+from tasks.site import render_site
+from tasks.site.folder import require_place, write_site
+from tasks.site.survey import Survey, survey_workspace
+from tasks.workspace.folders import Workspace
 
 ADDRESS = re.compile(r"(?:https?:)?//[\w.]")
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.stores.bundle import Staging
-from tasks.stores.figures import metric_checks, utility_of
-from tasks.stores.key_changes import enrol_key, trust_owner
-from tasks.stores.lineage import LineageRun
-from tasks.stores.lineage_datasets import ReleaseDatasets
-from tasks.stores.promises import Told
-from tasks.stores.record import Outcome
-from tasks.stores.run import prepare_run
-from tasks.stores.signing import signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.bundle.figures import metric_checks, utility_of
+from tasks.bundle.record import Outcome
+from tasks.bundle.staging import Staging
+from tasks.keys.signing import signing_key
+from tasks.ledger.key_changes import enrol_key, trust_owner
+from tasks.lineage.datasets import ReleaseDatasets
+from tasks.lineage.events import LineageRun
+from tasks.release.context import prepare_run
+from tasks.release.spend_facets import Told
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 SPEC = """
 name: small

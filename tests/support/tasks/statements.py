@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dpcore.errors import SpecError
-from tasks.stores.spec import ReleaseSpec, parse_spec
+from tasks.spec import ReleaseSpec, parse_spec
 
 SPEC = """
 name: visits

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from tasks.stores.audit import Check
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry
-from tasks.stores.signing import SigningKey, signing_key
-from tasks.stores.workspace import Workspace
+from tasks.audit import Check
+from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.state import Entry
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
 

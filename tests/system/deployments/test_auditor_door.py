@@ -14,8 +14,8 @@ from support.deployments.serving import ask_again, make_workspace, serving, unti
 
 from deployments.auditor_door import BODY_BYTES, PASSWORD_FILE, USER, new_password
 from deployments.auditor_routes import ROUTES, WITHHELD
-from flows.connection import Server
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server
+from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
     from support.browser import Browser

@@ -11,7 +11,7 @@ import psutil
 import pytest
 from support.flows.events import wait_for
 
-from deployments.children import QUICK_ENDS, Child, ChildFailedError, end
+from deployments.supervision import QUICK_ENDS, Child, ChildFailedError, end
 
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, lambda *_: open({asked!r}, 'a').close()); "

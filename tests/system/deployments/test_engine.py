@@ -29,14 +29,14 @@ from prefect.results import ResultRecord, ResultRecordMetadata
 from support.deployments.serving import DPRELEASE, environment, make_workspace
 from support.planted import plant
 
-from deployments.registered import FLOWS, changes, deployments_of
+from deployments.definitions import FLOWS, changes, deployments_of
 from deployments.serve import require_password
 from dpcore.errors import RefusedError, WorkspaceError
-from flows.connection import Server
-from flows.isolation import isolated
-from flows.served import SERVED, served
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server
+from flows.server.isolation import isolated
+from flows.server.worker_process import SERVED, served
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105  an arrival's
 
@@ -125,7 +125,8 @@ def test_a_flow_refuses_a_workspace_that_its_process_was_not_started_for(
 ):
     other = make_workspace(tmp_path / "other")
     monkeypatch.setenv(SERVED, os.pathsep.join([str(workspace.root)]))
-    monkeypatch.setattr("flows.served.end_with_parent", lambda: None)  # this process outlives its parent's tests
+    # this process outlives its parent's tests
+    monkeypatch.setattr("flows.server.worker_process.end_with_parent", lambda: None)
     with served(str(workspace.root)):
         pass
     with pytest.raises(WorkspaceError) as refusal, served(str(other.root)):

@@ -33,8 +33,8 @@ from support.planted import plant
 from support.tasks.postgres import complete_binaries, running_server
 from support.tasks.staged import invented_rows
 
-from flows.connection import Server
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server
+from tasks.workspace.folders import Workspace
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -33,9 +33,9 @@ from support.deployments.serving import (
 from support.planted import plant
 from support.tasks.staged import invented_rows
 
-from flows.connection import ServerUnreachableError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.workspace import Workspace
+from flows.server.connection import ServerUnreachableError
+from tasks.audit import audit_workspace
+from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
     from support.browser import Browser, Visit

@@ -12,7 +12,7 @@ import pytest
 from support import IMPORTS
 from support.deployments.serving import SPEC, environment, make_workspace, state
 
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 pytestmark = [
     pytest.mark.timeout(600),

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from support.flows.command_line import call
 
-from tasks.stores.ledger import Ledger
-from tasks.stores.signing import signing_key
-from tasks.stores.workspace import Workspace
+from tasks.keys.signing import signing_key
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture

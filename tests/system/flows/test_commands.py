@@ -12,7 +12,7 @@ import pytest
 from support.flows.command_line import call
 
 from flows.demos import write_demo
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture(scope="module")
@@ -141,12 +141,12 @@ def test_a_plan_that_the_cap_cannot_carry_says_so(run: Any, place: Path) -> None
 def test_an_unexpected_error_shows_its_type_and_place_only(
     run: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import tasks.stores.spec
+    import tasks.spec
 
     def fail(_path: Path) -> None:
         raise RuntimeError("a secret value 417.83920517462")
 
-    monkeypatch.setattr(tasks.stores.spec, "load_spec", fail)
+    monkeypatch.setattr(tasks.spec, "load_spec", fail)
     code, out, err = run("plan", "-w", str(place), "--json")
     assert code == 3
     assert "RuntimeError" in out

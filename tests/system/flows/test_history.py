@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from support.flows.storybook import Story
 
-from flows.recorded import complete_runs, recorded_runs
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry
-from tasks.stores.workspace import Workspace
+from flows.run_history import complete_runs, recorded_runs
+from tasks.ledger.state import Entry
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 STAGES = {"allocation", "budget", "projection", "noise", "spectrum", "utility", "release-card"}
 FIRST = ("visits-2026-03-1", "COMPLETED")

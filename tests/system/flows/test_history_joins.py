@@ -15,12 +15,12 @@ import pytest
 from support.flows.command_line import call
 
 from flows import recorded
-from flows.connection import LOCK, PASSWORD, SERVING, Server
-from flows.joins import Joined
-from flows.recorded import complete_runs, recorded_runs
-from tasks.stores.bundle import Staging
-from tasks.stores.ledger_state import Entry
-from tasks.stores.workspace import Workspace, held
+from flows.release_history import Joined
+from flows.run_history import complete_runs, recorded_runs
+from flows.server.connection import LOCK, PASSWORD, SERVING, Server
+from tasks.bundle.staging import Staging
+from tasks.ledger.state import Entry
+from tasks.workspace.folders import Workspace, held
 
 COST = {"epsilon": "1", "rho": "0", "rho_of_pure": "1/2", "delta_num": "0"}
 MOMENTS = {"event": {"mechanism": "laplace"}, "cost": COST}

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from flows.connection import PASSWORD, SERVING, is_served, known_server
-from flows.kept import (
+from flows.server.connection import PASSWORD, SERVING, is_served, known_server
+from flows.server.keeping import (
     USERS,
     _beginning_of,
     await_idleness,
@@ -27,7 +27,7 @@ from flows.kept import (
     kept_here,
     retire_stale_server,
 )
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 PATIENCE_SECONDS = 120.0
 
@@ -95,9 +95,9 @@ def test_a_run_that_comes_while_it_ends_waits_for_its_end(place: Workspace) -> N
 HOLDER = """
 import json, sys, time
 from pathlib import Path
-from flows.connection import Server, announced, serving_alone
-from flows.kept import kept_facts
-from tasks.stores.workspace import Workspace
+from flows.server.connection import Server, announced, serving_alone
+from flows.server.keeping import kept_facts
+from tasks.workspace.folders import Workspace
 changes = json.loads(sys.argv[2])
 place = Workspace(Path(sys.argv[1]))
 server, facts = Server("http://127.0.0.1:9/api", "x:y"), kept_facts() | changes
@@ -142,7 +142,7 @@ def test_a_process_that_only_has_the_same_id_is_not_ended(
     place: Workspace, began: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The id of a process that is gone may be somebody else's by now."""
-    monkeypatch.setattr("flows.kept.END_SECONDS", 0.1)
+    monkeypatch.setattr("flows.server.keeping.END_SECONDS", 0.1)
     with holder(place, began=began) as process:
         assert not end_kept_server(place)
         assert process.poll() is None
@@ -169,9 +169,9 @@ def test_a_process_is_known_by_its_beginning() -> None:
 USE = """
 import os, sys
 from pathlib import Path
-from flows.kept import KeptServer, in_use
-from flows.server import use_server
-from tasks.stores.workspace import Workspace
+from flows.server.keeping import KeptServer, in_use
+from flows.server.embedded import use_server
+from tasks.workspace.folders import Workspace
 place = Workspace(Path(sys.argv[1]))
 with in_use(place):
     if not use_server(place):

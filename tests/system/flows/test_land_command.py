@@ -19,10 +19,10 @@ from support.flows.command_line import call
 from support.flows.events import LACKING, EventApi, event_api, make_workspace, wait_for
 from support.tasks.landings import GOOD, OTHER, PLANTED, SPEC
 
-from flows.connection import LOCK
-from tasks.stores import moving
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.workspace import Workspace, held
+from flows.server.connection import LOCK
+from tasks.intake import moving
+from tasks.intake.arrivals import Arrivals
+from tasks.workspace.folders import Workspace, held
 
 MEMORY = Path("/dev/shm")  # noqa: S108  a file system of its own on Linux
 
@@ -84,7 +84,7 @@ def test_a_file_is_moved_in_and_waits_for_a_server(land: Any, workspace: Workspa
 
 
 def _spec(workspace: Workspace) -> Any:
-    from tasks.stores.spec import load_spec
+    from tasks.spec import load_spec
 
     return load_spec(workspace.spec_path)
 
@@ -351,7 +351,7 @@ def test_a_file_that_changes_while_it_is_copied_is_refused(
 STALLING = """
 import os, shutil, sys, time
 from pathlib import Path
-from tasks.stores import arrivals
+from tasks.intake import arrivals
 
 reached, moment = Path(sys.argv[1]), sys.argv[2]
 

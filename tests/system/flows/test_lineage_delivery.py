@@ -27,11 +27,11 @@ from support.tasks.endpoints import hanging
 from dpcore.errors import LandingError
 from flows.delivery import deliver_lineage, delivered_afterwards
 from tasks.boundary import PROGRESS
-from tasks.stores.lineage import LineageRun
-from tasks.stores.lineage_datasets import ReleaseDatasets
-from tasks.stores.run import plan_release
-from tasks.stores.spec import parse_spec
-from tasks.stores.workspace import Workspace
+from tasks.lineage.datasets import ReleaseDatasets
+from tasks.lineage.events import LineageRun
+from tasks.release.context import plan_release
+from tasks.spec import parse_spec
+from tasks.workspace.folders import Workspace
 
 RELEASE = "visits-2026-03-1"
 
@@ -257,7 +257,7 @@ def test_what_leaves_a_workspace_is_its_log_in_order_and_holds_no_planted_value(
         tmp_path,
         [
             {"name": "publish", "argv": ["run", "--period", "2026-03", *where]},
-            {"name": "crash", "argv": ["run", "--period", "2026-04", *where], "crash": ["tasks.measure.draw", text]},
+            {"name": "crash", "argv": ["run", "--period", "2026-04", *where], "crash": ["tasks.draw_once.draw", text]},
             {"name": "refused", "argv": refused},
             {"name": "lineage", "argv": ["lineage", RELEASE, *where]},
             {"name": "failed", "argv": ["lineage", "visits-2026-04-1", *where]},

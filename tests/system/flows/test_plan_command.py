@@ -22,12 +22,12 @@ from dpcore.accounting import epsilon_of_rho, population_balance, times
 from dpcore.errors import LedgerError
 from flows.cli import plans
 from flows.demos import DEMOS
-from tasks.stores import ledger as ledger_module
-from tasks.stores.ledger import Ledger, ReserveRequest
-from tasks.stores.ledgers import writable_ledger
-from tasks.stores.run import basis_of, cap_of, plan_release
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.ledger import store as ledger_module
+from tasks.ledger.opening import writable_ledger
+from tasks.ledger.store import Ledger, ReserveRequest
+from tasks.release.context import basis_of, cap_of, plan_release
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 NOW = datetime(2026, 8, 20, 9, 30, tzinfo=UTC)
 TWELVE = [f"2026-{month:02}" for month in range(7, 13)] + [f"2027-{month:02}" for month in range(1, 7)]

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from support import ROOT
 
-from flows.prefect_database import _empty, _file_of, _is_ready
-from tasks.stores.user_cache import UserCache
+from flows.server.prefect_database import _empty, _file_of, _is_ready
+from tasks.workspace.user_cache import UserCache
 
 PREPARE = (
-    "from flows.prefect_database import prepare_database; prepare_database();"
+    "from flows.server.prefect_database import prepare_database; prepare_database();"
     "from prefect.settings import PREFECT_API_DATABASE_MIGRATE_ON_START as migrates;"
     "import sys; print(migrates.value(), 'prefect.server.database' in sys.modules)"
 )
@@ -107,7 +107,7 @@ def test_a_template_that_somebody_changed_is_not_copied(account: Account, monkey
     cache = UserCache.of({"XDG_CACHE_HOME": str(account.base / ".cache")})
     (template,) = (path for path in account.kept if path.suffix == ".db")
     content, migrated = template.read_bytes(), []
-    monkeypatch.setattr("flows.prefect_database._migrate", lambda path, *_: migrated.append(path))
+    monkeypatch.setattr("flows.server.prefect_database._migrate", lambda path, *_: migrated.append(path))
     template.write_bytes(content.replace(b"flow_run", b"flow_ruX", 1))
     try:
         assert _is_ready(account.base / "new.db", cache)

@@ -16,10 +16,10 @@ from support.flows import canaries
 from support.flows.storybook import CRASHES, Story
 
 from dpcore.errors import RefusedError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.bundle import CHECKSUMS, sha256_of
-from tasks.stores.ledger import Ledger
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.bundle.staging import CHECKSUMS, sha256_of
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 REFUSALS = {
     "refuse missing": "landing-missing",

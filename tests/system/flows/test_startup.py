@@ -20,9 +20,9 @@ from support import ROOT
 
 from dpcore.errors import StageFailedError
 from flows.cli import app
-from flows.kept import end_kept_server
-from tasks.stores.helper import helped, in_helper
-from tasks.stores.workspace import Workspace
+from flows.server.keeping import end_kept_server
+from tasks.workspace.folders import Workspace
+from tasks.workspace.helper_process import helped, in_helper
 
 ORCHESTRATION = {"prefect", "fastapi", "uvicorn", "httpx"}
 DATA = {"pandas", "pyarrow", "great_expectations", "sklearn"}
@@ -201,7 +201,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
 def test_a_helper_ends_with_the_process_that_started_it(number: signal.Signals) -> None:
     code = (
-        "import os, time; from tasks.stores.helper import helped, in_helper\n"
+        "import os, time; from tasks.workspace.helper_process import helped, in_helper\n"
         "with helped(): print(in_helper(os.getpid), flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
@@ -222,7 +222,7 @@ def is_gone(process: int) -> bool:
 
 def test_arrow_does_without_pandas_until_somebody_asks_for_a_frame() -> None:
     code = (
-        "from tasks.stores.tables import forgo_pandas; forgo_pandas(); import pyarrow as pa, numpy as np\n"
+        "from tasks.landing.cells import forgo_pandas; forgo_pandas(); import pyarrow as pa, numpy as np\n"
         "table = pa.table({'a': pa.array(np.arange(3.0), mask=np.arange(3) < 1), 'b': ['x', None, 'y']})\n"
         "assert table.column('a').take([2]).to_pylist() == [2.0]; assert 'pandas' not in sys.modules\n"
     )
@@ -239,7 +239,7 @@ def test_a_configured_server_is_found_and_prefect_is_loaded_only_to_read_its_own
 ) -> None:
     """A server starts before Prefect is loaded, so that both load at the same time."""
     code = (
-        "import os; from flows.server import is_configured; os.chdir(os.environ['PREFECT_HOME']);"
+        "import os; from flows.server.embedded import is_configured; os.chdir(os.environ['PREFECT_HOME']);"
         f"assert is_configured() is {where != 'nowhere'}"
     )
     address = "http://127.0.0.1:9/api"
@@ -255,8 +255,9 @@ def test_a_configured_server_is_found_and_prefect_is_loaded_only_to_read_its_own
 def test_an_embedded_server_is_used_by_prefect_and_not_known_to_commands_as_configured(tmp_path: Path) -> None:
     """It serves this process alone: another command, or a child, must not take it for the user's."""
     code = (
-        "import os; from pathlib import Path; from flows.server import EmbeddedServer, is_configured, use_server;"
-        "from tasks.stores.workspace import Workspace; place = Workspace(Path(sys.argv[1])); place.create();"
+        "import os; from pathlib import Path;"
+        "from flows.server.embedded import EmbeddedServer, is_configured, use_server;"
+        "from tasks.workspace.folders import Workspace; place = Workspace(Path(sys.argv[1])); place.create();"
         "use_server(place); assert not is_configured(); server = EmbeddedServer(place); server.start(); server.use();"
         "from prefect.client.orchestration import get_client;"
         "assert get_client(sync_client=True).hello().status_code == 200;"

@@ -27,12 +27,12 @@ from support.flows.events import (
 from support.tasks.landings import GOOD, OTHER, PLANTED, SPEC
 
 from flows.announce import AGAIN_SECONDS, announce_due, event_of, is_due
-from flows.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError
+from flows.server.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError
 from flows.watcher import BROKEN_SECONDS
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.spec import parse_spec
-from tasks.stores.versions import Announcement
-from tasks.stores.workspace import Workspace, held
+from tasks.intake.arrivals import Arrivals
+from tasks.intake.file_registry import Announcement
+from tasks.spec import parse_spec
+from tasks.workspace.folders import Workspace, held
 
 PATIENT = ("--patience", "60")
 """What looks unfinished is left alone for longer than a busy machine keeps a test from writing on."""

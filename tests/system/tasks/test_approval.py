@@ -13,18 +13,18 @@ from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, SpecError
 from flows.cli import main
-from flows.joins import Joined
-from tasks.stores.approval import approve, decide_apart, finish_reveals, refuse
-from tasks.stores.audit import audit_workspace
-from tasks.stores.bundle import Staging
-from tasks.stores.decision import SignedDecision
-from tasks.stores.key_changes import enrol_key, rotate_key
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledgers import ledger_state, writable_ledger
-from tasks.stores.lineage import events_of
-from tasks.stores.signing import SigningKey
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from flows.release_history import Joined
+from tasks.audit import audit_workspace
+from tasks.bundle.staging import Staging
+from tasks.keys.decision import SignedDecision
+from tasks.keys.signing import SigningKey
+from tasks.ledger.key_changes import enrol_key, rotate_key
+from tasks.ledger.opening import ledger_state, writable_ledger
+from tasks.ledger.store import Ledger
+from tasks.lineage.events import events_of
+from tasks.release.approval import approve, decide_apart, finish_reveals, refuse
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 ID = "small-2026-01-1"
 

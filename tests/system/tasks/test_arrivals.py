@@ -20,7 +20,7 @@ from support.tasks.landings import (
 )
 
 from dpcore.errors import LandingError
-from tasks.stores.arrivals import Arrivals, wait_until_settled
+from tasks.intake.arrivals import Arrivals, wait_until_settled
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -27,11 +27,11 @@ from tasks.allocate import allocate_budget, upcoming_release_id
 from tasks.artifacts import Board
 from tasks.boundary import PROGRESS
 from tasks.estimate import estimate_moments
-from tasks.pages import cards, spectra
+from tasks.ledger.state import LedgerState
 from tasks.project import choose_projection
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.run import ReleaseRun, prepare_run
-from tasks.stores.workspace import Workspace
+from tasks.release.context import ReleaseRun, prepare_run
+from tasks.report import cards, spectra
+from tasks.workspace.folders import Workspace
 
 RUN = "7b0e1b4e-6a8e-4d31-8f1e-2c9a2f6f5b01"
 PICTURE_LIMIT = 100_000

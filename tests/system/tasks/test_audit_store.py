@@ -17,15 +17,15 @@ from support.tasks.tampering import FIRST, SECOND, broken, bundle, on_the_ledger
 
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
 from dpcore.measure import Released
-from tasks.stores.audit import audit_workspace
-from tasks.stores.bundle import CHECKSUMS, sha256_of
-from tasks.stores.heads import require_complete_ledger
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry
-from tasks.stores.lineage import append_line
-from tasks.stores.signing import PUBLIC_FILE, SigningKey, signing_key
-from tasks.stores.survey import FAULTS
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.bundle.staging import CHECKSUMS, sha256_of
+from tasks.keys.signing import PUBLIC_FILE, SigningKey, signing_key
+from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.state import Entry
+from tasks.ledger.store import Ledger
+from tasks.lineage.events import append_line
+from tasks.site.survey import FAULTS
+from tasks.workspace.folders import Workspace
 
 BUNDLE_FILES = (
     "data.parquet",

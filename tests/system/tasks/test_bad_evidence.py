@@ -18,17 +18,17 @@ import yaml
 from support.tasks.faults import in_a_process
 
 from dpcore.errors import LedgerError, SpecError, WorkspaceError
-from tasks.stores.audit import audit_export, audit_workspace, read_public_key
-from tasks.stores.audit.checks import Check
-from tasks.stores.graph import lineage_graph
-from tasks.stores.heads import require_complete_ledger
-from tasks.stores.ledgers import readable_ledger
-from tasks.stores.operations import export_lines
-from tasks.stores.reading import open_regular, parse_json
-from tasks.stores.signing import signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.spec.loader import PlainLoader
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_export, audit_workspace, read_public_key
+from tasks.audit.checks import Check
+from tasks.keys.signing import signing_key
+from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.opening import readable_ledger
+from tasks.ledger.operations import export_lines
+from tasks.lineage.graph import lineage_graph
+from tasks.spec import load_spec
+from tasks.spec.loader import PlainLoader
+from tasks.workspace.folders import Workspace
+from tasks.workspace.reading import open_regular, parse_json
 
 pytestmark = pytest.mark.timeout(120)
 BUNDLE = "releases/small/small-2026-01-1"

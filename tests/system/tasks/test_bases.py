@@ -11,11 +11,11 @@ import numpy as np
 from support.tasks.staged import release
 
 from dpcore.accounting import population_balance
-from tasks.stores.audit import audit_workspace
-from tasks.stores.ledger import Ledger
-from tasks.stores.run import basis_of
-from tasks.stores.spec import parse_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.ledger.store import Ledger
+from tasks.release.context import basis_of
+from tasks.spec import parse_spec
+from tasks.workspace.folders import Workspace
 
 SPEC = """
 name: small

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
-from tasks.stores.calendar import firings, month_before, periods_due
-from tasks.stores.spec.cron import valid_cron
+from tasks.schedule.calendar import firings, month_before, periods_due
+from tasks.spec.cron import valid_cron
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/Santiago")
 ONE_YEAR = timedelta(days=365)

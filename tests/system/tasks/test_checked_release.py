@@ -17,10 +17,10 @@ from support.tasks.documents import assert_valid_documents
 from support.tasks.staged import release
 
 from dpcore.errors import CheckFailedError, LedgerError, SpecError, StageFailedError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.run import plan_release
-from tasks.stores.spec import load_spec, parse_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.release.context import plan_release
+from tasks.spec import load_spec, parse_spec
+from tasks.workspace.folders import Workspace
 
 ROWS = 4000
 NUMBER = {"kind": "numeric", "bounds": [-10, 10]}
@@ -192,7 +192,7 @@ def test_a_check_that_fails_refuses_to_publish_and_stays_charged_and_is_never_dr
 
 
 def spends(workspace: Workspace) -> dict[str, str]:
-    from tasks.stores.ledger import Ledger
+    from tasks.ledger.store import Ledger
 
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         return {

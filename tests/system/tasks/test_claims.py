@@ -20,14 +20,14 @@ from support.tasks.signed_chains import announce_and_raise, entries_of, overwrit
 from support.tasks.staged import SPEC, invented_rows, land_rows, release
 from support.tasks.tampering import SECOND, broken, bundle, on_the_ledger, rechain
 
-from tasks.stores.audit import audit_workspace
-from tasks.stores.bundle import sha256_of
-from tasks.stores.key_changes import enrol_key
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry
-from tasks.stores.signing import SigningKey, signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.bundle.staging import sha256_of
+from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.key_changes import enrol_key
+from tasks.ledger.state import Entry
+from tasks.ledger.store import Ledger
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 GUIDE = ROOT / "deployments" / "guides" / "auditor.md"
 HOLDS = "holds"

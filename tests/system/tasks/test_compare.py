@@ -13,7 +13,7 @@ from support.tasks import staged
 from support.tasks.pages import Page
 
 from flows.cli import main
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 RELEASE = "small-2026-01-1"
 ROWS = 5000

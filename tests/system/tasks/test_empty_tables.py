@@ -16,14 +16,14 @@ import pytest
 from support.tasks.staged import NOW, SPEC, release
 
 from dpcore.errors import CheckFailedError
+from tasks.audit import audit_workspace, broken
 from tasks.boundary import PROGRESS
-from tasks.compare import compare_raw
-from tasks.stores.audit import audit_workspace, broken
-from tasks.stores.bundle import FILES as BUNDLE_FILES
-from tasks.stores.ledger import Ledger
-from tasks.stores.run import ReleaseRun, prepare_run
-from tasks.stores.workspace import Workspace
+from tasks.bundle.staging import FILES as BUNDLE_FILES
+from tasks.ledger.store import Ledger
+from tasks.raw_comparison import compare_raw
+from tasks.release.context import ReleaseRun, prepare_run
 from tasks.validate import validate_landing
+from tasks.workspace.folders import Workspace
 
 PERIOD, RELEASE = "2026-01", "small-2026-01-1"
 PURE = "privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.2}}"

@@ -14,9 +14,9 @@ from support.tasks.postgres import Server
 from support.tasks.staged import SPEC, land_rows
 
 from dpcore.errors import LedgerError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.ledgers import ledger_state
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.ledger.opening import ledger_state
+from tasks.workspace.folders import Workspace
 
 RELEASE = f"small-{PERIOD}-1"
 

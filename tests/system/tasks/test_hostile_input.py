@@ -15,20 +15,20 @@ import pytest
 from support.tasks.builders import opened, request
 from support.tasks.staged import NOW, invented_rows, land_rows, release
 
-import tasks.measure
+import tasks.draw_once
 import tasks.project
 from dpcore.errors import CheckFailedError, LandingError, LedgerError, StageFailedError
 from dpcore.measure import Released, exact_gram
 from dpcore.measurements.projection import Projection
+from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.opening import writable_ledger
+from tasks.ledger.store import Ledger
+from tasks.lineage.events import append_line, events_of
 from tasks.project import choose_projection
-from tasks.stores.heads import require_complete_ledger
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledgers import writable_ledger
-from tasks.stores.lineage import append_line, events_of
-from tasks.stores.run import Grant, ReleaseRun, prepare_run
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.release.context import Grant, ReleaseRun, prepare_run
+from tasks.spec import load_spec
 from tasks.validate import require_structure
+from tasks.workspace.folders import Workspace
 
 PERSON_SPEC = """
 name: visits
@@ -232,7 +232,7 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def measured(run: ReleaseRun, grant: Grant, wanted: str, projection: Projection) -> Released:
         if wanted == name:
             raise OSError("the machine stopped")
-        return tasks.measure.measured(run, grant, wanted, projection)
+        return tasks.draw_once.measured(run, grant, wanted, projection)
 
     monkeypatch.setattr(tasks.project, "measured", measured)
 

@@ -15,10 +15,10 @@ from support.tasks.documents import assert_valid_documents
 from support.tasks.staged import release
 
 from dpcore.errors import SpecError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.run import plan_release
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.release.context import plan_release
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 ROWS = 8000
 

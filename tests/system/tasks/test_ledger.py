@@ -21,11 +21,11 @@ from support.tasks.builders import (
     request,
 )
 
-from tasks.stores.ledger import Ledger
+from tasks.ledger.store import Ledger
 
 SPAWN = multiprocessing.get_context("spawn")
 FORKS = multiprocessing.get_context("forkserver")  # many processes that load the program once
-FORKS.set_forkserver_preload(["tasks.stores.workspace", "tasks.stores.ledger", "psycopg"])
+FORKS.set_forkserver_preload(["tasks.workspace.folders", "tasks.ledger.store", "psycopg"])
 RACERS, ROOM = 16, 5
 
 

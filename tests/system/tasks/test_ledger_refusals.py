@@ -24,8 +24,8 @@ from support.tasks.builders import (
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import LedgerError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.workspace.folders import Workspace
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.tasks.builders import append_many
 
-from tasks.stores.lineage import events_of
+from tasks.lineage.events import events_of
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -17,15 +17,15 @@ from scipy import optimize, stats
 from support.tasks.lineage_events import all_schemas, assert_valid
 from support.tasks.staged import SPEC, land_rows, release
 
+import tasks.draw_once
 import tasks.estimate
-import tasks.measure
 from dpcore.errors import StageFailedError
-from tasks.stores.audit import audit_workspace, broken
-from tasks.stores.graph import dataset_in_words, guarantee_in_words, lineage_graph, spends_in_words
-from tasks.stores.heads import missing_witnesses
-from tasks.stores.ledger import Ledger
-from tasks.stores.lineage import events_of
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace, broken
+from tasks.ledger.cited_heads import missing_witnesses
+from tasks.ledger.store import Ledger
+from tasks.lineage.events import events_of
+from tasks.lineage.graph import dataset_in_words, guarantee_in_words, lineage_graph, spends_in_words
+from tasks.workspace.folders import Workspace
 
 RELEASE = "small-2026-01-1"
 SPLIT = {"projection": Fraction("0.3"), "mean": Fraction("0.07"), "moments": Fraction("0.63")}
@@ -238,7 +238,7 @@ def crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     def measured(run: Any, grant: Any, name: str, projection: Any) -> Any:
         if name == "moments":
             raise OSError("the machine stopped")
-        return tasks.measure.measured(run, grant, name, projection)
+        return tasks.draw_once.measured(run, grant, name, projection)
 
     with monkeypatch.context() as patched:
         patched.setattr(tasks.estimate, "measured", measured)

@@ -9,10 +9,10 @@ from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, release_statement
 from dpcore.errors import BudgetExceededError
-from tasks.stores import record as record_module
-from tasks.stores.audit import again, audit_workspace, broken, not_shown
-from tasks.stores.balances import History
-from tasks.stores.workspace import Workspace
+from tasks.audit import again, audit_workspace, broken, not_shown
+from tasks.bundle import record as record_module
+from tasks.ledger.balances import History
+from tasks.workspace.folders import Workspace
 
 PURE, GAUSSIAN = "wishart-difference-trace", "gaussian"
 MIXED = SPEC.replace(

@@ -16,9 +16,9 @@ from support.tasks.staged import NOW, release
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.boundary import PROGRESS
-from tasks.stores.run import prepare_run
-from tasks.stores.workspace import Workspace
+from tasks.release.context import prepare_run
 from tasks.validate import validate_landing
+from tasks.workspace.folders import Workspace
 
 WHOLE: dict[str, Any] = {"projection": {"kind": "none"}}
 CENTRAL = [(50, 0.0)] * 40

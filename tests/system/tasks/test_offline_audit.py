@@ -22,15 +22,15 @@ from support.tasks.tampering import FIRST, SECOND, broken, rewritten
 
 from dpcore.errors import RefusedError
 from dpcore.measure import STORED
-from tasks.stores.audit import Check, read_public_key
-from tasks.stores.balances import replay
-from tasks.stores.bundle import render_json
-from tasks.stores.entry_content import canonical
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry
-from tasks.stores.signing import Signer, SigningKey, signing_key
-from tasks.stores.statement import STATEMENT, sign_statement
-from tasks.stores.workspace import Workspace
+from tasks.audit import Check, read_public_key
+from tasks.bundle.staging import render_json
+from tasks.bundle.statement import STATEMENT, sign_statement
+from tasks.keys.signing import Signer, SigningKey, signing_key
+from tasks.ledger.balances import replay
+from tasks.ledger.entry_content import canonical
+from tasks.ledger.state import Entry
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture

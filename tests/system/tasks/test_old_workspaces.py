@@ -18,14 +18,14 @@ from support.tasks.staged import land_rows, release
 
 from dpcore.errors import BudgetExceededError
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
-from tasks.stores.audit import audit_workspace, broken, not_shown
-from tasks.stores.key_changes import rotate_key
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledgers import writable_ledger
-from tasks.stores.reading import parse_json
-from tasks.stores.run import basis_of, cap_of
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace, broken, not_shown
+from tasks.ledger.key_changes import rotate_key
+from tasks.ledger.opening import writable_ledger
+from tasks.ledger.store import Ledger
+from tasks.release.context import basis_of, cap_of
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
+from tasks.workspace.reading import parse_json
 
 
 def unpacked(golden: Path, target: Path) -> Workspace:

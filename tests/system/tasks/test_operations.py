@@ -23,17 +23,18 @@ from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, release_statement
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
-from tasks.stores import key_changes, operations, signing
-from tasks.stores.archive import MANIFEST, back_up, restore
-from tasks.stores.audit import audit_workspace
-from tasks.stores.key_changes import rotate_key
-from tasks.stores.ledger import Ledger, Reconciliation
-from tasks.stores.ledger_state import LedgerState, cost_to_json
-from tasks.stores.ledgers import writable_ledger
-from tasks.stores.operations import export_lines, imported_entries, reconcile, write_new
-from tasks.stores.signing import KEY_FILE, NEXT_FILE, PUBLIC_FILE, PublicKey, SigningKey, signing_key
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.backup.archive import MANIFEST, back_up, restore
+from tasks.keys import signing
+from tasks.keys.signing import KEY_FILE, NEXT_FILE, PUBLIC_FILE, PublicKey, SigningKey, signing_key
+from tasks.ledger import key_changes, operations
+from tasks.ledger.key_changes import rotate_key
+from tasks.ledger.opening import writable_ledger
+from tasks.ledger.operations import export_lines, imported_entries, reconcile, write_new
+from tasks.ledger.state import LedgerState, cost_to_json
+from tasks.ledger.store import Ledger, Reconciliation
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
 FIRST, SECOND, THIRD = "small-2026-01-1", "small-2026-02-1", "small-2026-03-1"

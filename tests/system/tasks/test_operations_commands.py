@@ -15,11 +15,11 @@ from support.tasks.postgres import Server
 from support.tasks.staged import SPEC
 
 from flows.cli import main
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.operations import imported_entries
-from tasks.stores.signing import PublicKey, SigningKey, signing_key
-from tasks.stores.workspace import Workspace
+from tasks.keys.signing import PublicKey, SigningKey, signing_key
+from tasks.ledger.operations import imported_entries
+from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 from support.tasks.endpoints import HANG_UP, Collector, free_port, hanging, saying
 
 from dpcore.errors import SpecError, WorkspaceError
-from tasks.stores import outbox
-from tasks.stores.endpoint import SILENT, TOKEN_FILE, Endpoint, endpoint_of
-from tasks.stores.lineage import append_line
-from tasks.stores.outbox import LATE, TRIES, Delivery, Outbox
-from tasks.stores.spec import parse_spec
-from tasks.stores.spec.operations import LineageSpec
-from tasks.stores.workspace import Workspace
+from tasks.lineage import outbox
+from tasks.lineage.endpoint import SILENT, TOKEN_FILE, Endpoint, endpoint_of
+from tasks.lineage.events import append_line
+from tasks.lineage.outbox import LATE, TRIES, Delivery, Outbox
+from tasks.spec import parse_spec
+from tasks.spec.operations import LineageSpec
+from tasks.workspace.folders import Workspace
 
 EVENTS = 12
 

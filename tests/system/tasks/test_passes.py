@@ -13,7 +13,7 @@ import pytest
 from support import IMPORTS
 from support.tasks.readings import table
 
-from tasks.stores import fragments
+from tasks.landing import fragments
 
 
 @pytest.fixture(autouse=True)

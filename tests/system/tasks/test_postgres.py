@@ -25,14 +25,14 @@ from support.tasks.staged import NOW, SPEC, land_rows, release, share
 
 from dpcore.errors import LedgerError
 from flows.release import finished_release
-from tasks.stores.audit import audit_workspace
-from tasks.stores.database_common import REFUSAL
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.operations import give_roles, grant_population
-from tasks.stores.run import prepare_run
-from tasks.stores.signing import SigningKey, signing_key
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.database_common import REFUSAL
+from tasks.ledger.operations import give_roles, grant_population
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
+from tasks.release.context import prepare_run
+from tasks.workspace.folders import Workspace
 
 SPAWN = multiprocessing.get_context("spawn")
 TABLES = ("events", "measurements")

@@ -20,12 +20,12 @@ from support.tasks.postgres import Server
 
 from dpcore.accounting import Cost
 from dpcore.errors import LedgerError
-from tasks.stores import postgres
-from tasks.stores.entry_content import canonical
-from tasks.stores.ledger import Ledger, Reconciliation
-from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.operations import give_roles, grant_population, set_aside
-from tasks.stores.signing import Signer, SigningKey, signing_key
+from tasks.keys.signing import Signer, SigningKey, signing_key
+from tasks.ledger import postgres
+from tasks.ledger.entry_content import canonical
+from tasks.ledger.operations import give_roles, grant_population, set_aside
+from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.store import Ledger, Reconciliation
 
 STRANGERS = "strangers"
 OLD_WRITERS_LOCK = 0x6470_7265_6C31

@@ -14,12 +14,12 @@ from support.tasks.staged import release
 from support.tasks.variants import ZCDP, specification, table, with_role
 
 from dpcore.errors import SpecError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.graph import guarantee_in_words, lineage_graph, spends_in_words
-from tasks.stores.relations import in_words
-from tasks.stores.run import plan_release
-from tasks.stores.spec import parse_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.lineage.graph import guarantee_in_words, lineage_graph, spends_in_words
+from tasks.release.context import plan_release
+from tasks.spec import parse_spec
+from tasks.spec.relations import in_words
+from tasks.workspace.folders import Workspace
 
 
 def components(mechanism: str, **changes: Any) -> dict[str, Any]:

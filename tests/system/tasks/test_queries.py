@@ -18,8 +18,8 @@ from support.tasks.queries import ALL, PLANTED, TYPES, refusal, run, specified
 LARGE = """
 import resource, sys
 from pathlib import Path
-from tasks.stores.queries import spooled
-from tasks.stores.spec import parse_spec
+from tasks.landing.sql import spooled
+from tasks.spec import parse_spec
 
 folder, text = Path(sys.argv[1]), sys.stdin.read()
 rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) " \\

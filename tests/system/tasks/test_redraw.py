@@ -23,15 +23,15 @@ from support.tasks.staged import SPEC, land_rows, release
 from support.tasks.tampering import FIRST, broken, rewritten
 
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
-from tasks.pages.report import render_report
-from tasks.stores.audit import Redraw, audit_workspace, not_shown
-from tasks.stores.audit.agreement import RELATIVE_DISTANCE
-from tasks.stores.build import dependencies_digest
-from tasks.stores.bundle import render_json
-from tasks.stores.deployment import deployment_text
-from tasks.stores.signing import SigningKey, signing_key
-from tasks.stores.statement import PAYLOAD_TYPE, STATEMENT, pre_authentication
-from tasks.stores.workspace import Workspace
+from tasks.audit import Redraw, audit_workspace, not_shown
+from tasks.audit.agreement import RELATIVE_DISTANCE
+from tasks.bundle.registry_entry import deployment_text
+from tasks.bundle.staging import render_json
+from tasks.bundle.statement import PAYLOAD_TYPE, STATEMENT, pre_authentication
+from tasks.keys.signing import SigningKey, signing_key
+from tasks.report.report import render_report
+from tasks.workspace.build_identity import dependencies_digest
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,10 @@ import pytest
 from support import ROOT
 
 from dpcore.errors import LandingError
-from tasks.stores.landing import Landing
-from tasks.stores.readings import Readings
-from tasks.stores.spec import ReleaseSpec, parse_spec
-from tasks.stores.structure import require_sound
+from tasks.landing.datasets import Landing
+from tasks.landing.readings import Readings
+from tasks.landing.structure import require_sound
+from tasks.spec import ReleaseSpec, parse_spec
 
 SPEC = """
 name: small

@@ -21,10 +21,10 @@ from support.tasks.staged import NOW, release
 
 import tasks
 from dpcore.errors import RefusedError, SpecError
-from tasks.stores.audit import audit_workspace
-from tasks.stores.rehearsal import rehearse
-from tasks.stores.run import plan_release, prepare_run
-from tasks.stores.spec import ReleaseSpec, parse_spec
+from tasks.audit import audit_workspace
+from tasks.release.context import plan_release, prepare_run
+from tasks.release.rehearsal import rehearse
+from tasks.spec import ReleaseSpec, parse_spec
 
 # ---------------------------------------------------------------- refused, with key, rule and hint
 
@@ -170,7 +170,7 @@ from pathlib import Path
 import tasks.allocate
 from support.tasks.rehearsals import categories, passed, text_of, workspace_of
 from support.tasks.staged import release
-from tasks.stores.audit import audit_workspace
+from tasks.audit import audit_workspace
 
 tasks.allocate.audit_of_build = passed
 workspace, _ = workspace_of(Path(sys.argv[1]), text_of(categories("\\u65e5", "\\u672c")))
@@ -179,7 +179,7 @@ print([check.name for check in audit_workspace(workspace) if not check.ok])
 """
 
 
-@pytest.mark.parametrize("module", ["publish.py", "stores/archive.py"])
+@pytest.mark.parametrize("module", ["publish.py", "backup/archive.py"])
 def test_the_files_of_a_bundle_are_written_and_read_in_one_encoding(module: str):
     source = (Path(tasks.__file__).parent / module).read_text(encoding="utf-8")
     calls = [line for line in source.splitlines() if ".read_text(" in line or ".write_text(" in line]
@@ -252,7 +252,7 @@ def test_a_run_rehearses_before_it_reserves(tmp_path: Path, monkeypatch: pytest.
         prepare_run(workspace, request={"period": "2026-01", "reason": "\udcff"}, **given)
     assert caught.value.rule == "text-unwritable"
     broken = with_column(spec, 0, bounds=(0.0, 1e200))
-    monkeypatch.setattr("tasks.stores.run.load_spec", lambda path: broken)
+    monkeypatch.setattr("tasks.release.context.load_spec", lambda path: broken)
     with pytest.raises(SpecError) as caught:
         release(workspace, "2026-01")
     assert caught.value.rule == "specification-unwritable"

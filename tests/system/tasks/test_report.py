@@ -10,9 +10,9 @@ from support import ROOT
 
 def test_drawing_leaves_matplotlib_as_it_was_and_without_pyplot() -> None:
     code = (
-        "import sys, tasks.pages.report\n"
+        "import sys, tasks.report.report\n"
         "assert 'matplotlib' not in sys.modules\n"
-        "from tasks.pages.plots import correlation_svg\n"
+        "from tasks.report.plots import correlation_svg\n"
         "import matplotlib\n"
         "settings = lambda: {k: matplotlib.rcParams[k] for k in matplotlib.rcParams if k != 'backend'}\n"
         "before = settings()\n"

@@ -10,8 +10,8 @@ from matplotlib import rc_context, rcParams
 from support.tasks.pages import HOSTILE, Page, checked_record, clinic_record, gaps, hostile
 
 from dpcore.evaluation.goodness_of_fit import EDGES, Gaps
-from tasks.pages.canvas import figure_of
-from tasks.pages.report import render_report
+from tasks.report.canvas import figure_of
+from tasks.report.report import render_report
 
 if TYPE_CHECKING:
     from support.browser import Browser

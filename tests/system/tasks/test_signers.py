@@ -14,14 +14,14 @@ import pytest
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import WorkspaceError
-from tasks.stores import signing
-from tasks.stores.audit import audit_workspace
-from tasks.stores.key_changes import encrypt_key, given_public_key, rotate_key
-from tasks.stores.passphrase import PASSPHRASE_VARIABLE
-from tasks.stores.signing import KEY_FILE, PublicKey, SigningKey, read_signer, signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.ssh_agent import SOCKET_VARIABLE, sign_with_agent
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.keys import signing
+from tasks.keys.passphrase import PASSPHRASE_VARIABLE
+from tasks.keys.signing import KEY_FILE, PublicKey, SigningKey, read_signer, signing_key
+from tasks.keys.ssh_agent import SOCKET_VARIABLE, sign_with_agent
+from tasks.ledger.key_changes import encrypt_key, given_public_key, rotate_key
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 NO_AGENT = "ssh-agent, ssh-add and ssh-keygen are not installed"
 

@@ -30,16 +30,16 @@ from support.tasks.sited import ADDRESS, dead_links, pages, text_of, written
 from support.tasks.tampering import on_the_ledger, rewritten
 
 from dpcore.errors import LedgerError, WorkspaceError
-from tasks.pages.canvas import plot_of
-from tasks.pages.site import frame, render_site
-from tasks.stores import sites
-from tasks.stores.audit import audit_workspace
-from tasks.stores.ledger import Ledger
-from tasks.stores.run import basis_of, cap_of, plan_release
-from tasks.stores.signing import signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.survey import survey_workspace
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.keys.signing import signing_key
+from tasks.ledger.store import Ledger
+from tasks.release.context import basis_of, cap_of, plan_release
+from tasks.report.canvas import plot_of
+from tasks.site import folder as sites
+from tasks.site import frame, render_site
+from tasks.site.survey import survey_workspace
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 pytest_plugins = ["support.tasks.site_fixtures"]
 FIRST = "small-2025-11-1"
@@ -370,7 +370,7 @@ def test_a_workspace_of_version_1_has_a_site(tmp_path: Path) -> None:
 
 def test_long_ledgers_have_pages_whose_addresses_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frame, "ENTRIES_A_PAGE", 20)
-    monkeypatch.setattr("tasks.pages.site.ledger.ENTRIES_A_PAGE", 20)
+    monkeypatch.setattr("tasks.site.ledger.ENTRIES_A_PAGE", 20)
     workspace = monthly.fresh(tmp_path / "w")
     with closing(Ledger.open(workspace.ledger_path, signing_key(workspace.keys))) as ledger:
         ledger.ensure_cap("people", cap(), BASIS)
@@ -544,7 +544,7 @@ KILLED = """
 import os, signal, sys
 from contextlib import suppress
 from pathlib import Path
-from tasks.stores import sites
+from tasks.site import folder as sites
 
 out, moment = Path(sys.argv[1]), sys.argv[2]
 end = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -12,7 +12,7 @@ import pytest
 from support.tasks.tampering import on_the_ledger
 
 from flows.cli import main
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from support.tasks import monthly
 from support.tasks.sited import dead_links, pages, written
 from support.tasks.tampering import on_the_ledger
 
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
     from support.browser import Browser

@@ -22,14 +22,14 @@ import yaml
 from support.tasks.staged import NOW, release
 
 from dpcore.errors import LandingError, SpecError
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.audit import audit_workspace
-from tasks.stores.landing import Landing, find_landing
-from tasks.stores.ledger import Ledger
-from tasks.stores.passes import Chunk
-from tasks.stores.run import ReleaseRun, prepare_run
-from tasks.stores.spec import load_spec, parse_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.intake.arrivals import Arrivals
+from tasks.landing.datasets import Landing, find_landing
+from tasks.landing.passes import Chunk
+from tasks.ledger.store import Ledger
+from tasks.release.context import ReleaseRun, prepare_run
+from tasks.spec import load_spec, parse_spec
+from tasks.workspace.folders import Workspace
 
 ROWS = 4000
 SOURCE = "source: {{path: '{}', period: 'small-(?P<period>[0-9]{{4}}-[0-9]{{2}})'}}"

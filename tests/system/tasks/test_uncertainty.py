@@ -20,8 +20,8 @@ from dpcore.inference.intervals import Estimand, Interval
 from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import Released
 from dpcore.measurements.noise_law import noise_facts
-from tasks.stores.uncertainty import inference_of, read_inference
-from tasks.stores.workspace import Workspace
+from tasks.answers.intervals import inference_of, read_inference
+from tasks.workspace.folders import Workspace
 
 DAY = {"name": "day", "kind": "date", "bounds": ["2020-01-01", "2030-01-01"]}
 NONE = {"model__projection": {"kind": "none"}}

@@ -18,7 +18,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
 from dpcore.records.schema import PrivacyUnit
-from tasks.stores.units import person_rows
+from tasks.landing.person_rows import person_rows
 
 def ids(rows, people):
     source = np.random.default_rng(0)
@@ -75,7 +75,7 @@ def test_the_number_of_cores_changes_nothing(tmp_path: Path):
     script = (
         "import os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))}) if sys.argv[2] == 'one' else None\n"
         "import pyarrow.parquet as pq, pathlib, hashlib\n"
-        "from dpcore.records.schema import PrivacyUnit\nfrom tasks.stores.units import person_rows\n"
+        "from dpcore.records.schema import PrivacyUnit\nfrom tasks.landing.person_rows import person_rows\n"
         "folder = pathlib.Path(sys.argv[1])\n"
         "column = pq.read_table(folder / 'ids.parquet')['id']\n"
         "print(hashlib.sha256(person_rows([column.chunks], PrivacyUnit(person='id'), folder).of(0)).hexdigest())\n"

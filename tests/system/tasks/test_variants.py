@@ -13,8 +13,8 @@ from support.tasks.documents import assert_valid_documents
 from support.tasks.staged import release
 from support.tasks.variants import COLUMNS, ZCDP, specification, table, with_role
 
-from tasks.stores.audit import audit_workspace, broken, not_shown
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace, broken, not_shown
+from tasks.workspace.folders import Workspace
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "no projection": {"model__projection": {"kind": "none"}},

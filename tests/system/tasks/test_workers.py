@@ -18,13 +18,12 @@ from support.tasks.readings import SPEC, SUM, readings, table, total
 
 from dpcore.errors import LandingError, RefusedError
 from dpcore.records.schema import PrivacyUnit, RowRule
-from tasks.cluster import runner_of
-from tasks.stores import workers
-from tasks.stores.landing import Landing
-from tasks.stores.passes import Pass, Piece
-from tasks.stores.readings import Readings
-from tasks.stores.spec import RunnerSpec
-from tasks.stores.workers import Answer, Dask, answered
+from tasks.dask_cluster import runner_of
+from tasks.landing.dask_runner import Answer, Dask, answered
+from tasks.landing.datasets import Landing
+from tasks.landing.passes import Pass, Piece
+from tasks.landing.readings import Readings
+from tasks.spec import RunnerSpec
 
 pytest.importorskip("prefect_dask", reason="the dask extra is not installed")
 
@@ -160,7 +159,7 @@ def test_only_a_few_pieces_are_sent_ahead(dask: Dask, data: Path, monkeypatch: p
 
 
 def test_a_worker_of_another_program_is_refused(dask: Dask, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "code_digest", lambda: "another")
+    monkeypatch.setattr(dask_runner, "code_digest", lambda: "another")
     with pytest.raises(RefusedError) as caught:
         list(dask.sums(Pass(SPEC.schema, ".", SUM), pieces(data)))
     assert caught.value.rule == "runner-differs"
@@ -177,7 +176,7 @@ def test_a_worker_answers_and_never_raises(data: Path) -> None:
 
 
 def test_a_cluster_that_nobody_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.cluster.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("tasks.dask_cluster.CONNECT_SECONDS", 1.0)
     with pytest.raises(RefusedError) as caught, runner_of(RunnerSpec(dask="tcp://127.0.0.1:9"), tmp_path):
         pass
     assert caught.value.rule == "runner-unreachable"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.tasks.builders import hold_the_lock, leave_rows_in_scratch
 
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -21,9 +21,9 @@ from dpcore.errors import (
     WorkspaceError,
 )
 from flows.announce import AGAIN_SECONDS, LONGEST_SECONDS, is_due
-from flows.connection import LOCK, PASSWORD, SERVING, known_server
 from flows.landing import needs_a_person
-from tasks.stores.versions import Announcement
+from flows.server.connection import LOCK, PASSWORD, SERVING, known_server
+from tasks.intake.file_registry import Announcement
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 

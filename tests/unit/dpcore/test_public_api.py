@@ -108,7 +108,7 @@ GUIDES = [ROOT / "README.md", *sorted((ROOT / "deployments" / "guides").glob("*.
 ROOMS = {"dpcore", "expectations", "tasks", "flows", "deployments", "benchmarks"}
 IMPORTED = {
     "README.md": {"dpcore.PcaGauss", "dpcore.RonGauss"},
-    "analyst.md": {"tasks.stores.uncertainty.read_inference"},
+    "analyst.md": {"tasks.answers.intervals.read_inference"},
 }
 """What Python on the pages imports of this project."""
 

@@ -171,7 +171,7 @@ class TestSpecifications:
         assert max(map(len, lines)) < 120
 
     def test_the_project_loads_both(self, demo_folder: Path) -> None:
-        spec = pytest.importorskip("tasks.stores.spec")
+        spec = pytest.importorskip("tasks.spec")
         load: Callable[[Path], object] = spec.load_spec
         assert load(demo_folder / "release.yaml")
 

@@ -31,12 +31,12 @@ from support.tasks.landings import (
 )
 
 from dpcore.errors import LandingError, StageFailedError, WorkspaceError
-from tasks.stores import arrivals as arrivals_module
-from tasks.stores import examination
-from tasks.stores.arrivals import Arrivals, wait_until_settled
-from tasks.stores.clock import steady_clock
-from tasks.stores.landing import find_landing
-from tasks.stores.versions import Announcement
+from tasks.intake import arrivals as arrivals_module
+from tasks.intake import inspection
+from tasks.intake.arrivals import Arrivals, wait_until_settled
+from tasks.intake.file_registry import Announcement
+from tasks.landing.datasets import find_landing
+from tasks.workspace.clock import steady_clock
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_file_that_vanishes_is_no_error(intake: Intake, monkeypatch: pytest.Mo
 
     def vanish(path: Path, spec: Any, name: str) -> Any:
         path.unlink()
-        return examination.judge(path, spec)
+        return inspection.judge(path, spec)
 
     monkeypatch.setattr(arrivals_module, "judge", vanish)
     assert intake.look(after=10) == NOTHING
@@ -148,7 +148,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_judged_by_what_it_was(
     intake.look()
 
     def change(path: Path, spec: Any, name: str) -> Any:
-        judgement = examination.judge(path, spec)
+        judgement = inspection.judge(path, spec)
         path.write_text(GOOD)
         return judgement
 
@@ -446,7 +446,7 @@ def test_a_fault_with_one_file_does_not_keep_others_from_landing(intake: Intake,
     def fail(path: Path, spec: Any, name: str) -> Any:
         if path.name == "small-2026-09.csv":
             raise MemoryError(PLANTED)
-        return examination.judge(path, spec)
+        return inspection.judge(path, spec)
 
     monkeypatch.setattr(arrivals_module, "judge", fail)
     with pytest.raises(StageFailedError) as caught:

@@ -10,9 +10,9 @@ import pytest
 from support.tasks.builders import Chain, unreserved
 from support.tasks.flow_runs import run_of
 
-from tasks.stores.audit.evidence import Evidence, Shelf
-from tasks.stores.audit.runs import runs_check
-from tasks.stores.balances import replay
+from tasks.audit.evidence import Evidence, Shelf
+from tasks.audit.runs import runs_check
+from tasks.ledger.balances import replay
 
 REFUSAL = {"rule": "budget-exceeded", "reason": "no room", "who": None, "flow_run_id": "run"}
 

@@ -13,11 +13,11 @@ from support.tasks.builders import POPULATION, cap, released, request
 from dpcore.accounting import population_balance
 from dpcore.errors import LedgerError
 from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
-from tasks.stores.bases import OF_ANSWER, specified_basis
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.run import basis_of
-from tasks.stores.spec import parse_spec
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
+from tasks.release.context import basis_of
+from tasks.spec import parse_spec
+from tasks.spec.bases import OF_ANSWER, specified_basis
 
 
 def basis(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stores.bundle import CHECKSUMS, Staging, faults, sha256_of
+from tasks.bundle.staging import CHECKSUMS, Staging, faults, sha256_of
 
 CONTENT = {"data.parquet": b"\x00rows", "record.json": b"{}\n", "report.html": b"<html>"}
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from support.tasks.builders import Chain, unreserved
 
-from tasks.stores.due import Due, due_periods, schedule_began
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.spec import ReleaseSpec, load_spec
-from tasks.stores.workspace import Workspace
+from tasks.ledger.state import LedgerState
+from tasks.schedule.due import Due, due_periods, schedule_began
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.folders import Workspace
 
 SPEC = """
 name: visits

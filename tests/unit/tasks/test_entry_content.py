@@ -20,9 +20,10 @@ from support.tasks.builders import BASIS, POPULATION, cap, opened, released, req
 
 from dpcore.accounting import Cost, population_balance
 from dpcore.errors import LedgerError
-from tasks.stores.audit import audit_export
-from tasks.stores.decision import Decision, SignedDecision
-from tasks.stores.entry_content import (
+from tasks.audit import audit_export
+from tasks.keys.decision import Decision, SignedDecision
+from tasks.keys.signing import SigningKey
+from tasks.ledger.entry_content import (
     BODIES,
     LATER_FIELDS,
     TOGETHER,
@@ -32,10 +33,9 @@ from tasks.stores.entry_content import (
     time_of,
     time_text,
 )
-from tasks.stores.ledger import Ledger, Reconciliation
-from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.operations import export_lines
-from tasks.stores.signing import SigningKey
+from tasks.ledger.operations import export_lines
+from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.store import Ledger, Reconciliation
 
 WHEN = "2026-01-01T00:00:00.000000Z"
 

@@ -11,9 +11,9 @@ from support.tasks import monthly
 from support.tasks.builders import Chain
 
 from dpcore.accounting import Cost
-from tasks.stores.forecast import MOST_DATES, Forecast, forecast_of
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.spec import ReleaseSpec, load_spec
+from tasks.ledger.state import LedgerState
+from tasks.schedule.forecast import MOST_DATES, Forecast, forecast_of
+from tasks.spec import ReleaseSpec, load_spec
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 

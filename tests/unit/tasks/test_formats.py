@@ -9,12 +9,12 @@ import pytest
 from support import ROOT
 from support.independent_verifier import BODIES as VERIFIED
 
-from tasks.stores.bundle import CHECKSUMS, FILES
-from tasks.stores.decision import CONTEXT
-from tasks.stores.entry_content import BODIES, LATER_FIELDS, TOGETHER, canonical
-from tasks.stores.ledger_state import Entry
-from tasks.stores.signing import PublicKey
-from tasks.stores.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
+from tasks.bundle.staging import CHECKSUMS, FILES
+from tasks.bundle.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
+from tasks.keys.decision import CONTEXT
+from tasks.keys.signing import PublicKey
+from tasks.ledger.entry_content import BODIES, LATER_FIELDS, TOGETHER, canonical
+from tasks.ledger.state import Entry
 
 PAGE = (ROOT / "deployments" / "guides" / "formats.md").read_text()
 

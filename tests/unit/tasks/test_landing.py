@@ -16,11 +16,11 @@ import pytest
 
 from dpcore.errors import LandingError
 from dpcore.records.schema import UNKNOWN
-from tasks.stores.fragments import ROWS_AT_ONCE, SHARED
-from tasks.stores.landing import Landing, canonical_dtypes, find_landing, last_complete_month
-from tasks.stores.spec import ReleaseSpec, parse_spec
-from tasks.stores.structure import _shape, require_shape
-from tasks.stores.tables import cells_of
+from tasks.landing.cells import cells_of
+from tasks.landing.datasets import Landing, canonical_dtypes, find_landing, last_complete_month
+from tasks.landing.fragments import ROWS_AT_ONCE, SHARED
+from tasks.landing.structure import _shape, require_shape
+from tasks.spec import ReleaseSpec, parse_spec
 
 SPEC = """
 name: small

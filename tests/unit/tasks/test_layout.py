@@ -10,8 +10,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tasks.pages.canvas import figure_of
-from tasks.pages.layout import arrange
+from tasks.report.canvas import figure_of
+from tasks.report.layout import arrange
 
 DOT = 1.0
 """Pixels that a glyph may reach beyond its measured box."""

@@ -29,9 +29,9 @@ from support.tasks.builders import (
 from dpcore.accounting import Cap, Epsilon
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
 from dpcore.mechanisms.laplace import LAPLACE
-from tasks.stores.ledger import Ledger, Transaction, release_id_of
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import SigningKey
+from tasks.keys.signing import SigningKey
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger, Transaction, release_id_of
 
 RACERS, ROOM = 16, 5
 

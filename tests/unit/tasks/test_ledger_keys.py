@@ -17,20 +17,20 @@ from support.tasks.signed_chains import Signed, announce_and_raise, entries_of, 
 from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.errors import LedgerError, RefusedError
-from flows.joins import Joined
-from tasks.stores import signing
-from tasks.stores.audit import audit_export, audit_workspace
-from tasks.stores.decision import Decision, SignedDecision
-from tasks.stores.key_changes import enrol_key, revoke_key, trust_owner
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_keys import ROLES
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.ledgers import ledger_state
-from tasks.stores.operations import export_lines, vouch_for_keys
-from tasks.stores.signing import SigningKey, signing_key
-from tasks.stores.spec import load_spec
-from tasks.stores.survey import survey_workspace
-from tasks.stores.workspace import Workspace
+from flows.release_history import Joined
+from tasks.audit import audit_export, audit_workspace
+from tasks.keys import signing
+from tasks.keys.decision import Decision, SignedDecision
+from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.entry_keys import ROLES
+from tasks.ledger.key_changes import enrol_key, revoke_key, trust_owner
+from tasks.ledger.opening import ledger_state
+from tasks.ledger.operations import export_lines, vouch_for_keys
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
+from tasks.site.survey import survey_workspace
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 NOW = datetime(2026, 3, 15, 12, tzinfo=UTC)
 
@@ -264,7 +264,7 @@ def refused_everywhere(workspace: Workspace, tmp_path: Path, public: Path, rule:
 
 
 def trusted_key(path: Path) -> Any:
-    from tasks.stores.audit import read_public_key
+    from tasks.audit import read_public_key
 
     return read_public_key(path)
 

@@ -26,12 +26,12 @@ from support.tasks.builders import (
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
-from tasks.stores import databases
-from tasks.stores.audit import audit_workspace
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.signing import signing_key
-from tasks.stores.workspace import Workspace
+from tasks.audit import audit_workspace
+from tasks.keys.signing import signing_key
+from tasks.ledger import databases
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
+from tasks.workspace.folders import Workspace
 
 FIRST, SECOND = "small-2026-01-1", "small-2026-02-1"
 
@@ -96,7 +96,7 @@ def test_a_ledger_whose_last_entry_has_seconds_goes_on_within_its_minute(place: 
     """As programs wrote that stated every microsecond; times keep their order, and later ones tell no seconds."""
     times = [datetime(2026, 3, 1, 12, 0, 40, 7, tzinfo=UTC)]
     with monkeypatch.context() as older, closing(place.open(clock=lambda: times[0])) as ledger:
-        older.setattr("tasks.stores.ledger.to_the_minute", lambda moment: moment)
+        older.setattr("tasks.ledger.store.to_the_minute", lambda moment: moment)
         ledger.ensure_cap(POPULATION, cap(), BASIS)
     with closing(place.open(clock=lambda: times[0])) as ledger:
         times[0] += timedelta(seconds=5)
@@ -211,8 +211,8 @@ def test_an_open_ledger_notices_that_another_file_took_its_place(path: Path, tmp
 
 def test_a_copy_that_went_on_after_a_rotation_cannot_sign(workspace: Workspace, tmp_path: Path):
     """An old copy whose ledger is shared or brought up to date has a key that was replaced."""
-    from tasks.stores.key_changes import rotate_key
-    from tasks.stores.spec import load_spec
+    from tasks.ledger.key_changes import rotate_key
+    from tasks.spec import load_spec
 
     old = signing_key(workspace.keys)
     rotate_key(workspace, load_spec(workspace.spec_path), who="operator")

@@ -13,8 +13,8 @@ from support.tasks.builders import BASIS, POPULATION, Chain, spend_body
 
 from dpcore.accounting import Cost, total
 from dpcore.errors import LedgerError
-from tasks.stores.entry_content import canonical
-from tasks.stores.ledger_state import Entry, LedgerState, cost_from_json, cost_to_json
+from tasks.ledger.entry_content import canonical
+from tasks.ledger.state import Entry, LedgerState, cost_from_json, cost_to_json
 
 
 def pure(epsilon: str) -> Cost:

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from support.tasks.builders import BASIS, POPULATION, Chain, Place, cap, opened, released, request
 
 from dpcore.errors import LedgerError
-from tasks.stores.ledger import Ledger
-from tasks.stores.ledger_state import Entry, LedgerState
-from tasks.stores.signing import signing_key
+from tasks.keys.signing import signing_key
+from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.store import Ledger
 
 VERSION_1 = """
 CREATE TABLE events (
@@ -88,7 +88,7 @@ def test_migrating_twice_changes_nothing(old: Path):
 
 
 def test_a_migration_that_dies_leaves_the_old_version(old: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch):
-    from tasks.stores import ledger as module
+    from tasks.ledger import store as module
 
     steps = (*module.MIGRATIONS[2], "ALTER TABLE nowhere ADD COLUMN x TEXT")
     with monkeypatch.context() as patch:

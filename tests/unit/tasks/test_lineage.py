@@ -26,9 +26,9 @@ from support.tasks.lineage_events import (
 )
 
 from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, StageFailedError
-from tasks.stores.facets import SCHEMA_ID
-from tasks.stores.lineage import PRODUCER, LineageRun, append_line, events_of
-from tasks.stores.lineage_datasets import ReleaseDatasets
+from tasks.lineage.datasets import ReleaseDatasets
+from tasks.lineage.events import PRODUCER, LineageRun, append_line, events_of
+from tasks.lineage.facets import SCHEMA_ID
 
 NOW = datetime(2026, 11, 16, 13, 0, tzinfo=timezone(timedelta(hours=1)))
 

@@ -12,9 +12,9 @@ import pytest
 from support.tasks.lineage_events import DATASETS, RELEASE, SPEND, STAGES, PlantedError, failed_release, whole_release
 
 from dpcore.errors import RefusedError
-from tasks.stores.graph import Graph, lineage_graph
-from tasks.stores.lineage import LineageRun, append_line
-from tasks.stores.workspace import Workspace
+from tasks.lineage.events import LineageRun, append_line
+from tasks.lineage.graph import Graph, lineage_graph
+from tasks.workspace.folders import Workspace
 
 DATA_PATH = ("landing", "estimate", "noisy-moments", "sample", "law", "decode", "synthetic-table")
 

@@ -17,12 +17,12 @@ from support.tasks.readings import SPEC, SPEC_TEXT, SUM, readings, table, total
 
 from dpcore.errors import LandingError
 from tasks.boundary import PROGRESS
+from tasks.landing import fragments
+from tasks.landing.cells import cells_of
+from tasks.landing.datasets import Landing
+from tasks.landing.passes import Pass, Piece, Rows, Threads
 from tasks.progress import DataRead
-from tasks.stores import fragments
-from tasks.stores.landing import Landing
-from tasks.stores.passes import Pass, Piece, Rows, Threads
-from tasks.stores.spec import parse_spec
-from tasks.stores.tables import cells_of
+from tasks.spec import parse_spec
 
 
 @pytest.fixture(autouse=True)
@@ -208,7 +208,7 @@ def partitioned(folder: Path, *, column: str = "sex") -> Landing:
         part = folder / f"{column}={'%3F' if word == '?' else word}"
         part.mkdir(parents=True)
         pq.write_table(plain.filter(pa.compute.equal(rows[column], word)), part / "part-0.parquet")
-    from tasks.stores.matching import data_files
+    from tasks.landing.file_names import data_files
 
     return Landing(tuple(data_files(folder)), SPEC, "source.path")
 
@@ -229,7 +229,7 @@ def test_a_partition_without_a_cell_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_column_of_a_folder_must_be_declared_like_any_other(tmp_path: Path) -> None:
-    from tasks.stores.structure import require_shape
+    from tasks.landing.structure import require_shape
 
     folder = tmp_path / "visits" / "address=here"
     folder.mkdir(parents=True)
@@ -312,8 +312,8 @@ def test_a_file_that_is_gone_has_no_version(tmp_path: Path) -> None:
 
 
 def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.stores.landing.LONGEST_LINE", 1 << 20)
-    monkeypatch.setattr("tasks.stores.landing.TEXT_AT_ONCE", 1 << 18)
+    monkeypatch.setattr("tasks.landing.datasets.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("tasks.landing.datasets.TEXT_AT_ONCE", 1 << 18)
     (tmp_path / "a.csv").write_text("age,visits,sex,ill\n" + "x" * (3 << 20))
     with pytest.raises(LandingError) as caught:
         Landing((tmp_path / "a.csv",), SPEC, "source.path").schemas()
@@ -321,7 +321,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_persons_are_not_told_by_folders(tmp_path: Path) -> None:
-    from tasks.stores.structure import require_shape
+    from tasks.landing.structure import require_shape
 
     spec = parse_spec(SPEC_TEXT.replace("unit: row", "unit: {person: patient, rows: weight}"))
     folder = tmp_path / "patient=7"

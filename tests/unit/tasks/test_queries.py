@@ -18,12 +18,12 @@ import pytest
 from support.tasks.queries import ALL, PLANTED, SPEC, TYPES, refusal, run, specified
 
 from dpcore.errors import LandingError, WorkspaceError
-from tasks.stores.landing import Landing
-from tasks.stores.queries import months_days, spooled
-from tasks.stores.query_cells import column_of, column_types
-from tasks.stores.spec import parse_spec
-from tasks.stores.structure import require_sound
-from tasks.stores.units import person_rows
+from tasks.landing.datasets import Landing
+from tasks.landing.person_rows import person_rows
+from tasks.landing.sql import months_days, spooled
+from tasks.landing.sql_cells import column_of, column_types
+from tasks.landing.structure import require_sound
+from tasks.spec import parse_spec
 
 
 def clinic(folder: Path, *rows: tuple[Any, ...]) -> Path:

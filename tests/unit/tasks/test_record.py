@@ -18,16 +18,16 @@ from support.tasks.documents import registry_faults
 from support.tasks.staged import SPEC
 
 from dpcore.records.encoding import Encoding
-from tasks.pages.cards import release_card
-from tasks.stores import codebook
-from tasks.stores.audit.again import Again
-from tasks.stores.audit.documents import _variant_faults
-from tasks.stores.build import code_digest, code_facts, installed_distributions
-from tasks.stores.deployment import NOT_STATED, build_deployment, deployment_text
-from tasks.stores.record import _numerics, record_faults
-from tasks.stores.run import PlannedRelease
-from tasks.stores.spec import load_spec, parse_spec
-from tasks.stores.workspace import Workspace
+from tasks.audit.again import Again
+from tasks.audit.documents import _variant_faults
+from tasks.bundle import codebook
+from tasks.bundle.record import _numerics, record_faults
+from tasks.bundle.registry_entry import NOT_STATED, build_deployment, deployment_text
+from tasks.release.context import PlannedRelease
+from tasks.report.cards import release_card
+from tasks.spec import load_spec, parse_spec
+from tasks.workspace.build_identity import code_digest, code_facts, installed_distributions
+from tasks.workspace.folders import Workspace
 
 
 @pytest.fixture(scope="session")

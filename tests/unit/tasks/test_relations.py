@@ -22,14 +22,14 @@ from dpcore.mechanisms.queries import RowsQuery
 from dpcore.mechanisms.vectors import NOISY_ROWS
 from dpcore.records.binning import ColumnCells
 from dpcore.records.schema import Kind, Neighbours, NominalColumn, PrivacyUnit
-from tasks.stores.deployment import build_deployment
-from tasks.stores.query_words import query_words
-from tasks.stores.relations import at_least, at_most, in_words, relation_figures
-from tasks.stores.run import PlannedRelease
-from tasks.stores.spec import parse_spec
-from tasks.stores.units import person_rows
-from tasks.stores.wording import guarantee
-from tasks.stores.workspace import Workspace
+from tasks.bundle.guarantee_text import guarantee
+from tasks.bundle.query_text import query_words
+from tasks.bundle.registry_entry import build_deployment
+from tasks.landing.person_rows import person_rows
+from tasks.release.context import PlannedRelease
+from tasks.spec import parse_spec
+from tasks.spec.relations import at_least, at_most, in_words, relation_figures
+from tasks.workspace.folders import Workspace
 
 PURE = "privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.2}}"
 PERSON = "unit: {person: who, rows: weight}"

@@ -26,9 +26,9 @@ from support.tasks.pages import (
     spectrum,
 )
 
-from tasks.pages import plots, wording
-from tasks.pages.canvas import COLOURS, plot_of
-from tasks.pages.report import render_report, utility_plot
+from tasks.report import plots, wording
+from tasks.report.canvas import COLOURS, plot_of
+from tasks.report.report import render_report, utility_plot
 
 
 def wide_record() -> dict[str, Any]:

@@ -18,17 +18,17 @@ from support.tasks.pages import Page, checked_record, clinic_record
 from dpcore.accounting import Cost, Epsilon, Rho, population_balance, times
 from dpcore.auditing.membership import MembershipFigure
 from flows.cli import audits, plans
-from tasks.pages import cards
-from tasks.pages.fit import INSIDE
-from tasks.pages.report import render_report
-from tasks.pages.site.ledger import cost_words
-from tasks.stores import odds
-from tasks.stores.deployment import build_deployment
-from tasks.stores.ledger_state import LedgerState
-from tasks.stores.outlook import Outlook
-from tasks.stores.run import PlannedRelease, cap_of
-from tasks.stores.spec import parse_spec
-from tasks.stores.wording import guarantee
+from tasks.bundle import odds
+from tasks.bundle.guarantee_text import guarantee
+from tasks.bundle.registry_entry import build_deployment
+from tasks.ledger.state import LedgerState
+from tasks.release.context import PlannedRelease, cap_of
+from tasks.report import cards
+from tasks.report.fit import INSIDE
+from tasks.report.report import render_report
+from tasks.schedule.outlook import Outlook
+from tasks.site.ledger import cost_words
+from tasks.spec import parse_spec
 
 SPEC = """
 name: visits

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 from support.tasks.statements import refusal, specified
 
-from tasks.stores.queries import spooled
-from tasks.stores.spec.rowwise import require_rowwise
+from tasks.landing.sql import spooled
+from tasks.spec.rowwise import require_rowwise
 
 # ---------------------------------------------------------------- an attack
 

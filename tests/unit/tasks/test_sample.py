@@ -13,10 +13,9 @@ from support.tasks.drawn_rows import SCHEMA, invented_rows, written
 
 from dpcore.synthesis.generators import ROWS_AT_ONCE
 from tasks.check import table_verdicts
+from tasks.landing.cells import arrow_schema
 from tasks.progress import FIRST_AFTER, THEN_EVERY, RowsDone
-from tasks.stores import synthesis
-from tasks.stores.ordered import AHEAD, in_order
-from tasks.stores.tables import arrow_schema
+from tasks.workspace.parallel import AHEAD, in_order
 
 
 def test_the_table_and_its_summary_do_not_depend_on_the_number_of_threads(tmp_path):
@@ -58,7 +57,7 @@ def test_classes_come_in_random_order():
 
 
 def test_row_groups_are_whole_chunks_of_about_the_same_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(synthesis, "GROUP_BYTES", 2 * ROWS_AT_ONCE * 8 * len(SCHEMA.columns))
+    monkeypatch.setattr(synthetic_table, "GROUP_BYTES", 2 * ROWS_AT_ONCE * 8 * len(SCHEMA.columns))
     written(invented_rows(5 * ROWS_AT_ONCE + 1), tmp_path / "table")
     found = pq.read_metadata(tmp_path / "table")
     sizes = [found.row_group(index).num_rows for index in range(found.num_row_groups)]

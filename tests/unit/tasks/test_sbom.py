@@ -18,8 +18,8 @@ from referencing import Registry, Resource
 
 from dpcore.errors import RefusedError
 from flows.cli import main
-from tasks.stores.build import code_facts, dependencies_digest, installed_digest, installed_distributions
-from tasks.stores.sbom import bill_of_materials
+from tasks.bundle.sbom import bill_of_materials
+from tasks.workspace.build_identity import code_facts, dependencies_digest, installed_digest, installed_distributions
 
 RECORD: dict[str, Any] = {"release_id": "small-2026-02-1", "created_at": "2026-03-01T06:00:00Z"}
 WHEEL = ["pkg/__init__.py,sha256=AAAA,10", "pkg-1.0.dist-info/METADATA,sha256=BBBB,20", "hook.pth,sha256=CCCC,30"]

@@ -15,12 +15,12 @@ from scipy.stats import binomtest, laplace, norm
 from dpcore.accounting import rho_of_epsilon
 from dpcore.auditing.membership import MembershipFigure
 from dpcore.planning.budgeted_checks import LAPLACE_95
-from tasks.pages.wording import finite_precision
-from tasks.stores import odds
-from tasks.stores.relations import at_most
-from tasks.stores.run import PlannedRelease
-from tasks.stores.spec import load_spec, parse_spec
-from tasks.stores.wording import guarantee, limits
+from tasks.bundle import odds
+from tasks.bundle.guarantee_text import guarantee, limits
+from tasks.release.context import PlannedRelease
+from tasks.report.wording import finite_precision
+from tasks.spec import load_spec, parse_spec
+from tasks.spec.relations import at_most
 
 BASE = """
 name: visits

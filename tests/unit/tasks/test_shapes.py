@@ -10,12 +10,12 @@ import pytest
 from support.tasks.staged import NOW
 
 from dpcore.errors import LandingError
-from tasks.stores.landing import Landing
-from tasks.stores.run import prepare_run
-from tasks.stores.shapes import column_faults, require_columns, require_none
-from tasks.stores.spec import load_spec
-from tasks.stores.structure import require_shape
-from tasks.stores.workspace import Workspace
+from tasks.landing.column_faults import column_faults, require_columns, require_none
+from tasks.landing.datasets import Landing
+from tasks.landing.structure import require_shape
+from tasks.release.context import prepare_run
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
 
 SPEC = """
 name: small

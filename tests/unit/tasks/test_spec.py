@@ -14,7 +14,7 @@ from support import ROOT
 
 from dpcore.errors import SpecError
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, Role, RowRule
-from tasks.stores.spec import ReleaseSpec, load_spec, parse_spec
+from tasks.spec import ReleaseSpec, load_spec, parse_spec
 
 # The example of the design; its `checks: {...}` stands for thresholds.
 EXAMPLE = r"""
@@ -859,7 +859,7 @@ def test_a_column_may_have_a_thousand_categories_and_is_refused_at_once_with_twe
 
 
 def test_reading_the_specification_needs_neither_prefect_nor_pandas():
-    folder = ROOT / "tasks" / "stores" / "spec"
+    folder = ROOT / "tasks" / "spec"
     text = "".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     assert "import prefect" not in text
     assert "from prefect" not in text

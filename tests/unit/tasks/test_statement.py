@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tasks.stores.bundle import CHECKSUMS
-from tasks.stores.signing import PublicKey, SigningKey, signing_key
-from tasks.stores.statement import (
+from tasks.bundle.staging import CHECKSUMS
+from tasks.bundle.statement import (
     PAYLOAD_TYPE,
     STATEMENT,
     open_envelope,
@@ -21,7 +20,8 @@ from tasks.stores.statement import (
     predicate_of,
     sign_statement,
 )
-from tasks.stores.workspace import Workspace
+from tasks.keys.signing import PublicKey, SigningKey, signing_key
+from tasks.workspace.folders import Workspace
 
 STATED = {"_type": "https://in-toto.io/Statement/v1", "predicateType": "urn:dprelease:release:1", "subject": []}
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.records.schema import MISSING, UNKNOWN, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
-from tasks.stores.tables import arrow_schema, cells_of, table_of
+from tasks.landing.cells import arrow_schema, cells_of, table_of
 
 NAN, INF = math.nan, math.inf
 DAY = 86_400_000_000

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from dpcore.errors import LandingError, WorkspaceError
 from dpcore.records.schema import PrivacyUnit, RowRule
-from tasks.stores.landing import Landing
-from tasks.stores.query_cells import column_of
-from tasks.stores.readings import Readings
-from tasks.stores.spec import parse_spec
-from tasks.stores.units import PersonRows, identifiers, person_rows
+from tasks.landing.datasets import Landing
+from tasks.landing.person_rows import PersonRows, identifiers, person_rows
+from tasks.landing.readings import Readings
+from tasks.landing.sql_cells import column_of
+from tasks.spec import parse_spec
 
 WEIGHT = PrivacyUnit(person="id")
 PLANTED = "planted-7781"

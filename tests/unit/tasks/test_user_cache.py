@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.stores.user_cache import FOLDER, KEY, UserCache
+from tasks.workspace.user_cache import FOLDER, KEY, UserCache
 
 
 @pytest.fixture

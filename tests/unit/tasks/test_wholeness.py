@@ -9,11 +9,11 @@ import pytest
 from support.tasks.staged import NOW, SPEC, invented_rows
 
 from dpcore.errors import LandingError
-from tasks.stores.arrivals import Arrivals
-from tasks.stores.run import prepare_run
-from tasks.stores.spec import load_spec
-from tasks.stores.workspace import Workspace
+from tasks.intake.arrivals import Arrivals
+from tasks.release.context import prepare_run
+from tasks.spec import load_spec
 from tasks.validate import require_structure
+from tasks.workspace.folders import Workspace
 
 GOOD, BAD = invented_rows(count=20), 'age,ill\n1,"tr\nue\n2,false\n'
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import WorkspaceError
-from tasks.stores.workspace import Workspace
+from tasks.workspace.folders import Workspace
 
 PRIVATE_FOLDERS = ("landing", "vault", "keys", "prefect")
 

@@ -1,0 +1,98 @@
+"""The deployments of a workspace as code: monthly release, release on landing, nightly audit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from prefect import Flow
+from prefect.client.schemas.objects import FlowRun
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.client.schemas.schedules import CronSchedule
+from prefect.deployments.runner import RunnerDeployment
+from prefect.events import DeploymentEventTrigger
+from prefect.types.entrypoint import EntrypointType
+
+from deployments.environment import NIGHTLY
+from flows.announce import EVENT, resource_of
+from flows.landing import landing
+from flows.monthly import monthly
+from flows.nightly import nightly_audit
+from tasks.spec import ReleaseSpec
+from tasks.workspace.folders import Workspace
+
+FLOWS: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (monthly, landing, nightly_audit)}
+"""The flows that deployments of ours may run, by name."""
+ARRIVAL = re.compile(r"[0-9a-f]{1,64}")
+DESCRIPTIONS = {
+    "monthly": "Releases every month that the schedule owes, in order; missed ones are caught up.",
+    "landing": "Releases a month for which data landed; the schedule may fire for the same month, it happens once.",
+    "nightly-audit": "Verifies ledger, bundles, records and lineage; a fault fails the run.",
+}
+
+
+def deployments_of(workspace: Workspace, spec: ReleaseSpec, *, pool: str | None = None) -> Iterator[RunnerDeployment]:
+    """The three deployments, as the specification's schedule says; with a work pool, for its workers.
+
+    What the schedule does not ask for is registered without schedule or trigger: it can be run
+    by hand, and a schedule that was taken back ends.
+    """
+    schedule, zone = spec.schedule, spec.schedule.timezone
+    cron = [CronSchedule(cron=schedule.cron, timezone=zone)] if schedule.cron else []
+    yield _deployment(monthly, workspace, spec, pool, schedules=cron)
+    yield _deployment(landing, workspace, spec, pool, triggers=[landing_trigger(spec)] if schedule.on_landing else [])
+    yield _deployment(nightly_audit, workspace, spec, pool, schedules=[CronSchedule(cron=NIGHTLY, timezone=zone)])
+
+
+def landing_trigger(spec: ReleaseSpec) -> DeploymentEventTrigger:
+    """A run for every landing event of the dataset; the arrival's token is all that it is told."""
+    return DeploymentEventTrigger(
+        name=f"{spec.name} landed",
+        expect={EVENT},
+        match={"prefect.resource.id": resource_of(spec)},
+        parameters={"arrival": "{{ event.payload.arrival }}"},
+        within=timedelta(0),
+        threshold=1,
+    )
+
+
+def changes(stored: DeploymentResponse, run: FlowRun, registered: RunnerDeployment) -> list[str]:
+    """What a stored deployment, or a run of it, has that was not registered; names of settings, never their values.
+
+    Whoever can write to the server could plant steps, another entry point or other parameters there.
+    """
+    expected = {
+        "entrypoint": stored.entrypoint == registered.entrypoint,
+        "pull_steps": not stored.pull_steps,
+        "storage_document_id": stored.storage_document_id is None,
+        "infrastructure_document_id": stored.infrastructure_document_id is None,
+        "job_variables": not stored.job_variables and not run.job_variables,
+        "parameters": stored.parameters == registered.parameters and _are_ours(run, registered),
+    }
+    return [name for name, holds in expected.items() if not holds]
+
+
+def _are_ours(run: FlowRun, registered: RunnerDeployment) -> bool:
+    """Whether a run's parameters are the registered ones; a landing run has the token of its arrival besides."""
+    parameters = dict(run.parameters)
+    if registered.flow_name == landing.name and not ARRIVAL.fullmatch(str(parameters.pop("arrival", ""))):
+        return False
+    return parameters == registered.parameters
+
+
+def _deployment(
+    flow: Flow[..., Any], workspace: Workspace, spec: ReleaseSpec, pool: str | None, **when: Any
+) -> RunnerDeployment:
+    return RunnerDeployment.from_flow(
+        flow,
+        name=spec.name,
+        description=DESCRIPTIONS[flow.name],
+        tags=["dprelease", spec.name],
+        parameters={"workspace": str(workspace.root)},
+        entrypoint_type=EntrypointType.MODULE_PATH,
+        enforce_parameter_schema=False,
+        work_pool_name=pool,
+        **when,
+    )

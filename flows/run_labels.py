@@ -1,0 +1,92 @@
+"""What an auditor finds in the orchestrator's history: names, tags, and how far a run came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from uuid import UUID
+
+from prefect.runtime import flow_run
+
+from dpcore.errors import LandingError, RefusedError
+from tasks.artifacts import Board
+from tasks.ledger.state import Entry
+from tasks.lineage.events import LineageRun, Stage
+from tasks.release.context import ReleaseRun
+from tasks.spec import load_spec
+from tasks.workspace.folders import Workspace
+
+ENTRY_TAG = "ledger-entry:"
+"""What a tag begins with that names a ledger entry."""
+
+AGAIN, REFUSED = " (again)", " (refused)"
+
+
+def label_again(run: ReleaseRun, release_id: str) -> None:
+    """Name a run after the release that was finished before it came."""
+    board = Board(run.flow_run_id)
+    name, words = release_id + AGAIN, tags_of(run, release_id, [])
+    board.attempt("the run's name", lambda: board.label(name=name, tags=words))
+
+
+def tags_of(run: ReleaseRun, release_id: str, entries: Sequence[Entry]) -> list[str]:
+    """Dataset, period, release id and ledger entries, beside the tags that the run came with."""
+    own = [run.spec.name, run.period, release_id, *(f"{ENTRY_TAG}{entry.seq}" for entry in entries)]
+    return list(dict.fromkeys([*(flow_run.tags or []), *own]))
+
+
+@contextmanager
+def named_early(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
+    """Name a run for its month before it looks at anything; one that is refused so early says so in its name."""
+    label = _early_label(workspace, period)
+    _name(flow_run_id, label)
+    try:
+        yield
+    except RefusedError as error:
+        keep_verdict(workspace, label, error)
+        _name(flow_run_id, label + REFUSED)
+        raise
+
+
+def _name(flow_run_id: str, name: str) -> None:
+    board = Board(flow_run_id)
+    board.attempt("the run's name", lambda: board.label(name=name, tags=list(flow_run.tags or [])))
+
+
+def _early_label(workspace: Workspace, period: str | None) -> str:
+    try:
+        dataset = load_spec(workspace.spec_path).name
+    except RefusedError:
+        dataset = "release"
+    return f"{dataset}-{period}" if period else dataset
+
+
+def keep_verdict(workspace: Workspace, label: str, error: RefusedError) -> None:
+    """Keep for the operator what the orchestrator is not told: which rule the landing data broke, and where.
+
+    A run from the command line says so there too; one that a server started has no terminal.
+    """
+    if isinstance(error, LandingError):
+        workspace.keep_verdicts(label, [{**error.as_json(), "ok": False}])
+
+
+class Journal:
+    """Tells the lineage and the orchestrator of every stage as it begins and ends."""
+
+    def __init__(self, lineage: LineageRun, stages: Sequence[str], board: Board) -> None:
+        self._lineage, self._stages, self._board, self._done = lineage, stages, board, 0
+        self._progress: UUID | None = None
+        board.attempt("the progress bar", self._begin)
+
+    def _begin(self) -> None:
+        self._progress = self._board.progress("stages of the release")
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Stage]:
+        """One stage; its end moves the progress bar."""
+        with self._lineage.stage(name) as stage:
+            yield stage
+        self._done += 1
+        percent, progress = 100 * self._done / len(self._stages), self._progress
+        if progress is not None:
+            self._board.attempt("its progress", lambda: self._board.advance(progress, percent, f"after {name}"))

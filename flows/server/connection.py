@@ -1,0 +1,163 @@
+"""The orchestration server that a workspace uses: the configured one, or the one that `dprelease serve` started."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+from tasks.workspace.folders import Workspace, private_file
+from tasks.workspace.reading import open_regular, parse_json, read_text
+
+SERVING = "serving.json"
+"""In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
+LOCK = "serving.lock"
+LOOKS = (0.0,) + (0.05,) * 20
+"""Seconds before each attempt to take the place: a look at the lock takes far less."""
+PASSWORD = "operator.password"  # noqa: S105  the name of a file
+"""In the workspace's Prefect home, for its owner alone: the secret of the server that `dprelease serve` started."""
+
+
+class ServerUnreachableError(Exception):
+    """The server did not answer, or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where an orchestration server answers."""
+
+    api_url: str
+    auth: str | None = field(default=None, repr=False)
+
+    @property
+    def ui_url(self) -> str:
+        """The address of its pages."""
+        return self.api_url.rstrip("/").removesuffix("/api")
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether it runs on this machine: no proxy stands between."""
+        return urlsplit(self.api_url).hostname in ("127.0.0.1", "localhost", "::1")
+
+    def run_url(self, flow_run_id: str) -> str:
+        """The page of a flow run."""
+        return f"{self.ui_url}/runs/flow-run/{flow_run_id}"
+
+    def settings(self) -> dict[str, str]:
+        """The environment of a process that uses it."""
+        return {"PREFECT_API_URL": self.api_url} | ({"PREFECT_API_AUTH_STRING": self.auth} if self.auth else {})
+
+    def answers(self) -> bool:
+        """Whether it is up."""
+        try:
+            self.ask("GET", "/health", seconds=2.0)
+        except ServerUnreachableError:
+            return False
+        return True
+
+    def is_open(self) -> bool:
+        """Whether it answers to everybody, whatever password we were given for it."""
+        try:
+            replace(self, auth=None).ask("POST", "/flows/count", {})
+        except ServerUnreachableError:
+            return False
+        return True
+
+    def ask(self, method: str, path: str, content: Any = None, *, seconds: float = 10.0) -> Any:
+        """One request; returns the answer's JSON, None if it is empty.
+
+        Raises: ServerUnreachableError, without the address or anything that was sent.
+        """
+        body = None if content is None else json.dumps(content).encode()
+        headers = {"Content-Type": "application/json", **self._authorization()}
+        request = urllib.request.Request(  # noqa: S310  http or https, as configured
+            self.api_url.rstrip("/") + path, data=body, headers=headers, method=method
+        )
+        fault = ""
+        try:
+            with self._opener().open(request, timeout=seconds) as answer:
+                text = answer.read()
+                return json.loads(text) if text else None
+        except urllib.error.HTTPError as error:
+            fault = f"it answered with status {error.code}"
+        except (OSError, ValueError) as error:
+            fault = f"it did not answer ({type(error).__name__})"
+        raise ServerUnreachableError(f"the orchestration server cannot be used: {fault}")
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        """Redirections are not followed: they would carry the password along. A server beside us needs no proxy."""
+        return urllib.request.build_opener(_Stay, *([urllib.request.ProxyHandler({})] if self.is_beside else []))
+
+    def _authorization(self) -> dict[str, str]:
+        if not self.auth:
+            return {}
+        return {"Authorization": f"Basic {base64.b64encode(self.auth.encode()).decode()}"}
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
+        """No other request; the redirection itself is the (wrong) answer."""
+
+
+def known_server(workspace: Workspace, environment: Mapping[str, str] = os.environ) -> Server | None:
+    """The server that is configured, else the one that serves this workspace now; it may be down."""
+    auth = environment.get("PREFECT_API_AUTH_STRING") or environment.get("PREFECT_SERVER_API_AUTH_STRING")
+    url = environment.get("PREFECT_API_URL")
+    if url:
+        return Server(url, auth)
+    if not is_served(workspace):
+        return None  # a file that a killed `serve` left may name somebody else's port by now
+    try:
+        home = workspace.prefect_home
+        serving = parse_json(read_text(home / SERVING))
+        return Server(str(serving["api_url"]), read_text(home / PASSWORD).strip())
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def is_served(workspace: Workspace) -> bool:
+    """Whether a `dprelease serve` of this workspace is alive: it holds the lock as long as it is."""
+    try:
+        with open_regular(workspace.prefect_home / LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextmanager
+def serving_alone(workspace: Workspace, *, patiently: bool = False) -> Iterator[bool]:
+    """Hold the place of the workspace's one server, which goes when its process does; False if it is taken.
+
+    `patiently` does not take for a server somebody who only looks whether one is there.
+    """
+    with (workspace.prefect_home / LOCK).open("w") as file:
+        yield any(_take(file, pause) for pause in (LOOKS if patiently else (0.0,)))
+
+
+def _take(file: TextIO, pause: float) -> bool:
+    time.sleep(pause)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def announced(workspace: Workspace, server: Server, **facts: Any) -> Iterator[None]:
+    """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
+    home, where = workspace.prefect_home, json.dumps({"api_url": server.api_url, "pid": os.getpid(), **facts})
+    with private_file(home / PASSWORD, f"{server.auth}\n"), private_file(home / SERVING, where):
+        yield

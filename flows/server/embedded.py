@@ -1,0 +1,252 @@
+"""Settings of the embedded Prefect server: quiet, offline, and with its home in the workspace."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import gc
+import logging
+import os
+import resource
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from dpcore.errors import StageFailedError
+from flows.server.connection import Server, known_server
+from flows.server.isolation import SAFE_PATH, isolation_of
+from tasks.workspace.folders import Workspace
+
+PR_SET_PDEATHSIG = 1
+"""From Linux's prctl.h."""
+LOOPBACK = "127.0.0.1"
+OPERATOR = "operator"
+STARTUP_SECONDS = 120.0
+PROFILES = ("PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
+EPHEMERAL = {
+    "PREFECT_UI_ENABLED": "0",
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",  # no flow of ours uses one
+}
+"""A server without pages, schedules and block types."""
+
+
+def embedded_settings(workspace: Workspace) -> dict[str, str]:
+    """Environment of a run with an embedded server; a server that is configured already takes precedence."""
+    return {
+        "PREFECT_HOME": str(workspace.prefect_home),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
+        "DO_NOT_TRACK": "1",
+        "GX_ANALYTICS_ENABLED": "false",
+        **SAFE_PATH,
+    }
+
+
+def use_server(workspace: Workspace) -> bool:
+    """Set the environment before Prefect is imported; what the user has set stays.
+
+    A server that serves this workspace is used as well; returns whether one is there already.
+    """
+    for name, value in embedded_settings(workspace).items():
+        os.environ[name] = os.environ.get(name) or value  # an empty home would be the current folder
+    server = known_server(workspace)
+    if server is None or not server.answers():
+        return False
+    os.environ.update(server.settings())
+    return True
+
+
+@contextmanager
+def ended_if_refused(server: WaitingServer | None) -> Iterator[None]:
+    """A block that may refuse the release, while a server loads; the server ends with it then."""
+    try:
+        yield
+    except BaseException:
+        if server is not None:
+            server.close()
+        raise
+
+
+class WaitingServer(Protocol):
+    """A server whose libraries load, and which serves once it is told to."""
+
+    def start(self) -> None:
+        """Let it serve."""
+
+    def use(self) -> None:
+        """Wait until it answers; from then on Prefect uses it in this process, and starts none itself."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+def is_configured() -> bool:
+    """Whether Prefect's settings name a server; Prefect, which takes a second to load, is asked only where they may."""
+    if os.environ.get("PREFECT_API_URL"):
+        return True
+    home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
+    files = (home / "profiles.toml", *map(Path, ("prefect.toml", "pyproject.toml", ".env")))
+    in_files = any(name in os.environ for name in PROFILES) or any(path.exists() for path in files)
+    if not in_files and "prefect.settings" not in sys.modules:
+        return False
+    from prefect.settings import PREFECT_API_URL
+
+    return bool(PREFECT_API_URL.value())  # an empty one names none
+
+
+class EmbeddedServer:
+    """A server on loopback for this process alone: it asks for a secret that nobody else knows.
+
+    It gets a session of its own: an interrupt reaches the flow alone, which then can still
+    tell the server how it ended. Where the system can, it is told to end when we do.
+    Its libraries load from the beginning; it opens its database and answers once it is told to start.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._ends = ExitStack()
+        scratch = self._ends.enter_context(workspace.scratch())
+        with listen(0) as listener:
+            self._server = own_server(listener)
+            self._process = _server_process(self._server, listener, isolation_of(scratch))
+        self._ends.callback(self._stop)
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Let it serve."""
+        start_waiting(self._process)
+
+    def use(self) -> None:
+        """Wait until it answers; from then on Prefect uses it in this process, and starts none itself.
+
+        Raises: StageFailedError if it does not answer in time.
+        """
+        limit = time.monotonic() + STARTUP_SECONDS
+        while not self._server.answers():
+            if self._process.poll() is not None or time.monotonic() > limit:
+                raise StageFailedError("orchestration", "no answer", "the embedded server")
+            time.sleep(0.1)
+        use_in_prefect(self._server)
+
+    def close(self) -> None:
+        """End it, and remove its temporary files."""
+        self._ends.close()
+
+    def _stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def use_in_prefect(server: Server) -> None:
+    """Put a server into Prefect's settings; the environment, from which commands know a configured one, stays."""
+    from prefect.context import refresh_global_settings_context
+
+    before = os.environ.copy()
+    os.environ.update(server.settings())
+    try:
+        refresh_global_settings_context()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def listen(port: int) -> socket.socket:
+    """A listening socket on loopback, for a server that is started afterwards; port 0 is any.
+
+    Raises: OSError if the port is taken.
+    """
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((LOOPBACK, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def own_server(listener: socket.socket) -> Server:
+    """The server that will answer on a socket, with a secret of its own unless the user configured one."""
+    auth = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or f"{OPERATOR}:{secrets.token_urlsafe(32)}"
+    return Server(f"http://{LOOPBACK}:{listener.getsockname()[1]}/api", auth)
+
+
+def protection_of(server: Server) -> dict[str, str]:
+    """Settings of a server of ours: it asks for its secret, and pages of other origins cannot use it."""
+    port = urlsplit(server.api_url).port
+    return server.settings() | {
+        "PREFECT_SERVER_API_AUTH_STRING": server.auth or "",
+        "PREFECT_SERVER_UI_API_URL": server.api_url,
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{LOOPBACK}:{port},http://localhost:{port}",
+        "PREFECT__SERVER_FINAL": "1",
+    }
+
+
+def server_command(listener: socket.socket) -> list[str]:
+    """What starts a server on a socket; the child must inherit its descriptor."""
+    return [sys.executable, "-P", "-m", "flows.server.prefect_server", str(listener.fileno())]
+
+
+def _server_process(server: Server, listener: socket.socket, isolation: dict[str, str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603  our own interpreter
+        [*server_command(listener), "--wait"],
+        env={**os.environ, **EPHEMERAL, **protection_of(server), **isolation},
+        pass_fds=[listener.fileno()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=end_with_parent,
+    )
+
+
+def start_waiting(process: subprocess.Popen[bytes]) -> None:
+    """Tell a server that was started with `--wait` to serve; whoever waits for its answer notices if it has ended."""
+    if process.stdin is not None:
+        with suppress(OSError), process.stdin as pipe:
+            pipe.write(b"\n")
+
+
+def end_with_parent() -> None:
+    """Ask the kernel to terminate this process when its parent ends, however that happens; where it can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def forbid_core_dumps() -> None:
+    """A crash must not write the process's memory, which holds raw rows, to a file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def quiet_libraries() -> None:
+    """Keep library chatter off the terminal; Prefect's own log still reaches its database."""
+    for name in ("prefect", "httpx", "sqlalchemy", "asyncio", "uvicorn"):
+        logger = logging.getLogger(name)
+        for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:
+            logger.removeHandler(handler)
+
+
+@contextmanager
+def kept_from_collection() -> Iterator[None]:
+    """Keep what a block loads out of the search for cycles: libraries stay, and are many objects to look at."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,0 +1,48 @@
+"""The server that `run --keep-server` leaves: `python -P -m flows.server.kept_server WORKSPACE DESCRIPTOR SECONDS`.
+
+It waits for its parent's word as any embedded server does, takes the workspace's one place for a server, and ends
+when no run has used it for so many seconds. If the place is taken, it ends at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import uvicorn
+
+from flows.server.connection import announced, serving_alone
+from flows.server.embedded import forbid_core_dumps, own_server
+from flows.server.isolation import isolated
+from flows.server.keeping import await_idleness, kept_facts
+from flows.server.prefect_server import is_wanted, server_of
+from tasks.workspace.folders import Workspace
+
+
+def main() -> None:
+    """Serve until nobody comes any more, or until terminated."""
+    workspace, listener, idle = Workspace(Path(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])), float(sys.argv[3])
+    forbid_core_dumps()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that its files go with it
+    with workspace.scratch() as scratch, isolated(workspace, scratch):
+        if not is_wanted():
+            return
+        with serving_alone(workspace, patiently=True) as alone:
+            if not alone:
+                return
+            with announced(workspace, own_server(listener), kept=kept_facts()):
+                server = server_of()
+                threading.Thread(target=_end_when_idle, args=[workspace, idle, server], daemon=True).start()
+                server.run(sockets=[listener])
+
+
+def _end_when_idle(workspace: Workspace, idle: float, server: uvicorn.Server) -> None:
+    await_idleness(workspace, idle)
+    server.should_exit = True
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Prefect's database in a workspace: a copy of an empty one that the same version of Prefect migrated before.
+
+Migrations are most of a first start. The empty database is kept in the account's cache, with its revision; a
+database of that revision is not migrated again, and any other is left to Prefect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import secrets
+import sqlite3
+from contextlib import closing, suppress
+from pathlib import Path
+
+from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.user_cache import UserCache
+
+DRIVER = "sqlite+aiosqlite:///"
+MIGRATE = ("PREFECT_SERVER_DATABASE_MIGRATE_ON_START", "PREFECT_API_DATABASE_MIGRATE_ON_START")
+REVISIONS = "alembic_version"
+
+
+def prepare_database() -> None:
+    """Make or find the database of this process's server, which then migrates it only if it needs to be."""
+    from prefect.context import refresh_global_settings_context
+    from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, PREFECT_API_DATABASE_MIGRATE_ON_START
+
+    path, cache = _file_of(PREFECT_API_DATABASE_CONNECTION_URL.value()), UserCache.of()
+    if path and cache and PREFECT_API_DATABASE_MIGRATE_ON_START.value() and _is_ready(path, cache):
+        os.environ.update(dict.fromkeys(MIGRATE, "false"))
+        refresh_global_settings_context()
+
+
+def _file_of(url: str | None) -> Path | None:
+    """The file of a SQLite database; None for any other."""
+    path = Path((url or "").removeprefix(DRIVER))
+    return path if url and url.startswith(DRIVER) and "?" not in url and path.is_absolute() else None
+
+
+def _is_ready(path: Path, cache: UserCache) -> bool:
+    """Whether the database has the tables of this version of Prefect; one that is missing is made."""
+    name = f"prefect-{importlib.metadata.version('prefect')}"
+    if path.exists():
+        revision = _revision(path)
+        return revision is not None and revision == cache.read(f"{name}.revision")
+    empty = cache.read(f"{name}.db")
+    if empty is not None:
+        return _is_copied(empty, path)
+    _migrate(path, cache, name)
+    return True
+
+
+def _migrate(path: Path, cache: UserCache, name: str) -> None:
+    """Let Prefect make the tables, and keep them for the next workspace if there is nothing in them."""
+    from prefect.server.database import provide_database_interface
+
+    asyncio.run(provide_database_interface().create_db())
+    revision, empty = _revision(path), _empty(path)
+    if revision and empty:
+        cache.keep(f"{name}.db", empty)
+        cache.keep(f"{name}.revision", revision)
+
+
+def _empty(path: Path) -> bytes | None:
+    """The whole database, if no table but that of the revision has a row."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("BEGIN")  # what is looked at is what is kept
+        named = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        filled = {table for (table,) in named if connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()}  # noqa: S608
+        return connection.serialize() if filled == {REVISIONS} else None
+
+
+def _revision(path: Path) -> bytes | None:
+    """The revision that a database was migrated to; None where it cannot be told."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
+        rows = connection.execute(f"SELECT version_num FROM {REVISIONS}").fetchall()  # noqa: S608
+        return str(rows[0][0]).encode() if len(rows) == 1 else None
+    return None
+
+
+def _is_copied(empty: bytes, path: Path) -> bool:
+    """Put a copy in place, whole; False if another process was faster, or it cannot be done."""
+    part = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as file:
+            file.write(empty)
+        os.link(part, path)
+    except OSError:
+        return False
+    finally:
+        part.unlink(missing_ok=True)
+    return True

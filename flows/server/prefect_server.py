@@ -1,0 +1,55 @@
+"""Prefect's server on a socket that its parent opened: `python -P -m flows.server.prefect_server DESCRIPTOR [--wait]`.
+
+Nobody else can take the port between the choice of it and the server's start, or between two starts. With
+`--wait` it loads its libraries, and starts once the parent writes a line to its standard input.
+"""
+
+from __future__ import annotations
+
+import gc
+import socket
+import sys
+
+import uvicorn
+
+from flows.server.prefect_database import prepare_database
+
+WAIT = "--wait"
+GRACE_SECONDS = 3
+"""For requests that are under way when it ends."""
+
+
+def main() -> None:
+    """Serve until terminated."""
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    if WAIT in sys.argv[2:] and not is_wanted():
+        return
+    server_of().run(sockets=[listener])
+
+
+def is_wanted() -> bool:
+    """Load what a server needs, and wait for the parent's word; it may have ended, or refused the release."""
+    gc.disable()
+    import prefect.server.api.server  # noqa: F401
+
+    gc.freeze()
+    gc.enable()
+    return bool(sys.stdin.readline())
+
+
+def server_of() -> uvicorn.Server:
+    """A server whose database is ready."""
+    prepare_database()
+    config = uvicorn.Config(
+        "prefect.server.api.server:create_app",
+        factory=True,
+        log_level="critical",
+        lifespan="on",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    return uvicorn.Server(config)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Questions of analysts to a published bundle, answered with intervals."""

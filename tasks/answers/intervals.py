@@ -1,0 +1,53 @@
+"""Intervals out of a published bundle: its record and its model are enough."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.inference.release_estimates import ReleaseInference
+from dpcore.measure import measurement_from_json
+from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.projection import Projection
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import RecordSchema, Role
+from tasks.spec.columns import ColumnSpec
+from tasks.workspace.reading import parse_json, read_text
+
+
+def read_inference(bundle: Path | str) -> ReleaseInference:
+    """What an analyst can ask of the bundle in a folder."""
+    record, model = (parse_json(read_text(Path(bundle) / name)) for name in ("record.json", "model.json"))
+    return inference_of(record, model)
+
+
+def inference_of(record: dict[str, Any], model: dict[str, Any]) -> ReleaseInference:
+    """What an analyst can ask of a release, by its record and model."""
+    encoding = Encoding(_schema(record))
+    measurements = {name: measurement_from_json(body) for name, body in model["measurements"].items()}
+    return ReleaseInference.from_measurements(encoding, measurements, _projection(record, model, encoding))
+
+
+def _schema(record: dict[str, Any]) -> RecordSchema:
+    """The columns as they were measured: a label without classes was one more feature."""
+    written = json.loads(json.dumps(record["specification"]["columns"]), parse_float=Decimal)
+    columns = [ColumnSpec.model_validate(column).column for column in written]
+    if record["model"]["classes"] is None:
+        columns = [replace(column, role=Role.FEATURE) if column.role is Role.LABEL else column for column in columns]
+    return RecordSchema(tuple(columns))
+
+
+def _projection(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
+    kind, stored = record["model"]["projection"]["kind"], model["projection"]
+    stated = model.get("frame")
+    frame = Frame(np.array(stated["centre"]), float(stated["radius"])) if stated else None
+    if stored is None:
+        return Projection(kind, encoding.width, encoding.width, None, frame=frame)
+    columns = np.array(stored["columns"], dtype=np.float64)
+    width, dimension = columns.shape
+    return Projection(kind, width, dimension, columns, frame=frame)

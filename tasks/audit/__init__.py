@@ -1,0 +1,280 @@
+"""Offline verification: ledger, bundles, records and lineage against each other, rows drawn again, without raw data.
+
+For the whole ledger:
+1. The chain holds: each hash, each signature by an active key, and each entry means something that
+   those before allow (nothing reserved above the cap, drawn twice, or published unmeasured). Its times
+   never go back, and do not lie in the future.
+2. Keys: every entry is signed by a key that was enrolled for such entries, and all of them lead to
+   the trust anchor: the given public keys, or the workspace's own.
+3. Caps were never exceeded, at any time.
+
+For each release, or those asked for:
+4. Costs follow from the parameters of their mechanisms, none refuted, approximate ones labelled.
+5. Measurements are those that their spends name, of unseeded noise, by builds that had passed their audit.
+6. The bundle is as published (of releases that other workspaces of a shared ledger published, there).
+7. Its record says what the ledger says, ...
+8. ... and the balance that the ledger, replayed to the head it names, gives.
+9. Its statement is signed by the key that published, over these files and these facts.
+10. Its registry entry states the record's guarantee.
+11. The measurements in its model are those that were spent, and the rest of it follows from them and from the seeds.
+12. Its lineage tells every stage, and every spend with the balance around it, and nothing else.
+13. Its codebook describes the columns of the specification.
+14. Its table holds the rows that model and seed draw, and nothing besides: they are drawn and written again.
+15. The record's figures are those of these rows; its plan and its report are made again.
+
+And between them:
+16. No bundle without a ledger entry; every entry that a bundle or the lineage names is in the ledger.
+17. The workspace's lineage tells of no release that the ledger does not know.
+18. Where the orchestrator's history is at hand: every run of the ledger is in it, and it has no other release.
+
+Each ends in one of three ways: it holds, it is broken, or it is not shown, with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import LedgerError, PrivacyError, RefusedError
+from tasks.audit.chain import caps_check, keys_check, strays_check, times_check
+from tasks.audit.checks import Check, broken, not_shown
+from tasks.audit.evidence import (
+    EVERYTHING,
+    Evidence,
+    Redraw,
+    Shelf,
+    given_shelf,
+    read_export,
+    read_public_key,
+    workspace_shelf,
+)
+from tasks.audit.files import bundle_check, statement_check
+from tasks.audit.lineages import lineage_check, log_check
+from tasks.audit.measured import costs_check, measurements_check
+from tasks.audit.records import accounting_check, record_check
+from tasks.audit.runs import runs_check
+from tasks.keys.signing import PUBLIC_FILE, PublicKey
+from tasks.ledger.balances import replay
+from tasks.ledger.cited_heads import missing_entries
+from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
+from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.store import utc_now
+from tasks.workspace.folders import Workspace
+from tasks.workspace.reading import parse_json, read_text
+
+__all__ = ["Check", "Redraw", "audit_export", "audit_workspace", "broken", "not_shown", "read_public_key"]
+
+FlowRuns = Mapping[str, Mapping[str, Any]]
+
+
+def audit_workspace(
+    workspace: Workspace,
+    release_id: str | None = None,
+    *,
+    since: str | None = None,
+    trusted: Sequence[PublicKey] = (),
+    runs: FlowRuns | None = None,
+    now: datetime | None = None,
+    redraw: Redraw = EVERYTHING,
+) -> list[Check]:
+    """Verify a workspace, or one release of it, or those of a period or date and later.
+
+    Raises: RefusedError for a workspace or release that is not there.
+    """
+    workspace.require()
+    if release_id is None and not has_ledger(workspace):
+        return [_no_ledger(workspace)]
+    log = workspace.lineage_path
+    try:
+        readable = readable_ledger(workspace)
+    except LedgerError as error:
+        if error.rule == "ledger-missing":
+            raise
+        return [Check("ledger chain", False, str(error))]
+    with closing(readable) as ledger:
+        shelf, more = (
+            workspace_shelf(workspace),
+            {"stored": ledger.measurement, "trusted": tuple(trusted), "runs": runs, "now": now or utc_now()},
+        )
+        more |= {"own": trust_anchors(workspace), "redraw": redraw}
+        more["log"] = read_text(log, errors="replace").splitlines() if log.is_file() else []
+        evidence = _gather(ledger.entries, shelf, more)
+        if isinstance(evidence, Check):
+            return [evidence]
+        evidence = replace(evidence, own_keys=_own_keys(workspace, evidence))
+        checks = _checks(evidence, release_id, since)
+        return checks if release_id else [*checks, _completeness(workspace, evidence)]
+
+
+def audit_export(
+    export: Path,
+    bundles: Path,
+    trusted: Sequence[PublicKey],
+    release_id: str | None = None,
+    *,
+    since: str | None = None,
+    runs: FlowRuns | None = None,
+    now: datetime | None = None,
+    redraw: Redraw = EVERYTHING,
+) -> list[Check]:
+    """Verify bundles against a ledger export and the public keys that an auditor trusts: nothing else is needed.
+
+    Raises: RefusedError for a file, folder or release that is not there.
+    """
+    more = {"trusted": tuple(trusted), "runs": runs, "now": now or utc_now(), "redraw": redraw}
+    evidence = _gather(lambda: read_export(export), given_shelf(bundles), more)
+    return [evidence] if isinstance(evidence, Check) else _checks(evidence, release_id, since)
+
+
+def _own_keys(workspace: Workspace, evidence: Evidence) -> frozenset[str] | None:
+    """The workspace's key and those it replaced, where the ledger is shared; a ledger beside it is all its own."""
+    public = workspace.keys / PUBLIC_FILE
+    if not is_shared(workspace) or not public.is_file():
+        return None
+    key_id: str | None = read_public_key(public).key_id
+    mine = set()
+    while key_id is not None:
+        mine.add(key_id)
+        key_id = evidence.state.keys[key_id].replaces if key_id in evidence.state.keys else None
+    return frozenset(mine)
+
+
+def _no_ledger(workspace: Workspace) -> Check:
+    missing = missing_entries(workspace, [])
+    detail = f"it is missing, but there is {missing[0]}" if missing else "not there yet: nothing was released"
+    return Check("ledger", not missing, detail)
+
+
+def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any]) -> Evidence | Check:
+    """Step 1: replay the chain; without it there is nothing to compare with."""
+    try:
+        entries = read()
+        state, history = replay(entries)
+    except RefusedError as error:
+        if error.rule in ("export-missing", "bundles-missing"):
+            raise
+        return Check("ledger chain", False, str(error))
+    except PrivacyError as error:
+        return Check("ledger chain", False, str(error))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, OSError, RecursionError) as error:
+        return Check("ledger chain", False, f"an entry cannot be read ({type(error).__name__})")
+    known = frozenset((entry.seq, entry.hash) for entry in entries)
+    return Evidence(entries=entries, state=state, history=history, shelf=shelf, known=known, **more)
+
+
+def _checks(evidence: Evidence, release_id: str | None, since: str | None) -> list[Check]:
+    """Steps 1 to 19; of what is not published, only what there is of it."""
+    checks = [_chain_holds(evidence), times_check(evidence), keys_check(evidence), caps_check(evidence)]
+    for release in _chosen(evidence, release_id, since):
+        checks += _release_checks(evidence, release)
+    if release_id is not None:
+        return checks
+    checks.append(strays_check(evidence))
+    if evidence.log is not None:
+        checks.append(log_check(evidence))
+    if evidence.runs is not None:
+        checks.append(runs_check(evidence, evidence.runs))
+    return checks
+
+
+def _chain_holds(evidence: Evidence) -> Check:
+    return Check("ledger chain", True, f"{len(evidence.entries)} entries: each hash, signature and meaning holds")
+
+
+def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check]:
+    """Steps 4 to 15."""
+    yield costs_check(release)
+    yield measurements_check(evidence, release)
+    folder = evidence.shelf.place(release)
+    if release.published is not None and not folder.exists() and not evidence.is_own(release.published):
+        words = f"published by key {release.published.key_id}, from another workspace of this ledger: audit it there"
+        yield Check(f"{release.release_id}: bundle", True, words)
+        return
+    whole = bundle_check(folder, release)
+    yield whole
+    if release.published is None or not whole.ok:
+        return
+    record = _record_in(folder)
+    told = record_check(evidence, record, release)
+    yield told
+    if not told.ok:
+        return
+    yield accounting_check(evidence, record, release)
+    if record["record_version"] > 1:  # the first version had none
+        yield statement_check(evidence, folder, record, release.awaiting or release.published)
+    yield from _content_checks(evidence, folder, record, release)
+
+
+def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> Iterator[Check]:
+    """Steps 10 to 15."""
+    from tasks.audit import (
+        documents,  # here: audits that find nothing published need no tables
+        events,
+        redrawn,
+    )
+    from tasks.audit.again import Again
+
+    again = Again(folder, record, release, evidence.redraw)
+    if record["record_version"] > 1:  # the first version had none
+        yield documents.registry_check(again)
+    yield redrawn.model_check(again)
+    remake = partial(again.by_this_program, partial(events.event_faults, evidence, again))
+    yield lineage_check(evidence, folder, record, release, remake)
+    yield documents.codebook_check(again)
+    yield redrawn.data_check(again)
+    yield redrawn.rows_check(again)
+    yield redrawn.figures_check(again)
+    yield documents.plan_check(again)
+    yield documents.report_check(again)
+
+
+def _record_in(folder: Path) -> dict[str, Any]:
+    """The record of a bundle; one that was published unreadable says nothing."""
+    try:
+        record = parse_json(read_text(folder / "record.json"))
+    except (ValueError, OSError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _completeness(workspace: Workspace, evidence: Evidence) -> Check:
+    missing = missing_entries(workspace, evidence.entries)
+    detail = f"lacks entries that are named by {', '.join(missing)}" if missing else "contains every entry named"
+    return Check("ledger completeness", not missing, detail)
+
+
+PERIOD, DATE = re.compile(r"\d{4}-\d{2}"), re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def _chosen(evidence: Evidence, release_id: str | None, since: str | None) -> list[ReleaseState]:
+    releases = evidence.state.releases
+    if release_id is not None and release_id not in releases:
+        raise RefusedError(
+            f"there is no release {release_id!r}",
+            rule="release-unknown",
+            where="RELEASE",
+            hint="see `dprelease history`",
+        )
+    chosen = list(releases.values()) if release_id is None else [releases[release_id]]
+    return [release for release in chosen if since is None or _is_since(evidence, release, since)]
+
+
+def _is_since(evidence: Evidence, release: ReleaseState, since: str) -> bool:
+    """Whether a release's data are of that period or later, or its last word in the ledger of that date or later."""
+    if PERIOD.fullmatch(since):
+        return str(release.facts["period"]) >= since
+    if DATE.fullmatch(since):
+        last = release.published or evidence.entries[release.reserve_seq - 1]
+        return last.at[:10] >= since
+    raise RefusedError(
+        f"{since!r} is neither a period nor a date",
+        rule="since-malformed",
+        where="--since",
+        hint="write a period such as 2026-11, or a date such as 2026-11-16",
+    )

@@ -1,0 +1,126 @@
+"""A published bundle beside what its files should hold, made once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import PrivacyError
+from dpcore.synthesis.generators import SAMPLERS
+from tasks.audit.agreement import other_versions, same_figures
+from tasks.audit.checks import BrokenError, NotShownError
+from tasks.audit.evidence import Redraw
+from tasks.audit.tables import TablePass, read_table
+from tasks.bundle.rebuild import Rebuilt, rebuild
+from tasks.ledger.state import ReleaseState
+from tasks.workspace.build_identity import code_facts
+from tasks.workspace.reading import parse_json, read_text
+
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, PrivacyError)
+
+
+@dataclass(frozen=True)  # no slots: what is made again is made once
+class Again:
+    """A bundle, and what its files are functions of: specification, measurements and seeds."""
+
+    folder: Path
+    record: dict[str, Any]
+    release: ReleaseState
+    redraw: Redraw
+
+    def text(self, name: str) -> str:
+        """The text of a file of the bundle."""
+        return read_text(self.folder / name)
+
+    @cached_property
+    def model(self) -> dict[str, Any]:
+        """The bundle's model."""
+        model: dict[str, Any] = parse_json(self.text("model.json"))
+        return model
+
+    @property
+    def numbered(self) -> bool:
+        """Whether the model names its sampler; those of older programs do not."""
+        return "sampler" in self.model
+
+    @cached_property
+    def others(self) -> list[str]:
+        """Libraries that differ here from those of the record, and whether the platform does."""
+        return other_versions(self.record)
+
+    @property
+    def exact(self) -> bool:
+        """Whether everything that is computed again must be identical."""
+        return not self.others
+
+    @property
+    def same_program(self) -> bool:
+        """Whether this program, with all that is installed beside it, is the one that made the bundle."""
+        made, here = self.record.get("code", {}), code_facts()
+        return all(made.get(name) == here[name] for name in ("digest", "dependencies_digest"))
+
+    @cached_property
+    def rebuilt(self) -> Rebuilt:
+        """What rows and figures are functions of.
+
+        Raises: NotShownError for a sampler that this program does not have.
+        """
+        if self.numbered and self.model["sampler"] not in SAMPLERS:
+            raise NotShownError("it was drawn by a sampler that this program does not have; audit it with a newer one")
+        return rebuild(self.record, self.model, self.release.facts["seeds"])
+
+    @cached_property
+    def table(self) -> TablePass:
+        """The released table, read once in bounded memory: drawn again, counted, and written again.
+
+        Raises: BrokenError for a table that is not laid out as one of these rows; NotShownError.
+        """
+        words = f"drawing {self.release.release_id} again"
+        return read_table(
+            self.folder / "data.parquet",
+            self.rebuilt,
+            exact=self.exact,
+            sample=self.redraw.rows,
+            progress=lambda done, rows: self.redraw.tell(f"{words}: {done:,} of {rows:,} rows"),
+        )
+
+    def agrees(self, stated: Any, due: Any) -> bool:
+        """Whether a part of a document is what is due."""
+        return same_figures(stated, json.loads(json.dumps(due)), exact=self.exact)
+
+    def by_its_sampler(self, find: Callable[[], list[str]]) -> list[str]:
+        """The faults of what follows from a sampler's number; a model without one may be older than all samplers.
+
+        Raises: NotShownError.
+        """
+        try:
+            found = find()
+        except (BrokenError, *UNREADABLE):
+            if self.numbered:
+                raise
+            found = ["it cannot be made again"]
+        if found and not self.numbered:
+            raise NotShownError(
+                "its model names no sampler, and the last program that named none did not draw it; "
+                f"older samplers are not kept; {'; '.join(found)}"
+            )
+        return found
+
+    def by_this_program(self, find: Callable[[], list[str]]) -> list[str]:
+        """The faults of what a program makes in its own way; what another version made otherwise shows nothing.
+
+        Raises: NotShownError.
+        """
+        try:
+            found = find()
+        except UNREADABLE:
+            if self.same_program:
+                raise
+            found = ["it cannot be made again"]
+        if found and not self.same_program:
+            raise NotShownError(f"another version of this program made it; {'; '.join(found)}")
+        return found

@@ -1,0 +1,102 @@
+"""When a cell or figure that is computed again counts as the one that was published.
+
+Where the libraries and the platform are those that the record names, everything must be identical. Elsewhere
+the last bits of sums of products differ, and the rules below hold. They are wide against
+rounding, which moves a cell by about 1e-12 of its range, and narrow against data: a table of which
+1 in 100 rows is not the model's breaks them ten times over.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.records.schema import Column, IntervalColumn, Kind, RecordSchema
+from tasks.workspace.build_identity import platform_facts, software_versions
+
+RELATIVE_DISTANCE = 1e-7
+"""Numbers and times may lie so far apart, as a part of their column's range: five digits above rounding."""
+
+ODD_SHARE = 1e-3
+"""Share of a column's cells that may differ at will: where a draw falls on the border of two levels, classes or whole
+numbers, rounding chooses between them. Tables below a thousand rows have none."""
+
+FIGURE_DISTANCE = 1e-6
+"""Figures, which are sums over many cells, may lie so far apart, relative to their size or to 1."""
+
+LIBRARIES = ("numpy", "scipy", "randomgen", "pyarrow", "scikit-learn")
+"""Libraries that rows and figures go through."""
+
+
+def other_versions(record: dict[str, Any]) -> list[str]:
+    """Which libraries differ here from those that the record names, and whether the platform does."""
+    here = software_versions()
+    found = [name for name in LIBRARIES if record["software"].get(name) != here.get(name)]
+    return found + (["platform"] if record["code"].get("platform") != platform_facts() else [])
+
+
+def odd_cells(drawn: pa.Table, found: pa.Table, schema: RecordSchema, *, exact: bool) -> dict[str, int]:
+    """How many cells of each column are not those that were drawn again."""
+    return {
+        column.name: int(_odd(drawn[column.name], found[column.name], column, exact=exact).sum())
+        for column in schema.columns
+    }
+
+
+def _odd(drawn: pa.ChunkedArray, found: pa.ChunkedArray, column: Column, *, exact: bool) -> NDArray[np.bool_]:
+    """Which cells differ: one present and the other not, or both present and not alike."""
+    missing = [cells.is_null().to_numpy() for cells in (drawn, found)]
+    if isinstance(column, IntervalColumn):
+        numbers = [_numbers(cells) for cells in (drawn, found)]
+        if exact:  # bit for bit: 0 and -0 are two cells
+            apart = numbers[0].view(np.int64) != numbers[1].view(np.int64)
+        elif column.kind in (Kind.NUMERIC, Kind.TIMESTAMP):
+            apart = ~(np.abs(numbers[0] - numbers[1]) <= RELATIVE_DISTANCE * (column.upper - column.lower))
+        else:
+            apart = numbers[0] != numbers[1]
+    else:
+        apart = pc.fill_null(pc.not_equal(drawn, found), False).to_numpy()
+    odd: NDArray[np.bool_] = np.where(missing[0] | missing[1], missing[0] != missing[1], apart)
+    return odd
+
+
+def _numbers(cells: pa.ChunkedArray) -> NDArray[Any]:
+    """Numbers, days or microseconds; 0 where a cell is missing."""
+    if pa.types.is_date32(cells.type):
+        cells = cells.cast(pa.int32())
+    whole = cells if pa.types.is_floating(cells.type) else cells.cast(pa.int64())
+    numbers: NDArray[Any] = pc.fill_null(whole, 0).to_numpy()
+    return numbers
+
+
+def may_be_odd(odd: int, cells: int, *, exact: bool) -> bool:
+    """Whether so many of a column's cells may differ."""
+    return odd == 0 if exact else odd <= math.floor(ODD_SHARE * cells)
+
+
+def same_figures(stated: Any, due: Any, *, exact: bool) -> bool:
+    """Whether a document states what is due, figure by figure and without anything besides."""
+    if isinstance(due, dict):
+        return (
+            isinstance(stated, dict)
+            and list(stated) == list(due)
+            and all(same_figures(stated[key], value, exact=exact) for key, value in due.items())
+        )
+    if isinstance(due, list | tuple):
+        return (
+            isinstance(stated, list)
+            and len(stated) == len(due)
+            and all(same_figures(one, other, exact=exact) for one, other in zip(stated, due, strict=True))
+        )
+    if exact or not _is_number(due) or not _is_number(stated):
+        return type(stated) is type(due) and bool(stated == due)
+    return math.isclose(stated, due, rel_tol=FIGURE_DISTANCE, abs_tol=FIGURE_DISTANCE)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,150 @@
+"""Steps over a bundle's documents: each says what the record says, and nothing else."""
+
+from __future__ import annotations
+
+import functools
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import yaml
+
+from tasks.audit.again import Again
+from tasks.audit.checks import Check, check, require
+from tasks.bundle.codebook import build_codebook
+from tasks.bundle.guarantee_text import guarantee
+from tasks.bundle.rebuild import measured_schema
+from tasks.bundle.record import Outcome, planned_facts
+from tasks.bundle.registry_entry import REGISTRY, deployment_text, privacy_parameters, unproved, variant_name
+from tasks.bundle.staging import render_json
+from tasks.release.context import PlannedRelease
+from tasks.report.report import render_report
+from tasks.spec.loader import PlainLoader
+from tasks.workspace.reading import parse_json
+
+
+def codebook_check(again: Again) -> Check:
+    """The codebook describes the columns of the record's specification, with its warnings, and nothing else."""
+    words = "describes the record's columns and repeats its warnings"
+    return check(
+        f"{again.record['release_id']}: codebook",
+        lambda: _codebook_faults(again) or again.by_this_program(lambda: _codebook_text_faults(again)),
+        words,
+    )
+
+
+def _codebook_text_faults(again: Again) -> list[str]:
+    due = render_json(build_codebook(measured_schema(again.record), again.record))
+    return require(again.text("codebook.json") == due, "it is not what specification and record give")
+
+
+def _codebook_faults(again: Again) -> list[str]:
+    book, record = parse_json(again.text("codebook.json")), again.record
+    used = {column["name"]: column["role"] for column in record["utility"]["columns"]}  # a label may serve as a feature
+    stated = {c["name"]: c | {"role": used.get(c["name"])} for c in record["specification"]["columns"]}
+    found = require([c["name"] for c in book["columns"]] == list(stated), "its columns are not the specification's")
+    for column in book["columns"] if not found else ():
+        same = all(column.get(key) == stated[column["name"]].get(key) for key in ("kind", "role", "unit"))
+        found += require(same and _same_range(column, stated[column["name"]]), f"it misdescribes {column['name']!r}")
+    return found + require(book["do_not_trust"] == record["limits"], "its warnings are not the record's")
+
+
+def _same_range(column: dict[str, Any], stated: dict[str, Any]) -> bool:
+    """Whether bounds or categories agree; those of times are spelled in two ways."""
+    if "bounds" not in stated:
+        return "bounds" not in column and column["categories"] == stated.get("categories", [False, True])
+    read = _moment if column["kind"] in ("date", "timestamp") else float
+    return [read(bound) for bound in column["bounds"]] == [read(bound) for bound in stated["bounds"]]
+
+
+def _moment(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def registry_check(again: Again) -> Check:
+    """The registry entry states the record's guarantee, and nothing else."""
+    return check(
+        f"{again.record['release_id']}: registry",
+        lambda: _registry_faults(again) or again.by_this_program(lambda: _registry_text_faults(again)),
+        "states the record's guarantee",
+    )
+
+
+def _registry_text_faults(again: Again) -> list[str]:
+    return require(again.text(REGISTRY) == deployment_text(again.record), "it is not the entry that its record gives")
+
+
+def _registry_faults(again: Again) -> list[str]:
+    record = again.record
+    try:
+        entry = yaml.load(again.text(REGISTRY), PlainLoader)  # noqa: S506  a safe loader
+    except yaml.YAMLError:
+        return ["it is no YAML"]
+    deployment = entry["deployment"]
+    loss = deployment["privacy_loss"]
+    person = record["privacy"]["unit"].startswith("person")
+    return [
+        *require(entry["url_slug"] == record["release_id"], "it speaks of another release"),
+        *_variant_faults(again, deployment["dp_variant"]["variant_name"], loss["privacy_parameters"]),
+        *require(loss["privacy_unit"].startswith("Person") == person, "its unit is not the record's"),
+        *require(
+            record["privacy"]["neighbours"] in loss["privacy_unit_details"], "its neighbours are not the record's"
+        ),
+        *require(deployment["basic"]["publication_date"] == record["created_at"][:10], "its date is not the record's"),
+        *require(record["code"]["digest"] in deployment["implementation"]["mechanisms"], "it names another code"),
+    ]
+
+
+def _variant_faults(again: Again, variant: str, parameters: dict[str, Any]) -> list[str]:
+    """Variant and parameters are the record's; older programs stated a delta for approximate releases too."""
+    due, excused = privacy_parameters(again.record), bool(unproved(again.record)) and not again.same_program
+    names = due.keys() - ({"delta"} if excused else set())
+    same = parameters.keys() == due.keys() and all(parameters[name] == due[name] for name in names)
+    return [
+        *require(excused or variant == variant_name(again.record), "it names another variant"),
+        *require(same, "its parameters are not the record's"),
+    ]
+
+
+def plan_check(again: Again) -> Check:
+    """The record's choices, expectations, limits and promises are those that its specification leads to."""
+    return check(
+        f"{again.record['release_id']}: plan",
+        lambda: again.by_this_program(lambda: _plan_faults(again)),
+        "choices, forecast, limits and promise follow from the specification",
+    )
+
+
+def _plan_faults(again: Again) -> list[str]:
+    record, rebuilt = again.record, again.rebuilt
+    planned = PlannedRelease.of(rebuilt.spec)
+    outcome = Outcome(record["rows"], rebuilt.moments, rebuilt.projection, record["utility"], [])
+    due = planned_facts(planned, rebuilt.seeds, outcome) | {"specification": rebuilt.spec.as_public_json()}
+    found = require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is in other words")
+    both = {name: record["privacy"].get(name) for name in planned.relations}
+    found += require(again.agrees(both, planned.relations), "its figures under a relation are not its plan's")
+    for name, value in due.items():
+        same = again.agrees(record[name], value)
+        found += require(same, f"its {name.replace('_', ' ')} differs from what its specification leads to")
+    return found
+
+
+def report_check(again: Again) -> Check:
+    """The report shows the record, and nothing else."""
+    return check(
+        f"{again.record['release_id']}: report",
+        lambda: again.by_this_program(lambda: _report_faults(again)),
+        "is the page that its record gives",
+    )
+
+
+def _report_faults(again: Again) -> list[str]:
+    due = _rendered(json.dumps(again.record))
+    return require(again.text("report.html") == due, "it is not the page that its record gives")
+
+
+@functools.lru_cache(maxsize=64)
+def _rendered(record: str) -> str:
+    """The page of a record; drawing its plots takes longer than a small release's whole audit, and audits repeat."""
+    return render_report(json.loads(record))

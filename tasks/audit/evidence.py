@@ -1,0 +1,141 @@
+"""What an audit looks at: a workspace as it stands, or what an auditor was given of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import RefusedError
+from dpcore.measure import Measurement
+from tasks.bundle.staging import CHECKSUMS
+from tasks.keys.signing import PublicKey, read_public
+from tasks.ledger.balances import History
+from tasks.ledger.cited_heads import bundle_folders
+from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.workspace.folders import Workspace
+from tasks.workspace.reading import parse_json, read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """The folder that holds bundles, and the bundles in it."""
+
+    root: Path
+    found: tuple[Path, ...]
+
+    def place(self, release: ReleaseState) -> Path:
+        """Where a release's bundle is: under its name, as a workspace has it, or beside the others."""
+        nested = self.root / str(release.facts["name"]) / release.release_id
+        flat = self.root / release.release_id
+        if self.root.name == release.release_id and (self.root / CHECKSUMS).is_file():
+            return self.root
+        return flat if flat.is_dir() and not nested.is_dir() else nested
+
+
+def workspace_shelf(workspace: Workspace) -> Shelf:
+    """The bundles of a workspace."""
+    return Shelf(workspace.releases, tuple(bundle_folders(workspace)))
+
+
+def given_shelf(root: Path) -> Shelf:
+    """The bundles below a folder that an auditor was given.
+
+    Raises: RefusedError if there is no such folder.
+    """
+    if not root.is_dir():
+        raise RefusedError(
+            "there is no such folder of bundles",
+            rule="bundles-missing",
+            where="--bundles",
+            hint="name the folder that holds the release folders",
+        )
+    return Shelf(root, tuple(folder for folder in _folders(root) if _looks_like_a_bundle(folder)))
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    yield root
+    for pattern in ("*", "*/*"):
+        yield from (f for f in sorted(root.glob(pattern)) if f.is_dir() and not f.name.startswith("."))
+
+
+def _looks_like_a_bundle(folder: Path) -> bool:
+    return (folder / CHECKSUMS).exists() or (folder / "record.json").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Redraw:
+    """How much of each released table an auditor draws again, and who hears how far that is."""
+
+    rows: int | None = None
+    """At least so many rows of each table, at random; all without it."""
+    tell: Callable[[str], None] = lambda _: None
+
+
+EVERYTHING = Redraw()
+"""All rows, without a word about how far that is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that the steps of an audit compare."""
+
+    entries: list[Entry]
+    state: LedgerState
+    history: History
+    shelf: Shelf
+    now: datetime
+    """The auditor's clock."""
+    stored: Callable[[str, str], Measurement | None] | None = None
+    """The measurement that the ledger's database keeps; an export has none."""
+    log: list[str] | None = None
+    """The lines of the workspace's lineage."""
+    trusted: tuple[PublicKey, ...] = ()
+    """The keys that the auditor gives."""
+    own: tuple[PublicKey, ...] = ()
+    """The keys that the audited workspace trusts."""
+    runs: Mapping[str, Mapping[str, Any]] | None = None
+    """The orchestrator's flow runs by id: name, tags, state, start."""
+    known: frozenset[tuple[int, str]] = field(default_factory=frozenset)
+    """Number and hash of every entry."""
+    redraw: Redraw = EVERYTHING
+    own_keys: frozenset[str] | None = None
+    """The keys of the workspace that is audited, where others share its ledger; None: everything is its own."""
+
+    @property
+    def anchors(self) -> tuple[PublicKey, ...]:
+        """The keys from which this audit trusts: the auditor's, or else the workspace's."""
+        return self.trusted or self.own
+
+    def is_own(self, entry: Entry) -> bool:
+        """Whether the audited workspace wrote an entry, and must have what it speaks of."""
+        return self.own_keys is None or not entry.key_id or entry.key_id in self.own_keys
+
+
+def read_export(path: Path) -> list[Entry]:
+    """The entries of a ledger export, one JSON line each.
+
+    Raises: RefusedError if there is no such file; ValueError, TypeError if a line is no entry.
+    """
+    if not path.is_file():
+        raise RefusedError(
+            "there is no such ledger export",
+            rule="export-missing",
+            where="--export",
+            hint="`dprelease ledger export` writes one",
+        )
+    entries = [Entry.from_json(parse_json(line)) for line in read_text(path).splitlines()]
+    if not all(isinstance(entry.seq, int) and isinstance(entry.body, str) for entry in entries):
+        raise TypeError("an entry's fields are of other types")
+    return entries
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """A public key, in PEM or as the ledger writes it.
+
+    Raises: RefusedError.
+    """
+    hint = "give keys/signing.pub of the workspace, as its steward handed it to you"
+    return read_public(lambda: read_text(path), where="--public-key", hint=hint)

@@ -1,0 +1,60 @@
+"""Steps over a bundle's files: as published, and signed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tasks.audit.checks import Check, check, require
+from tasks.audit.evidence import Evidence
+from tasks.bundle.staging import CHECKSUMS, faults, render_json, sha256_of
+from tasks.bundle.statement import STATEMENT, build_statement, envelope_of, open_envelope, predicate_of
+from tasks.keys.signing import PublicKey
+from tasks.ledger.state import Entry, ReleaseState
+from tasks.workspace.reading import parse_json, read_text
+
+
+def bundle_check(folder: Path, release: ReleaseState) -> Check:
+    """The bundle is there, as published; of a release that was not published there is none."""
+    name = f"{release.release_id}: bundle"
+    if release.published is None:
+        detail = "is there, but was never published" if folder.exists() else f"not published (status {release.status})"
+        return Check(name, not folder.exists(), detail)
+    digest = release.published.facts["bundle_digest"]
+    return check(name, lambda: list(faults(folder, digest)), "is as published")
+
+
+def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> Check:
+    """The statement is signed by the key that sealed it, names the files as they are, and says what the record says.
+
+    A bundle that waited for approval was sealed when it began to wait; by then the key may have been another.
+    """
+    return check(
+        f"{record['release_id']}: statement",
+        lambda: _statement_faults(evidence, folder, record, sealed),
+        f"signs every file and the record's facts (key {sealed.key_id})",
+    )
+
+
+def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> list[str]:
+    text = read_text(folder / STATEMENT)
+    envelope = parse_json(text)
+    keys = {key_id: PublicKey.from_text(key.public) for key_id, key in evidence.state.keys.items()}
+    try:
+        statement, signer = open_envelope(envelope, keys)
+    except ValueError as error:
+        return [str(error)]
+    named = {subject["name"]: subject["digest"]["sha256"] for subject in statement["subject"]}
+    present = {p.name: sha256_of(p) for p in folder.iterdir() if p.name not in (STATEMENT, CHECKSUMS)}
+    return [
+        *require(signer == sealed.key_id, "another key signed it than published the release"),
+        *require(named == present, "its subjects are not the bundle's files"),
+        *require(statement["predicate"] == predicate_of(record), "it states something else than the record"),
+        *require(_is_bare(text, envelope, build_statement(record, present)), "it holds more than a statement"),
+    ]
+
+
+def _is_bare(text: str, envelope: dict[str, Any], due: dict[str, Any]) -> bool:
+    """Whether a file holds this statement and one signature alone, written as statements are."""
+    (signature,) = envelope["signatures"]
+    return text == render_json(envelope_of(due, {key: signature[key] for key in ("keyid", "sig")}))

@@ -1,0 +1,203 @@
+"""Steps over the lineage: complete, about this release, and in agreement with the ledger."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dpcore.accounting import population_balance, release_statement
+from dpcore.mechanisms.catalogue import BY_NAME
+from tasks.audit.checks import Check, check, require
+from tasks.audit.evidence import Evidence
+from tasks.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults
+from tasks.ledger.state import ReleaseState
+from tasks.lineage.events import is_whole, parsed
+from tasks.lineage.facets import GUARANTEE, SPEND
+from tasks.workspace.reading import parse_json, read_text
+
+FLOW = "release"
+STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check")
+"""Those that are over when the bundle is sealed; publishing itself is in the workspace's log."""
+
+SCORE = "score"
+"""One more where checks were bought."""
+
+TELLING = ("estimate", SCORE, "publish")
+"""Stages that cannot have ended for a release which the ledger does not know."""
+
+
+def lineage_check(
+    evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState, remake: Callable[[], list[str]]
+) -> Check:
+    """The bundle's lineage tells every stage of one run and exactly the spends of the ledger.
+
+    `remake` finds what it tells besides, by making the events again.
+    """
+    return check(
+        f"{release.release_id}: lineage",
+        lambda: _lineage_faults(evidence, folder, record, release) or remake(),
+        f"tells all {len(_stages(release))} stages, and of each measurement what it cost",
+    )
+
+
+def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    events = [parse_json(line) for line in read_text(folder / "lineage.ndjson").splitlines()]
+    found = _spend_faults(evidence, events, release, balances=record["record_version"] > 1)
+    if record["record_version"] == 1:
+        return found
+    return [
+        *_stage_faults(events, release),
+        *found,
+        *told_cost_faults(evidence, events, release),
+        *told_digest_faults(events, release, folder),
+        *_guarantee_faults(events, record),
+        *_tag_faults(events, record),
+        *_log_faults(evidence, folder),
+    ]
+
+
+def _stages(release: ReleaseState) -> tuple[str, ...]:
+    """The stages that a release went through."""
+    mechanisms = [body["event"]["mechanism"] for body in release.facts["measurements"].values()]
+    scored = any(name in BY_NAME and BY_NAME[name].kind == "check" for name in mechanisms)
+    return (*STAGES, SCORE) if scored else STAGES
+
+
+def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[str]:
+    """Each stage began once and ended well, in one run, and nothing else is told."""
+    job = str(release.facts["name"])
+    wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
+    wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in _stages(release) for kind in ("START", "COMPLETE")})
+    told = Counter((event["job"]["name"], event["eventType"]) for event in events)
+    found = [f"it does not tell {kind} of {name}" for name, kind in (wanted - told)]
+    found += [f"it tells {kind} of {name}, which does not belong there" for name, kind in (told - wanted)]
+    flows = {event["run"]["runId"] for event in events if event["job"]["name"] == f"{job}.{FLOW}"}
+    parents = {e["run"]["facets"]["parent"]["run"]["runId"] for e in events if "parent" in e["run"]["facets"]}
+    found += require(len(flows) == 1 and parents == flows, "its stages are not those of one run")
+    return found + require(releases_of(events) <= {release.release_id}, "it tells of another release")
+
+
+def releases_of(events: Iterable[dict[str, Any]]) -> set[str]:
+    """The release ids that events name, by their datasets."""
+    datasets = (d for event in events for d in [*event.get("inputs", []), *event.get("outputs", [])])
+    return {str(dataset["name"]).rpartition("/")[0] for dataset in datasets}
+
+
+def _facets(events: Iterable[dict[str, Any]], prefix: str) -> Iterator[dict[str, Any]]:
+    for event in events:
+        facets = event.get("run", {}).get("facets", {})
+        yield from (facet for name, facet in facets.items() if name.startswith(prefix))
+
+
+def _spend_faults(
+    evidence: Evidence, events: list[dict[str, Any]], release: ReleaseState, *, balances: bool
+) -> list[str]:
+    """Every spend is told, each with its entry and the balance around it; nothing else is."""
+    found, told = [], set()
+    mine = {(entry.seq, entry.hash): name for name, entry in release.spends.items()}
+    for facet in _facets(events, SPEND):
+        key = facet["ledgerEntry"], facet["ledgerHash"]
+        told.add(key)
+        if key not in mine:
+            found.append(f"it names entry {key[0]}, which is no spend of this release")
+        elif balances and not _balances_hold(evidence, release.population, facet):
+            found.append(f"its balance around entry {key[0]} is not the ledger's")
+    silent = [name for key, name in mine.items() if key not in told] if balances else []
+    return found + [f"it is silent about the spend of {name!r}" for name in silent]
+
+
+def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -> bool:
+    """Whether the balances are the ledger's, counted as today or, in an older event, as if all costs had been fixed.
+
+    The latter are not this program's words, so making the events again shows nothing about them.
+    """
+    sides = {"before": int(facet["ledgerEntry"]) - 1, "after": int(facet["ledgerEntry"])}
+    stated = [facet[side] for side in sides]
+    return any(
+        [evidence.history.balance(population, seq, compose).as_json() for seq in sides.values()] == stated
+        for compose in (population_balance, release_statement)
+    )
+
+
+def _guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
+    """Version 1 stated the release's guarantee on every stage that measured; since then no stage does."""
+    if any(facet for event in events for facet in facets_named(event, GUARANTEE, first=False)):
+        return ["a stage states a guarantee, which only a whole release has"]
+    privacy = record["privacy"]
+    stated = {"deltaNum": privacy["delta_num"]}
+    stated |= {name: privacy[name] for name in ("unit", "neighbours", "epsilon", "delta")}
+    mechanisms = {m["mechanism"]: m["status"] for m in privacy["measurements"]}
+    for facet in _facets(events, GUARANTEE):
+        same = all(facet[name] == value for name, value in stated.items())
+        if not same or not facet["proof"].startswith(mechanisms.get(facet["mechanism"], "nothing")):
+            return ["its guarantee is not the record's"]
+    return []
+
+
+def _tag_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
+    """Every event is tagged with the release, its period, and the flow run that published it."""
+    wanted = {"release": record["release_id"], "period": record["period"], "flow_run": record["flow_run_id"]}
+    found = []
+    for key, value in wanted.items():
+        tags = [{tag["value"] for tag in _tags(event) if tag["key"] == key} for event in events]
+        found += require(all(told == {value} for told in tags), f"its {key.replace('_', ' ')} is not the record's")
+    return found
+
+
+def _tags(event: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(event["run"]["facets"].get("tags", {}).get("tags", []))
+
+
+def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
+    """What the bundle tells, the workspace's log tells as well."""
+    if evidence.log is None:
+        return []
+    missing = set(read_text(folder / "lineage.ndjson").splitlines()) - set(evidence.log)
+    return require(not missing, f"{len(missing)} of its events are not in the workspace's log")
+
+
+def log_check(evidence: Evidence) -> Check:
+    """The workspace's log tells nothing that the ledger does not know, and no other costs."""
+    return check(
+        "lineage log",
+        lambda: _unknown_faults(evidence) or log_cost_faults(evidence, (event for _, event in _numbered(evidence))),
+        lambda: _log_words(evidence),
+    )
+
+
+def _unknown_faults(evidence: Evidence) -> list[str]:
+    known = evidence.state.releases.keys() | evidence.state.retired
+    found = []
+    for number, event in _numbered(evidence):
+        if not is_whole(event):
+            found.append(f"line {number} is no lineage event")
+            continue
+        stage = str(event.get("job", {}).get("name", "")).rpartition(".")[2]
+        strange = releases_of([event]) - known
+        if strange and stage in TELLING and event.get("eventType") == "COMPLETE":
+            found.append(f"it tells {stage} of {', '.join(sorted(strange))}, which the ledger does not know")
+    return found
+
+
+def _log_words(evidence: Evidence) -> str:
+    lines = evidence.log or []
+    events = [event for _, event in _numbered(evidence)]
+    torn = len(lines) - len(events)
+    ended = {r for e in events if _is_end(e) for r in releases_of([e])}
+    open_end = [r.release_id for r in evidence.state.releases.values() if r.published and r.release_id not in ended]
+    words = f"{len(lines)} events, none of an unknown release or with another cost than the ledger's"
+    words += f"; {torn} torn by a crash" if torn else ""
+    return words + (f"; does not tell the end of {', '.join(open_end)}" if open_end else "")
+
+
+def _is_end(event: dict[str, Any]) -> bool:
+    name = str(event.get("job", {}).get("name", ""))
+    return name.endswith(".publish") and event.get("eventType") == "COMPLETE"
+
+
+def _numbered(evidence: Evidence) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events of the log with the numbers of their lines; without the lines that a crash tore."""
+    events = ((number, parsed(line)) for number, line in enumerate(evidence.log or [], 1))
+    return ((number, event) for number, event in events if event is not None)

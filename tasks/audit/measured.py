@@ -1,0 +1,113 @@
+"""Steps over what was measured: costs, and the noisy values themselves."""
+
+from __future__ import annotations
+
+import functools
+import json
+from fractions import Fraction
+from typing import Any
+
+from dpcore.measure import measurement_from_json
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.entry import Status
+from dpcore.mechanisms.registry import cost_of, event_from_json
+from tasks.audit.checks import Check, check
+from tasks.audit.evidence import Evidence
+from tasks.ledger.entry_content import canonical
+from tasks.ledger.state import ReleaseState, cost_to_json
+
+
+def costs_check(release: ReleaseState) -> Check:
+    """Every stated cost follows from its mechanism's parameters."""
+    return check(f"{release.release_id}: costs", lambda: _cost_faults(release), lambda: _proof(release))
+
+
+def _cost_faults(release: ReleaseState) -> list[str]:
+    found = []
+    bodies = {f"reservation of {name}": body for name, body in release.facts["measurements"].items()}
+    bodies |= {f"entry {entry.seq}": entry.facts for entry in release.spends.values()}
+    for place, body in bodies.items():
+        name = body["event"]["mechanism"]
+        if name not in BY_NAME or BY_NAME[name].status is Status.REFUTED:
+            found.append(f"{place} uses {name!r}, which is not proved")
+        elif not _is_cost(body["cost"], canonical(body["event"]), unsigned=_is_of_version_1(release)):
+            found.append(f"{place} states another cost than its parameters give")
+    return found
+
+
+def _is_of_version_1(release: ReleaseState) -> bool:
+    """Whether a release was measured before entries were signed."""
+    return bool(release.spends) and not any(entry.key_id for entry in release.spends.values())
+
+
+def _is_cost(stated: dict[str, str], event: str, *, unsigned: bool) -> bool:
+    """Whether a cost is what its event gives; version 1 counted a delta_num for Gaussian noise, which has none now."""
+    given = json.loads(_cost_of(event))
+    if unsigned and Fraction(stated["delta_num"]) >= Fraction(given["delta_num"]):
+        given["delta_num"] = stated["delta_num"]
+    return bool(given == stated)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cost_of(event: str) -> str:
+    """The cost of an event, both as text; years of releases repeat a few events."""
+    return canonical(cost_to_json(cost_of(event_from_json(json.loads(event)))))
+
+
+def _proof(release: ReleaseState) -> str:
+    names = dict.fromkeys(str(body["event"]["mechanism"]) for body in release.facts["measurements"].values())
+    doubtful = [name for name in names if BY_NAME[name].status is Status.APPROXIMATE]
+    if not doubtful:
+        return f"follow from proved mechanisms ({', '.join(names)})"
+    return f"follow from their mechanisms, of which {', '.join(doubtful)} is approximate"
+
+
+def measurements_check(evidence: Evidence, release: ReleaseState) -> Check:
+    """What was drawn is what the spends name: unseeded, by builds that had passed their audit."""
+    return check(
+        f"{release.release_id}: measurements",
+        lambda: _measurement_faults(evidence, release),
+        lambda: _measurement_words(evidence, release),
+    )
+
+
+def _measurement_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
+    found = []
+    for name, entry in release.spends.items():
+        if evidence.stored is not None:
+            evidence.stored(release.release_id, name)  # refuses one that is missing or was changed
+        if entry.facts["seeded"]:
+            found.append(f"the noise of entry {entry.seq} was seeded")
+        of_version_1 = not entry.key_id and "build" not in entry.facts  # builds were not audited then
+        if not of_version_1 and not (entry.facts.get("build") or {}).get("holds"):
+            found.append(f"the build that drew entry {entry.seq} has not passed its audit")
+    return found
+
+
+def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
+    if not release.spends:
+        return "nothing was drawn"
+    entries = " and ".join(str(entry.seq) for entry in release.spends.values())
+    kept = "kept as spent, " if evidence.stored is not None else ""
+    builds = "drawn before builds were audited" if _is_of_version_1(release) else "by a build that had passed its audit"
+    return f"{kept}of unseeded noise, {builds} (entry {entries})"
+
+
+def spent_faults(model: dict[str, Any], release: ReleaseState) -> list[str]:
+    """Where the measurements of a model are not those that were paid for."""
+    shown = _shown(model)
+    wanted = {name: entry.facts["digest"] for name, entry in release.spends.items()}
+    if "measurement" in shown:  # version 1 shows the moments alone
+        shown, wanted = {"moments": shown["measurement"]}, {"moments": wanted["moments"]}
+    names = [f"{name!r} was not spent" for name in sorted(shown.keys() - wanted.keys())]
+    names += [f"{name!r} is missing" for name in sorted(wanted.keys() - shown.keys())]
+    both = sorted(shown.keys() & wanted.keys())
+    return names + [
+        f"{name!r} is not the measurement of its spend"
+        for name in both
+        if measurement_from_json(shown[name]).digest() != wanted[name]
+    ]
+
+
+def _shown(model: dict[str, Any]) -> dict[str, Any]:
+    return dict(model["measurements"]) if "measurements" in model else {"measurement": model["measurement"]}

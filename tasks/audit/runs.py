@@ -1,0 +1,91 @@
+"""Steps over the orchestrator's history: every release has its runs, every finished run its release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tasks.audit.checks import Check, check
+from tasks.audit.evidence import Evidence
+from tasks.ledger.state import Entry
+
+Runs = Mapping[str, Mapping[str, Any]]
+
+NAMING = ("reserve", "spend", "await", "publish", "refuse")
+"""Kinds of entries that name their flow run; those of before, and a person's refusal, name none."""
+
+ENDINGS = (" (again)", " (refused)")
+"""What the name of a run ends with that released nothing."""
+
+ENTRY_TAG = "ledger-entry:"
+
+
+def runs_check(evidence: Evidence, runs: Runs) -> Check:
+    """The flow runs that the ledger names are in the history, and the history names no release or entry besides."""
+    return check("flow runs", lambda: _run_faults(evidence, runs), lambda: _run_words(evidence, runs))
+
+
+def _named(evidence: Evidence) -> list[tuple[Entry, str]]:
+    """The entries of this workspace that name a flow run."""
+    mine = [entry for entry in evidence.entries if entry.kind in NAMING and evidence.is_own(entry)]
+    named = [(entry, entry.facts.get("flow_run_id")) for entry in mine]
+    return [(entry, str(run_id)) for entry, run_id in named if run_id is not None]
+
+
+def _own(runs: Runs) -> list[Mapping[str, Any]]:
+    """The runs of the audited workspace; a server may serve several."""
+    return [run for run in runs.values() if run.get("own", True)]
+
+
+def _beginning(runs: list[Mapping[str, Any]]) -> str:
+    return min((str(run["start"]) for run in runs if run.get("start")), default="9999")
+
+
+def _run_faults(evidence: Evidence, runs: Runs) -> list[str]:
+    own = _own(runs)
+    first = _beginning(own)
+    found = []
+    for entry, run_id in _named(evidence):
+        run = runs.get(run_id)
+        if run is None and entry.at >= first:
+            found.append(f"the flow run of entry {entry.seq} is not in the history")
+        elif run is not None and entry.release_id not in (_release_of(run), *run["tags"]):
+            found.append(f"the flow run of entry {entry.seq} is about another release")
+    return found + _runs_without_release(evidence, own) + list(_runs_without_entry(evidence, own))
+
+
+def _release_of(run: Mapping[str, Any]) -> str:
+    """The release that a run is named after."""
+    name = str(run["name"])
+    return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
+
+
+def _runs_without_release(evidence: Evidence, runs: list[Mapping[str, Any]]) -> list[str]:
+    """Finished runs named after a release that the ledger has neither as published nor as waiting for approval."""
+    made = {entry.release_id for entry in evidence.entries if entry.kind in ("await", "publish")}
+    known = made | evidence.state.retired
+    done = {str(run["name"]) for run in runs if run["state"] == "COMPLETED" and run["name"] in run["tags"]}
+    return [f"a run published {name}, which the ledger does not know" for name in sorted(done - known)]
+
+
+def _runs_without_entry(evidence: Evidence, runs: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Entries that runs are tagged with and the ledger does not have: it was rolled back, or forked.
+
+    Entries of before a restored backup were answered for, or are still to be, by its reconciliation.
+    """
+    restored = max((entry.at for entry in evidence.entries if entry.kind in ("restore", "reconcile")), default="")
+    known = {(entry.seq, entry.release_id) for entry in evidence.entries}
+    for run in runs:
+        tagged = [str(tag).removeprefix(ENTRY_TAG) for tag in run["tags"] if str(tag).startswith(ENTRY_TAG)]
+        written = {(int(number), _release_of(run)) for number in tagged if number.isdecimal()}
+        if str(run.get("start") or "") >= restored[:19]:
+            yield from (
+                f"a run wrote entry {seq} of {name}, which is not there" for seq, name in sorted(written - known)
+            )
+
+
+def _run_words(evidence: Evidence, runs: Runs) -> str:
+    named = {run_id for _, run_id in _named(evidence)}
+    there, older = len(named & runs.keys()), len(named - runs.keys())
+    words = "1 run of the ledger is" if there == 1 else f"{there} runs of the ledger are"
+    return f"{words} in the history" + (f"; {older} {'is' if older == 1 else 'are'} older than it" if older else "")

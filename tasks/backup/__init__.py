@@ -1,0 +1,1 @@
+"""One archive of a workspace at one moment, and the way back."""

@@ -1,0 +1,226 @@
+"""The files of a bundle that say what the release is: record and model."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from dpcore.accounting import population_balance
+from dpcore.measure import Measurement
+from dpcore.measurements.noise_law import noise_facts
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.base import UNIT
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.registry import cost_of, event_from_json
+from dpcore.records.encoding import Encoding
+from dpcore.records.exact_sums import GRID_BITS, POINT_BITS, PROJECTION_BITS
+from dpcore.records.schema import level_names
+from dpcore.synthesis.generators import SAMPLER
+from tasks.bundle import guarantee_text
+from tasks.bundle.codebook import noise_limits
+from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
+from tasks.release.context import Grant, PlannedRelease, ReleaseRun, cap_of
+from tasks.spec.relations import relation_figures
+from tasks.workspace.build_identity import code_facts, software_versions
+from tasks.workspace.clock import MINUTE_FORMAT
+
+RECORD_VERSION = 2
+"""1: the balance before counted from the run's start; one measurement in the model; no `code`."""
+
+
+def record_faults(record: dict[str, Any]) -> list[str]:
+    """Where a record breaks its published schema, as paths into it."""
+    return sorted(error.json_path for error in _validator().iter_errors(record))
+
+
+@functools.cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(record_schema())
+
+
+def record_schema() -> dict[str, Any]:
+    """The published JSON Schema of record.json."""
+    schema: dict[str, Any] = json.loads((Path(__file__).parent / "schemas" / "record.schema.json").read_text())
+    return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the stages after the measurement found."""
+
+    rows: int
+    moments: NoisyMoments
+    projection: Projection
+    utility: dict[str, Any]
+    checks: list[dict[str, Any]]
+
+
+def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerState, now: datetime) -> dict[str, Any]:
+    """The release's record: released and public values only."""
+    release = state.releases[grant.release_id]
+    planned = planned_facts(run, grant.seeds, outcome)
+    return {
+        "record_version": RECORD_VERSION,
+        "release_id": grant.release_id,
+        "name": run.spec.name,
+        "period": run.period,
+        "sequence": grant.sequence,
+        "supersedes": release.facts["supersedes"],
+        "reason": release.facts["reason"],
+        "created_at": now.astimezone(UTC).strftime(MINUTE_FORMAT),
+        "flow_run_id": run.flow_run_id,
+        "privacy": _privacy(run, state, grant),
+        "budget": _budget(run, release, state),
+        **planned,
+        "rows": outcome.rows,
+        "noisy_count": outcome.moments.count,
+        "utility": outcome.utility,
+        "checks": outcome.checks,
+        "specification": run.spec.as_public_json(),
+        "spec_digest": run.spec.digest(),
+        "code": code_facts(),
+        "software": software_versions(),
+        "ledger": {"head": state.head.hash if state.head else None, "entries": state.head.seq if state.head else 0},
+    }
+
+
+def planned_facts(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict[str, Any]:
+    """The parts of a record that follow from its specification, its seeds and its other parts."""
+    return {
+        "model": _model(run, seeds, outcome.projection),
+        "expected_rows": run.spec.expected_rows,
+        "expected_error": run.plan.expected_error(),
+        "numerics": _numerics(run),
+        "limits": [
+            *guarantee_text.limits(run),
+            *noise_limits(run.encoding, outcome.moments, outcome.projection, outcome.utility),
+        ],
+    }
+
+
+def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any]:
+    spends = state.releases[grant.release_id].spends
+    measurements = [_measurement(name, entry) for name, entry in spends.items()]
+    events = [event_from_json(entry.facts["event"]) for entry in spends.values()]
+    return {
+        "population": run.spec.privacy.population,
+        "unit": run.spec.protects,
+        "neighbours": run.spec.neighbours.value,
+        **run.stated,
+        "delta_num": float(state.releases[grant.release_id].spent.delta_num),
+        **relation_figures(events, run.spec.neighbours, run.stated),
+        "guarantee": guarantee_text.guarantee(run),
+        "measurements": measurements,
+    }
+
+
+def _measurement(name: str, entry: Entry) -> dict[str, Any]:
+    facts = entry.facts
+    event = event_from_json(facts["event"])
+    cost = cost_of(event)
+    return {
+        "name": name,
+        "mechanism": event.mechanism,
+        "status": BY_NAME[event.mechanism].status.value,
+        "epsilon": float(cost.epsilon) if cost.epsilon else None,
+        "rho": float(cost.rho) if cost.rho else None,
+        "delta_num": float(cost.delta_num),
+        "parameters": event.as_json(),
+        "noise": noise_facts(event),
+        "seeded": facts["seeded"],
+        "digest": facts["digest"],
+        "build": facts["build"],
+        "ledger_entry": {"seq": entry.seq, "hash": entry.hash},
+    }
+
+
+def _budget(run: ReleaseRun, release: ReleaseState, state: LedgerState) -> dict[str, Any]:
+    """The population's balance without this release and with it, as the ledger's head has it."""
+    cap, population = cap_of(run.spec), run.spec.privacy.population
+    spent = state.spent(population)
+    return {
+        "lifetime": {
+            "epsilon": float(cap.epsilon),
+            "delta": float(cap.delta),
+            "delta_num": float(cap.delta_num),
+        },
+        "before": population_balance(less(spent, release.spent), delta=cap.delta).as_json(),
+        "after": population_balance(spent, delta=cap.delta).as_json(),
+        "releases_left": cap.releases_left(state.committed(population), run.plan.cost),
+    }
+
+
+def _model(run: PlannedRelease, seeds: dict[str, str], projection: Projection) -> dict[str, Any]:
+    label = run.plan.schema.label
+    return {
+        "projection": {
+            "kind": projection.kind,
+            "dimension": run.plan.dimension,
+            "encoded_width": run.encoding.width,
+            "seed": seeds["projection"],
+        },
+        "generator": run.plan.generator,
+        "mechanism": run.plan.event.mechanism,
+        "allocation": run.plan.allocation,
+        "count_weight": float(run.plan.event.layout.count_weight),
+        "classes": level_names(label) if label else None,
+        "sampling_seed": seeds["sampling"],
+        "reasons": list(run.plan.reasons),
+    }
+
+
+def _numerics(run: PlannedRelease) -> dict[str, Any]:
+    event = run.plan.event
+    return {
+        "grid_bits": GRID_BITS,
+        "point_bits": POINT_BITS,
+        "projection_bits": PROJECTION_BITS,
+        "method": _methods({name: BY_NAME[drawn.mechanism].numerics for name, drawn in run.plan.events.items()}),
+        "output_step": event.step / UNIT,
+    }
+
+
+def _methods(by_measurement: Mapping[str, str]) -> str:
+    """How noise was computed, once if all measurements share the method and else for each of them."""
+    if len(set(by_measurement.values())) == 1:
+        return next(iter(by_measurement.values()))
+    return "; ".join(f"{name}: {method}" for name, method in by_measurement.items())
+
+
+def build_model(encoding: Encoding, outcome: Outcome, measurements: Mapping[str, Measurement]) -> dict[str, Any]:
+    """Everything needed to sample again: sampler, projection, noisy measurements, repaired moments."""
+    classes = [
+        {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
+        for c in outcome.moments.classes
+    ]
+    return {
+        "sampler": SAMPLER,
+        "coordinates": encoding.coordinate_names(),
+        "projection": stored_projection(outcome.projection),
+        "frame": stored_frame(outcome.projection),
+        "measurements": {name: released.as_json() for name, released in measurements.items()},
+        "classes": classes,
+    }
+
+
+def stored_frame(projection: Projection) -> dict[str, Any] | None:
+    """Centre and radius of the ball that points are clipped to, as the model holds them."""
+    frame = projection.frame
+    return None if frame is None else {"centre": frame.centre.tolist(), "radius": frame.radius}
+
+
+def stored_projection(projection: Projection) -> dict[str, Any] | None:
+    """The projection's columns, and the point that stands in for what they leave out."""
+    columns, centre = projection.columns, projection.centre
+    if columns is None:
+        return None
+    point = None if centre is None else centre.tolist()
+    return {"bits": PROJECTION_BITS, "columns": columns.astype(int).tolist(), "centre": point}

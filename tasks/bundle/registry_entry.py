@@ -1,0 +1,240 @@
+"""The release as an entry of the DP Deployments Registry: a function of its record.
+
+The schema is https://github.com/opendp/deployments-registry-data; strings are Markdown there.
+What only the steward knows comes from the specification's `about` section; where that is silent
+the entry says so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from tasks.bundle.odds import lifetime
+from tasks.bundle.query_text import BEYOND_THE_ANSWER
+from tasks.spec.bases import OF_ANSWER
+from tasks.spec.relations import PARTICIPATION, UNPROVED, VALUES, at_least, at_most, is_unproved
+
+REGISTRY = "registry.yaml"
+NOT_STATED = "Not stated by the steward."
+NO_DELTA = "not proved"
+"""In the place of a number: nothing bounds how far a release is from its promise."""
+COMPLETE_BY_ABOUT = ("curator", "use", "region", "access", "why")
+"""What an entry of the third tier needs besides what the record knows."""
+
+
+def deployment_text(record: dict[str, Any]) -> str:
+    """The entry as YAML."""
+    return yaml.safe_dump(build_deployment(record), sort_keys=False, allow_unicode=True, width=100)
+
+
+def build_deployment(record: dict[str, Any]) -> dict[str, Any]:
+    """The entry."""
+    about = record["specification"].get("about", {})
+    return {
+        "url_slug": record["release_id"],
+        "status": "Draft",
+        "tier": tier_of(about),
+        "deployment": {
+            "basic": _basic(record, about),
+            "dp_variant": _variant(record),
+            "privacy_loss": _loss(record),
+            "deployment_model": _deployment_model(record, about),
+            "accounting": _accounting(record),
+            "implementation": _implementation(record, about),
+            "administrative": _administrative(record, about),
+        },
+    }
+
+
+def tier_of(about: dict[str, Any]) -> int:
+    """3 where the steward has told everything that the record cannot know, else 2: all but those facts is there."""
+    return 3 if all(about.get(key) for key in COMPLETE_BY_ABOUT) else 2
+
+
+def unproved(record: dict[str, Any]) -> list[str]:
+    """The mechanisms of a release whose guarantee is not proved for the sampler that ran."""
+    return [m["mechanism"] for m in record["privacy"]["measurements"] if m["status"] != "proved"]
+
+
+def variant_name(record: dict[str, Any]) -> str:
+    """Pure only if nothing at all is added to epsilon, not by finite precision either, and all of that is proved."""
+    privacy = record["privacy"]
+    if unproved(record):
+        return "Custom"
+    return "Approximate DP" if privacy["delta"] or privacy["delta_num"] else "Pure DP"
+
+
+def privacy_parameters(record: dict[str, Any]) -> dict[str, float | str]:
+    """Epsilon, delta with what finite precision adds if that is bounded, and rho where Gaussian noise was drawn."""
+    privacy = record["privacy"]
+    rho = sum(m["rho"] or 0.0 for m in privacy["measurements"])
+    delta = NO_DELTA if unproved(record) else privacy["delta"] + privacy["delta_num"]
+    figures = {"epsilon": privacy["epsilon"], "delta": delta}
+    return figures | ({"rho": rho} if rho else {})
+
+
+def _basic(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    columns = ", ".join(column["name"] for column in record["specification"]["columns"])
+    told = f"{about['description']}\n\n" if "description" in about else ""
+    basic = {
+        "name": f"{record['name']}, {record['period']}",
+        "data_curators": [about.get("curator", NOT_STATED)],
+        "description": f"{told}{record['rows']} synthetic rows of the columns {columns}, drawn from "
+        f"{'noisy' if unproved(record) else 'differentially private'} moments of the data of {record['period']}.",
+        "intended_use": about.get("use", NOT_STATED),
+        "data_product_type": "Synthetic data",
+        "data_product_region": about.get("region", NOT_STATED),
+        "publication_date": record["created_at"][:10],
+    }
+    return basic | ({"data_product_sector": about["sector"]} if "sector" in about else {})
+
+
+def _variant(record: dict[str, Any]) -> dict[str, str]:
+    return {
+        "variant_name": variant_name(record),
+        "data_domain": "All tables of any length whose columns are those of the specification, each within its "
+        "public bounds or categories; cells outside are clamped or mapped, record by record.",
+        "unprotected_quantities": _unprotected(record),
+    }
+
+
+def _unprotected(record: dict[str, Any]) -> str:
+    return (
+        f"{_count(record['privacy'])} Public by specification: columns, bounds, categories, the expected number "
+        "of rows, all settings, that a release was made and when, and that data with the declared structure were there."
+    )
+
+
+def _count(privacy: dict[str, Any]) -> str:
+    """What is without noise: the number of rows or persons, unless a record states what hides it."""
+    nothing = "No statistic is released without noise."
+    if privacy.get(PARTICIPATION) is not None or privacy["neighbours"] == "add-remove":
+        return nothing
+    if PARTICIPATION in privacy:
+        return "Of all statistics one is released without noise: the number of rows (or persons) is shown."
+    return f"{nothing} The number of rows (or persons) is treated as known."
+
+
+def _relations(privacy: dict[str, Any]) -> str:
+    """Both relations in words, of a record that states both."""
+    if PARTICIPATION not in privacy:
+        return ""
+    stated = {"Replacing the values of one unit": privacy[VALUES], "Adding or removing one": privacy[PARTICIPATION]}
+    doubt = f" ({UNPROVED})" if is_unproved(privacy) else ""
+    parts = [f"{change}: {_figures(figures)}{doubt}." for change, figures in stated.items()]
+    return f" {' '.join(parts)}"
+
+
+def _figures(figures: dict[str, float] | None) -> str:
+    if figures is None:
+        return "no guarantee"
+    return f"epsilon {at_most(figures['epsilon'])}, delta {at_most(figures['delta'] + figures['delta_num'])}"
+
+
+def _loss(record: dict[str, Any]) -> dict[str, Any]:
+    privacy = record["privacy"]
+    unit = "Person, with all of their rows" if privacy["unit"].startswith("person") else "Row"
+    whom = "person's rows" if privacy["unit"].startswith("person") else "row"
+    unit, whom = (f"{words}{OF_ANSWER if privacy['unit'].endswith(OF_ANSWER) else ''}" for words in (unit, whom))
+    beyond = f" {BEYOND_THE_ANSWER}" if privacy["unit"].endswith(OF_ANSWER) else ""
+    moved = "replacing" if privacy["neighbours"] == "replace-one" else "adding or removing"
+    return {
+        "privacy_unit": unit,
+        "privacy_unit_details": f"Two tables are adjacent if one comes from the other by {moved} one {whom} "
+        f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).{beyond}{_relations(privacy)}",
+        "privacy_parameters": privacy_parameters(record),
+        "privacy_parameters_details": _parameter_details(record),
+    }
+
+
+def _parameter_details(record: dict[str, Any]) -> str:
+    privacy = record["privacy"]
+    parts = [f"{m['name']}: {_cost(m)} by {m['mechanism']} ({m['status']})" for m in privacy["measurements"]]
+    doubtful = unproved(record)
+    delta = (
+        f"The guarantee of {', '.join(doubtful)} is approximate: it is proved for exact arithmetic and an exact "
+        "sampler, and for what was drawn neither epsilon nor a delta is proved."
+        if doubtful
+        else f"Of delta, {at_most(privacy['delta'])} is the mechanisms' and {at_most(privacy['delta_num'])} bounds "
+        "what finite precision adds."
+    )
+    return f"This release alone. {delta} Measurements: {'; '.join(parts)}."
+
+
+def _cost(measurement: dict[str, Any]) -> str:
+    named = {"epsilon": measurement["epsilon"], "rho": measurement["rho"]}
+    return " and ".join(f"{name} {at_most(value)}" for name, value in named.items() if value is not None)
+
+
+def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
+    privacy, cap, spent = record["privacy"], record["budget"]["lifetime"], record["budget"]["after"]["epsilon"]
+    at_delta = f" at delta {at_most(cap['delta'])}" if cap["delta"] else ""
+    return {
+        "model_name": "Central",
+        "actors": "The steward, the operator's machine and the workers of its cluster, if it has one, see the raw "
+        "data. Auditors of the workspace see the noisy measurements of failed releases and the times of runs besides "
+        "this bundle. Everybody else, adversaries with any other knowledge included, sees this bundle and is not "
+        f"trusted. Access to the raw data: {about.get('access', NOT_STATED)}",
+        "release_type": "Many releases",
+        "release_type_details": "One release a period, or several where one supersedes another; the budget never "
+        f"resets. All releases over the population {privacy['population']!r}, counted for {privacy['neighbours']} "
+        f"neighbours, stay within {lifetime(cap['epsilon'], cap['delta'], cap['delta_num'])}, as far as the cost of "
+        "every measurement is proved, and unless that cap is raised with a reason in the ledger; with this one "
+        f"epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained "
+        "entries refuses what would exceed it.",
+        "data_source_type": "Dynamic",
+        "access_type": "Non-interactive",
+    }
+
+
+def _accounting(record: dict[str, Any]) -> dict[str, str]:
+    model = record["model"]
+    return {
+        "post_processing": f"The noisy moments are repaired to a valid model ({model['generator']}), synthetic rows "
+        "are drawn from it, decoded to the original columns, clamped to their bounds, and checked against the noisy "
+        "moments.",
+        "composition": "Sequential, over all measurements of a release and all releases of the population: pure "
+        "costs add exactly, Gaussian costs add as rho and are converted once; over a population that spends "
+        "both, everything is counted as zCDP. "
+        "No parallel composition is claimed between periods.",
+    }
+
+
+def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
+    code, numerics = record["code"], record["numerics"]
+    builds = "; ".join(_build(m) for m in record["privacy"]["measurements"])
+    return {
+        "preprocessing_and_hyperparameter_tuning": "Bounds, categories and the expected number of rows are public "
+        "knowledge, as the specification declares. Every automatic choice is a function of the specification and of "
+        "released noisy values; validation gives verdicts to the operator alone.",
+        "mechanisms": f"{_parameter_details(record)}\n\nFloating point: exact integer sums on a grid of "
+        f"{numerics['grid_bits']} bits; {numerics['method']}. Noise is operating-system entropy, never seeded.\n\n"
+        f"Audit of the build before it drew: {builds}.\n\n"
+        f"Code: dprelease {code['version']}, SHA-256 {code['digest']}, Python {code['python']}, installed "
+        f"distributions SHA-256 {code['dependencies_digest']}. Access to the raw data: "
+        f"{about.get('access', NOT_STATED)}",
+        "justification": "\n".join(
+            [about.get("why", NOT_STATED), "", *(f"- {why}" for why in record["model"]["reasons"])]
+        ),
+    }
+
+
+def _build(measurement: dict[str, Any]) -> str:
+    attack = measurement["build"]["attack"]
+    delta = f", delta {at_most(attack['delta'])}" if attack.get("delta") else ""
+    known = ", the shape of the noise taken as known" if "known shape" in attack.get("how", "") else ""
+    return (
+        f"{measurement['mechanism']}: epsilon {at_most(attack['claimed'])}{delta} claimed, at least "
+        f"{at_least(attack['measured'], 3)} measured by attack ({attack['verdict']}{known})"
+    )
+
+
+def _administrative(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    entry = {
+        "notes": f"Written by dprelease {record['code']['version']} from the release's record; the bundle's "
+        "statement.intoto.json signs this file.",
+        "registry_authors": list(about.get("authors") or ["dprelease (generated)"]),
+    }
+    return entry | ({"sources": "\n".join(f"- {link}" for link in about["links"])} if about.get("links") else {})

@@ -1,0 +1,108 @@
+"""Measuring the landing data: one streaming pass over the rows, one draw of noise, stored with its spend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from dpcore.errors import LandingError
+from dpcore.measure import (
+    Measurement,
+    PrivateGram,
+    RecordEncoder,
+    Released,
+    ReleasedVector,
+    gram_sum,
+    measure_gram,
+    measure_vector,
+)
+from dpcore.measurements.frame_measurements import measurement_inputs
+from dpcore.measurements.histograms import count_cells
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.names import MARGINALS
+from dpcore.mechanisms.queries import HistogramsQuery
+from dpcore.mechanisms.vectors import PrivateVector
+from dpcore.noise.sources import Noise, SystemNoise
+from dpcore.records.exact_sums import GramSum
+from dpcore.synthesis.copula.generator import cells_of_schema
+from tasks.boundary import tell
+from tasks.release.context import Grant, ReleaseRun
+
+
+def measured(
+    run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: RecordEncoder | None = None
+) -> Released:
+    """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
+    seen, projection = measurement_inputs(name, run.encoding, projection)
+    released = drawn_once(run, grant, name, lambda: draw(run, name, projection, SystemNoise(), encoding or seen))
+    assert isinstance(released, Released)  # noqa: S101  as it was reserved
+    return released
+
+
+def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
+    """The histograms of the plan, drawn now or before."""
+    event = run.plan.marginals_event
+    assert event is not None  # noqa: S101  only a plan with marginals comes here
+    query = event.query
+    assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
+
+    def histograms() -> ReleasedVector:
+        summed = partial(count_cells, columns=cells_of_schema(run.plan.schema), query=query)
+        counts = run.readings.total(MARGINALS, run.plan.schema, summed, added)
+        return measure_vector(PrivateVector(query, counts), event, SystemNoise())
+
+    released = drawn_once(run, grant, MARGINALS, histograms)
+    assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
+    return released
+
+
+def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
+    """A measurement that is drawn now, or was before.
+
+    The draw and its spend are stored in one transaction, so a repeated run never draws again.
+    """
+    ledger, event = run.ledger(), run.plan.events[name]
+    stored = ledger.measurement(grant.release_id, name)
+    if stored is not None:
+        tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
+        return stored
+    fingerprint = run.readings.fingerprint()
+    _require_same_data(ledger.fingerprint(grant.release_id), fingerprint, grant.release_id)
+    drawn = draw()
+    released = ledger.spend(
+        grant.release_id,
+        name,
+        drawn,
+        build=grant.builds[name],
+        flow_run_id=run.flow_run_id,
+        fingerprint=fingerprint,
+    )
+    tell(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
+    return released
+
+
+def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
+    """All measurements of one release are of the same data, also where a run goes on after another."""
+    if kept is not None and kept != found:
+        raise LandingError(
+            f"the landing data are not those of which {release_id} was measured so far",
+            rule="landing-changed",
+            where="source",
+            hint="put the files back as they were and run again; if they are gone for good, this month cannot be "
+            "finished, and what was measured of it stays spent",
+        )
+
+
+def draw(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encoding: RecordEncoder) -> Released:
+    """Sum all rows exactly, in one pass, and measure the sum."""
+    event = run.plan.events[name]
+    assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
+    summed = partial(gram_sum, encoding=encoding, layout=event.layout, projection=projection)
+    total = run.readings.total(name, run.plan.schema, summed, GramSum.with_sum)
+    return measure_gram(PrivateGram(total), event, noise)
+
+
+def added(one: list[int], other: list[int]) -> list[int]:
+    """Two counts, cell by cell."""
+    return [a + b for a, b in zip(one, other, strict=True)]

@@ -1,0 +1,1 @@
+"""What arrives: files inspected, brought in whole, registered by version, or put into quarantine."""

@@ -1,0 +1,296 @@
+"""Files on their way in: complete or still being written, sound or refused, each version taken up once.
+
+A file that keeps its size, times and inode for `settle` seconds, by a clock that never steps, is
+read to its end and judged. What may only be unfinished (unreadable, without rows, a last line
+without an end) is given `patience` before it is; a file that still has no rows then is sound. Sound files
+are recorded, others put into quarantine; neither blocks the next. No answer carries a file's name, its size
+or a number of files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import cast
+
+from dpcore.errors import LandingError, PrivacyError
+from tasks.intake.file_registry import Announcement, FileVersion, Look, Registry
+from tasks.intake.inspection import Judgement, ends_within_a_line, fingerprint, judge, signature
+from tasks.intake.moving import drafted, place
+from tasks.intake.quarantine import put_apart
+from tasks.landing.file_names import matching_names, period_of
+from tasks.spec import ReleaseSpec
+from tasks.workspace.clock import Clock, steady_clock
+from tasks.workspace.folders import Workspace, held
+from tasks.workspace.redaction import own_error
+
+SETTLE_SECONDS = 10.0
+PATIENCE = 6
+"""By default, how many times longer what looks unfinished is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What one look at the landing data found new."""
+
+    landed: tuple[FileVersion, ...] = ()
+    refused: tuple[LandingError, ...] = ()
+    writing: frozenset[str | None] = frozenset()
+    """The months of the files that may still be being written; None where a name carries no month."""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether anything may still be being written."""
+        return bool(self.writing)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How a complete file was taken in: as what version, whether that was known, or why it is in quarantine."""
+
+    version: FileVersion
+    known: bool = False
+    refusal: LandingError | None = None
+
+
+class Pause(Enum):
+    """Why nothing became of a file at this look."""
+
+    WRITING = "it may still be being written"
+    NOTHING_NEW = "it is known, or gone"
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A file as it was read: signature, keyed fingerprint, judgement, and the version if it landed before."""
+
+    seen: str
+    mark: str
+    judgement: Judgement
+    known: FileVersion | None
+
+
+Outcome = FileVersion | LandingError | Pause
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The landing data of a workspace, version by version; safe between processes."""
+
+    workspace: Workspace
+    clock: Clock = field(default_factory=steady_clock)
+
+    @property
+    def registry(self) -> Registry:
+        """What is known of file versions."""
+        return Registry(self.workspace.landing / ".arrivals.db")
+
+    def pending(self) -> list[Announcement]:
+        """The announcements, one a month and settled burst, of what landed and is not handled, oldest first."""
+        return self.registry.pending()
+
+    def find(self, token: str) -> Announcement | None:
+        """An announcement by its token."""
+        return self.registry.find(token)
+
+    def latest(self, period: str | None) -> int:
+        """The last version that landed for a month; what a run that begins now will find."""
+        return self.registry.latest(period)
+
+    def mark_announced(self, sent: Announcement, at: datetime) -> None:
+        """Remember that an event was taken by the server."""
+        self.registry.mark_announced(sent, at)
+
+    def mark_handled(self, period: str | None, seen: int) -> None:
+        """Remember that what had landed for a month needs no run any more; `seen` is what `latest` said then."""
+        self.registry.mark_handled(period, seen)
+
+    def reopen(self, token: str) -> None:
+        """Let a version that was dealt with be announced and dealt with again."""
+        self.registry.reopen(token)
+
+    @contextmanager
+    def announcing(self) -> Iterator[None]:
+        """Wait until no other process announces, so that each month is announced by one."""
+        with held(self.workspace.landing / ".announcing.lock"):
+            yield
+
+    def scan(self, spec: ReleaseSpec, *, settle: float = SETTLE_SECONDS, patience: float | None = None) -> Scan:
+        """Look at every file that source.path finds; record what is complete and sound, put apart what is not sound.
+
+        Raises: PrivacyError if a file could not be judged; the others were.
+        """
+        if spec.source.is_elsewhere:
+            return Scan()
+        limits = settle, PATIENCE * settle if patience is None else patience
+        with self._looking():
+            files = {self._key(path): path for path in matching_names(self.workspace.root, spec.source.path)}
+            looks = self.registry.looks(self.clock.name)
+            self.registry.forget_looks(looks.keys() - files.keys())
+            outcomes = {path: self._try(path, spec, looks.get(key), limits) for key, path in files.items()}
+            return _summary(outcomes, spec)
+
+    def admit(self, path: Path, spec: ReleaseSpec, *, source: Path | None = None, replace: bool = False) -> Admission:
+        """Take in a file that is complete; nobody else looks meanwhile.
+
+        It is at its place already, or is moved there from `source`: then a bad one never gets there.
+        Raises: LandingError if the name is taken, or if the file changes meanwhile; WorkspaceError.
+        """
+        draft = drafted(source, path, replace=replace) if source else nullcontext(path)
+        with self._looking():
+            with draft as file:
+                reading = self._read(file, spec, path)
+                if reading is None:
+                    raise _changed()
+                if reading.judgement.refusal:
+                    return Admission(self._refuse(file, path, reading), refusal=reading.judgement.refusal)
+                place(file, path)
+            return Admission(self._land(path, reading, signature(path)), known=reading.known is not None)
+
+    @contextmanager
+    def _looking(self) -> Iterator[None]:
+        """One process at a time looks at the files, or brings one in."""
+        if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
+            self.workspace.create()
+        with held(self.workspace.landing / ".arrivals.lock"):
+            yield
+
+    def _key(self, path: Path) -> str:
+        """A file's name in the registry; bytes that are no text are spelt out."""
+        root = self.workspace.root
+        known = path.relative_to(root) if path.is_relative_to(root) else path
+        return os.fsencode(known).decode(errors="backslashreplace")
+
+    def _try(
+        self, path: Path, spec: ReleaseSpec, look: Look | None, limits: tuple[float, float]
+    ) -> Outcome | PrivacyError:
+        """As `_consider`; a fault with one file does not keep the others from being looked at."""
+        try:
+            return self._consider(path, spec, look, limits)
+        except Exception as error:  # noqa: BLE001  its text may hold a name
+            return own_error(error, "landing")
+
+    def _consider(self, path: Path, spec: ReleaseSpec, look: Look | None, limits: tuple[float, float]) -> Outcome:
+        """What becomes of one file."""
+        seen, now = signature(path), self.clock.seconds()
+        if seen is None:
+            return Pause.NOTHING_NEW
+        if look is None or look.signature != seen or now < look.since:  # a clock that stepped back starts anew
+            look = Look(seen, since=now)
+            self.registry.keep_look(self._key(path), self.clock.name, look)
+        settle, patience = limits
+        age = now - look.since
+        if look.done:
+            return Pause.NOTHING_NEW
+        return Pause.WRITING if age < settle else self._take_up(path, spec, seen, patient=age >= patience)
+
+    def _take_up(self, path: Path, spec: ReleaseSpec, seen: str, *, patient: bool) -> Outcome:
+        """Read and judge a file that has settled."""
+        if not patient and ends_within_a_line(path):
+            return Pause.WRITING
+        reading = self._read(path, spec, path)
+        if reading is None or reading.seen != seen:
+            return Pause.WRITING if path.exists() else Pause.NOTHING_NEW
+        if reading.judgement.maybe_unfinished and not patient:
+            return Pause.WRITING
+        if reading.judgement.refusal:
+            self._refuse(path, path, reading)
+            return reading.judgement.refusal
+        version = self._land(path, reading, seen)
+        return Pause.NOTHING_NEW if reading.known else version
+
+    def _read(self, file: Path, spec: ReleaseSpec, path: Path) -> _Reading | None:
+        """Read and judge a file that is, or will be, at a path; None if it changes or vanishes meanwhile."""
+        seen = signature(file)
+        mark = fingerprint(file, spec, self.workspace.fingerprint_key())
+        version = self.registry.version(self._key(path), mark)
+        known = version if version and not version.refused else None
+        judgement = Judgement(known.period, None) if known else judge(file, spec, path.name)
+        return None if seen is None or signature(file) != seen else _Reading(seen, mark, judgement, known)
+
+    def _land(self, path: Path, reading: _Reading, seen: str | None) -> FileVersion:
+        """Record a version, once; it is not read again as long as it looks like this."""
+        version = reading.known or self.registry.record(
+            self._key(path), reading.mark, period=reading.judgement.period, refused=None
+        )
+        self._finish(path, seen)
+        return version
+
+    def _refuse(self, file: Path, path: Path, reading: _Reading) -> FileVersion:
+        """Put a bad file apart; it is recorded first, so that a crash in between repeats the rest by the same token."""
+        refusal = cast(LandingError, reading.judgement.refusal)
+        period = reading.judgement.period
+        version = self.registry.record(self._key(path), reading.mark, period=period, refused=refusal.rule)
+        if not put_apart(self.workspace, file, version.token, refusal, reading.seen, path.name):
+            if file != path:
+                raise _changed()
+            self._finish(path, reading.seen)
+        return version
+
+    def _finish(self, path: Path, seen: str | None) -> None:
+        """Not to be read again as long as it looks like this."""
+        if seen is not None:
+            self.registry.keep_look(self._key(path), self.clock.name, Look(seen, self.clock.seconds(), done=True))
+
+
+def _summary(outcomes: Mapping[Path, Outcome | PrivacyError], spec: ReleaseSpec) -> Scan:
+    for outcome in outcomes.values():
+        if isinstance(outcome, PrivacyError) and not isinstance(outcome, LandingError):
+            raise outcome
+    return Scan(
+        landed=tuple(o for o in outcomes.values() if isinstance(o, FileVersion)),
+        refused=tuple(o for o in outcomes.values() if isinstance(o, LandingError)),
+        writing=frozenset(_month(path, spec) for path, o in outcomes.items() if o is Pause.WRITING),
+    )
+
+
+def _month(path: Path, spec: ReleaseSpec) -> str | None:
+    try:
+        return period_of(path, spec.source.period)
+    except LandingError:
+        return None
+
+
+def _changed() -> LandingError:
+    return LandingError(
+        "the landing file was changed or taken away while it was read",
+        rule="landing-changed",
+        where="source.path",
+        hint="let nobody else write that file, and land it again",
+    )
+
+
+def wait_until_settled(
+    workspace: Workspace,
+    spec: ReleaseSpec,
+    *,
+    period: str | None = None,
+    seconds: float = 600.0,
+    settle: float = SETTLE_SECONDS,
+    patience: float | None = None,
+) -> tuple[LandingError, ...]:
+    """Wait, before landing data are read, until none of them is being written; returns what was put apart meanwhile.
+
+    With a period, only its own files hold it up, and those whose name carries none.
+    Raises: LandingError after so many seconds.
+    """
+    arrivals, end, refused = Arrivals(workspace), time.monotonic() + seconds, list[LandingError]()
+    while True:
+        scan = arrivals.scan(spec, settle=settle, patience=patience)
+        refused += scan.refused
+        if not (scan.writing if period is None else scan.writing & {period, None}):
+            return tuple(refused)
+        if time.monotonic() >= end:
+            raise LandingError(
+                "the landing data are still being written",
+                rule="landing-unsettled",
+                where="source.path",
+                hint="wait until all files are complete, then run again; nothing was read or spent",
+            )
+        time.sleep(min(1.0, settle / 4))

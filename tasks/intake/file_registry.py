@@ -1,0 +1,260 @@
+"""The registry of file versions: which were landed or refused, what of them is announced and handled, the last looks.
+
+Months are announced, not files: an announcement is about all versions that had landed for its month when it
+was sent, and its token says nothing of them, not even their number.
+
+It holds file names, so it is its owner's alone and lies hidden among the landing data. Every
+change is one transaction; a roll-back journal works on network mounts too.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from dpcore.errors import WorkspaceError
+from tasks.workspace.folders import PRIVATE_FILE
+
+BUSY_SECONDS = 60.0
+TABLES = (
+    """CREATE TABLE IF NOT EXISTS versions (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        token TEXT NOT NULL UNIQUE,
+        path TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        period TEXT,
+        refused TEXT,  -- the rule that it broke, null if it landed
+        handled INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (path, fingerprint)
+    )""",
+    """CREATE TABLE IF NOT EXISTS announcements (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        token TEXT NOT NULL UNIQUE,
+        period TEXT,
+        after INTEGER NOT NULL,  -- it is about the landed versions of its month that come after this one,
+        upto INTEGER,  -- up to this one; null until it is sent
+        announced_at TEXT,
+        announcements INTEGER NOT NULL DEFAULT 0
+    )""",
+    """CREATE TABLE IF NOT EXISTS looks (
+        path TEXT NOT NULL,
+        clock TEXT NOT NULL,
+        signature TEXT NOT NULL,
+        since REAL NOT NULL,
+        done INTEGER NOT NULL,
+        PRIMARY KEY (path, clock)
+    )""",
+)
+_MAKING = threading.Lock()
+COLUMNS = "token, period, refused, handled"
+LANDED = "v.refused IS NULL AND NOT v.handled"
+ANNOUNCEMENTS = f"""
+    SELECT a.token, a.period, a.announced_at, a.announcements, max(v.seq)
+    FROM announcements a LEFT JOIN versions v
+    ON v.period IS a.period AND {LANDED} AND v.seq > a.after AND v.seq <= coalesce(a.upto, v.seq)
+"""  # noqa: S608  our own words
+UNANNOUNCED = f"""
+    SELECT v.period, max(coalesce(a.upto, 0)) FROM versions v LEFT JOIN announcements a ON a.period IS v.period
+    WHERE {LANDED} GROUP BY v.period
+    HAVING max(v.seq) > max(coalesce(a.upto, 0)) AND sum(a.seq IS NOT NULL AND a.upto IS NULL) = 0
+    ORDER BY min(v.seq)
+"""  # noqa: S608  our own words
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """One content of one landing file; its token says nothing of either."""
+
+    token: str
+    period: str | None
+    refused: str | None = None
+    handled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """That something landed for a month; its token says nothing of what, nor of how much."""
+
+    token: str
+    period: str | None
+    announced_at: datetime | None = None
+    announcements: int = 0
+    latest: int | None = None
+    """The last landed version that it is about and that is not handled; None if all are."""
+
+    @property
+    def handled(self) -> bool:
+        """Whether nothing that it is about needs a run any more."""
+        return self.latest is None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a file looked like, since when on a clock, and whether that content is dealt with."""
+
+    signature: str
+    since: float
+    done: bool = False
+
+
+class Registry:
+    """The registry's file; safe between threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __repr__(self) -> str:
+        return "Registry(<private>)"
+
+    def looks(self, clock: str) -> dict[str, Look]:
+        """The last look at each file by that clock."""
+        with self._transaction() as db:
+            rows = db.execute("SELECT path, signature, since, done FROM looks WHERE clock = ?", (clock,)).fetchall()
+        return {path: Look(signature, since, bool(done)) for path, signature, since, done in rows}
+
+    def keep_look(self, path: str, clock: str, look: Look) -> None:
+        """Remember a look."""
+        with self._transaction() as db:
+            values = (path, clock, look.signature, look.since, look.done)
+            db.execute("INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?, ?)", values)
+
+    def forget_looks(self, paths: Iterable[str]) -> None:
+        """Forget how files looked that are gone; what landed of them stays known."""
+        gone = [(path,) for path in paths]
+        if gone:
+            with self._transaction() as db:
+                db.executemany("DELETE FROM looks WHERE path = ?", gone)
+
+    def version(self, path: str, fingerprint: str) -> FileVersion | None:
+        """A version by what it is."""
+        return self._one("path = ? AND fingerprint = ?", path, fingerprint)
+
+    def record(self, path: str, fingerprint: str, *, period: str | None, refused: str | None) -> FileVersion:
+        """Record how a version was judged; a refused one may be judged anew, a landed one stays landed."""
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO versions (token, path, fingerprint, period, refused) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT (path, fingerprint) DO UPDATE SET period = excluded.period, refused = excluded.refused,"
+                " seq = (SELECT max(seq) + 1 FROM versions) WHERE versions.refused IS NOT NULL",
+                (secrets.token_hex(16), path, fingerprint, period, refused),
+            )
+        recorded = self.version(path, fingerprint)
+        if recorded is None:
+            raise _unusable("a version was not kept")
+        return recorded
+
+    def pending(self) -> list[Announcement]:
+        """The announcements, sent or not, of what landed and is not handled, oldest first.
+
+        What landed since a month's last one was sent belongs to a new one, all of it to the same.
+        """
+        with self._transaction() as db:
+            for period, upto in db.execute(UNANNOUNCED).fetchall():
+                values = (secrets.token_hex(16), period, upto)
+                db.execute("INSERT INTO announcements (token, period, after) VALUES (?, ?, ?)", values)
+            rows = db.execute(f"{ANNOUNCEMENTS} GROUP BY a.seq ORDER BY a.seq").fetchall()
+        return [known for known in map(_announcement, rows) if not known.handled]
+
+    def find(self, token: str) -> Announcement | None:
+        """An announcement by its token."""
+        with self._transaction() as db:
+            row = db.execute(f"{ANNOUNCEMENTS} WHERE a.token = ? GROUP BY a.seq", (token,)).fetchone()
+        return None if row is None else _announcement(row)
+
+    def latest(self, period: str | None) -> int:
+        """The last version that landed for a month."""
+        with self._transaction() as db:
+            query = "SELECT max(seq) FROM versions WHERE refused IS NULL AND period IS ?"
+            return int(db.execute(query, (period,)).fetchone()[0] or 0)
+
+    def exists(self) -> bool:
+        """Whether anything was ever looked at."""
+        return self._path.is_file()
+
+    def refused(self, period: str | None, *, besides: Sequence[str] = ()) -> list[tuple[str, str]]:
+        """Token and path of every version of a month that was refused, but for some rules."""
+        with self._transaction() as db:
+            query = "SELECT token, path, refused FROM versions WHERE refused IS NOT NULL AND period IS ?"
+            rows = db.execute(query, (period,)).fetchall()
+        return [(token, path) for token, path, rule in rows if rule not in besides]
+
+    def mark_announced(self, sent: Announcement, at: datetime) -> None:
+        """Remember that an event was taken; what lands from now on is not part of it."""
+        with self._transaction() as db:
+            change = "announced_at = ?, announcements = announcements + 1, upto = coalesce(upto, ?)"
+            values = (at.isoformat(), sent.latest, sent.token)
+            db.execute(f"UPDATE announcements SET {change} WHERE token = ?", values)  # noqa: S608  our own words
+
+    def mark_handled(self, period: str | None, seen: int) -> None:
+        """Remember that what landed for a month needs nothing more, up to the version that was the last one then."""
+        with self._transaction() as db:
+            change = "UPDATE versions SET handled = 1 WHERE refused IS NULL AND period IS ? AND seq <= ?"
+            db.execute(change, (period, seen))
+
+    def reopen(self, token: str) -> None:
+        """Forget that a version was announced and handled."""
+        with self._transaction() as db:
+            change = "UPDATE versions SET handled = 0, seq = (SELECT max(seq) + 1 FROM versions) WHERE token = ?"
+            db.execute(change, (token,))
+
+    def _one(self, condition: str, *values: str) -> FileVersion | None:
+        with self._transaction() as db:
+            query = f"SELECT {COLUMNS} FROM versions WHERE {condition}"  # noqa: S608  conditions are our own
+            row = db.execute(query, values).fetchone()
+        return None if row is None else _version(row)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """One transaction, alone in the file; undone unless it ends well.
+
+        Raises: WorkspaceError if the file cannot be used.
+        """
+        fault = ""
+        try:
+            _ensure_private(self._path)
+            with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
+                db.execute("BEGIN IMMEDIATE")
+                for table in TABLES:
+                    db.execute(table)
+                yield db
+                db.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            fault = type(error).__name__
+        if fault:
+            raise _unusable(fault)
+
+
+def _ensure_private(path: Path) -> None:
+    """Make the file as its owner's alone; SQLite would make it readable to others.
+
+    An existing one is not even opened: closing it would take away the locks of this process's other threads.
+    """
+    with _MAKING, suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
+
+
+def _version(row: tuple[str, str | None, str | None, int]) -> FileVersion:
+    token, period, refused, handled = row
+    return FileVersion(token, period, refused, bool(handled))
+
+
+def _announcement(row: tuple[str, str | None, str | None, int, int | None]) -> Announcement:
+    token, period, announced_at, announcements, latest = row
+    at = datetime.fromisoformat(announced_at) if announced_at else None
+    return Announcement(token, period, at, announcements, latest)
+
+
+def _unusable(fault: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"the registry of landed files cannot be used: {fault}",
+        rule="arrivals-unusable",
+        where="landing/.arrivals.db",
+        hint="check its permissions and the space on its disk; if it is damaged, remove it: files then count as new",
+    )

@@ -1,0 +1,84 @@
+"""One landing file, as it looks from outside and as it is read: what the intake decides by."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpcore.errors import LandingError
+from tasks.landing.datasets import Landing
+from tasks.landing.file_names import period_of, require_known_format, require_period, require_regular
+from tasks.landing.structure import require_sound
+from tasks.spec import ReleaseSpec
+from tasks.workspace.reading import open_regular
+
+MAYBE_UNFINISHED = frozenset({"file-empty", "file-unreadable", "format-unknown"})
+"""Rules that a sound file breaks as long as it is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The month that a file is of, the rule that it breaks, and whether it has any row."""
+
+    period: str | None
+    refusal: LandingError | None
+    has_rows: bool = True
+
+    @property
+    def maybe_unfinished(self) -> bool:
+        """Whether the file may lack its rows, or break its rule, only because a part is missing yet."""
+        return not self.has_rows if self.refusal is None else self.refusal.rule in MAYBE_UNFINISHED
+
+
+def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
+    """Read a file to its end and hold it against the specification, under its name or another; cells do not matter."""
+    landing, period = Landing((path,), spec, "source.path"), None
+    refusal: LandingError | None = None
+    has_rows = True
+    try:
+        period = period_of(Path(name or path), spec.source.period)
+        require_known_format(path, landing.where)
+        require_regular(path, landing.where)
+        has_rows = require_sound(landing)
+        require_period(spec.source.period, period)
+    except LandingError as error:
+        refusal = error.with_traceback(None)
+    except OSError:
+        refusal = landing.unreadable()
+    return Judgement(period, refusal, has_rows)
+
+
+def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:
+    """A keyed fingerprint of a file's bytes; of a file that cannot be read, of how it looks."""
+    try:
+        return Landing((path,), spec, "source.path").fingerprint(key)
+    except OSError:
+        return f"unread {signature(path)}"
+
+
+def signature(path: Path) -> str | None:
+    """What changes when a file does, without reading it: size, times and inode; None if it is gone."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_ctime_ns}"
+
+
+def is_moved(path: Path, before: str) -> bool:
+    """Whether a file is the one of that signature, moved: only the last of its times may differ."""
+    now = signature(path)
+    return now is not None and now.rpartition(" ")[0] == before.rpartition(" ")[0]
+
+
+def ends_within_a_line(path: Path) -> bool:
+    """Whether a text file's last line lacks its end: it may be whole, but more likely grows."""
+    if path.suffix.lower() != ".csv":
+        return False
+    try:
+        with open_regular(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4))
+            return not file.read().rstrip(b"\0").endswith((b"\n", b"\r"))  # NUL: the other half of a UTF-16 line end
+    except OSError:
+        return False

@@ -1,0 +1,116 @@
+"""Bringing a file in whole: under a hidden name first, then by a rename; the source goes last.
+
+A crash leaves the source, or the whole file at its place, or both; and at most a hidden draft, which
+the next file that is brought in sweeps away.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from dpcore.errors import LandingError, WorkspaceError
+from tasks.intake.inspection import signature
+from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.reading import open_regular
+
+DRAFT = ".landing-"
+
+
+@contextmanager
+def drafted(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
+    """The source under a hidden name beside its target, to be placed or put apart; then the source is removed.
+
+    If anything goes wrong the source stays, and nothing else. To be used by one process at a time.
+    Raises: LandingError if the target exists and may not be replaced; WorkspaceError if there is no room.
+    """
+    if target.exists() and source.samefile(target):  # it is there already: it needs no other name
+        yield target
+        return
+    if target.exists() and not replace:
+        raise LandingError(
+            "a file of that name has landed before",
+            rule="landing-exists",
+            where="FILE",
+            hint="give it another name with --as, or replace the one that is there with --replace",
+        )
+    draft = _draft(source, target)
+    try:
+        yield draft
+        with suppress(OSError):  # what may not be removed stays; it has landed nevertheless
+            source.unlink()
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def place(draft: Path, target: Path) -> None:
+    """Give a draft its name, for good."""
+    if draft != target:
+        draft.replace(target)
+    _sync(target.parent)
+
+
+def _draft(source: Path, target: Path) -> Path:
+    draft, fault = target.with_name(f"{DRAFT}{secrets.token_hex(8)}{target.suffix}"), ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for left in target.parent.glob(f"{DRAFT}*"):
+            left.unlink(missing_ok=True)
+        if not _linked(source, draft):
+            _copy(source, draft)
+    except OSError as error:
+        fault = error.strerror or "unknown fault"
+    if fault:
+        draft.unlink(missing_ok=True)
+        raise WorkspaceError(
+            f"the file cannot be brought in: {fault}",
+            rule="landing-unwritable",
+            where="landing",
+            hint="check the permissions and the space on the disk; the file is where it was",
+        )
+    return draft
+
+
+def _linked(source: Path, draft: Path) -> bool:
+    """Whether the file could get a second name: on the same file system, and if it is no link itself."""
+    try:
+        if source.is_symlink():
+            return False
+        _sync(source)
+        os.link(source, draft)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(source: Path, draft: Path) -> None:
+    before = signature(source)
+    with (
+        open_regular(source) as read,
+        os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as written,
+    ):
+        shutil.copyfileobj(read, written, 1 << 20)
+        written.flush()
+        os.fsync(written.fileno())
+    if signature(source) != before:
+        draft.unlink()
+        raise LandingError(
+            "the file changed while it was copied",
+            rule="landing-changed",
+            where="FILE",
+            hint="land it when it is complete; it is where it was",
+        )
+
+
+def _sync(path: Path) -> None:
+    """Make a file's content or a folder's names outlive a power cut, where the file system can."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

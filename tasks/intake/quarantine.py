@@ -1,0 +1,80 @@
+"""Refused files: moved out of the way with the verdict on them, for the operator alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dpcore.errors import LandingError
+from tasks.intake.inspection import is_moved
+from tasks.workspace.folders import PRIVATE_FILE, PRIVATE_FOLDER, Workspace
+
+LONGEST_NAME = 200
+"""Bytes of a file's own name that are kept: file systems allow 255, prefix and ending included."""
+
+
+def put_apart(
+    workspace: Workspace, path: Path, token: str, refusal: LandingError, seen: str, name: str | None = None
+) -> bool:
+    """Move a refused file into quarantine, after its verdict; whether it is there.
+
+    The token keeps names apart. A file that another one replaced since it was seen is put back, one
+    that cannot be moved (another file system, no permission) stays where it is.
+    """
+    folder = workspace.landing / "quarantine"
+    folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    place = folder / f"{token[:16]}-{_shortened(name or path.name)}"
+    verdict = place.with_name(f"{place.name}.verdict.json")
+    _write_privately(verdict, json.dumps(verdict_on(refusal), indent=2))
+    try:
+        path.rename(place)
+    except OSError:
+        verdict.unlink(missing_ok=True)
+        return False
+    if not (place.is_symlink() or is_moved(place, seen)):
+        _put_back(place, path)
+        verdict.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def verdict_on(refusal: LandingError) -> dict[str, str | None]:
+    """What may be kept of a refusal: rule, column and hint, never a value or a count."""
+    place, _, column = refusal.where.partition(".")
+    return {
+        "rule": refusal.rule,
+        "column": column if place == "columns" and column else None,
+        "verdict": refusal.message,
+        "hint": refusal.hint,
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _shortened(name: str) -> str:
+    """The end of a long name, which holds what says the format."""
+    return os.fsencode(name)[-LONGEST_NAME:].decode(errors="ignore")
+
+
+def _write_privately(path: Path, text: str) -> None:
+    """Write all or nothing, readable to the owner alone."""
+    draft = path.with_name(f".{secrets.token_hex(8)}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _put_back(place: Path, path: Path) -> None:
+    """Give a file its name again, unless the name is taken by a still newer one."""
+    try:
+        os.link(place, path)
+    except FileExistsError:
+        place.unlink()
+    except OSError:  # a file system without links
+        place.rename(path)
+    else:
+        place.unlink()

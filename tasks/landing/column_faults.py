@@ -1,0 +1,81 @@
+"""Faults in the columns of landing files, all at once, and without the libraries that validation needs.
+
+A run looks here before it starts a server. The stage that validates a release decides by the suites of
+`expectations.landing`, which hold the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+
+from dpcore.errors import LandingError
+from expectations.landing import landing_dtypes
+from tasks.landing.datasets import Landing, canonical_dtypes
+from tasks.ledger.opening import has_ledger, readable_ledger
+from tasks.release.context import ReleaseRun
+
+Fault = tuple[str, str | None]
+"""A rule, and the declared column that breaks it, if it is about one."""
+
+SETTLED = ("published", "awaiting-approval")
+"""A period in one of these states is not released by a run, whatever its landing files are by now."""
+
+HINTS = {
+    "column-missing": "land data with every declared column, or take it out of `columns`",
+    "column-undeclared": "declare every column in `columns`, or name it in source.drop; its name is not shown, "
+    "because in a file without a header it would be data",
+    "column-type": "numbers for numeric and integer, booleans for boolean, dates or timestamps for date and timestamp, "
+    "text, integers or booleans for categorical",
+}
+MESSAGES = {
+    "column-missing": "the landing data lack the declared column {column!r}",
+    "column-undeclared": "the landing data have a column that is neither declared nor dropped",
+    "column-type": "the column {column!r} has another type than its kind allows",
+}
+
+
+def require_columns(run: ReleaseRun) -> None:
+    """Refuse landing files with other columns or types than the specification declares.
+
+    Data that a query brings are not there yet, and those of a period that is released already are not looked at.
+    Raises: LandingError with every fault.
+    """
+    if not run.arrival.is_queried and not _is_settled(run):
+        require_none(column_faults(run.arrival.landing))
+
+
+def _is_settled(run: ReleaseRun) -> bool:
+    if run.supersedes or not has_ledger(run.workspace):
+        return False
+    with closing(readable_ledger(run.workspace)) as ledger:
+        return any(known.status in SETTLED for known in ledger.state().of_period(run.spec.name, run.period))
+
+
+def column_faults(landing: Landing) -> Iterator[Fault]:
+    """What is wrong with the columns of any file."""
+    schema, person = landing.spec.schema, landing.spec.unit.person
+    needed = [*schema.by_name, *([person] if person else [])]
+    for landed in landing.schemas():
+        dtypes = canonical_dtypes(landed, schema)
+        yield from (("column-missing", name) for name in needed if name not in dtypes)
+        if not dtypes.keys() <= {*needed, *landing.spec.source.drop}:
+            yield "column-undeclared", None
+        if not landing.is_text:
+            wrong = (c.name for c in schema.columns if c.name in dtypes and dtypes[c.name] not in landing_dtypes(c))
+            yield from (("column-type", name) for name in wrong)
+
+
+def require_none(faults: Iterable[Fault]) -> None:
+    """Refuse files with faults, and name all of them.
+
+    Raises: LandingError.
+    """
+    found = list(dict.fromkeys(faults))
+    if found:
+        raise LandingError(
+            "; ".join(MESSAGES[rule].format(column=column) for rule, column in found),
+            rule=found[0][0],
+            where=", ".join(f"columns.{column}" if column else "columns" for _, column in found),
+            hint="; ".join(dict.fromkeys(HINTS[rule] for rule, _ in found)),
+        )

@@ -1,0 +1,158 @@
+"""A Dask cluster's workers: each sums up a piece of the data and sends the exact sum back.
+
+They draw no noise, so a piece that a lost worker takes with it is summed up again elsewhere, with the
+same bits and at no cost in privacy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from threadpoolctl import threadpool_limits
+
+from dpcore.errors import LandingError, RefusedError
+from tasks.landing.fragments import portable_version
+from tasks.landing.passes import Pass, Piece
+from tasks.workspace.build_identity import code_digest
+from tasks.workspace.redaction import own_error
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+S = TypeVar("S")
+
+LEAST_AHEAD = 4
+PATIENCE = 60.0
+"""Seconds to wait for a worker to come back when all are gone."""
+
+
+def refused(message: str, rule: str, hint: str) -> RefusedError:
+    """The refusal of a run whose cluster is not fit for it."""
+    return RefusedError(message, rule=rule, where="runner.dask", hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[S]):
+    """What a worker sends back: which program it is, and the sum of a piece or why there is none."""
+
+    build: str
+    sum: S | None = None
+    refusal: dict[str, str] | None = None
+    fault: str | None = None
+
+    def __repr__(self) -> str:
+        return "Answer(<private>)"
+
+
+def answered(work: Pass[S], piece: Piece) -> Answer[S]:
+    """The sum of a piece, on a worker; no error leaves it, since Dask would log its text and arguments."""
+    build = code_digest()
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            _require_seen(piece)
+            total = work.of(piece)
+            _require_seen(piece)
+            return Answer(build, total)
+    except RefusedError as error:
+        return Answer(build, refusal=error.as_json())
+    except Exception as error:  # noqa: BLE001  the boundary: nothing foreign passes
+        return Answer(build, fault=str(own_error(error, "pass")))
+
+
+def _require_seen(piece: Piece) -> None:
+    """Check that this worker sees the files that the run is about, and not others of their names.
+
+    Raises: RefusedError.
+    """
+    if any(portable_version(part.file) != part.version for part in piece.fragment.parts):
+        hint = (
+            "give workers the same files under the same paths (a shared folder), or use a store that all reach by URL"
+        )
+        raise refused("a worker does not see the landing data as they are here", "runner-blind", hint)
+
+
+class Dask:
+    """A cluster's workers; each takes a piece at a time."""
+
+    size = 1 << 29
+
+    def __init__(self, client: Client, patience: float = PATIENCE) -> None:
+        self._client, self._patience = client, patience
+
+    def sums(self, work: Pass[S], pieces: Sequence[Piece]) -> Iterator[S]:
+        """The sums of all pieces, in the order in which they are done.
+
+        Raises: LandingError, RefusedError; whatever is still running is given up.
+        """
+        waiting, pending = iter(pieces), set[Any]()
+        try:
+            while True:
+                ahead = max(2 * self._workers(), LEAST_AHEAD) - len(pending)
+                pending |= {self._client.submit(answered, work, piece, pure=False) for piece in islice(waiting, ahead)}
+                if not pending:
+                    return
+                done = self._finished(pending)
+                pending -= done
+                yield from map(self._sum, done)
+        finally:
+            self._client.cancel(list(pending))
+
+    def _finished(self, pending: set[Any]) -> set[Any]:
+        """Those that are done, as soon as one is.
+
+        Raises: RefusedError when there is no worker, or no scheduler, for too long.
+        """
+        from distributed import wait
+
+        end = time.monotonic() + self._patience
+        while True:
+            done: set[Any] | None = None
+            try:
+                with self._client.as_current():
+                    done = set(wait(list(pending), timeout=2, return_when="FIRST_COMPLETED").done)
+            except TimeoutError:
+                done = set()
+            except Exception:  # noqa: BLE001  the scheduler is gone, and says so in many ways
+                done = None
+            if done:
+                return done
+            if self._workers():
+                end = time.monotonic() + self._patience
+            if done is None or time.monotonic() > end:
+                hint = "start scheduler and workers, and run again; nothing was measured"
+                raise refused("the Dask cluster is gone, or has no workers left", "runner-lost", hint)
+
+    def _workers(self) -> int:
+        try:
+            return len(self._client.nthreads())
+        except Exception:  # noqa: BLE001  as above
+            return 0
+
+    def _sum(self, future: Any) -> Any:
+        """What a worker answered.
+
+        Raises: RefusedError, without the text of whatever went wrong there.
+        """
+        answer: Answer[Any] | None = None
+        try:
+            answer = future.result()
+        except Exception:  # noqa: BLE001  its text comes from another machine
+            answer = None
+        if answer is None:
+            hint = "install the same version of dprelease on every worker, and give workers enough memory"
+            raise refused("the Dask cluster could not sum up a part of the data", "runner-failed", hint)
+        if answer.build != code_digest():
+            hint = "install the same version of dprelease, Python and its libraries on every worker"
+            raise refused("a worker runs another program than this one", "runner-differs", hint)
+        if answer.refusal is not None:
+            kind = RefusedError if answer.refusal["rule"].startswith("runner-") else LandingError
+            said = dict(answer.refusal)
+            raise kind(said.pop("error"), **said)
+        if answer.fault is not None:
+            hint = "run without `runner` to see whether it fails here too"
+            raise refused(f"a worker failed: {answer.fault}", "runner-failed", hint)
+        return answer.sum

@@ -1,0 +1,317 @@
+"""Parts of landing data that are read by themselves: by any thread or machine, in any order, in bounded memory.
+
+How many there are, of which files and of how many rows is private: nothing here prints it. Faults of
+the readers are told in our own words, raised outside the handler, so that no raw text hangs on to them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from dpcore.errors import LandingError
+from tasks.spec import CsvSpec
+
+ROWS_AT_ONCE, CELLS_AT_ONCE, LEAST_ROWS = 16_384, 1 << 20, 64
+"""Rows of one batch: with some fifty columns they stay in a processor's cache while they are encoded; fewer of more."""
+SHARED = 4
+"""How many such batches are decoded at once where several threads decode together."""
+BYTES_AT_ONCE = 1 << 25
+"""The most bytes of one batch, as far as a file says how large its rows are."""
+BUFFER = 1 << 18
+"""Bytes of a column that are read at once; a row group is never in memory as a whole."""
+LONGEST_LINE = 1 << 24
+"""Bytes of a CSV file that are read at once; a longer line makes the file unreadable."""
+
+STORE_MARKS = (
+    "etag", "versionid", "version_id", "generation", "content-md5", "content_md5", "md5hash", "md5", "digest",
+    "checksum", "lastmodified", "last_modified", "last-modified", "mtime", "modified", "updated", "created",
+)  # fmt: skip
+"""What stores call that which changes with an object."""
+
+FAULTS = (pa.ArrowException, OSError, ValueError, LookupError)
+"""What reading a local file may raise; a store elsewhere raises whatever its client does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file, or some of a Parquet file's row groups; `constants` are columns that its folder's names give."""
+
+    file: Path
+    csv: CsvSpec
+    row_groups: tuple[int, ...] | None = None
+    constants: tuple[tuple[str, str | None], ...] = ()
+    version: str | None = None
+    """What the file was when it was divided into parts, as other machines see it too."""
+
+    def __repr__(self) -> str:
+        return "Part(<private>)"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the file is CSV, in which every cell is text."""
+        return self.file.suffix.lower() == ".csv"
+
+    @property
+    def faults(self) -> tuple[type[Exception], ...]:
+        """What reading it may raise."""
+        return (Exception,) if is_elsewhere(self.file) else FAULTS
+
+    def schema(self) -> pa.Schema:
+        """The columns; those that the folders' names give come last and fit every kind.
+
+        Raises: one of its faults.
+        """
+        if self.is_text:
+            with open_csv(self.file, self.csv) as reader:
+                own = reader.schema
+        else:
+            with open_parquet(self.file) as file:
+                own = file.schema_arrow
+        return pa.schema([*own, *(pa.field(name, pa.null()) for name, _ in self.constants)])
+
+    def pieces(self) -> list[tuple[Part, int]]:
+        """The smallest parts that can be read by themselves, each with about how many bytes it takes up."""
+        if self.is_text:
+            return [(self, self.file.stat().st_size)]
+        with open_parquet(self.file) as file:
+            sizes = [file.metadata.row_group(index).total_byte_size for index in range(file.num_row_groups)]
+        return [(replace(self, row_groups=(index,)), size) for index, size in enumerate(sizes)]
+
+    def batches(self, columns: Sequence[str], *, threads: bool) -> Iterator[pa.RecordBatch]:
+        """The rows in their order, only the columns asked for.
+
+        Raises: one of its faults.
+        """
+        given = dict(self.constants)
+        read = [name for name in columns if name not in given] or self.schema().names[:1]  # rows must be counted
+        for batch in self._csv_batches(read) if self.is_text else self._parquet_batches(read, threads):
+            whole = with_constants(batch, [(name, given[name]) for name in columns if name in given])
+            yield whole.select(list(columns))
+
+    def _parquet_batches(self, columns: Sequence[str], threads: bool) -> Iterator[pa.RecordBatch]:
+        with open_parquet(self.file, text_as_codes=columns) as file:
+            groups = list(range(file.num_row_groups) if self.row_groups is None else self.row_groups)
+            rows = _rows_at_once(file.metadata, groups, columns) * (SHARED if threads else 1)
+            yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=threads)
+
+    def _csv_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with open_csv(self.file, self.csv) as reader:
+            alone = len(reader.schema) == 1
+        with open_csv(self.file, self.csv, columns, empty_lines_are_cells=alone) as reader:
+            yield from reader
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Parts that are read one after another, as one piece of work."""
+
+    parts: tuple[Part, ...]
+    where: str
+
+    def __repr__(self) -> str:
+        return "Fragment(<private>)"
+
+    def batches(self, columns: Sequence[str], *, threads: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows in their order, a bounded number at a time.
+
+        Raises: LandingError if the data cannot be read to their end.
+        """
+        for part in self.parts:
+            rows = part.batches(columns, threads=threads)
+            while True:
+                batch, fault = _next_batch(rows, part.faults)
+                if fault:
+                    raise unreadable(part.is_text, self.where)
+                if batch is None:
+                    break
+                if batch.num_rows:
+                    yield batch
+
+
+def _next_batch(
+    rows: Iterator[pa.RecordBatch], faults: tuple[type[Exception], ...]
+) -> tuple[pa.RecordBatch | None, bool]:
+    """The next batch, or the news that there is none, or that reading failed."""
+    try:
+        return next(rows, None), False
+    except MemoryError:  # says nothing about the file
+        raise
+    except faults:
+        return None, True
+
+
+def unreadable(is_text: bool, where: str) -> LandingError:
+    """The refusal of a file that is not what its ending says, or not all of it."""
+    return LandingError(
+        f"a landing file cannot be read to its end as {'CSV' if is_text else 'Parquet'}",
+        rule="file-unreadable",
+        where=where,
+        hint="the file may be truncated or of another format; check source.csv for CSV, and land it again",
+    )
+
+
+def changed(where: str) -> LandingError:
+    """The refusal of data that changed between two readings."""
+    return LandingError(
+        "the landing data changed while they were read",
+        rule="landing-changed",
+        where=where,
+        hint="land files by moving them in whole, then run again: what was measured before that is not measured twice",
+    )
+
+
+def with_constants(batch: pa.RecordBatch, constants: Sequence[tuple[str, str | None]]) -> pa.RecordBatch:
+    """A batch with columns that hold the same text in every row."""
+    for name, text in constants:
+        batch = batch.append_column(name, pa.repeat(pa.scalar(text, pa.string()), batch.num_rows))
+    return batch
+
+
+def is_elsewhere(path: Path) -> bool:
+    """Whether a path is an object of some store, and no file of this machine."""
+    return not isinstance(path, Path)
+
+
+def version_of(path: Path) -> str | None:
+    """What changes when a file does, without reading it; None if it is gone, or its store does not say."""
+    try:
+        if is_elsewhere(path):
+            return _version_in_store(path)
+        seen = path.stat()
+    except Exception:  # noqa: BLE001  a store's client raises what it likes
+        return None
+    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_ctime_ns}"
+
+
+def portable_version(path: Path) -> str | None:
+    """The same, without what only one machine sees."""
+    version = version_of(path)
+    return version if version is None or is_elsewhere(path) else " ".join(version.split()[:2])
+
+
+def _version_in_store(path: Any) -> str | None:
+    """Tag, digest or time of an object, as its store gives them; its size alone is none."""
+    path.fs.invalidate_cache()
+    known = {key.lower(): value for key, value in path.fs.info(path.path).items()}
+    marks = {key: str(known[key]) for key in STORE_MARKS if known.get(key) is not None}
+    return f"{known.get('size')} {sorted(marks.items())}" if marks else None
+
+
+def grouped(pieces: Sequence[tuple[Part, int]], size: int, where: str) -> list[Fragment]:
+    """Pieces put together, in their order, to fragments of about that many bytes."""
+    fragments: list[Fragment] = []
+    parts: list[Part] = []
+    held = 0
+    for part, own in pieces:
+        if parts and held + own > size:
+            fragments.append(Fragment(tuple(parts), where))
+            parts, held = [], 0
+        parts.append(part)
+        held += own
+    return [*fragments, Fragment(tuple(parts), where)] if parts else fragments
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[str | BinaryIO]:
+    """What pyarrow reads: the path of a local file, else a stream."""
+    if not is_elsewhere(path):
+        yield str(path)
+        return
+    with path.open("rb") as stream:
+        yield stream
+
+
+class _AsUtf8(io.RawIOBase):
+    """A text of any encoding as UTF-8; Arrow's own reader would refuse a file for one byte that is no text in it."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text, self._rest = text, b""
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """The next bytes."""
+        self._rest = self._rest or self._text.read(BUFFER).encode(errors="replace")
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+
+@contextmanager
+def _opened_as_utf8(path: Path, encoding: str) -> Iterator[str | BinaryIO]:
+    """What pyarrow reads as UTF-8."""
+    if codecs.lookup(encoding).name == "utf-8":
+        with _opened(path) as source:
+            yield source
+        return
+    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding, errors="replace", newline="") as text:
+        yield io.BufferedReader(_AsUtf8(text), BUFFER)
+
+
+def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
+    """How many rows make a batch of bounded size: fewer where there are many columns, or long cells."""
+    rows = min(ROWS_AT_ONCE, CELLS_AT_ONCE // max(len(columns), 1))
+    for index in groups:
+        group = metadata.row_group(index)
+        chunks = (group.column(place) for place in range(group.num_columns))
+        taken = sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema in columns)
+        rows = min(rows, BYTES_AT_ONCE * group.num_rows // max(taken, 1))
+    return max(rows, LEAST_ROWS)
+
+
+@contextmanager
+def open_parquet(path: Path, text_as_codes: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """A Parquet file whose pages are checked as they are read, in memory that does not grow with its row groups.
+
+    Text of the columns named is read as codes where it is stored so: a long text that many rows share is held once.
+    """
+    with (
+        _opened(path) as source,
+        pq.ParquetFile(
+            source,
+            page_checksum_verification=True,
+            pre_buffer=False,
+            buffer_size=BUFFER,
+            read_dictionary=list(text_as_codes),
+        ) as file,
+    ):
+        yield file
+
+
+@contextmanager
+def open_csv(
+    path: Path, dialect: CsvSpec, columns: Sequence[str] | None = None, *, empty_lines_are_cells: bool = False
+) -> Iterator[pa_csv.CSVStreamingReader]:
+    """A CSV file, every cell as text; with all columns or those named.
+
+    Bytes that are no text in the file's encoding stay in their cell, which then counts as missing or unknown.
+    """
+    convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""], "check_utf8": False}
+    if columns is not None:
+        convert |= {"include_columns": list(columns), "column_types": {name: pa.string() for name in columns}}
+    with (
+        _opened_as_utf8(path, dialect.encoding) as source,
+        pa_csv.open_csv(
+            source,
+            read_options=pa_csv.ReadOptions(block_size=LONGEST_LINE),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote,
+                ignore_empty_lines=not empty_lines_are_cells,
+            ),
+            convert_options=pa_csv.ConvertOptions(**convert),
+        ) as reader,
+    ):
+        yield reader

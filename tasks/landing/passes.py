@@ -1,0 +1,148 @@
+"""One pass over landing data: every fragment is summed up by itself, and the sums are put together.
+
+What is summed are exact whole numbers, or extremes of cells: the total has the same bits whatever the
+fragments, their order, the threads or the machines. No noise is drawn here; a fragment that is
+read again costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dpcore.records.schema import Cells, RecordSchema
+from tasks.landing.cells import cells_of
+from tasks.landing.fragments import SHARED, Fragment
+
+if TYPE_CHECKING:  # most releases need no persons, nor the engine that counts them
+    from tasks.landing.person_rows import FragmentCounts
+
+S = TypeVar("S")
+
+Chunk = tuple[Cells, NDArray[np.float64] | None]
+"""Rows, each with its share of its person; None where every row counts whole."""
+
+
+LEAST_CUT = 1_024
+"""Rows of a batch that are not worth cutting."""
+
+Rows = tuple[pa.RecordBatch, NDArray[np.float64] | None]
+"""The same, before they are cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A fragment, with what its rows count as the persons' of a column; None where every row is a unit."""
+
+    fragment: Fragment
+    person: str | None = None
+    counts: FragmentCounts | None = None
+
+    def __repr__(self) -> str:
+        return "Piece(<private>)"
+
+    def rows(self, columns: Sequence[str], *, threads: bool) -> Iterator[Rows]:
+        """The rows that count, batch by batch, with their shares.
+
+        Raises: LandingError if they cannot be read, or are not those whose persons were counted.
+        """
+        if self.person is None or self.counts is None:
+            yield from ((batch, None) for batch in self.fragment.batches(columns, threads=threads))
+            return
+        again = self.counts.reading()
+        for batch in self.fragment.batches([*columns, self.person], threads=threads):
+            counted = again.next(batch.column(self.person))
+            if counted.dtype == np.bool_:
+                yield batch.filter(pa.array(counted)), None
+            else:
+                yield batch, 1 / counted
+        again.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Pass(Generic[S]):
+    """What is done with all rows: which columns are read, as which cells, and how a fragment is summed up."""
+
+    schema: RecordSchema
+    decimal: str
+    summed: Callable[[Iterable[Chunk]], S]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that are read."""
+        return [column.name for column in self.schema.columns]
+
+    def of(self, piece: Piece) -> S:
+        """The sum of one piece."""
+        return self.summed(self.chunk(rows) for rows in piece.rows(self.columns, threads=False))
+
+    def of_rows(self, rows: Rows) -> S:
+        """The sum of one batch, which may be longer than what a cache holds."""
+        batch, shares = rows
+        cuts = range(0, batch.num_rows, max(LEAST_CUT, -(-batch.num_rows // SHARED)))
+        step = cuts.step
+        return self.summed(
+            self.chunk((batch.slice(at, step), None if shares is None else shares[at : at + step])) for at in cuts
+        )
+
+    def chunk(self, rows: Rows) -> Chunk:
+        """The cells of a batch."""
+        batch, shares = rows
+        return cells_of(batch, self.schema, decimal=self.decimal), shares
+
+
+class Runner(Protocol):
+    """Where the pieces of a pass are summed up."""
+
+    size: int
+    """About how many bytes a fragment should have."""
+
+    def sums(self, work: Pass[S], pieces: Sequence[Piece]) -> Iterator[S]:
+        """The sums of all pieces, in any order, and possibly in smaller parts."""
+
+
+class Threads:
+    """All cores of this machine; each takes a piece, or a batch where there are fewer pieces than cores."""
+
+    size = 1 << 26
+
+    def __init__(self, count: int | None = None) -> None:
+        self.count = count or pa.cpu_count()
+
+    def sums(self, work: Pass[S], pieces: Sequence[Piece]) -> Iterator[S]:
+        """The sums of all pieces, or of all batches."""
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(self.count) as pool:
+            if len(pieces) >= self.count:
+                yield from self._bounded(pool.submit(work.of, piece) for piece in pieces)
+            else:
+                batches = (rows for piece in pieces for rows in piece.rows(work.columns, threads=True))
+                yield from self._bounded(pool.submit(work.of_rows, rows) for rows in batches)
+
+    def _bounded(self, submitted: Iterator[Future[S]]) -> Iterator[S]:
+        """Results as they come, with no more work ahead than the threads need."""
+        pending: set[Future[S]] = set()
+        try:
+            for future in submitted:
+                pending.add(future)
+                if len(pending) > 2 * self.count:
+                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
+                    yield from (one.result() for one in done)
+            yield from (one.result() for one in wait(pending).done)
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def merged(sums: Iterable[S], merge: Callable[[S, S], S]) -> S | None:
+    """All sums put together; None if there is none."""
+    total: S | None = None
+    for one in sums:
+        total = one if total is None else merge(total, one)
+    return total

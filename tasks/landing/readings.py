@@ -1,0 +1,117 @@
+"""All readings of a run's landing data: what each was for, and that they were of the same data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dpcore.records.schema import PrivacyUnit, RecordSchema
+from tasks.landing.datasets import Landing
+from tasks.landing.fragments import changed
+from tasks.landing.passes import Chunk, Pass, Piece, Runner, Threads, merged
+
+S = TypeVar("S")
+
+
+class Readings:
+    """Reads the landing data of one run, in one pass for each purpose, and counts the passes.
+
+    Files are told by their versions (size, times, inode; the tag of a store): where one changes
+    between two readings, or during one, the run is refused before anything of it is measured.
+    """
+
+    def __init__(self, landing: Landing, unit: PrivacyUnit, *, key: Callable[[], bytes], scratch: Path) -> None:
+        self._landing, self._unit, self._key, self._scratch = landing, unit, key, scratch
+        self._version: tuple[str, ...] | None = None
+        self._fingerprint: str | None = None
+        self._pieces: list[Piece] | None = None
+        self.runner: Runner = Threads()
+        self.purposes: list[str] = []
+        self.heard: Callable[[str, float], None] = lambda _purpose, _share: None
+        """Hears what a reading is for and how far it is."""
+
+    def __repr__(self) -> str:
+        return "Readings(<private>)"
+
+    def fingerprint(self) -> str:
+        """A keyed fingerprint of the data, for the operator alone; taken once.
+
+        Raises: LandingError if the data changed.
+        """
+        if self._fingerprint is None:
+            self.require_same()
+            self.purposes.append("fingerprint")
+            self._fingerprint = self._landing.fingerprint(self._key())
+            self.require_same()
+        return self._fingerprint
+
+    def total(
+        self,
+        purpose: str,
+        schema: RecordSchema,
+        summed: Callable[..., S],
+        merge: Callable[[S, S], S],
+        *,
+        by_unit: bool = True,
+    ) -> S:
+        """The sum of all rows, each with its share of its person unless every row counts; that of nothing without rows.
+
+        Raises: LandingError if the data cannot be read or changed.
+        """
+        self.require_same()
+        work = Pass(schema, self._landing.decimal, summed)
+        pieces = self._all_pieces() if by_unit else self._rows_alone()
+        self.purposes.append(purpose)
+        self.heard(purpose, 0.0)
+        sums = enumerate(self.runner.sums(work, pieces), start=1)
+        total = merged((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
+        self.require_same()
+        return summed(()) if total is None else total
+
+    def _through(self, one: S, purpose: str, share: float) -> S:
+        self.heard(purpose, share)
+        return one
+
+    def chunks(self, schema: RecordSchema) -> Iterator[Chunk]:
+        """All rows that count, in their order, with their shares."""
+        work = Pass(schema, self._landing.decimal, lambda _: None)
+        for piece in self._all_pieces():
+            yield from (work.chunk(rows) for rows in piece.rows(work.columns, threads=True))
+
+    def told(self) -> str:
+        """How often the data were read and what for: it follows from the plan and the ledger, and is public.
+
+        In alphabetical order: which of two readings side by side began first depends on the data.
+        """
+        times = {1: "once", 2: "twice"}.get(len(self.purposes), f"{len(self.purposes)} times")
+        return f"the landing data were read {times}: for {', '.join(sorted(self.purposes))}"
+
+    def _rows_alone(self) -> list[Piece]:
+        return [Piece(fragment) for fragment in self._landing.fragments(self.runner.size)]
+
+    def _all_pieces(self) -> Sequence[Piece]:
+        """The fragments, with what their rows count; persons are counted once a run."""
+        if self._pieces is None:
+            self._pieces = self._rows_alone() if self._unit.person is None else self._counted(self._unit.person)
+        return self._pieces
+
+    def _counted(self, person: str) -> list[Piece]:
+        from tasks.landing.person_rows import person_rows  # takes in an engine that most releases do not need
+
+        self.purposes.append("persons")
+        pieces = self._rows_alone()
+        keys = ((batch.column(person) for batch in piece.fragment.batches([person])) for piece in pieces)
+        persons = person_rows(keys, self._unit, self._scratch, where=self._landing.where)
+        return [Piece(piece.fragment, person, persons.counts_of(index)) for index, piece in enumerate(pieces)]
+
+    def require_same(self) -> None:
+        """Note which version of the data this run is about, or check that it is still there.
+
+        Raises: LandingError.
+        """
+        now = self._landing.version()
+        if self._version is None:
+            self._version = now
+        elif now != self._version:
+            raise changed(self._landing.where)

@@ -1,0 +1,291 @@
+"""Data that a query gives: run once, streamed into a Parquet file of the vault, read from there like landed data.
+
+So every pass of a release sees one snapshot, and the database is asked once. The file's types follow from
+the specification, never from values: a value that its column cannot hold counts as missing, as `tables` has
+it. Faults are told in our own words, raised outside the handler: a driver's own may quote addresses,
+statements and values.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from dpcore.errors import LandingError, RefusedError
+from dpcore.records.schema import RecordSchema, RowRule
+from tasks.landing.sorting import BATCH_ROWS, in_order, vault_full
+from tasks.landing.sql_cells import column_of, column_types
+from tasks.spec import QuerySpec, ReleaseSpec
+from tasks.spec.rowwise import DIALECTS
+
+WHERE = "source.query"
+CONNECT_SECONDS = 10
+_BATCH_CELLS, _MOST_ROWS = 1 << 19, 65_536
+"""Cells that are fetched at once: as Python's values they take a hundred bytes each."""
+_GROUP_BATCHES = 8
+
+
+def spooled(spec: ReleaseSpec, target: Path, *, period: str | None, root: Path, environment: Mapping[str, str]) -> Path:
+    """Run the source's query and write its rows to `target`, a Parquet file for its owner alone.
+
+    `root` is where a relative SQLite path begins; `environment` holds the variable that the URL may name.
+    Raises: LandingError if the database cannot be asked, or its columns are not those declared; WorkspaceError if
+    there is no room.
+    """
+    query = spec.source.query
+    if query is None:
+        raise ValueError("the source has no query")
+    parameters = _parameters(query, period)
+    address = _address(query, environment)
+    _require_dialect(query, address)
+    connection, refusal = _connected(address, root)
+    if connection is not None:
+        refusal = _asked(connection, spec, query.sql, parameters, target)
+    if refusal is not None:
+        target.unlink(missing_ok=True)
+        raise refusal
+    return target
+
+
+def _connected(address: str, root: Path) -> tuple[sa.Connection | None, RefusedError | None]:
+    try:
+        return _engine(address, root).connect(), None
+    except Exception as error:  # noqa: BLE001  drivers have errors of their own
+        return None, _unreachable(error)
+
+
+def _asked(
+    connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: Mapping[str, Any], target: Path
+) -> RefusedError | None:
+    """Run the query into the file; returns why that failed."""
+    try:
+        with connection:  # nothing is ever committed
+            _spool(connection, spec, sql, parameters, target)
+        if spec.unit.row_rule is RowRule.AT_MOST:
+            _put_in_own_order(target, column_types(spec))
+    except RefusedError as refusal:
+        return refusal.with_traceback(None)
+    except Exception as error:  # noqa: BLE001
+        return _unanswered(error)
+    finally:
+        connection.engine.dispose()
+    return None
+
+
+def months_days(period: str) -> tuple[date, date]:
+    """The first day of a month, and the first day after it."""
+    year, month = map(int, period.split("-"))
+    return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
+
+
+def _parameters(query: QuerySpec, period: str | None) -> dict[str, Any]:
+    """The values of the parameters that the statement uses."""
+    if not query.parameters:
+        return {}
+    if period is None:
+        raise _refused("the query needs a period", "period-missing", "name the month: --period 2026-11", f"{WHERE}.sql")
+    start, end = months_days(period)
+    values = {"period": period, "period_start": start, "period_end": end}
+    return {name: values[name] for name in query.parameters}
+
+
+def _address(query: QuerySpec, environment: Mapping[str, str]) -> str:
+    if query.variable is None:
+        return query.url
+    if not environment.get(query.variable):
+        hint = "set it to the database's URL where the release runs, for a service in its unit or container"
+        raise _refused(f"the environment variable {query.variable} is not set", "query-variable", hint, f"{WHERE}.url")
+    return environment[query.variable]
+
+
+def _require_dialect(query: QuerySpec, address: str) -> None:
+    """Refuse to take a statement's word for row by row at a database that may read it in another way.
+
+    Raises: LandingError.
+    """
+    known = True
+    with suppress(sa.exc.ArgumentError, ValueError):  # whoever connects is told
+        known = sa.make_url(address).get_backend_name() in DIALECTS
+    if query.rows == "table" and not known:
+        hint = "declare `source.query.rows: answer` if it is the rows of the answer that are to be protected"
+        message = "only statements for PostgreSQL and SQLite can be read: what this answer's rows depend on is unknown"
+        raise _refused(message, "query-dialect", hint, f"{WHERE}.url")
+
+
+def _engine(address: str, root: Path) -> sa.Engine:
+    """An engine that reads only, where the database knows how to promise it."""
+    url = sa.make_url(address)
+    if url.get_backend_name() == "postgresql":
+        url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
+        connect_args: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
+        engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=connect_args)
+        sa.event.listen(engine, "connect", _lenient_dates)
+        sa.event.listen(engine, "begin", _read_only)
+        return engine
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database.startswith("file:"):
+            raise ValueError("a database here is named by its path")
+        path = (root / url.database).absolute()
+        url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})  # is not made by asking
+        engine = sa.create_engine(url, poolclass=sa.NullPool)
+        sa.event.listen(engine, "connect", _lenient_text)
+        return engine
+    return sa.create_engine(url, poolclass=sa.NullPool)
+
+
+def _read_only(connection: sa.Connection) -> None:
+    connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+def _lenient_text(connection: Any, _record: Any) -> None:
+    connection.text_factory = lambda raw: raw.decode(errors="replace")  # a cell must not stop the others
+    connection.execute("PRAGMA query_only = ON")
+
+
+def _lenient_dates(connection: Any, _record: Any) -> None:
+    """Let times that Python cannot hold, such as infinity, count as missing."""
+    if not hasattr(connection, "adapters"):  # another driver than psycopg
+        return
+    from psycopg import DataError
+    from psycopg.types import datetime as loaders
+
+    kinds = {"date": loaders.DateLoader, "timestamp": loaders.TimestampLoader, "timestamptz": loaders.TimestamptzLoader}
+    for name, base in kinds.items():
+
+        class Lenient(base):  # type: ignore[misc, valid-type]
+            def load(self, data: Any) -> Any:
+                try:
+                    return super().load(data)
+                except (DataError, ValueError, OverflowError):
+                    return None
+
+        connection.adapters.register_loader(name, Lenient)
+
+
+def _spool(connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: Mapping[str, Any], target: Path) -> None:
+    kinds = {name: sa.Date() if isinstance(value, date) else sa.String() for name, value in parameters.items()}
+    statement = sa.text(sql).bindparams(*(sa.bindparam(name, type_=kind) for name, kind in kinds.items()))
+    types = column_types(spec)
+    rows = max(1024, min(_MOST_ROWS, _BATCH_CELLS // len(types)))
+    streamed = {"stream_results": True, "yield_per": rows}
+    result = connection.execute(statement, dict(parameters), execution_options=streamed)
+    places = _places(list(result.keys()), spec)
+    _write(_batches(result.partitions(rows), places, spec.schema, types), target, types)
+
+
+def _write(batches: Iterator[pa.RecordBatch], target: Path, types: pa.Schema) -> None:
+    with _private_writer(target, types) as writer:
+        for group in _grouped(batches):
+            writer.write_table(group, row_group_size=len(group))
+
+
+def _put_in_own_order(target: Path, types: pa.Schema) -> None:
+    """Order a file's rows by their own values: which of a person's rows come first depends on those rows alone.
+
+    A database answers in an order that may depend on all rows, and an ORDER BY leaves ties to it. A digest
+    decides first, so that no small or large values are preferred; rows that agree in every value count alike.
+    """
+    kinds = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in types.types]
+    plain = pa.schema([(f"c{place}", kind) for place, kind in enumerate(kinds)])  # the engine ignores a name's case
+    order = f"md5(CAST(row({', '.join(plain.names)}) AS VARCHAR)), {', '.join(plain.names)}"
+    arrived = target.rename(target.with_name(f"{target.name}.arrived"))
+    try:
+        with pq.ParquetFile(arrived) as file:
+            rows = (_as(batch, plain) for batch in file.iter_batches(batch_size=BATCH_ROWS))
+            ordered = in_order(rows, plain, order, scratch=target.parent)
+            _write((_as(batch, types) for batch in ordered), target, types)
+    finally:
+        arrived.unlink()
+
+
+def _as(batch: pa.RecordBatch, types: pa.Schema) -> pa.RecordBatch:
+    """The same columns under other names and types."""
+    return pa.record_batch([c.cast(kind) for c, kind in zip(batch.columns, types.types, strict=True)], schema=types)
+
+
+def _batches(
+    partitions: Iterator[Sequence[sa.Row[Any]]], places: Mapping[str, int], schema: RecordSchema, types: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    for rows in partitions:
+        columns = list(zip(*rows, strict=True))
+        yield pa.record_batch([column_of(columns[places[name]], name, schema) for name in types.names], schema=types)
+
+
+def _grouped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Several batches at a time: a row group is worth reading by itself."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if len(held) == _GROUP_BATCHES:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+@contextmanager
+def _private_writer(target: Path, types: pa.Schema) -> Iterator[pq.ParquetWriter]:
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file, pq.ParquetWriter(file, types) as writer:
+        yield writer
+
+
+def _places(names: Sequence[str], spec: ReleaseSpec) -> dict[str, int]:
+    """Where each column that is wanted stands in the result.
+
+    Raises: LandingError if one is missing, repeated or undeclared; nothing was fetched then.
+    """
+    wanted, dropped = set(column_types(spec).names), set(spec.source.drop)
+    if len(set(names)) != len(names):
+        raise _refused("two columns of the query have the same name", "column-repeated", "name one of them with AS")
+    for name in column_types(spec).names:
+        if name not in names:
+            hint = "select it, or give the column that holds it this name with AS"
+            raise _refused(f"the query lacks the declared column {name!r}", "column-missing", hint, f"columns.{name}")
+    if set(names) - wanted - dropped:
+        hint = "declare every column in `columns`, name it in source.drop, or do not select it"
+        raise _refused("the query has a column that is neither declared nor dropped", "column-undeclared", hint)
+    return {name: place for place, name in enumerate(names) if name in wanted}
+
+
+def _refused(message: str, rule: str, hint: str, where: str = WHERE) -> LandingError:
+    return LandingError(message, rule=rule, where=where, hint=hint)
+
+
+def _unreachable(error: Exception) -> RefusedError:
+    """Why there is no connection, in our own words; nothing of the fault's text."""
+    if isinstance(error, ImportError | sa.exc.NoSuchModuleError):
+        hint = "install the database's driver beside dprelease; PostgreSQL's is in locks/extras.txt"
+        return _refused("the driver of this database is not installed", "database-driver", hint, f"{WHERE}.url")
+    if isinstance(error, sa.exc.ArgumentError | ValueError):
+        hint = "write postgresql://user@host/database or sqlite:///path, there or into the variable that it names"
+        return _refused("this is not the URL of a database", "query-url", hint, f"{WHERE}.url")
+    hint = "check that the database runs, its address, and that this account may use it; nothing was measured"
+    return _refused(f"the database cannot be reached ({_kind(error)})", "database-unreachable", hint, f"{WHERE}.url")
+
+
+def _unanswered(error: Exception) -> RefusedError:
+    """Why there is no answer, in our own words; nothing of the fault's text."""
+    kind = _kind(error)
+    if isinstance(error, OSError) and not isinstance(error, TimeoutError | ConnectionError):  # those are the driver's
+        return vault_full()
+    if kind == "InsufficientPrivilege":
+        hint = "let the database's administrator give this account the right to read those tables"
+        return _refused("the database does not let this account read what the query asks for", "query-forbidden", hint)
+    if kind == "ReadOnlySqlTransaction":
+        return _refused("the query writes", "query-writes", "write one statement that only reads")
+    hint = "try it with the database's own client: its tables, columns and values must allow it; nothing was measured"
+    return _refused(f"the database could not answer the query ({kind})", "query-failed", hint, f"{WHERE}.sql")
+
+
+def _kind(error: Exception) -> str:
+    """The type of a fault, the driver's own where there is one."""
+    return type(getattr(error, "orig", None) or error).__name__

@@ -1,0 +1,181 @@
+"""A database's values as Arrow columns whose types follow from the specification alone.
+
+Each value is read by itself, by its own type, as `tables` reads a landed cell of that type. What cannot be
+read counts as missing; of a category that is not declared the text is kept, for `tables` to judge.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from tasks.landing.cells import cells_of
+from tasks.spec import ReleaseSpec
+
+_TYPES = {
+    Kind.NUMERIC: pa.float64(),
+    Kind.INTEGER: pa.float64(),  # as `tables` reads whole numbers, and with room for what is none
+    Kind.DATE: pa.date32(),
+    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.CATEGORICAL: pa.string(),
+}
+
+
+def column_types(spec: ReleaseSpec) -> pa.Schema:
+    """The columns of the data: those declared, and the person's identifier as text."""
+    fields = [pa.field(column.name, _TYPES[column.kind]) for column in spec.schema.columns]
+    person = spec.unit.person
+    return pa.schema([*fields, *([pa.field(person, pa.string())] if person else [])])
+
+
+def column_of(values: Sequence[Any], name: str, schema: RecordSchema) -> pa.Array:
+    """Values of one column, or of the person's identifier, in the type that `column_types` gives it."""
+    column = schema.by_name.get(name)
+    if column is None:
+        return _texts(values, _identifier)
+    if isinstance(column, NominalColumn):
+        is_whole = isinstance(column.levels[0], int)
+        texts = _texts(values, _whole_text if is_whole else _text)
+        return _truths(texts, column, schema) if column.kind is Kind.BOOLEAN else texts
+    if column.kind in (Kind.NUMERIC, Kind.INTEGER):
+        return _numbers(values, column, schema)
+    return _times(values, column, schema)
+
+
+def _cells(values: pa.Array, column: Column, schema: RecordSchema) -> NDArray[Any]:
+    """What `tables` makes of landed cells."""
+    batch = pa.record_batch([values], names=[column.name])
+    return cells_of(batch, schema, names=[column.name])[column.name]
+
+
+def _texts(values: Sequence[Any], as_text: Callable[[Any], str]) -> pa.Array:
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds == {int}:
+        texts: Sequence[Any] = [None if value is None else str(value) for value in values]
+    else:
+        texts = values if kinds <= {str} else [None if value is None else as_text(value) for value in values]
+    try:
+        return pa.array(texts, type=pa.string())
+    except UnicodeEncodeError:  # half a character: no text of its own
+        return pa.array([t and t.encode(errors="replace").decode() for t in texts], type=pa.string())
+
+
+def _text(value: Any) -> str:
+    """A value as the text that Arrow would make of it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode(errors="replace")
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _whole_text(value: Any) -> str:
+    """The same, of a value that may stand for a whole number."""
+    return str(int(value)) if _is_whole_decimal(value) else _text(value)
+
+
+def _identifier(value: Any) -> str:
+    """A person's identifier: equal values of the database must not become two persons, nor different ones one.
+
+    What is not a number is no identifier, like a null.
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return bytes(value).hex()
+    if _is_nan(value):
+        return ""
+    if isinstance(value, Decimal) and value.is_finite() and not _is_whole_decimal(value):
+        return format(value.normalize(), "f")
+    return _whole_text(value)
+
+
+def _is_nan(value: Any) -> bool:
+    return value.is_nan() if isinstance(value, Decimal) else isinstance(value, float) and math.isnan(value)
+
+
+def _is_whole_decimal(value: Any) -> bool:
+    return isinstance(value, Decimal) and value.is_finite() and value.adjusted() < 64 and value == value.to_integral()
+
+
+def _truths(texts: pa.Array, column: NominalColumn, schema: RecordSchema) -> pa.Array:
+    codes = _cells(texts, column, schema)
+    return pa.array(codes == 1, mask=codes < 0)
+
+
+def _numbers(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
+    kinds = set(map(type, values))
+    if kinds <= {float, type(None)}:
+        return pa.array(values, type=pa.float64(), from_pandas=True)
+    numbers = np.fromiter(map(_number, values), float, len(values))
+    if kinds & {str, bytes}:
+        is_text = np.fromiter((isinstance(value, str | bytes) for value in values), bool, len(values))
+        words = _texts([value for value in values if isinstance(value, str | bytes)], _text)
+        numbers[is_text] = _cells(words, column, schema)
+    return pa.array(numbers, from_pandas=True)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, int | float | Decimal) else np.nan
+    except (OverflowError, ValueError):
+        return np.nan
+
+
+def _times(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
+    """Days, or moments in UTC; a moment without a zone is in the column's."""
+    ticks = np.full(len(values), np.nan)
+    families = np.fromiter((_family(value) for value in values), np.int8, len(values))
+    for family, as_arrow in _AS_ARROW.items():
+        mine = families == family
+        if mine.any():
+            chosen = [value for value, is_mine in zip(values, mine, strict=True) if is_mine]
+            ticks[mine] = _cells(as_arrow(chosen), column, schema)
+    missing = np.isnan(ticks)
+    whole = np.where(missing, 0, ticks)
+    if column.kind is Kind.DATE:
+        return pa.array(whole.astype(np.int32), mask=missing).cast(pa.date32())
+    return pa.array(whole.astype(np.int64), mask=missing).cast(_TYPES[Kind.TIMESTAMP])
+
+
+_OTHER, _DAY, _CLOCK, _MOMENT, _WORDS = range(5)
+
+
+def _family(value: Any) -> int:
+    if isinstance(value, datetime):
+        return _CLOCK if value.tzinfo is None else _MOMENT
+    if isinstance(value, date):
+        return _DAY
+    return _WORDS if isinstance(value, str | bytes) else _OTHER
+
+
+def _moments(values: list[datetime]) -> pa.Array:
+    return pc.cast(pa.array([_in_utc(value) for value in values], type=pa.timestamp("us")), pa.timestamp("us", "UTC"))
+
+
+def _in_utc(moment: datetime) -> datetime | None:
+    try:
+        return moment.astimezone(UTC).replace(tzinfo=None)
+    except OverflowError:  # the first or last day of the calendar, in another zone
+        return None
+
+
+_AS_ARROW: dict[int, Callable[[list[Any]], pa.Array]] = {
+    _DAY: lambda values: pa.array(values, type=pa.date32()),
+    _CLOCK: lambda values: pa.array(values, type=pa.timestamp("us")),
+    _MOMENT: _moments,
+    _WORDS: lambda values: _texts(values, _text),
+}

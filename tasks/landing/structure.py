@@ -1,0 +1,85 @@
+"""The structure of landing data: readable to the end, the declared columns, their types, one spelling of persons.
+
+How many rows there are is no matter of structure: a table without any is measured like any other (GUARANTEE.md, R).
+The stage that validates a release and the intake of single files judge by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+
+from dpcore.errors import LandingError
+from expectations.landing import structure_verdicts
+from tasks.landing.column_faults import Fault, require_none
+from tasks.landing.datasets import Landing, canonical_dtypes
+from tasks.workspace.helper_process import in_helper
+
+
+def require_sound(landing: Landing) -> bool:
+    """Check everything about the files that could refuse a release: shape, and rows readable to their end.
+
+    Returns whether there is any row.
+    Raises: LandingError for the first rule that does not hold.
+    """
+    require_shape(landing)
+    return _has_rows(landing)
+
+
+def require_shape(landing: Landing) -> None:
+    """Check columns and types of every file.
+
+    Raises: LandingError with every rule that does not hold.
+    """
+    schema, person = landing.spec.schema, landing.spec.unit.person
+    known = {*schema.by_name, *landing.spec.source.drop, *([person] if person else [])}
+    distinct = {tuple(_shape(canonical_dtypes(landed, schema), known)): None for landed in landing.schemas()}
+    shapes = [dict(shape) for shape in distinct]
+    verdicts = in_helper(
+        structure_verdicts,
+        shapes,
+        schema,
+        extra_columns=landing.spec.source.drop,
+        required=[person] if person else [],
+        typed=not landing.is_text,
+    )
+    faults: list[Fault] = []
+    for shape, found in zip(shapes, verdicts, strict=True):
+        broken = (verdict for verdict in found if not verdict.ok)
+        faults += [(v.rule, v.column) for v in broken if v.rule != "column-type" or v.column in shape]
+    require_none(faults)
+    if person and any(name == person for part in landing.parts() for name, _ in part.constants):
+        raise _person_type(person)
+    if person and not landing.is_text:
+        _require_one_spelling(person, {shape[person] for shape in shapes})
+
+
+def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The known columns with their types, and one of the others: a file may have any number of them."""
+    yield from ((name, dtypes[name]) for name in dtypes if name in known)
+    yield from islice(((name, dtypes[name]) for name in dtypes if name not in known), 1)
+
+
+def _has_rows(landing: Landing) -> bool:
+    """Read everything that a release would read, to its end.
+
+    Raises: LandingError if that fails.
+    """
+    schema, person = landing.spec.schema, landing.spec.unit.person
+    columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
+    return sum(1 for _ in landing.batches(list(columns))) > 0
+
+
+def _require_one_spelling(person: str, dtypes: set[str]) -> None:
+    """An identifier must have one spelling in all files, or one person would count as several."""
+    if dtypes not in ({"str"}, {"int64"}):
+        raise _person_type(person)
+
+
+def _person_type(person: str) -> LandingError:
+    return LandingError(
+        f"the person column {person!r} must hold text in every file, or integers in every file",
+        rule="person-type",
+        where="privacy.unit.person",
+        hint="write identifiers into the files, as text, or as integers without missing ones",
+    )

@@ -1,0 +1,1 @@
+"""The ledger: append-only, hash-chained, signed events, and the pure state machine that replays them."""

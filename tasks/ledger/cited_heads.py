@@ -1,0 +1,115 @@
+"""Witnesses of the ledger: bundles and lineage name entries that it must contain.
+
+Every bundle names the ledger's head when it was made, and the lineage of every
+measurement names its spend, published or not. A ledger that lacks such an entry was
+lost, rolled back or replaced; what it says about the budget would be too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import LedgerError
+from tasks.ledger.state import Entry
+from tasks.lineage.events import numbered_events
+from tasks.lineage.facets import GUARANTEE, SPEND
+from tasks.workspace.folders import Workspace
+from tasks.workspace.reading import parse_json, read_text
+
+
+def bundle_folders(workspace: Workspace) -> Iterator[Path]:
+    """Every visible bundle of a workspace."""
+    for folder in sorted(workspace.releases.glob("*/*")):
+        if folder.is_dir() and not folder.name.startswith("."):
+            yield folder
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Something that names an entry of the ledger, and what it says that the release cost."""
+
+    what: str
+    seq: int
+    hash: str
+    release_id: str
+    epsilon: float
+
+
+def missing_entries(workspace: Workspace, entries: Sequence[Entry]) -> list[str]:
+    """The witnesses that name entries which are not among these, in words."""
+    hashes = {entry.seq: entry.hash for entry in entries}
+    missing = missing_witnesses(workspace, entries)
+    return list(dict.fromkeys(witness.what + _fork(witness, hashes) for witness in missing))
+
+
+def _fork(witness: Witness, hashes: dict[int, str]) -> str:
+    """A lost tail lacks the entry's number; a ledger that went on elsewhere has another entry there."""
+    return f" (a fork: entry {witness.seq} is another one here)" if witness.seq in hashes else ""
+
+
+def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Witness]:
+    """The witnesses of entries that are not among these, and were not answered for by a reconciliation."""
+    known = {(entry.seq, entry.hash) for entry in entries}
+    for entry in entries:
+        if entry.kind == "reconcile":
+            known |= {(int(seq), str(digest)) for seq, digest in entry.facts["lost"]}
+    witnesses = [*map(_of_bundle, bundle_folders(workspace)), *_of_lineage(workspace)]
+    return [witness for witness in witnesses if (witness.seq, witness.hash) not in known]
+
+
+def _of_lineage(workspace: Workspace) -> Iterator[Witness]:
+    """The spends that the workspace's lineage tells of; a malformed event may be about one, and counts as one."""
+    for number, event in numbered_events(workspace.lineage_path):
+        try:
+            yield from _of_event(event)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError):
+            yield Witness(f"line {number} of the lineage (malformed)", 0, "", "", 0.0)
+
+
+def _of_event(event: dict[str, Any]) -> list[Witness]:
+    facets = event.get("run", {}).get("facets", {})
+    stated = float(facets.get(GUARANTEE, {}).get("epsilon", 0))
+    found = []
+    for spend in (facet for name, facet in facets.items() if name.startswith(SPEND)):
+        seq, whole = int(spend["ledgerEntry"]), float(spend.get("ofRelease", {}).get("epsilon", stated))
+        found.append(Witness(f"the lineage of entry {seq}", seq, str(spend["ledgerHash"]), release_of(event), whole))
+    return found
+
+
+def release_of(event: dict[str, Any]) -> str:
+    """The release that an event is about: from its tags, or, before there were any, from a dataset's name."""
+    tags = event["run"].get("facets", {}).get("tags", {}).get("tags", [])
+    named = [str(tag["value"]) for tag in tags if tag.get("key") == "release"]
+    if named:
+        return named[0]
+    datasets = [*event.get("outputs", []), *event.get("inputs", [])]
+    return str(datasets[0]["name"]).rpartition("/")[0] if datasets else ""
+
+
+def _of_bundle(folder: Path) -> Witness:
+    what = f"bundle {folder.name}"
+    try:
+        record = parse_json(read_text(folder / "record.json"))
+        head, stated = record["ledger"], float(record["privacy"]["epsilon"])
+        return Witness(what, int(head["entries"]), str(head["head"]), folder.name, stated)
+    except (ValueError, KeyError, TypeError, OverflowError, OSError):
+        return Witness(what, 0, "", folder.name, 0.0)  # an unreadable record is no witness for this ledger
+
+
+def require_complete_ledger(workspace: Workspace, entries: Sequence[Entry]) -> None:
+    """Refuse to release on a ledger that some witness knows better than.
+
+    Raises: LedgerError.
+    """
+    missing = missing_entries(workspace, entries)
+    if missing:
+        raise LedgerError(
+            f"the ledger lacks entries that {missing[0]} names",
+            rule="ledger-incomplete",
+            where="ledger.db",
+            hint="the ledger was lost, rolled back, copied or replaced: restore the latest one and run "
+            "`dprelease audit`; if it is gone for good, `dprelease ledger reconcile` charges what was lost",
+        )

@@ -1,0 +1,279 @@
+"""What an operator does with a ledger: export it, answer for what is missing in it, share it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from fractions import Fraction
+from pathlib import Path
+
+from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
+from dpcore.errors import LedgerError, RefusedError, WorkspaceError
+from tasks.keys.signing import Signer
+from tasks.ledger.cited_heads import Witness, missing_witnesses
+from tasks.ledger.databases import database_at
+from tasks.ledger.entry_keys import trust_fault
+from tasks.ledger.opening import trust_anchors, writable_ledger
+from tasks.ledger.postgres import PostgresDatabase
+from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.store import Ledger, Reconciliation, SetAside
+from tasks.release.context import basis_of, cap_of
+from tasks.spec import ReleaseSpec
+from tasks.spec.relations import at_most
+from tasks.workspace.folders import Workspace
+from tasks.workspace.reading import parse_json
+
+PRIVATE = 0o600
+
+# ---------------------------------------------------------------- export
+
+
+def export_lines(entries: Sequence[Entry]) -> Iterator[str]:
+    """One JSON line for each entry; whoever has them can verify the chain and every signature."""
+    for entry in entries:
+        yield json.dumps(entry.as_json(), sort_keys=True) + "\n"
+
+
+def imported_entries(lines: Iterator[str]) -> list[Entry]:
+    """The entries that `export_lines` wrote.
+
+    Raises: LedgerError for lines that are none.
+    """
+    try:
+        return [Entry.from_json(parse_json(line)) for line in lines]
+    except (ValueError, TypeError):
+        fault = LedgerError(
+            "the export holds a line that is no ledger entry",
+            rule="ledger-broken",
+            where="export",
+            hint="take another copy of the export",
+        )
+    raise fault
+
+
+def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE) -> None:
+    """Make a file that is whole or not there, and never in the place of another.
+
+    Raises: WorkspaceError if the file exists, or cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fault = ""
+    try:
+        draft.touch(mode, exist_ok=False)
+        write(draft)
+        with draft.open("rb") as file:
+            os.fsync(file.fileno())
+        os.link(draft, path)  # unlike a rename, it refuses to replace
+    except FileExistsError:
+        fault = "the file exists already"
+    except OSError as error:
+        fault = error.strerror or "unknown fault"
+    finally:
+        draft.unlink(missing_ok=True)
+    if fault:
+        raise WorkspaceError(
+            f"the output cannot be written: {fault}",
+            rule="output-unwritable",
+            where="--out",
+            hint="name a new file in a folder of yours with room on its disk; nothing is overwritten",
+        )
+
+
+# ---------------------------------------------------------------- reconciliation
+
+
+def reconcile(
+    workspace: Workspace,
+    spec: ReleaseSpec,
+    *,
+    reason: str,
+    who: str,
+    charges: Mapping[str, Fraction] | None,
+    owner_url: str | None = None,
+) -> Entry:
+    """Write down what the entries that a ledger lost may have cost, so that releases may go on.
+
+    `charges` are epsilons by population, the empty name standing for every one that is not named;
+    None declares that nothing was spent. What witnesses still tell of lost releases is the least
+    that is charged: nobody can declare it away. A reconciliation speaks for every population, so on
+    PostgreSQL only the tables' owner writes it: `owner_url` is that account's address.
+    Raises: RefusedError.
+    """
+    _require_reason(reason)
+    with (
+        workspace.exclusive(spec.name),
+        closing(writable_ledger(workspace, spec, address=owner_url)) as ledger,
+        ledger.exclusive(spec.name),
+    ):
+        missing = missing_witnesses(workspace, ledger.entries())
+        _require_cause(ledger.state(), missing)
+        if charges is not None:  # there must be a cap to charge under, also on a ledger that lost everything
+            ledger.ensure_cap(spec.privacy.population, cap_of(spec), basis_of(spec), who=who)
+        state = ledger.state()
+        epsilons = _epsilons(state, charges)
+        _require_enough(spec.privacy.population, epsilons, missing)
+        answer = Reconciliation(
+            reason=reason.strip(),
+            who=who,
+            charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
+            lost=[(witness.seq, witness.hash) for witness in missing],
+            retired=[witness.release_id for witness in missing if witness.release_id],
+        )
+        return ledger.reconcile(answer)
+
+
+def _require_cause(state: LedgerState, missing: Sequence[Witness]) -> None:
+    if state.restored is None and not missing:
+        raise LedgerError(
+            "the ledger is complete as far as anybody knows: there is nothing to reconcile",
+            rule="nothing-to-reconcile",
+            where="ledger",
+            hint="`dprelease audit` shows what holds",
+        )
+    unreadable = [witness.what for witness in missing if not witness.hash]
+    if unreadable:
+        raise LedgerError(
+            f"{unreadable[0]} cannot be read: what it cost is not known",
+            rule="witness-unreadable",
+            where="releases, lineage.ndjson",
+            hint="restore it from a backup, or take it away and charge what it may have cost",
+        )
+
+
+def _epsilons(state: LedgerState, charges: Mapping[str, Fraction] | None) -> dict[str, Fraction]:
+    """What to charge to each population; every one of the ledger must be answered for."""
+    if charges is None:
+        return {}
+    unknown = sorted(charges.keys() - state.populations.keys() - {""})
+    unanswered = [name for name in state.populations if name not in charges and "" not in charges]
+    if unknown or unanswered:
+        which = f"does not know {unknown[0]!r}" if unknown else f"has {unanswered[0]!r} as well"
+        raise LedgerError(
+            f"the ledger {which}: every population must be answered for",
+            rule="charge-incomplete",
+            where="--charge",
+            hint="use --charge POPULATION=EPSILON for each, 0 where nothing was spent",
+        )
+    wanted = {name: charges.get(name, charges.get("", Fraction(0))) for name in state.populations}
+    return {name: epsilon for name, epsilon in wanted.items() if epsilon}
+
+
+def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: Sequence[Witness]) -> None:
+    """Not less than what the witnesses of lost releases state; they are of the workspace's own population."""
+    stated: dict[str, Fraction] = {}
+    for witness in missing:
+        stated[witness.release_id] = max(stated.get(witness.release_id, Fraction(0)), _exact(witness.epsilon))
+    least = sum(stated.values(), Fraction(0))
+    if missing and epsilons.get(population, Fraction(0)) < max(least, Fraction(1, 10**9)):
+        raise LedgerError(
+            f"{missing[0].what} shows that something was spent: at least epsilon {at_most(least)} is to be charged",
+            rule="charge-too-small",
+            where="--charge",
+            hint=f"charge what the lost releases cost, at least --charge {at_most(least)}",
+        )
+
+
+def _exact(epsilon: float) -> Fraction:
+    return Fraction(str(epsilon))
+
+
+def _charge(cap: Cap, epsilon: Fraction) -> Cost:
+    """The cost that stands for an epsilon of which nobody knows how it was spent.
+
+    Under a cap with delta it may have been Gaussian noise: then both ways are charged, for
+    neither bounds the other. This counts up to twice, and never too little.
+    """
+    pure = Cost.of(Epsilon(epsilon))
+    return pure + Cost(rho=_rho_within(float(epsilon), float(cap.delta))) if cap.delta else pure
+
+
+def _rho_within(epsilon: float, delta: float) -> Fraction:
+    """A rho at least as large as any whose Gaussian noise meets (epsilon, delta)."""
+    low, high = 0.0, max(1.0, epsilon**2)
+    while gaussian_epsilon(high, delta=delta) < epsilon:
+        low, high = high, 2 * high
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if gaussian_epsilon(middle, delta=delta) < epsilon else (low, middle)
+    return Fraction(high)
+
+
+def vouch_for_keys(
+    workspace: Workspace, spec: ReleaseSpec, key_ids: Sequence[str], *, reason: str, who: str
+) -> tuple[Entry, dict[str, int]]:
+    """Vouch, by a person's word, for keys that announced themselves before keys were enrolled.
+
+    Returns the reconciliation and how many entries each key had signed.
+    Raises: RefusedError; also if keys that nobody vouches for are left.
+    """
+    _require_reason(reason)
+    with workspace.exclusive(spec.name), closing(writable_ledger(workspace, spec)) as ledger:
+        entries = ledger.entries()
+        state = LedgerState.replay(entries)
+        unknown = [key_id for key_id in key_ids if key_id not in state.keys]
+        trusted = trust_fault(state.keys, state.signers, trust_anchors(workspace)) is None
+        if unknown or trusted:
+            raise LedgerError(
+                f"the ledger does not know key {unknown[0]}" if unknown else "every key of the ledger is vouched for",
+                rule="nothing-to-vouch-for",
+                where="--vouch",
+                hint="`dprelease keys show` lists the keys, and who enrolled them",
+            )
+        signed = Counter(entry.key_id for entry in entries)
+        answer = Reconciliation(reason=reason.strip(), who=who, charges={}, vouches=key_ids)
+        return ledger.reconcile(answer), {key_id: signed[key_id] for key_id in key_ids}
+
+
+def _require_reason(reason: str) -> None:
+    if not reason.strip():
+        raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say what happened")
+
+
+# ---------------------------------------------------------------- roles
+
+
+def give_roles(address: Path | str, signer: Signer, *, writer: str, auditor: str) -> None:
+    """Give a writer and an auditor their rights on a shared ledger, whose tables are made if they are not there.
+
+    Tables of an older version are brought to this one.
+    Raises: LedgerError for SQLite, for unknown roles, and if this account does not own the tables.
+    """
+    database = _require_roles(address)
+    Ledger.open(address, signer).close()
+    database.give_roles(writer=writer, auditor=auditor)
+
+
+def grant_population(
+    address: Path | str, population: str, role: str, *, as_owner: bool = False, revoke: bool = False
+) -> None:
+    """Let a role write to a population of a shared ledger, as its owner or not; or take that right away.
+
+    Raises: LedgerError for SQLite, and unless this account owns the population, or the tables.
+    """
+    _require_roles(address).grant(population, role, as_owner=as_owner, revoke=revoke)
+
+
+def set_aside(address: Path | str, signer: Signer, *, who: str) -> SetAside:
+    """Take what a role appended and nobody can read out of a shared ledger; see `Ledger.set_aside`.
+
+    Raises: LedgerError for SQLite, if there is nothing to set aside, and if this account does not own the tables.
+    """
+    _require_roles(address)
+    with closing(Ledger.open(address, signer)) as ledger:
+        return ledger.set_aside(who=who)
+
+
+def _require_roles(address: Path | str) -> PostgresDatabase:
+    database = database_at(address)
+    if not isinstance(database, PostgresDatabase):
+        raise LedgerError(
+            "an SQLite ledger has no roles: its file is its owner's",
+            rule="ledger-without-roles",
+            where="ledger",
+            hint="give auditors an export or a copy; `ledger: postgresql://...` has roles",
+        )
+    return database

@@ -1,0 +1,1 @@
+"""OpenLineage events of a release: datasets, facets, the graph, and their way to an endpoint."""

@@ -1,0 +1,228 @@
+"""The datasets of a release's lineage: what each stage reads and writes, and what each dataset is.
+
+Every name stands for something that exists. A measurement's noisy values are in the ledger's database
+and in model.json, which also holds frame and projection; the law is in the run's scratch folder
+until rows are drawn from it; table, model, record and report are files of the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    column_lineage_dataset,
+    dataset_type_dataset,
+    documentation_dataset,
+    schema_dataset,
+)
+
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
+from dpcore.planning.plan import Plan
+from tasks.landing.cells import arrow_schema
+
+LANDING, PUBLIC, RESERVATION = "landing", "public-table", "reservation"
+FRAME, LAW, TABLE, FIGURES = "frame", "law", "synthetic-table", "figures"
+BUNDLE, SEALED = "bundle", "sealed-bundle"
+FILES = {TABLE: "data.parquet", "model": "model.json", "record": "record.json", "report": "report.html"}
+"""The datasets that are files of the bundle."""
+
+PROJECT, ESTIMATE, SCORE = "project", "estimate", "score"
+
+ABOUT = {
+    RESERVATION: "the ledger entry that reserves the release's budget",
+    FRAME: "centre and radius of the ball that records are clipped to, as model.json has them",
+    PROJECTION: "the directions along which records are measured, as model.json has them",
+    LAW: "the law of synthetic points; it follows from model.json and the public seed and is not published itself",
+    TABLE: "synthetic rows in the original columns: data.parquet of the bundle",
+    FIGURES: "utility and free checks of the synthetic table, as record.json has them",
+    "model": "measurements and all else that is needed to draw the rows again: model.json of the bundle",
+    "record": "guarantee, measurements, figures and specification: record.json of the bundle",
+    "report": "the record as a page: report.html of the bundle",
+    BUNDLE: "the published release; its version is the digest that the ledger has",
+    SEALED: "the release as it waits for approval; its version is the digest that the ledger has",
+}
+KINDS = {LAW: "MODEL", "model": "MODEL", TABLE: "FILE", "record": "FILE", "report": "FILE"}
+
+Places = Callable[[str], tuple[str, str]]
+"""Namespace and full name of a dataset."""
+
+
+def noisy(measurement: str) -> str:
+    """The dataset of a measurement's released values."""
+    return f"noisy-{measurement}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseDatasets:
+    """What the stages of one release read and write."""
+
+    schema: pa.Schema
+    measured: Mapping[str, tuple[str, ...]]
+    """The measurements that each stage makes, in their order."""
+    shapes: Mapping[str, str] = field(default_factory=dict)
+    """Whether a measurement's values are a matrix or a vector."""
+    frame: bool = False
+    projected_in: str | None = None
+    """The stage that decides the projection; None where every coordinate is kept."""
+    public: bool = False
+    """Whether the projection comes from a table that the specification declares public."""
+    sealed: bool = False
+    """Whether the bundle was sealed before, and only an approval was waited for."""
+
+    @staticmethod
+    def of(plan: Plan) -> ReleaseDatasets:
+        """The datasets of a planned release."""
+        events = plan.events
+        return ReleaseDatasets(
+            schema=arrow_schema(plan.schema),
+            measured=_by_stage(events),
+            shapes={name: "matrix" if isinstance(event, GramEvent) else "vector" for name, event in events.items()},
+            frame=bool(plan.frame_events) or plan.radius != 1,
+            projected_in=None if plan.projection == "none" else ESTIMATE if plan.reuses_gram else PROJECT,
+            public=plan.projection == "public-pca",
+        )
+
+    @staticmethod
+    def of_sealed(schema: pa.Schema, measurements: Sequence[str]) -> ReleaseDatasets:
+        """The datasets of a bundle that waits: publishing it makes nothing but the bundle itself."""
+        return ReleaseDatasets(schema=schema, measured=_by_stage(measurements), sealed=True)
+
+    def made_in(self, stage: str) -> tuple[str, ...]:
+        """The measurements that a stage makes."""
+        return self.measured.get(stage, ())
+
+    def reads(self, stage: str) -> tuple[str, ...]:
+        """The inputs of a stage."""
+        first = self.made_in(PROJECT)
+        return {
+            "validate": (LANDING,),
+            PROJECT: (*((LANDING,) if first else ()), *((PUBLIC,) if self.public else ())),
+            ESTIMATE: (LANDING, *self._placed(PROJECT)),
+            "sample": self._fitted,
+            "decode": (LAW, *self._fitted),
+            "check": (TABLE, *self._fitted),
+            SCORE: (LANDING, TABLE, noisy(MOMENTS)),
+            "publish": (SEALED,) if self.sealed else self._bundled,
+            "seal": self._bundled,
+        }.get(stage, ())
+
+    def writes(self, stage: str) -> tuple[str, ...]:
+        """The outputs of a stage."""
+        files = tuple(name for name in FILES if name != TABLE)
+        others = {
+            "allocate": (RESERVATION,),
+            PROJECT: self._placed(PROJECT),
+            ESTIMATE: (PROJECTION,) if self.projected_in == ESTIMATE else (),
+            "sample": (LAW,),
+            "decode": (TABLE,),
+            "check": (FIGURES,),
+            "publish": (BUNDLE,) if self.sealed else (*files, BUNDLE),
+            "seal": (*files, SEALED),
+        }
+        return (*map(noisy, self.made_in(stage)), *others.get(stage, ()))
+
+    def computed_from(self, dataset: str) -> tuple[str, ...]:
+        """The measurements that a dataset was computed from, directly or through others."""
+        first, drawn = self.made_in(PROJECT), (*self.made_in(PROJECT), *self.made_in(ESTIMATE))
+        if dataset == FRAME:
+            return tuple(name for name in first if name != PROJECTION)
+        if dataset == PROJECTION:
+            return self._projected_from(first)
+        if dataset in (LAW, TABLE, FIGURES):
+            return drawn
+        if dataset.startswith("noisy-"):
+            return self._measured_after(dataset.removeprefix("noisy-"), drawn)
+        return (*drawn, *self.made_in(SCORE))
+
+    def _projected_from(self, first: tuple[str, ...]) -> tuple[str, ...]:
+        if self.projected_in == ESTIMATE:
+            return (*first, MOMENTS)
+        return first if PROJECTION in first else ()
+
+    def _measured_after(self, name: str, drawn: tuple[str, ...]) -> tuple[str, ...]:
+        """A measurement, after those that decided how it was made."""
+        first = self.made_in(PROJECT)
+        if name in first:  # each in the frame that those before it give
+            return first[: first.index(name) + 1]
+        if name in self.made_in(SCORE):  # of models of the table
+            return (*drawn, name)
+        before = {MARGINALS: (), MEAN: first}.get(name, tuple(one for one in drawn if one not in (MEAN, MOMENTS)))
+        return (*before, name)
+
+    @property
+    def _fitted(self) -> tuple[str, ...]:
+        return (*map(noisy, self.made_in(ESTIMATE)), *self._placed(ESTIMATE))
+
+    @property
+    def _bundled(self) -> tuple[str, ...]:
+        measured = [noisy(name) for stage in (PROJECT, ESTIMATE, SCORE) for name in self.made_in(stage)]
+        return (TABLE, FIGURES, *measured, *self._placed(ESTIMATE))
+
+    def _placed(self, stage: str) -> tuple[str, ...]:
+        """Frame and projection, as far as they are known after a stage."""
+        known = self.projected_in is not None and self.projected_in in (PROJECT, stage)
+        return (*((FRAME,) if self.frame else ()), *((PROJECTION,) if known else ()))
+
+    # -- facets that hold of a dataset before it is written --------------------------
+
+    def facets(self, dataset: str, places: Places) -> dict[str, DatasetFacet]:
+        """What a dataset is, its columns, and where they come from; nothing at all about the landing data."""
+        if dataset in (LANDING, PUBLIC):
+            return {}
+        name = dataset.removeprefix("noisy-")
+        words = ABOUT.get(
+            dataset, f"the released values of the measurement {name!r}; its version is the ledger's digest"
+        )
+        found: dict[str, DatasetFacet] = {"documentation": documentation_dataset.DocumentationDatasetFacet(words)}
+        if dataset in KINDS:
+            found["datasetType"] = dataset_type_dataset.DatasetTypeDatasetFacet(datasetType=KINDS[dataset])
+        if dataset != name:
+            shape = self.shapes.get(name, "matrix")
+            return found | _described([(dataset, shape)], {dataset: _measured(places, *map(str, self.schema.names))})
+        if dataset in (TABLE, BUNDLE, SEALED):
+            fields = [(str(one.name), str(one.type)) for one in self.schema]
+            every = "every column is drawn from the noisy measurements of all"
+            drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.computed_from(TABLE)]
+            return found | _described(fields, {n: _measured(places, n) for n, _ in fields}, drawn)
+        return found
+
+
+def _by_stage(measurements: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """The stage that makes each measurement, by its name; what is neither frame, projection nor moments is a check."""
+    places = dict.fromkeys((RADIUS, CENTRE, SPREAD, PROJECTION), PROJECT)
+    places |= dict.fromkeys((MARGINALS, MEAN, MOMENTS), ESTIMATE)
+    names = list(measurements)
+    return {stage: tuple(n for n in names if places.get(n, SCORE) == stage) for stage in (PROJECT, ESTIMATE, SCORE)}
+
+
+def _measured(places: Places, *columns: str) -> column_lineage_dataset.Fields:
+    """A field that tells of landing columns what their noisy measurements tell."""
+    words = "by way of differentially private measurements"
+    sources = [_field(places, LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns]
+    return column_lineage_dataset.Fields(
+        inputFields=sources, transformationType="MASKED", transformationDescription=words
+    )
+
+
+def _field(
+    places: Places, dataset: str, name: str, kind: str, words: str, *, subtype: str | None = None
+) -> column_lineage_dataset.InputField:
+    way = column_lineage_dataset.Transformation(type=kind, subtype=subtype, description=words, masking=True)
+    namespace, place = places(dataset)
+    return column_lineage_dataset.InputField(namespace=namespace, name=place, field=name, transformations=[way])
+
+
+def _described(
+    fields: list[tuple[str, str]],
+    sources: dict[str, column_lineage_dataset.Fields],
+    everywhere: list[column_lineage_dataset.InputField] | None = None,
+) -> dict[str, DatasetFacet]:
+    shapes = [schema_dataset.SchemaDatasetFacetFields(name=name, type=kind) for name, kind in fields]
+    return {
+        "schema": schema_dataset.SchemaDatasetFacet(fields=shapes),
+        "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=sources, dataset=everywhere or []),
+    }

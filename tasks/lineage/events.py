@@ -1,0 +1,296 @@
+"""Lineage as OpenLineage events, one JSON line each, in a workspace log and in the bundle.
+
+Landing data appear by the release id alone: no file name, size, count or fingerprint.
+How long a pass over the rows takes tells how many there are: times are told to the
+minute, and run ids carry no time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    InputDatasetFacet,
+    JobFacet,
+    OutputDatasetFacet,
+    RunFacet,
+    documentation_job,
+    error_message_run,
+    job_type_job,
+    nominal_time_run,
+    parent_run,
+    processing_engine_run,
+    tags_run,
+)
+from openlineage.client.serde import Serde
+
+from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
+from tasks.workspace.build_identity import version_of
+from tasks.workspace.clock import MINUTE_FORMAT
+from tasks.workspace.reading import read_text
+from tasks.workspace.redaction import LANDING_REFUSED
+
+if TYPE_CHECKING:
+    from tasks.lineage.datasets import ReleaseDatasets
+
+PRODUCER = "urn:dprelease"
+FLOW = "release"
+
+DESCRIPTIONS = {
+    FLOW: "one differentially private release of one period",
+    "validate": "checks the structure of the landing data; reads rows",
+    "allocate": "reserves the release's budget in the ledger",
+    "project": "chooses the projection: random, of public data, or measured with noise",
+    "estimate": "measures noisy moments; after it only checks that are paid for read rows",
+    "sample": "fits the law of synthetic points to the noisy moments",
+    "decode": "draws synthetic points and turns them into the original columns",
+    "check": "compares the synthetic table with the noisy moments",
+    "score": "tests models of the synthetic table with noise; reads rows",
+    "publish": "seals the bundle, enters it in the ledger and reveals it",
+    "seal": "seals the bundle, which waits for a person's approval",
+}
+
+
+@dataclass(slots=True)
+class Stage:
+    """A stage that is running: what it reads and writes, and what is known of it and of these datasets by now."""
+
+    name: str
+    inputs: list[str]
+    outputs: list[str]
+    facets: dict[str, RunFacet]
+    made: dict[str, dict[str, DatasetFacet]] = field(default_factory=dict)
+    """Digest and cost of each output that exists by now."""
+    verdicts: dict[str, dict[str, InputDatasetFacet]] = field(default_factory=dict)
+    """What was found about an input."""
+    statistics: dict[str, dict[str, OutputDatasetFacet]] = field(default_factory=dict)
+    """How much was written to an output: of synthetic rows only."""
+
+
+class LineageRun:
+    """The events of one release's run."""
+
+    def __init__(
+        self,
+        *,
+        workspace_log: Path,
+        name: str,
+        release_id: str,
+        datasets: ReleaseDatasets,
+        clock: Callable[[], datetime],
+        period: str | None = None,
+        flow_run_id: str | None = None,
+        run_id: str | None = None,
+    ) -> None:
+        self._log, self._name, self._release_id, self._clock = workspace_log, name, release_id, clock
+        self.datasets, self._period, self._flow_run_id = datasets, period, flow_run_id
+        self._run_id = run_id or _fresh_id()
+        self.lines: list[str] = []
+
+    @contextmanager
+    def flow(self) -> Iterator[Stage]:
+        """The whole release as a run of its own."""
+        with self._running(self.new_stage(FLOW), self._run_id) as stage:
+            yield stage
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[Stage]:
+        """One stage: START now, COMPLETE or FAIL at its end."""
+        with self._running(self.new_stage(name), _fresh_id()) as stage:
+            yield stage
+
+    def new_stage(self, name: str) -> Stage:
+        """A stage that begins; the flow's inputs and outputs are named at its end."""
+        reads, writes = ((), ()) if name == FLOW else (self.datasets.reads(name), self.datasets.writes(name))
+        return Stage(name, list(reads), list(writes), self.facets_of(name))
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of jobs and datasets."""
+        return f"dprelease://{self._name}"
+
+    @contextmanager
+    def _running(self, stage: Stage, run_id: str) -> Iterator[Stage]:
+        self._emit(RunState.START, run_id, stage)
+        try:
+            yield stage
+        except BaseException as error:
+            stage.facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(
+                message=public_words(error), programmingLanguage="PYTHON"
+            )
+            self._emit(RunState.FAIL, run_id, stage)
+            raise
+        self._emit(RunState.COMPLETE, run_id, stage)
+
+    def _emit(self, state: RunState, run_id: str, stage: Stage) -> None:
+        line = self.line(state, self._clock().astimezone(UTC).strftime(MINUTE_FORMAT), run_id, stage)
+        self.lines.append(line)
+        append_line(self._log, line, durable=state is not RunState.START)
+
+    def line(self, state: RunState, at: str, run_id: str, stage: Stage) -> str:
+        """The event of a stage as the log holds it."""
+        job = Job(self.namespace, f"{self._name}.{stage.name}", facets=_job_facets(stage.name))
+        event = RunEvent(
+            eventType=state,
+            eventTime=at,
+            run=Run(runId=run_id, facets=dict(stage.facets)),
+            job=job,
+            inputs=[InputDataset(*self._place(n), inputFacets=stage.verdicts.get(n, {})) for n in stage.inputs],
+            outputs=[self._output(stage, name) for name in stage.outputs],
+            producer=PRODUCER,
+        )
+        return json.dumps(json.loads(Serde.to_json(event), object_hook=_of_ours), sort_keys=True)
+
+    def _output(self, stage: Stage, name: str) -> OutputDataset:
+        facets = self.datasets.facets(name, self._place) | stage.made.get(name, {})
+        return OutputDataset(*self._place(name), facets=facets, outputFacets=stage.statistics.get(name, {}))
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Namespace and name of a dataset."""
+        return self.namespace, f"{self._release_id}/{name}"
+
+    def facets_of(self, job: str) -> dict[str, RunFacet]:
+        """What every event of a job tells: which release it is, of which period, made by what, and in which flow."""
+        facets: dict[str, RunFacet] = {
+            "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
+                version=version_of("dprelease"), name="dprelease"
+            ),
+            "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
+        }
+        facets |= {"nominalTime": _month(self._period)} if self._period else {}
+        return facets if job == FLOW else facets | {"parent": self._parent()}
+
+    def _parent(self) -> RunFacet:
+        return parent_run.ParentRunFacet(
+            run=parent_run.Run(runId=self._run_id),
+            job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.{FLOW}"),
+        )
+
+    def _labels(self) -> dict[str, str]:
+        labels = {"name": self._name, "release": self._release_id}
+        known = {"period": self._period, "flow_run": self._flow_run_id}
+        return labels | {key: value for key, value in known.items() if value}
+
+
+def _fresh_id() -> str:
+    """A random id: those of OpenLineage's own making hold the millisecond, and so tell durations."""
+    return str(uuid.uuid4())
+
+
+def _tag(key: str, value: str) -> tags_run.TagsRunFacetFields:
+    return tags_run.TagsRunFacetFields(key=key, value=value, source="dprelease")
+
+
+def _month(period: str) -> nominal_time_run.NominalTimeRunFacet:
+    """The data's month, such as 2026-11, from its first moment to that of the next."""
+    year, month = (int(part) for part in period.split("-"))
+    after = f"{year + month // 12:04d}-{month % 12 + 1:02d}"
+    return nominal_time_run.NominalTimeRunFacet(f"{period}-01T00:00:00Z", f"{after}-01T00:00:00Z")
+
+
+def _of_ours(part: dict[str, Any]) -> dict[str, Any]:
+    """A facet names who produced it: this program, and not the library that spells it."""
+    return part | {"_producer": PRODUCER} if "_producer" in part else part
+
+
+def _job_facets(job: str) -> dict[str, JobFacet]:
+    kind = "FLOW" if job == FLOW else "TASK"
+    facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="PREFECT", jobType=kind)
+    words = DESCRIPTIONS.get(job)
+    return {"jobType": facet} | ({"documentation": documentation_job.DocumentationJobFacet(words)} if words else {})
+
+
+def public_words(error: BaseException) -> str:
+    """What exported lineage may say of a failure: no text or type of a foreign error, no verdict on raw data.
+
+    The checks are on released values, and rules other than those on the landing data are
+    about public things; both may be named.
+    """
+    if isinstance(error, LandingError):
+        return LANDING_REFUSED
+    if isinstance(error, RefusedError):
+        return f"refused by the rule {error.rule}"
+    if isinstance(error, CheckFailedError):
+        return str(error)
+    if isinstance(error, KeyboardInterrupt | InterruptedReleaseError):
+        return "interrupted"
+    return "an unexpected fault; the operator was told its kind and place"
+
+
+def append_line(path: Path, line: str, *, durable: bool = False) -> None:
+    """Append one line in a single write, so that concurrent runs do not mix theirs.
+
+    A line that a crash tore is closed first; it stays behind as an unreadable one.
+    A durable line, and all before it, outlive a loss of power.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        os.write(descriptor, (b"\n" if torn else b"") + line.encode() + b"\n")
+        if durable or size == 0:
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if size == 0:
+        flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Bring a folder's entries to disk: a file that is new in it, or has a new name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    """The events of a log; lines that a crash tore are left out."""
+    return [event for _, event in numbered_events(path)]
+
+
+def numbered_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The events of a log with the number of their line, the first being 1; lines that a crash tore are left out."""
+    lines = read_text(path, errors="replace").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        if (event := parsed(line)) is not None:
+            yield number, event
+
+
+def parsed(line: str | bytes) -> dict[str, Any] | None:
+    """The event of a line; None for what a crash tore, and an empty event for JSON that is none."""
+    try:
+        event = json.loads(line)
+    except RecursionError:
+        return {}
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else {}
+
+
+def is_whole(event: dict[str, Any]) -> bool:
+    """Whether an event has run, job and datasets with names and facets; what others wrote into a log may not."""
+    parts = [event.get("run"), event.get("job"), *listed(event, "inputs"), *listed(event, "outputs")]
+    if not all(isinstance(part, dict) and isinstance(part.get("facets", {}), dict) for part in parts):
+        return False
+    if not all(isinstance(facet, dict) for part in parts for facet in part.get("facets", {}).values()):
+        return False
+    names = [event.get("eventType"), event["run"].get("runId"), *(part.get("name") for part in parts[1:])]
+    return all(isinstance(name, str) for name in names)
+
+
+def listed(part: dict[str, Any], key: str) -> list[Any]:
+    """The list under a key of an event or of a part of it; a list of nothing usable for what is no list."""
+    found = part.get(key, [])
+    return found if isinstance(found, list) else [None]

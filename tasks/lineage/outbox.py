@@ -1,0 +1,206 @@
+"""The outbox: lineage events on their way to an OpenLineage endpoint.
+
+The workspace's log is itself the outbox: a cursor tells how many of its bytes were
+delivered, so nothing is kept twice. Events go out in the log's order, each at least once.
+
+* The cursor moves after every answer of success, by a file written beside and renamed.
+  A crash in between sends one event again; OpenLineage endpoints know it by its run id.
+* An endpoint that is away, slow or broken stops the delivery until the next one.
+* An event that is refused (4xx) is set aside in a file of its own, but only once the
+  endpoint accepted a later one: an endpoint that refuses everything loses nothing. So is an
+  event on which the endpoint broke down in several deliveries in a row.
+* A cursor that does not fit the log (another endpoint, a log restored from a backup)
+  starts again at the beginning. Who removes the outbox' folder sends everything again.
+
+Delivery happens in a thread that is left behind when its time is over, so that nothing
+an endpoint or a name server does can hold up a release.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+from tasks.lineage.endpoint import ACCEPTED, Answer, Endpoint
+from tasks.lineage.events import append_line, parsed
+from tasks.workspace.folders import PRIVATE_FOLDER, Workspace
+from tasks.workspace.reading import open_regular, parse_json, read_text
+
+ANSWER_SECONDS = 2.0
+TRIES = 3
+"""How often an event is offered before it counts as refused; and in how many deliveries the endpoint may break down."""
+
+_GRACE_SECONDS = 0.5  # for the thread to notice that its connection was cut
+_POLL_SECONDS = 0.05
+_TAIL_BYTES = 4096  # more than enough to hold an event's run id
+
+BUSY = Answer("unavailable", "another delivery is at work")
+LATE = Answer("unavailable", "the time for this delivery is over")
+BROKEN = Answer("unavailable", "the outbox could not be read or written")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How a delivery ended: events sent, set aside, and still waiting; and why they wait."""
+
+    sent: int
+    set_aside: int
+    waiting: int
+    fault: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far the log was delivered to one endpoint; `tail` is the digest of the last bytes before that."""
+
+    endpoint: str
+    delivered: int = 0
+    tail: str = ""
+    breakdowns: int = 0
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What a delivery did so far; written by its thread, read by whoever waits for it."""
+
+    sent: int = 0
+    set_aside: int = 0
+    answer: Answer = LATE
+
+
+class Outbox:
+    """The events of a workspace's log that an endpoint has not accepted yet."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._log = workspace.lineage_path
+        self.folder = workspace.root / "lineage-outbox"
+
+    @property
+    def refused_path(self) -> Path:
+        """The events that were set aside."""
+        return self.folder / "refused.ndjson"
+
+    def deliver(self, endpoint: Endpoint, *, seconds: float) -> Delivery:
+        """Send what waits, for so long at most, and cut the endpoint; whatever happens is in the answer."""
+        progress = _Progress()
+        deadline = time.monotonic() + seconds
+        worker = threading.Thread(target=self._work, args=(endpoint, deadline, progress), daemon=True)
+        worker.start()
+        worker.join(seconds)
+        endpoint.cut()
+        worker.join(_GRACE_SECONDS)
+        waiting = sum(1 for line, _ in self._lines(self._cursor(endpoint).delivered) if parsed(line))
+        return Delivery(progress.sent, progress.set_aside, waiting, progress.answer.reason if waiting else "")
+
+    def _work(self, endpoint: Endpoint, deadline: float, progress: _Progress) -> None:
+        try:
+            with self._alone(deadline) as alone:
+                progress.answer = self._send_all(endpoint, deadline, progress) if alone else BUSY
+        except Exception:  # noqa: BLE001  a thread has nobody to tell: its traceback would go to the terminal
+            progress.answer = BROKEN
+        finally:
+            endpoint.close()
+
+    @contextmanager
+    def _alone(self, deadline: float) -> Iterator[bool]:
+        """Wait until nobody else delivers; the lock is the operating system's and goes with its process."""
+        self.folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        with (self.folder / ".lock").open("w") as file:
+            while not (taken := _try_lock(file)) and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+            yield taken
+
+    def _send_all(self, endpoint: Endpoint, deadline: float, progress: _Progress) -> Answer:
+        """Send events in order until one is not taken; returns the last answer."""
+        cursor, refused, answer = self._cursor(endpoint), list[bytes](), ACCEPTED
+        for line, end in self._lines(cursor.delivered):
+            if parsed(line) is None:  # torn by a crash: nobody can read it
+                continue
+            answer = _offer(endpoint, line, deadline)
+            if answer == ACCEPTED:
+                self._set_aside(refused, progress)
+                progress.sent += 1
+                cursor = self._keep(Cursor(cursor.endpoint, end, self._tail(end)))
+            elif answer.is_refused or (not refused and self._gives_up(cursor)):
+                refused.append(line)
+            else:
+                break
+        return answer
+
+    def _gives_up(self, cursor: Cursor) -> bool:
+        """Count one more delivery that broke down on the event behind the cursor; whether these were enough."""
+        self._keep(replace(cursor, breakdowns=cursor.breakdowns + 1))
+        return cursor.breakdowns >= TRIES
+
+    def _lines(self, start: int) -> Iterator[tuple[bytes, int]]:
+        """The whole lines of the log from a byte on, each with the byte at which it ends."""
+        if not self._log.is_file():
+            return
+        with open_regular(self._log) as file:
+            file.seek(start)
+            for line in file:
+                start += len(line)
+                if not line.endswith(b"\n"):  # still being written, or torn by a crash
+                    return
+                yield line, start
+
+    def _set_aside(self, refused: list[bytes], progress: _Progress) -> None:
+        for line in refused:
+            append_line(self.refused_path, line.decode(errors="replace").rstrip("\n"), durable=True)
+        progress.set_aside += len(refused)
+        refused.clear()
+
+    def _cursor(self, endpoint: Endpoint) -> Cursor:
+        """Where the last delivery to this endpoint ended; the beginning, if it was of another log."""
+        fresh = Cursor(endpoint.digest)
+        try:
+            kept = Cursor(**parse_json(read_text(self._cursor_path)))
+            fits = kept.endpoint == fresh.endpoint and kept.tail == self._tail(kept.delivered)
+        except (OSError, ValueError, TypeError):
+            return fresh
+        return kept if fits else fresh
+
+    def _keep(self, cursor: Cursor) -> Cursor:
+        draft = self._cursor_path.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(cursor)))
+        draft.rename(self._cursor_path)
+        return cursor
+
+    @property
+    def _cursor_path(self) -> Path:
+        return self.folder / "cursor.json"
+
+    def _tail(self, end: int) -> str:
+        """The digest of the log's last bytes before an end; of nothing at its beginning, and behind its end."""
+        if not 0 < end <= (self._log.stat().st_size if self._log.is_file() else 0):
+            return ""
+        with open_regular(self._log) as file:
+            file.seek(max(0, end - _TAIL_BYTES))
+            return hashlib.sha256(file.read(min(end, _TAIL_BYTES))).hexdigest()
+
+
+def _try_lock(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _offer(endpoint: Endpoint, line: bytes, deadline: float) -> Answer:
+    """Offer one event; a refusal is asked for again, for it may have been a hiccup of something in between."""
+    answer = LATE
+    for _ in range(TRIES):
+        seconds = min(ANSWER_SECONDS, deadline - time.monotonic())
+        answer = endpoint.offer(line.rstrip(b"\n"), seconds) if seconds > 0 else LATE
+        if not answer.is_refused:
+            break
+    return answer

@@ -1,1 +1,0 @@
-"""Pages people look at, as pure functions of a release record."""

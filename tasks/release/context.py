@@ -1,0 +1,225 @@
+"""What one run of the release is about: the public things every stage needs, and a private reference."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpcore.accounting import Cap
+from dpcore.errors import RefusedError, SpecError
+from dpcore.planning.budgeted_checks import make_checked_plan
+from dpcore.planning.plan import Plan
+from dpcore.planning.request import COPULA, PlanError, PlanRequest
+from dpcore.records.encoding import Encoding
+from tasks.ledger.entry_content import is_text
+from tasks.ledger.opening import writable_ledger
+from tasks.ledger.state import ReleaseState
+from tasks.ledger.store import Ledger
+from tasks.spec import ReleaseSpec, load_spec
+from tasks.spec.relations import Figures, relation_figures
+from tasks.workspace.folders import Workspace
+
+if TYPE_CHECKING:
+    from tasks.landing.datasets import Arrival
+    from tasks.landing.readings import Readings
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelease:
+    """A specification, and what the planner decided where it leaves something open."""
+
+    spec: ReleaseSpec
+    plan: Plan
+    encoding: Encoding
+
+    @staticmethod
+    def of(spec: ReleaseSpec) -> PlannedRelease:
+        """Plan a release.
+
+        Raises: SpecError where the specification asks for what cannot be carried out.
+        """
+        plan = plan_release(spec)
+        return PlannedRelease(spec=spec, plan=plan, encoding=Encoding(plan.schema))
+
+    @property
+    def stated(self) -> dict[str, float]:
+        """The (epsilon, delta) that the release states; see `stated_guarantee`."""
+        return stated_guarantee(self.spec, self.plan)
+
+    @property
+    def relations(self) -> dict[str, Figures | None]:
+        """What the release promises for the values of a unit, and for its being in the data at all."""
+        return relation_figures(self.plan.events.values(), self.spec.neighbours, self.stated)
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: ledger and readings are made once, on first use
+class ReleaseRun(PlannedRelease):
+    """One run: workspace, specification, plan, and where the landing data are."""
+
+    workspace: Workspace
+    arrival: Arrival
+    flow_run_id: str
+    scratch: Path
+    supersedes: str | None = None
+    reason: str | None = None
+    who: str | None = None
+    """The account that runs the release; the ledger names it beside a cap that this run is the first to use."""
+
+    @property
+    def period(self) -> str:
+        """The data's month."""
+        return self.arrival.period
+
+    def ledger(self) -> Ledger:
+        """The workspace's ledger, opened on first use."""
+        return self._ledger
+
+    def fetch(self) -> None:
+        """Bring the data of a query here, once; files are where they are.
+
+        Raises: LandingError, WorkspaceError.
+        """
+        if not self.arrival.is_queried or self.arrival.landing.files[0].exists():
+            return
+        from tasks.landing.sql import spooled
+
+        target = self.arrival.landing.files[0]
+        spooled(self.spec, target, period=self.period, root=self.workspace.root, environment=os.environ)
+
+    @cached_property
+    def readings(self) -> Readings:
+        """The landing data, and how often they were read so far."""
+        from tasks.landing.readings import Readings
+
+        key = self.workspace.fingerprint_key
+        return Readings(self.arrival.landing, self.spec.unit, key=key, scratch=self.scratch)
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        return writable_ledger(self.workspace, self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A release's place in the ledger: its id, its seeds, and the audits of this build."""
+
+    release_id: str
+    sequence: int
+    seeds: dict[str, str]
+    builds: dict[str, Any]
+    needs_approval: bool = False
+
+    @staticmethod
+    def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
+        """The grant that a reservation gives."""
+        facts = release.facts
+        asked = facts.get("approve", "none") != "none"
+        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], builds, asked)
+
+
+def plan_release(spec: ReleaseSpec) -> Plan:
+    """Decide what the specification leaves open.
+
+    Raises: SpecError where it asks for what cannot be carried out.
+    """
+    model = spec.model
+    request = PlanRequest(
+        schema=spec.schema,
+        neighbours=spec.neighbours,
+        unit=spec.unit,
+        epsilon=spec.privacy.epsilon,
+        delta=spec.privacy.delta,
+        expected_rows=spec.expected_rows,
+        projection=_projection_kind(spec),
+        projection_mechanism=model.projection.mechanism or "auto",
+        dimension=model.projection.dimension,
+        mechanism=model.mechanism,
+        generator=model.generator,
+        allocation=model.shares,
+        radius=model.radius or Fraction(1),
+    )
+    refusal: SpecError | None = None
+    try:
+        return make_checked_plan(request, spec.checks.budgeted)
+    except PlanError as error:
+        refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
+    except ValueError as error:  # a budget beyond what a mechanism can draw for
+        hint = "use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split"
+        refusal = SpecError(str(error), rule="plan-impossible", where="privacy.epsilon", hint=hint)
+    raise refusal
+
+
+def _projection_kind(spec: ReleaseSpec) -> str:
+    """The projection; none where the specification leaves it out beside a generator that keeps every column."""
+    said = "projection" in spec.model.model_fields_set
+    return "none" if spec.model.generator == COPULA and not said else spec.model.projection.kind
+
+
+def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:
+    """What a release states: the epsilon asked for, and delta only if the planned measurements need one."""
+    return {"epsilon": float(spec.privacy.epsilon), "delta": float(spec.privacy.delta) if plan.cost.rho else 0.0}
+
+
+def cap_of(spec: ReleaseSpec) -> Cap:
+    """The lifetime cap that the specification states."""
+    lifetime = spec.privacy.lifetime
+    return Cap(lifetime.epsilon, lifetime.delta, lifetime.delta_num)
+
+
+def basis_of(spec: ReleaseSpec) -> dict[str, str]:
+    """What the population's budget is counted for; `tasks.spec.bases` says which costs add."""
+    return {"neighbours": spec.neighbours.value, "unit": spec.protects}
+
+
+def prepare_run(
+    workspace: Workspace,
+    *,
+    request: dict[str, Any],
+    flow_run_id: str,
+    scratch: Path,
+    now: datetime,
+    who: str | None = None,
+) -> ReleaseRun:
+    """Read the specification, plan, and find the landing data; nothing is read of them yet.
+
+    Raises: RefusedError.
+    """
+    from tasks.landing.datasets import find_landing, find_query
+    from tasks.release.rehearsal import rehearse
+
+    spec = load_spec(workspace.spec_path)
+    plan = plan_release(spec)
+    rehearse(spec)
+    given = request.get("input")
+    if spec.source.query is not None and given is None:
+        arrival = find_query(spec, scratch, period=request.get("period"), now=now)
+    else:
+        arrival = find_landing(spec, workspace.root, given=given, period=request.get("period"), now=now)
+    if not is_text(request.get("reason") or ""):
+        raise RefusedError(
+            "the reason cannot be written as UTF-8",
+            rule="text-unwritable",
+            where="--reason",
+            hint="write plain text, in the terminal's encoding",
+        )
+    if request.get("supersedes") and not request.get("reason"):
+        raise RefusedError(
+            "a superseding release needs a reason", rule="reason-missing", where="--reason", hint='add --reason "..."'
+        )
+    return ReleaseRun(
+        workspace=workspace,
+        spec=spec,
+        plan=plan,
+        encoding=Encoding(plan.schema),
+        arrival=arrival,
+        flow_run_id=flow_run_id,
+        scratch=scratch,
+        supersedes=request.get("supersedes"),
+        reason=request.get("reason"),
+        who=who,
+    )

@@ -1,0 +1,245 @@
+"""What the orchestrator's history shows of a release, stage by stage: tables and cards of public and released values.
+
+Pure functions of the plan, the ledger's state and released measurements. Nothing here
+sees a row, a file name or an exact count, so whoever may open a run's page may read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dpcore.accounting import Cost, float_above, population_balance
+from dpcore.measurements.projection import Projection
+from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.registry import Event, cost_of
+from tasks.ledger.next_command import resume_command
+from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
+from tasks.release.context import ReleaseRun
+from tasks.report.wording import ABSENT, finite_precision, number
+from tasks.spec.relations import at_least, at_most, in_words
+
+Row = dict[str, Any]
+
+KINDS = {
+    "ron": "random orthonormal (RON)",
+    "private-pca": "private principal components",
+    "public-pca": "principal components of public data",
+    "none": "none: every encoded coordinate is kept",
+}
+WORDS_OF_THE_PLAN = ("projection", "dimension", "private principal", "public")
+"""How the plan's reasons begin, or what they speak of, where they are about the projection."""
+
+
+# -- allocation --------------------------------------------------------------------
+
+
+def allocation_rows(run: ReleaseRun, release: ReleaseState) -> list[Row]:
+    """What each measurement may spend, and the ledger entry that stands for it."""
+    return [_allocation_row(run, release, name, event) for name, event in run.plan.events.items()]
+
+
+def _allocation_row(run: ReleaseRun, release: ReleaseState, name: str, event: Event) -> Row:
+    drawn = release.spends.get(name)
+    return {
+        "measurement": name,
+        "mechanism": event.mechanism,
+        "proof": BY_NAME[event.mechanism].status.value,
+        "share": f"{run.plan.allocation.get(name, 1.0):.0%}",
+        "cost": cost_words(cost_of(event)),
+        "ledger entry": f"{drawn.seq} (spent)" if drawn else f"{release.reserve_seq} (reserved)",
+    }
+
+
+def cost_words(cost: Cost) -> str:
+    """A cost as people read it: its epsilon, its rho, or both."""
+    parts = {"epsilon": cost.epsilon, "rho": cost.rho}
+    return ", ".join(f"{name} {at_most(float_above(value), 4)}" for name, value in parts.items() if value) or "nothing"
+
+
+def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
+    """The population's cap, and what is spent or reserved of it without the release and with it."""
+    cap, committed = state.populations[release.population].cap, state.committed(release.population)
+    own = release.spent + release.reserved
+    figures = {
+        "lifetime cap": {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")},
+        "spent or reserved before": population_balance(less(committed, own), delta=cap.delta).as_json(),
+        "with this release": population_balance(committed, delta=cap.delta).as_json(),
+    }
+    return [{"": name, **row} for name, row in figures.items()]
+
+
+# -- projection --------------------------------------------------------------------
+
+
+def projection_card(run: ReleaseRun, projection: Projection, release: ReleaseState) -> str:
+    """Which projection was taken, why, what it cost, and what in it was random."""
+    facts = {
+        "Kind": KINDS.get(run.plan.projection, run.plan.projection),
+        "Coordinates": f"{projection.width} encoded, {projection.dimension} kept",
+        "Cost": _projection_cost(run, release),
+        **_frame_facts(run, projection, release),
+        "Random": _projection_randomness(run, release),
+    }
+    reasons = [reason for reason in run.plan.reasons if any(word in reason for word in WORDS_OF_THE_PLAN)]
+    return card(f"Projection of {release.release_id}", facts, [f"- {reason}" for reason in reasons])
+
+
+def _frame_facts(run: ReleaseRun, projection: Projection, release: ReleaseState) -> dict[str, str]:
+    """The radius in which points are measured, and what it cost; nothing where that is the whole ball."""
+    if projection.frame is None:
+        return {}
+    drawn = [str(release.spends[name].seq) for name in run.plan.frame_events if name in release.spends]
+    paid = f"measured, ledger entries {', '.join(drawn)}" if drawn else "public, as the specification says"
+    return {"Frame": f"points are measured within {projection.frame.radius:.3g} of a centre, of 1; {paid}"}
+
+
+def _projection_cost(run: ReleaseRun, release: ReleaseState) -> str:
+    event = run.plan.projection_event
+    if event is not None:
+        drawn = release.spends.get("projection")
+        return cost_words(cost_of(event)) + (f", ledger entry {drawn.seq}" if drawn else "")
+    if run.plan.reuses_gram:
+        return "nothing of its own: it comes out of the measured moments"
+    return "nothing: it does not depend on the data"
+
+
+def _projection_randomness(run: ReleaseRun, release: ReleaseState) -> str:
+    if run.plan.projection == "ron":
+        seed = release.facts["seeds"]["projection"]
+        return (
+            f"all directions, uniform over orthonormal frames, from the seed `{seed}`: entropy of the operating "
+            f"system, drawn at the reservation (ledger entry {release.reserve_seq}), never from the data"
+        )
+    if run.plan.projection == "private-pca":
+        return "the noise of the measurement, which is never seeded"
+    return "nothing"
+
+
+# -- noise -------------------------------------------------------------------------
+
+
+def noise_rows(run: ReleaseRun, release: ReleaseState, *, count: float, spectrum: Mapping[str, Any]) -> list[Row]:
+    """The noise that was planned against what was found: by the gate before the draw, and in the release."""
+    rows = [row for name, entry in release.spends.items() for row in _gate_rows(name, entry.facts.get("build") or {})]
+    expected = run.plan.expected_error()
+    blocks = len(spectrum["blocks"])
+    figures = {
+        "operator norm of the noise, in records": (expected["operator"], None),
+        "the same over the rows of a block": (
+            expected["relative_operator"],
+            expected["operator"] * blocks / count if count > 0 else None,
+        ),
+        "signal to noise": (expected["signal_to_noise"], spectrum["signal_to_noise"]),
+        "standard deviation of the noisy count": (expected["count_sd"], None),
+        "rows (expected, noisy count)": (run.plan.expected_rows, round(count)),
+    }
+    return rows + [_noise_row("release", name, planned, found) for name, (planned, found) in figures.items()]
+
+
+def _gate_rows(name: str, build: Mapping[str, Any]) -> Iterable[Row]:
+    size, attack = build.get("noise"), build.get("attack")
+    if size:
+        found = f"{size['share']:.3f} ± {size['error']:.3f} ({size['entries']} draws)"
+        yield {"of": name, "figure": "mean square of the gate's noise over the planned", "planned": "1", "found": found}
+    if attack:
+        words = {
+            "planned": f"at most {at_most(attack['claimed'], 4)}",
+            "found": f"at least {at_least(attack['measured'], 4)}",
+        }
+        yield {"of": name, "figure": "epsilon that the gate's attack shows", **words}
+
+
+def _noise_row(of: str, figure: str, planned: float | None, found: float | None) -> Row:
+    return {"of": of, "figure": figure, "planned": number(planned), "found": number(found)}
+
+
+# -- the release as a whole --------------------------------------------------------
+
+
+def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[Entry], folder: str) -> str:
+    """The release on one card, with its places: flow run, ledger entries, bundle and report."""
+    privacy, model = record["privacy"], record["model"]
+    facts = {
+        "Release": record["release_id"],
+        "Status": status,
+        "Period": record["period"],
+        "Epsilon, delta": f"{at_most(privacy['epsilon'])}, {at_most(privacy['delta'])} ({finite_precision(privacy)})",
+        "Budget": _budget_words(record["budget"]),
+        "Unit, neighbours": f"{privacy['unit']}, {privacy['neighbours']}",
+        **{words.capitalize(): figures for words, figures in in_words(privacy).items()},
+        "Mechanism": ", ".join(f"{m['mechanism']} ({m['status']})" for m in privacy["measurements"]),
+        "Projection": f"{model['projection']['kind']}, dimension {model['projection']['dimension']}",
+        "Generator": model["generator"],
+        "Synthetic rows": record["rows"],
+        "Checks": "all hold" if all(check["ok"] for check in record["checks"]) else "not all hold",
+        "Supersedes": record["supersedes"] or ABSENT,
+    }
+    places = ["## Where", *_places(record["flow_run_id"], folder, _digest(entries)), "", *ledger_lines(entries)]
+    promise = ["", "## What is promised", *(f"\n{words}" for words in privacy["guarantee"])]
+    wait = _approval_lines(record["release_id"]) if status == "awaiting-approval" else []
+    return card(f"{record['name']} {record['period']}", facts, [*wait, *places, *promise])
+
+
+def _budget_words(budget: Mapping[str, Any]) -> str:
+    before, after, cap = (at_most(budget[name]["epsilon"]) for name in ("before", "after", "lifetime"))
+    return f"epsilon {before} spent before, {after} after, of {cap}; {budget['releases_left']} like it are left"
+
+
+def _digest(entries: Sequence[Entry]) -> str:
+    """The digest of the bundle, as the last entry that names one has it."""
+    named = [entry.facts["bundle_digest"] for entry in entries if entry.kind in ("await", "publish")]
+    return str(named[-1]) if named else ABSENT
+
+
+def _places(flow_run_id: str, folder: str, digest: str) -> list[str]:
+    return [
+        f"- flow run [{flow_run_id}](/runs/flow-run/{flow_run_id})",
+        f"- bundle `{folder}`, report `{folder}/report.html`",
+        f"- SHA-256 of its SHA256SUMS `{digest}`",
+    ]
+
+
+def ledger_lines(entries: Sequence[Entry]) -> list[str]:
+    """The ledger's entries as a table: number, kind, time, hash."""
+    head = ["| ledger entry | kind | time (UTC) | hash |", "|---:|---|---|---|"]
+    return head + [f"| {e.seq} | {e.kind} | {e.at[:19].replace('T', ' ')} | `{e.hash}` |" for e in entries]
+
+
+def _approval_lines(release_id: str) -> list[str]:
+    return [f'Somebody has to look: `dprelease approve {release_id} --reason "..."` publishes it.', ""]
+
+
+# -- what did not end well ---------------------------------------------------------
+
+
+def failure_card(release: ReleaseState, *, words: str, entries: Sequence[Entry]) -> str:
+    """What happened to a release that was not published, what it spent, and the one command that resumes it."""
+    facts = {
+        "Status": release.status,
+        "What happened": words,
+        "Spent": cost_words(release.spent) + (" (it stays spent)" if release.spends else ""),
+        "Still reserved": cost_words(release.reserved),
+    }
+    resume = ["Resume, without drawing or charging twice:", "", f"    {resume_command(release)}", ""]
+    return card(f"{release.release_id} was not published", facts, [*resume, *ledger_lines(entries)])
+
+
+def refusal_card(release_id: str, *, words: str, entries: Sequence[Entry]) -> str:
+    """Why a run was refused, in public words; nothing was measured by it."""
+    lines = ledger_lines(entries) if entries else ["The ledger has no entry of it."]
+    return card(f"{release_id} was refused", {"What happened": words}, lines)
+
+
+# -- Markdown ----------------------------------------------------------------------
+
+
+def card(title: str, facts: Mapping[str, Any], lines: Sequence[str] = ()) -> str:
+    """A title, a table of facts, and what follows."""
+    rows = [f"| {name} | {_cell(value)} |" for name, value in facts.items()]
+    return "\n".join([f"# {title}", "", "| | |", "|---|---|", *rows, "", *lines])
+
+
+def _cell(value: Any) -> str:
+    """Text that stays in its cell."""
+    return " ".join(str(value).replace("|", "\\|").split())

@@ -1,0 +1,176 @@
+"""The quantities of a release record that may be compared between months, with their noise.
+
+All come from the record's noisy measurements; nothing of the synthetic rows is compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, NamedTuple
+
+from dpcore.mechanisms.base import GramEvent, Output
+from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.mechanisms.names import CENTRE
+from dpcore.mechanisms.registry import mechanism_of
+from dpcore.records.schema import Role
+from dpcore.series.drift import LARGEST_COUNT_NOISE, Quantity, ratio_noise
+from dpcore.stats import Z95
+from tasks.report.wording import is_number
+
+
+class Name(NamedTuple):
+    """A quantity: a column's mean, the share of one of its levels, or the count of rows (no column)."""
+
+    column: str
+    level: str | None = None
+
+
+class LeftOut(Enum):
+    """What stands in for the directions that a release's projection leaves out."""
+
+    NOTHING = "nothing is left out"
+    MEASURED = "a measured mean"
+    """Every figure is of the data, but the columns' spreads are not known."""
+    PUBLIC = "the mean of a public table"
+    """Figures of the columns are partly those of that table, and say nothing of chance or drift."""
+    FAR_OFF = "the edge of a measured ball"
+    """Far-off records are drawn back by another radius each month: figures of the columns may move by that alone."""
+
+
+class _Basis(NamedTuple):
+    """What the figures of one record rest on: the noisy count of rows, and noise as standard deviations."""
+
+    left_out: LeftOut
+    rows: float
+    count_noise: float
+    centre_noise: float = 0.0
+    """Of a position between -1 and 1, where it comes from the measured mean."""
+    centre_count_noise: float = 0.0
+
+
+def quantities(record: dict[str, Any]) -> dict[Name, Quantity]:
+    """What a month may be compared by; nothing where the record does not say how noisy it is."""
+    basis = _basis(record)
+    if basis is None or basis.count_noise > LARGEST_COUNT_NOISE * basis.rows:
+        return {}
+    found = {Name(""): Quantity(basis.rows, basis.count_noise, math.sqrt(basis.rows))}
+    kept = basis._replace(left_out=LeftOut.NOTHING, centre_noise=0.0, centre_count_noise=0.0)
+    whole = (Role.LABEL,) if basis.left_out is LeftOut.FAR_OFF else (Role.LABEL, Role.TARGET)  # never projected
+    for column in record["utility"]["columns"]:
+        found |= dict(_of_column(column, kept if column["role"] in whole else basis))
+    return found
+
+
+def left_out(record: dict[str, Any]) -> LeftOut:
+    """What stands in for what the projection leaves out; nothing where no mean is stated at all."""
+    projection = record["model"]["projection"]
+    if any(measurement["name"] == CENTRE for measurement in record["privacy"]["measurements"]):
+        return LeftOut.FAR_OFF
+    targets = [column for column in record["utility"]["columns"] if column["role"] == Role.TARGET]
+    features = projection["encoded_width"] - sum(map(_coordinates, targets))
+    if projection["kind"] == "none" or projection["dimension"] >= features:
+        return LeftOut.NOTHING
+    return {"private-pca": LeftOut.MEASURED, "public-pca": LeftOut.PUBLIC}.get(projection["kind"], LeftOut.NOTHING)
+
+
+def _coordinates(target: dict[str, Any]) -> int:
+    """How many coordinates stand for a target, which is a number, in an encoded point."""
+    return 1 + (target.get("measured_missing_share") is not None)
+
+
+def definitions(record: dict[str, Any]) -> dict[str, Any]:
+    """How each column was declared, and what the budget was counted for: only what was declared alike is compared."""
+    privacy = record["privacy"]
+    basis = (privacy["unit"], privacy["neighbours"])
+    columns = record["utility"]["columns"]
+    return {"": basis} | {column["name"]: (*basis, *_definition(column)) for column in columns}
+
+
+def _definition(column: dict[str, Any]) -> tuple[Any, ...]:
+    edges = column["synthetic"].get("edges") or [None]
+    missing = column.get("measured_missing_share") is not None
+    return column["kind"], tuple(column.get("levels", ())), edges[0], edges[-1], missing
+
+
+def _basis(record: dict[str, Any]) -> _Basis | None:
+    events = {m["name"]: m["parameters"] for m in record["privacy"]["measurements"]}
+    count = record["noisy_count"]
+    if not is_number(count):
+        return None
+    try:
+        moments = GramEvent.from_json(events["moments"])
+        mean = GramEvent.from_json(events["mean"]) if "mean" in events else None
+        noise = count_and_sum_noise(moments, mean)[0] * math.sqrt((mean or moments).layout.classes)
+        basis = _Basis(left_out(record), count, noise)
+        if basis.left_out is LeftOut.MEASURED and "projection" in events:  # else it comes out of the moments
+            basis = _with_centre(basis, GramEvent.from_json(events["projection"]), record["utility"]["columns"])
+    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return None  # of a version that stated its noise otherwise
+    return basis
+
+
+def _with_centre(basis: _Basis, event: GramEvent, columns: list[dict[str, Any]]) -> _Basis:
+    """The noise of a mean that was measured apart, with other noise than the moments."""
+    if mechanism_of(event.mechanism).output is Output.BASIS:  # directions come without a mean, and no mean is stated
+        return basis
+    count_sd, sum_sd = count_and_sum_noise(event)
+    scale = math.sqrt(sum(column["role"] != Role.LABEL for column in columns))
+    position = scale * sum_sd / max(basis.rows, 1.0)
+    return basis._replace(centre_noise=position, centre_count_noise=count_sd)
+
+
+def _of_column(column: dict[str, Any], basis: _Basis) -> Iterator[tuple[Name, Quantity]]:
+    measured = column.get("measured") or {}
+    if basis.left_out in (LeftOut.PUBLIC, LeftOut.FAR_OFF):
+        return
+    if "levels" in column:
+        yield from _shares(column, measured, basis)
+    elif is_number(measured.get("mean")) and is_number(measured.get("mean_margin")):
+        yield Name(column["name"]), _mean(column, measured, basis)
+
+
+def _ratio_noise(basis: _Basis, margin_sd: float, centre_sd: float, offset: float) -> float:
+    """The part of a mean that is kept has the moments' noise and the rest the centre's: at most the larger of both."""
+    count_sd = max(basis.count_noise, basis.centre_count_noise)
+    return ratio_noise(max(margin_sd, centre_sd), offset=offset, count_sd=count_sd, count=basis.rows)
+
+
+def _mean(column: dict[str, Any], measured: dict[str, Any], basis: _Basis) -> Quantity:
+    edges = column["synthetic"]["edges"]
+    half_width, offset = (edges[-1] - edges[0]) / 2, abs(measured["mean"] - (edges[0] + edges[-1]) / 2)
+    present = 1.0
+    if is_number(column.get("measured_missing_share")):
+        present = min(max(1 - column["measured_missing_share"], 0.05), 1.0)
+    sd, centre_sd = measured["mean_margin"] / Z95, half_width * basis.centre_noise / present
+    total = _ratio_noise(basis, sd, centre_sd, offset)
+    if present < 1:  # the mean is over a noisy share of the rows
+        total = math.hypot(total, max(sd, centre_sd) * offset / half_width)
+    return Quantity(
+        measured["mean"], total, _spread(measured, half_width, basis) / math.sqrt(max(basis.rows * present, 1.0))
+    )
+
+
+def _spread(measured: dict[str, Any], half_width: float, basis: _Basis) -> float:
+    """The measured standard deviation of a column's values, or else the largest between its bounds.
+
+    Moments of projected points hold the variance of the directions that are kept, and no more.
+    """
+    known = basis.left_out is LeftOut.NOTHING and is_number(measured.get("sd"))
+    return float(measured["sd"]) if known else half_width
+
+
+def _shares(column: dict[str, Any], measured: dict[str, Any], basis: _Basis) -> Iterator[tuple[Name, Quantity]]:
+    """One share a level; of two levels the second says all. A share says its own spread, projected or not."""
+    levels = column["levels"]
+    nothing = [None] * len(levels)
+    shares, margins = measured.get("shares") or nothing, measured.get("margins") or nothing
+    rows = list(zip(levels, shares, margins, strict=True))
+    centre_sd = (1 - 1 / len(levels)) * basis.centre_noise
+    for level, share, margin in rows[1:] if len(rows) == 2 else rows:
+        if is_number(share) and is_number(margin):
+            total = _ratio_noise(basis, margin / Z95, centre_sd, offset=share)
+            inside = min(max(share, 0.0), 1.0)
+            chance = math.sqrt(inside * (1 - inside) / basis.rows)
+            yield Name(column["name"], str(level)), Quantity(share, total, chance)

@@ -1,0 +1,169 @@
+"""How numbers, dates and hashes of a release record read on a page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tasks.spec.relations import at_least, at_most
+
+ABSENT = "—"
+DAYS_PER_UNIT = {"date": 1.0, "timestamp": 1 / 86_400e6}
+"""Columns counted since 1970-01-01 UTC, and how many days one of their units is."""
+
+SMALL = 1e-3
+"""Numbers below are written as a power of ten."""
+_DIGITS_OF_POWERS = 3
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SPANS = (("days", 1.0), ("hours", 1 / 24), ("minutes", 1 / 1440), ("seconds", 1 / 86_400))
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of the record is a finite number, not null and not a flag."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number with thousands separated, or as a power of ten where it is very small or very large."""
+    if not is_number(value):
+        return ABSENT if value is None or isinstance(value, float) else str(value)
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < SMALL or size >= 1e15:
+        return _power_of_ten(value)
+    if isinstance(value, int) or size >= 10 ** (digits - 1):
+        return _minus(f"{value:,.0f}")
+    return _minus(f"{value:.{digits}g}")
+
+
+def rounded_up(value: Any, digits: int = 4) -> str:
+    """A cost as `number` writes it, never smaller than it is."""
+    return _toward(at_most, value, digits)
+
+
+def rounded_down(value: Any, digits: int = 4) -> str:
+    """A figure of which at least so much was found, never larger than it is."""
+    return _toward(at_least, value, digits)
+
+
+def _toward(rounded: Callable[[float, int], str], value: Any, digits: int) -> str:
+    if not is_number(value):
+        return number(value, digits)
+    shown = min(digits, _DIGITS_OF_POWERS) if abs(value) < SMALL else digits
+    return number(float(rounded(value, shown)), digits)
+
+
+def relation(figures: Mapping[str, float] | None) -> str:
+    """The epsilon of a relation, rounded up; a word where nothing is promised under it."""
+    return "not protected" if figures is None else at_most(figures["epsilon"], 4)
+
+
+def _power_of_ten(value: float) -> str:
+    mantissa, exponent = f"{value:.{_DIGITS_OF_POWERS - 1}e}".split("e")
+    factor = f"{float(mantissa):g}"
+    power = "10" + str(int(exponent)).translate(_RAISED)
+    return power if factor == "1" else _minus(f"{factor} × {power}")
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def share(value: Any, margin: Any = None) -> str:
+    """A share, and its margin where there is one, as percentages with one decimal."""
+    if not is_number(value):
+        return ABSENT
+    percent = f"{100 * value:.1f}" + (f" ± {100 * margin:.1f}" if is_number(margin) else "")
+    return _minus(f"{percent} %")
+
+
+def places(margin: Any) -> int | None:
+    """The decimals that a margin leaves meaningful."""
+    if not is_number(margin) or margin <= 0:
+        return None
+    return min(max(1 - math.floor(math.log10(margin)), 0), 8)
+
+
+def quantity(value: Any, kind: str, decimals: int | None = None) -> str:
+    """A value of an interval column: a date where the column holds dates, the time of day on a second line."""
+    if not is_number(value):
+        return ABSENT
+    if kind not in DAYS_PER_UNIT:
+        return number(value) if decimals is None else _minus(f"{value:,.{decimals}f}")
+    try:
+        moment = _EPOCH + timedelta(days=value * DAYS_PER_UNIT[kind])
+    except OverflowError:
+        return number(value)
+    return f"{moment:%Y-%m-%d}" if kind == "date" else f"{moment:%Y-%m-%d}\n{moment:%H:%M} UTC"
+
+
+def length(value: Any, kind: str, decimals: int | None = None) -> str:
+    """A distance between two values of an interval column, in a unit that people use."""
+    if kind not in DAYS_PER_UNIT or not is_number(value):
+        return quantity(value, "numeric", decimals)
+    days = value * DAYS_PER_UNIT[kind]
+    unit, size = next((span for span in _SPANS if abs(days) >= span[1]), _SPANS[-1 if kind == "timestamp" else 0])
+    return f"{number(days / size, 3)} {unit}"
+
+
+def with_margin(value: Any, margin: Any, kind: str) -> str:
+    """A measured value and its margin; for dates on a line of its own."""
+    text = quantity(value, kind, places(margin))
+    if not (is_number(value) and is_number(margin)):
+        return text
+    return f"{text}{chr(10) if kind in DAYS_PER_UNIT else ' '}± {length(margin, kind, places(margin))}"
+
+
+def calendar_labels(ticks: Sequence[datetime], *, days: float) -> list[str]:
+    """Labels of a calendar axis of so many days: what changes, and below it, once, what stays."""
+    if days > 3 * 365:
+        return [f"{tick.year}" for tick in ticks]
+    upper, lower = ("{0:%H:%M}", "{0.day} {0:%b %Y}") if days <= 3 else ("{0.day} {0:%b}", "{0.year}")
+    if days > 150:
+        upper = "{0:%b}"
+    labels, last = [], ""
+    for tick in ticks:
+        stays = lower.format(tick)
+        labels.append(upper.format(tick) + (f"\n{stays}" if stays != last else ""))
+        last = stays
+    return labels
+
+
+def moment(text: str) -> str:
+    """An ISO 8601 time as people write it, in UTC."""
+    try:
+        parsed = datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return text
+    return f"{parsed.day} {parsed:%B %Y, %H:%M} UTC"
+
+
+def short_hash(text: str | None) -> str:
+    """The first twelve characters of a hash."""
+    if not text:
+        return ABSENT
+    return text if len(text) <= 14 else text[:12] + "…"
+
+
+def spaced(text: str) -> str:
+    """A name from the record as words."""
+    return text.replace("_", " ")
+
+
+def plain_label(text: Any, most: int = 20) -> str:
+    """A label that fits beside a plot: one line, printable, cut where too long."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def finite_precision(privacy: Mapping[str, Any]) -> str:
+    """What finite precision adds to the delta of a record's promise; of an approximate measurement nobody knows."""
+    proved = all(m["status"] == "proved" for m in privacy["measurements"])
+    return (
+        f"finite precision {at_most(privacy['delta_num'], 1)}" if proved else "approximate: neither of them is proved"
+    )

@@ -1,0 +1,281 @@
+"""The year ahead of a specification: coming periods, what the cap allows, and what another epsilon would buy.
+
+Everything comes from the specification, the ledger's balance and a moment in time; no data
+are touched. Only the specification's own releases are foreseen: others over the same
+population spend from the same cap.
+"""
+
+from __future__ import annotations
+
+import calendar
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import cached_property
+from itertools import chain, islice
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from dpcore.accounting import Cap, Cost, population_balance, times
+from dpcore.errors import SpecError
+from dpcore.mechanisms.registry import cost_of
+from dpcore.planning.forecast import (
+    ColumnNoise,
+    ForecastRelease,
+    alternative_epsilons,
+    burn_down,
+    column_noise,
+    largest_fitting,
+)
+from dpcore.planning.plan import Plan
+from dpcore.records.schema import Kind
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import cap_difference
+from tasks.release.context import cap_of, plan_release
+from tasks.schedule.calendar import periods_due
+from tasks.schedule.forecast import MONTHLY, overdue_period
+from tasks.spec import ReleaseSpec
+from tasks.spec.privacy import MOST_EPSILON
+from tasks.spec.relations import at_most
+
+_DAYS = {Kind.DATE: 1.0, Kind.TIMESTAMP: 1 / 86_400e6}
+"""Columns that count time since 1970, and how many days one of their units is."""
+
+MOST_MONTHS = 600
+"""Beyond fifty years nobody asks how long a cap lasts."""
+
+
+def left(cap: float, used: Fraction | float) -> float | None:
+    """What is left under a cap, without the digits that floating point invents; None if nothing finite fits."""
+    rest = cap - float(used)
+    return float(f"{rest:.12g}") if math.isfinite(rest) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """Another epsilon a release: how long the cap then lasts; `lasts_until` is the last period that it allows.
+
+    `months` is None where that is beyond `MOST_MONTHS`.
+    """
+
+    epsilon: Fraction
+    plan: Plan
+    releases_left: int
+    lasts_until: str | None
+    months: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The alternative for people and machines."""
+        return {
+            "epsilon": float(self.epsilon),
+            "releases_left": self.releases_left,
+            "lasts_until": self.lasts_until,
+            "months": self.months,
+            "dimension": self.plan.dimension,
+            "mechanism": self.plan.event.mechanism,
+            "expected_error": self.plan.expected_error() | readable_error(self.plan),
+        }
+
+
+@dataclass(frozen=True)  # no slots: the coming periods are looked up once
+class Outlook:
+    """A specification and its plan against the population's cap, at a moment."""
+
+    spec: ReleaseSpec
+    plan: Plan
+    state: LedgerState
+    now: datetime
+    months: int = 12
+
+    @cached_property
+    def cap(self) -> Cap:
+        """The population's cap: the ledger's, or before the first release the specification's."""
+        known = self.state.populations.get(self.spec.privacy.population)
+        return known.cap if known else cap_of(self.spec)
+
+    @property
+    def committed(self) -> Cost:
+        """What is spent or reserved."""
+        return self.state.committed(self.spec.privacy.population)
+
+    def periods(self, months: int) -> Iterator[str]:
+        """The periods that the schedule releases in the months to come, after that of its last firing if it has none.
+
+        Without a schedule every month has one. The period that is late counts as one of the months.
+        """
+        schedule = self.spec.schedule
+        start = self.now.astimezone(ZoneInfo(schedule.timezone))
+        coming = periods_due(schedule.cron or MONTHLY, schedule.timezone, start, _months_later(start, months))
+        late = overdue_period(self.spec, self.state, start)
+        first = [late] if late else []
+        return islice(chain(first, (period for period in coming if period != late)), months)
+
+    @cached_property
+    def year(self) -> list[ForecastRelease]:
+        """Every coming release of the months asked for."""
+        periods = [(period, self._counted(period)) for period in self.periods(self.months)]
+        return burn_down(self.cap, self.committed, self.plan.cost, periods)
+
+    @property
+    def cap_reached(self) -> str | None:
+        """The first period that the cap refuses."""
+        return next((step.period for step in self.year if not step.allowed), None)
+
+    @cached_property
+    def alternatives(self) -> list[Alternative]:
+        """The present epsilon among smaller and larger ones; what cannot be planned is left out."""
+        epsilons = alternative_epsilons(self.spec.privacy.epsilon, at_most=self._largest)
+        plans = {epsilon: self._plan_with(epsilon) for epsilon in epsilons}
+        return [self._alternative(epsilon, plan) for epsilon, plan in plans.items() if plan]
+
+    @cached_property
+    def present(self) -> Alternative:
+        """The specification's own epsilon, as one of the alternatives."""
+        return self._alternative(self.spec.privacy.epsilon, self.plan)
+
+    @cached_property
+    def fits_the_year(self) -> Fraction | None:
+        """The largest epsilon a release with which the cap allows all coming ones; None if there is none."""
+        count = sum(not step.counted for step in self.year)
+
+        def fits(epsilon: Fraction) -> bool:
+            plan = self._plan_with(epsilon)
+            return plan is not None and self.cap.admits(self.committed + times(plan.cost, count))
+
+        return largest_fitting(fits, at_most=self._largest) if count else None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a steward must do before a release, what is not proved, and what makes the cap shorter."""
+        doubtful = [
+            f"{name} is approximate: for what it draws neither the stated epsilon nor a delta is proved."
+            for name in self.plan.approximate
+        ]
+        return [*self._refused_cap, *doubtful, *self._mixed_kinds]
+
+    @property
+    def _refused_cap(self) -> list[str]:
+        known = self.state.populations.get(self.spec.privacy.population)
+        differs = cap_difference(known, cap_of(self.spec)) if known else None
+        if differs is None:
+            return []
+        return [f"A run is refused: {differs}, which these figures are counted against ({differs.hint})."]
+
+    @property
+    def _mixed_kinds(self) -> list[str]:
+        """Pure costs and Gaussian noise over one population take more than either kind."""
+        after = self.committed + self.plan.cost
+        if not after.is_mixed:
+            return []
+        counted = at_most(population_balance(after, delta=self.cap.delta).epsilon, 4)
+        takes = f"as zCDP: epsilon {counted} of {at_most(self.cap.epsilon)} is taken after this release"
+        if self.plan.cost.is_mixed:
+            kinds = {name: "Gaussian" if cost_of(event).rho else "pure" for name, event in self.plan.events.items()}
+            return [
+                f"This specification mixes noise ({', '.join(f'{name} {kind}' for name, kind in kinds.items())}), and "
+                f"its population's cap counts the two kinds together {takes}. Mechanisms of one kind take less: choose "
+                "`model.mechanism` and `model.projection.mechanism` alike."
+            ]
+        return [
+            f"This release's {'Gaussian noise' if self.plan.cost.rho else 'pure cost'} joins a population that has "
+            f"spent the other kind, and its cap counts the two kinds together {takes}. "
+            "A release of the same kind takes less."
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `plan` says about the future."""
+        fits = self.fits_the_year
+        return {
+            "warnings": self.warnings,
+            "year": [self._step_json(step) for step in self.year],
+            "cap_reached": self.cap_reached,
+            "lasts_until": self.present.lasts_until,
+            "months": self.present.months,
+            "alternatives": [alternative.as_json() for alternative in self.alternatives],
+            "fits_the_year": None if fits is None else float(fits),
+            "columns": column_errors(self.spec, self.plan),
+        }
+
+    def _step_json(self, step: ForecastRelease) -> dict[str, Any]:
+        spent = step.spent.as_json()
+        finite = math.isfinite(spent["epsilon"])
+        return {
+            "period": step.period,
+            "epsilon": 0.0 if step.counted else float(self.spec.privacy.epsilon),
+            "epsilon_spent": spent["epsilon"] if finite else None,
+            "delta_spent": spent["delta"],
+            "delta_num_spent": spent["delta_num"],
+            "epsilon_remaining": left(float(self.cap.epsilon), step.spent.epsilon),
+            "allowed": step.allowed,
+            "counted": step.counted,
+        }
+
+    @property
+    def _largest(self) -> Fraction:
+        return min(Fraction(MOST_EPSILON), self.cap.epsilon)
+
+    def _counted(self, period: str) -> bool:
+        return bool(self.state.of_period(self.spec.name, period))
+
+    @cached_property
+    def _uncounted(self) -> list[str]:
+        return [period for period in self.periods(MOST_MONTHS) if not self._counted(period)]
+
+    def _plan_with(self, epsilon: Fraction) -> Plan | None:
+        if epsilon == self.spec.privacy.epsilon:
+            return self.plan
+        privacy = self.spec.privacy.model_copy(update={"epsilon": epsilon})
+        try:
+            return plan_release(self.spec.model_copy(update={"privacy": privacy}))
+        except SpecError:  # a calibration that this epsilon cannot have
+            return None
+
+    def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
+        count = self.cap.releases_left(self.committed, plan.cost)
+        coming = self._uncounted
+        if count >= len(coming):
+            return Alternative(epsilon, plan, count, None, None)
+        until = coming[count - 1] if count else None
+        return Alternative(epsilon, plan, count, until, _months_between(coming[0], coming[count]))
+
+
+def readable_error(plan: Plan) -> dict[str, float]:
+    """The largest noise of any column's mean, in percent of its range, and of any share, in percentage points."""
+    errors = column_noise(plan)
+    parts = {
+        "mean_percent_of_range": [100 * error.part_of_range for error in errors if not error.is_share],
+        "share_points": [100 * error.part_of_range for error in errors if error.is_share],
+    }
+    return {name: max(values) for name, values in parts.items() if values}
+
+
+def column_errors(spec: ReleaseSpec, plan: Plan) -> list[dict[str, Any]]:
+    """Each column's expected noise: of its mean in its own unit (times in days), of a share in percentage points."""
+    units = {column.name: column.unit for column in spec.columns}
+    return [_column_error(error, units[error.column.name]) for error in column_noise(plan)]
+
+
+def _column_error(error: ColumnNoise, unit: str | None) -> dict[str, Any]:
+    kind = error.column.kind
+    size = 100.0 if error.is_share else _DAYS.get(kind, 1.0)
+    return {
+        "name": error.column.name,
+        "kind": kind.value,
+        "of": "share" if error.is_share else "mean",
+        "unit": "points" if error.is_share else "days" if kind in _DAYS else unit,
+        "noise_sd": {"least": size * error.least, "most": size * error.most},
+        "percent_of_range": 100 * error.part_of_range,
+        "known": error.known,
+    }
+
+
+def _months_later(moment: datetime, months: int) -> datetime:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def _months_between(first: str, last: str) -> int:
+    years, months = (int(b) - int(a) for a, b in zip(first.split("-"), last.split("-"), strict=True))
+    return 12 * years + months

@@ -1,0 +1,113 @@
+"""Published months of one name, compared with each other from their records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from dpcore.series.drift import Change, DriftVerdict, Quantity, compare_quantities
+from tasks.ledger.state import ReleaseState
+from tasks.report.quantities import LeftOut, Name, definitions, left_out, quantities
+from tasks.report.wording import DAYS_PER_UNIT
+from tasks.site.frame import Site
+from tasks.site.survey import FAULTS
+
+GENTLER = [DriftVerdict.NOISE, DriftVerdict.CHANCE, DriftVerdict.DRIFT]
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """The release that counts for a period, with what may be compared of it."""
+
+    period: str
+    release_id: str
+    columns: list[dict[str, Any]]
+    quantities: dict[Name, Quantity]
+    definitions: dict[str, Any]
+    left_out: LeftOut = LeftOut.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two months one after the other."""
+
+    before: Month
+    after: Month
+    changes: dict[Name, Change]
+    apart: list[str]
+    """Columns of the later month that were declared otherwise before, or not at all."""
+
+
+def names_with_months(site: Site) -> dict[str, list[Month]]:
+    """For each name its published months in order; of a superseded release, its successor."""
+    months: dict[str, dict[str, Month]] = {}
+    for release in site.survey.state.releases.values():
+        month = _month(site, release) if release.status == "published" else None
+        if month is not None:
+            months.setdefault(str(release.facts["name"]), {})[month.period] = month
+    return {name: [found[period] for period in sorted(found)] for name, found in sorted(months.items())}
+
+
+def _month(site: Site, release: ReleaseState) -> Month | None:
+    """What a record says of a month; nothing if it is elsewhere, or was changed so that it cannot be read."""
+    bundle = site.survey.bundles.get(release.release_id)
+    if bundle is None or bundle.record is None:
+        return None
+    record = bundle.record
+    try:
+        columns = list(record["utility"]["columns"])
+        measured, declared, apart = quantities(record), definitions(record), left_out(record)
+    except (*FAULTS, IndexError):
+        return None
+    return Month(str(release.facts["period"]), release.release_id, columns, measured, declared, apart)
+
+
+def comparisons(months: list[Month]) -> list[Comparison]:
+    """Each month with the one before."""
+    return [_comparison(before, after) for before, after in pairwise(months)]
+
+
+def _comparison(before: Month, after: Month) -> Comparison:
+    alike = {column for column, how in after.definitions.items() if before.definitions.get(column) == how}
+    apart = [column for column in after.definitions if column not in alike]
+    first, second = (
+        {name: quantity for name, quantity in month.quantities.items() if name.column in alike}
+        for month in (before, after)
+    )
+    return Comparison(before, after, _gentler(before, after, first, second), apart)
+
+
+def _gentler(
+    before: Month, after: Month, first: dict[Name, Quantity], second: dict[Name, Quantity]
+) -> dict[Name, Change]:
+    """Columns of dates are compared as they are and from their month's first day on; marked if both ways changed.
+
+    Times of visits go with the calendar and dates of birth do not: neither is to be called a drift for that.
+    """
+    changes = compare_quantities(first, second)
+    moved = compare_quantities(dict(_from_first_day(before, first)), dict(_from_first_day(after, second)))
+    for name, other in moved.items():
+        if GENTLER.index(other.verdict) < GENTLER.index(changes[name].verdict):
+            changes[name] = other
+    return changes
+
+
+def _from_first_day(month: Month, values: dict[Name, Quantity]) -> Iterator[tuple[Name, Quantity]]:
+    """The quantities with dates counted from the period's first day."""
+    kinds = {column["name"]: column["kind"] for column in month.columns}
+    for name, quantity in values.items():
+        unit = DAYS_PER_UNIT.get(kinds.get(name.column, ""))
+        first = _first_day(month.period)
+        shift = 0.0 if unit is None or first is None else first / unit
+        yield name, replace(quantity, value=quantity.value - shift)
+
+
+def _first_day(period: str) -> float | None:
+    """Days from 1970 to a period's first day; None for a period that is no month."""
+    try:
+        return datetime.strptime(period, "%Y-%m").replace(tzinfo=UTC).timestamp() / 86400
+    except ValueError:
+        return None

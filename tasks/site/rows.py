@@ -1,0 +1,157 @@
+"""Releases and refusals as rows of a list, and the strip of months above it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.ledger.state import Entry, ReleaseState
+from tasks.site.frame import Site
+from tasks.site.survey import FAULTS
+from tasks.spec.relations import is_unproved
+
+TONES = {
+    "published": "good",
+    "superseded": "plain",
+    "void": "plain",
+    "reserved": "accent",
+    "measured": "accent",
+    "awaiting-approval": "accent",
+    "check-failed": "bad",
+    "failed": "bad",
+    "refused": "bad",
+    "lost": "bad",
+}
+SIGNS = {"good": "✓", "bad": "✕", "accent": "…", "plain": "–"}
+MOST_MONTHS = 36
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A release, or a request that was refused, in a line."""
+
+    release_id: str
+    name: str
+    period: str
+    population: str
+    sequence: int
+    status: str
+    epsilon: float | None
+    delta: float | None
+    at: str
+    words: str = ""
+    elsewhere: bool = False
+    href: str | None = None
+
+    @property
+    def tone(self) -> str:
+        """The colour of its status."""
+        return TONES.get(self.status, "plain")
+
+    @property
+    def sign(self) -> str:
+        """What its status looks like to those who do not see colours."""
+        return SIGNS[self.tone]
+
+
+def rows_of(site: Site) -> list[Row]:
+    """Every release and refusal, the newest period first."""
+    state = site.survey.state
+    rows = [_release_row(site, release) for release in state.releases.values()]
+    rows += [_refusal_row(site, entry) for entry in pending_refusals(site)]
+    return sorted(rows, key=lambda row: (row.period, row.name, row.sequence), reverse=True)
+
+
+def pending_refusals(site: Site) -> list[Entry]:
+    """The requests that the budget refused and that were not released since."""
+    state = site.survey.state
+    return [entry for release_id, entry in state.refusals.items() if release_id not in state.releases]
+
+
+def _release_row(site: Site, release: ReleaseState) -> Row:
+    facts, last = release.facts, release.published or site.survey.entries[release.reserve_seq - 1]
+    stated = facts.get("stated") or {}
+    return Row(
+        release_id=release.release_id,
+        name=str(facts["name"]),
+        period=str(facts["period"]),
+        population=release.population,
+        sequence=int(facts["sequence"]),
+        status=release.status,
+        epsilon=stated.get("epsilon"),
+        delta=stated.get("delta"),
+        at=last.at if release.published else "",
+        words=" ".join(_words(site, release)),
+        elsewhere=is_elsewhere(site, release),
+        href=site.release_href(release.release_id),
+    )
+
+
+def is_elsewhere(site: Site, release: ReleaseState) -> bool:
+    """Whether a release was published from another workspace of a shared ledger."""
+    return site.survey.shared and release.published is not None and release.release_id not in site.survey.bundles
+
+
+def _words(site: Site, release: ReleaseState) -> Iterator[str]:
+    """What a list should say besides the status."""
+    if release.facts.get("supersedes"):
+        yield f"Supersedes {release.facts['supersedes']}."
+    if release.refusal is not None:
+        yield f"{release.refusal.facts['who']}: {release.refusal.facts['reason']}"
+    if _is_approximate(site, release):
+        yield "Approximate: not proved."
+    if is_elsewhere(site, release):
+        yield "Published from another workspace of this ledger."
+
+
+def _is_approximate(site: Site, release: ReleaseState) -> bool:
+    """Whether the record says so; one that somebody changed may say nothing that can be read."""
+    bundle = site.survey.bundles.get(release.release_id)
+    try:
+        return bundle is not None and bundle.record is not None and is_unproved(bundle.record["privacy"])
+    except FAULTS:
+        return False
+
+
+def _refusal_row(site: Site, entry: Entry) -> Row:
+    facts = entry.facts
+    stated: dict[str, Any] = facts.get("stated") or {}
+    return Row(
+        release_id=entry.release_id,
+        name=str(facts.get("name", "")),
+        period=str(facts.get("period", "")),
+        population=entry.population,
+        sequence=0,
+        status="refused",
+        epsilon=stated.get("epsilon"),
+        delta=stated.get("delta"),
+        at="",
+        words=f"{facts['reason']}.",
+        href=site.release_href(entry.release_id),
+    )
+
+
+def strips(rows: list[Row]) -> list[dict[str, Any]]:
+    """For each name its last months, oldest first, each with the release that counts for it."""
+    strips = []
+    for name in sorted({row.name for row in rows}):
+        by_period: dict[str, Row] = {}
+        for row in sorted((row for row in rows if row.name == name), key=_weight):
+            by_period[row.period] = row
+        shown = sorted(by_period)[-MOST_MONTHS:]
+        strips.append({"name": name, "rows": [by_period[period] for period in shown], "all": len(by_period)})
+    return strips
+
+
+def _weight(row: Row) -> tuple[bool, int]:
+    """A published release counts for its month, else the last attempt."""
+    return row.status == "published", row.sequence
+
+
+def summary(rows: list[Row]) -> list[tuple[str, str, int]]:
+    """How many there are of each status, with its colour."""
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    return [(status, TONES.get(status, "plain"), counts[status]) for status in TONES if status in counts]

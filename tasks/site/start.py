@@ -1,0 +1,142 @@
+"""The start page: what was released, whether the audit holds, and how much budget is left."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting import Cost, population_balance
+from tasks.ledger.state import Entry, Population
+from tasks.report.wording import rounded_up
+from tasks.schedule.forecast import Forecast
+from tasks.site.burn import NARROW, WIDE, Burn, burn_svg
+from tasks.site.frame import Site
+from tasks.site.rows import rows_of, strips, summary
+from tasks.site.survey import moment_of
+from tasks.spec.bases import kind_of
+
+PATH = "index.html"
+ROWS_AT_ONCE = 60
+KINDS = {"epsilon": "ε", "delta": "δ", "delta_num": "δ, numerical"}
+
+
+def start_page(site: Site) -> str:
+    """The page."""
+    rows = rows_of(site)
+    populations = site.survey.state.populations
+    return site.render(
+        "start.html.j2",
+        PATH,
+        rows=rows[:ROWS_AT_ONCE],
+        older=rows[ROWS_AT_ONCE:],
+        strips=strips(rows),
+        summary=summary(rows),
+        refusals=list(_refusals(site)),
+        budgets=[_budget(site, name, known) for name, known in populations.items()],
+        names=sorted({row.name for row in rows}),
+    )
+
+
+def _refusals(site: Site) -> Iterator[dict[str, Any]]:
+    """Every refusal of the ledger, the newest first."""
+    for entry in reversed(site.survey.entries[: site.survey.verified]):
+        if entry.kind == "refuse":
+            facts = entry.facts
+            href = site.release_href(entry.release_id)
+            yield {"entry": entry, "rule": facts["rule"], "reason": facts["reason"], "who": facts["who"], "href": href}
+
+
+# ---------------------------------------------------------------- budget
+
+
+def _budget(site: Site, population: str, known: Population) -> dict[str, Any]:
+    """One population's budget in words, figures and a drawing."""
+    burn = _burn(site, population)
+    forecast = site.survey.forecast
+    foreseen = forecast if forecast and forecast.population == population else None
+    alt = _alt(population, burn, foreseen)
+    return {
+        "population": population,
+        "basis": known.basis | {"unit": kind_of(known.basis.get("unit", ""))},
+        "kinds": list(_kinds(known)),
+        "drawings": [(kind, burn_svg(burn, width=width, alt=alt)) for kind, width in _widths()],
+        "forecast": foreseen,
+        "refused": bool(burn.refused),
+        "coming": bool(burn.coming),
+        "changes": len(burn.caps) - 1,
+    }
+
+
+def _widths() -> list[tuple[str, int]]:
+    return [("wide-only", WIDE), ("narrow-only", NARROW)]
+
+
+def _burn(site: Site, population: str) -> Burn:
+    survey = site.survey
+    good = survey.entries[: survey.verified]
+    steps = survey.history.steps[population]
+    forecast = survey.forecast if survey.forecast and survey.forecast.population == population else None
+    return Burn(
+        spent=list(_spent(good, steps)),
+        caps=list(_caps(good, population)),
+        coming=forecast.steps if forecast else (),
+        refused=[
+            (moment_of(entry), float(survey.history.at(population, entry.seq).cap.epsilon))
+            for entry in good
+            if entry.kind == "refuse" and _is_of_budget(entry, population)
+        ],
+        now=survey.made_at,
+    )
+
+
+def _is_of_budget(entry: Entry, population: str) -> bool:
+    return entry.population == population and entry.facts["who"] is None
+
+
+def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterator[tuple[Any, float]]:
+    """Epsilon after each entry that spent something, under the cap of that time."""
+    last: tuple[Cost, Any] | None = None
+    for seq, known in steps:
+        if last == (known.spent, known.cap.delta):
+            continue
+        last = known.spent, known.cap.delta
+        epsilon = float(population_balance(known.spent, delta=known.cap.delta).epsilon)
+        if math.isfinite(epsilon):  # a cost that cannot be stated is infinite: the figures say so
+            yield moment_of(entries[seq - 1]), epsilon
+
+
+def _caps(entries: list[Entry], population: str) -> Iterator[tuple[Any, float]]:
+    for entry in entries:
+        if entry.kind == "cap" and entry.population == population:
+            yield moment_of(entry), float(Fraction(entry.facts["epsilon"]))
+
+
+def _kinds(known: Population) -> Iterator[dict[str, Any]]:
+    """Lifetime, spent, reserved and left, of each kind of budget that has a cap or was used."""
+    spent, both = (
+        population_balance(cost, delta=known.cap.delta) for cost in (known.spent, known.spent + known.reserved)
+    )
+    for kind, label in KINDS.items():
+        cap, used, taken = (float(getattr(source, kind)) for source in (known.cap, spent, both))
+        if kind == "epsilon" or used > 0 or (cap > 0 and kind == "delta"):
+            left = {"reserved": _rounded(taken - used), "left": _rounded(cap - taken)}
+            yield {"label": label, "cap": cap, "spent": used, **left}
+
+
+def _rounded(value: float) -> float:
+    """What is left, without the digits that floating point invents."""
+    return float(f"{max(value, 0.0):.12g}") if math.isfinite(value) else 0.0
+
+
+def _alt(population: str, burn: Burn, forecast: Forecast | None) -> str:
+    """The drawing in words."""
+    spent = burn.spent[-1][1] if burn.spent else 0.0
+    cap = burn.caps[-1][1] if burn.caps else 0.0
+    words = f"Epsilon of {population} over time: {rounded_up(spent)} of {rounded_up(cap)} spent"
+    if burn.refused:
+        words += f", {len(burn.refused)} refused"
+    if forecast:
+        words += f", {forecast.left} more releases fit"
+    return words

@@ -1,0 +1,95 @@
+"""release.yaml: read with exact numbers, validated strictly, refused with rule, place and hint.
+
+`load_spec` reads a file and `parse_spec` a text; both give a frozen `ReleaseSpec`
+or raise `SpecError` for the first problem they meet.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dpcore.errors import SpecError
+from tasks.spec.about import AboutSpec
+from tasks.spec.checks import ChecksSpec
+from tasks.spec.columns import ColumnSpec, Impute
+from tasks.spec.loader import read_yaml
+from tasks.spec.modelling import AllocationSpec, ModelSpec, ProjectionSpec
+from tasks.spec.operations import CsvSpec, QuerySpec, RunnerSpec, ScheduleSpec, SourceSpec
+from tasks.spec.privacy import LifetimeSpec, PrivacySpec, UnitSpec
+from tasks.spec.refusals import first_problem
+from tasks.spec.release import ReleaseSpec
+from tasks.workspace.reading import read_bytes
+
+__all__ = [
+    "AboutSpec",
+    "AllocationSpec",
+    "ChecksSpec",
+    "ColumnSpec",
+    "CsvSpec",
+    "Impute",
+    "LifetimeSpec",
+    "ModelSpec",
+    "PrivacySpec",
+    "ProjectionSpec",
+    "QuerySpec",
+    "ReleaseSpec",
+    "RunnerSpec",
+    "ScheduleSpec",
+    "SourceSpec",
+    "UnitSpec",
+    "load_spec",
+    "parse_spec",
+]
+
+
+def load_spec(path: Path) -> ReleaseSpec:
+    """The specification in a file.
+
+    Raises:
+        SpecError: the file cannot be read, is not YAML, or breaks a rule.
+    """
+    return parse_spec(_read_text(path))
+
+
+@functools.lru_cache(maxsize=8)
+def parse_spec(text: str) -> ReleaseSpec:
+    """The specification in a text; a run asks for the same one several times.
+
+    Raises:
+        SpecError: the text is not YAML, or breaks a rule.
+    """
+    document = read_yaml(text)
+    try:
+        return ReleaseSpec.model_validate(document)
+    except ValidationError as error:
+        # The cause is cut off: pydantic's own text quotes whole sections of the input.
+        raise first_problem(error) from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return read_bytes(path).decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SpecError(
+            "there is no specification file",
+            rule="spec-not-found",
+            where=str(path),
+            hint="make a workspace with `dprelease init DIR`, or point -w at one that has a release.yaml",
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            f"the specification cannot be read ({type(error).__name__})",
+            rule="spec-unreadable",
+            where=str(path),
+            hint="release.yaml must be a plain file that you may read",
+        ) from None
+    except UnicodeDecodeError as error:
+        raise SpecError(
+            f"the specification is not UTF-8 text (byte {error.start})",
+            rule="spec-not-text",
+            where=str(path),
+            hint="save release.yaml as UTF-8",
+        ) from None

@@ -1,0 +1,134 @@
+"""The model section: projection, mechanism, generator and the split of epsilon."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
+
+from dpcore.planning.allocation import PRESETS
+from dpcore.planning.request import AUTO
+from dpcore.records.exact_sums import SMALLEST_RADIUS
+from tasks.spec.refusals import UNION_TAG, refuse
+from tasks.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
+
+ProjectionKind = Literal["auto", "ron", "private-pca", "public-pca", "none"]
+GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
+AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
+
+
+class ProjectionSpec(Section):
+    """How the features are projected, and to how many dimensions."""
+
+    kind: ProjectionKind = "ron"
+    dimension: AutoOrWhole = "auto"
+    mechanism: Slug | None = None
+    """For `private-pca`: what gives the components, measured apart from the moments; `auto` is the same as none."""
+    public: FilledText | None = None
+    """For `public-pca`: a file of public rows with the same columns, relative to the workspace."""
+
+    @field_validator("dimension")
+    @classmethod
+    def _no_projection_has_no_dimension(cls, dimension: Any, info: Any) -> Any:
+        if dimension != "auto" and info.data.get("kind") == "none":
+            refuse("dimension-without-projection", "without a projection there is no dimension", "remove the key")
+        return dimension
+
+    @model_validator(mode="after")
+    def _public_rows_belong_to_public_pca(self) -> Self:
+        if (self.kind == "public-pca") != (self.public is not None):
+            hint = "give `public: FILE` with `kind: public-pca`, and only with it"
+            refuse("public-file", f"the projection {self.kind} and a public file do not go together", hint, "public")
+        return self
+
+    @field_validator("mechanism")
+    @classmethod
+    def _automatic_is_not_set(cls, mechanism: str | None) -> str | None:
+        """Left out of the description then, so that specifications without the key keep their digest."""
+        return None if mechanism == "auto" else mechanism
+
+    @model_validator(mode="after")
+    def _mechanism_belongs_to_private_pca(self) -> Self:
+        if self.mechanism is not None and self.kind != "private-pca":
+            hint = "remove the key, or use `kind: private-pca`"
+            message = f"the projection {self.kind} measures nothing, so it has no mechanism"
+            refuse("projection-mechanism-unused", message, hint, "mechanism")
+        return self
+
+
+class AllocationSpec(Section):
+    """Which fraction of epsilon each measurement takes; together exactly 1."""
+
+    radius: ExactFraction | None = None
+    centre: ExactFraction | None = None
+    spread: ExactFraction | None = None
+    projection: ExactFraction | None = None
+    mean: ExactFraction | None = None
+    moments: ExactFraction | None = None
+    marginals: ExactFraction | None = None
+
+    @property
+    def shares(self) -> dict[str, Fraction]:
+        """The fractions that are given, by name."""
+        shares = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: share for name, share in shares.items() if share is not None}
+
+    @model_validator(mode="after")
+    def _fractions_of_one(self) -> Self:
+        for name, share in self.shares.items():
+            if share <= 0:
+                refuse("not-positive", f"a fraction must be above 0, got {share}", "leave the name out instead", name)
+        total = sum(self.shares.values())
+        if total != 1:
+            hint = "change one of them; thirds can be written as 1/3"
+            refuse("allocation-sum", f"the fractions sum to {total}, not to 1", hint)
+        return self
+
+
+def _auto_or_mapping(value: object) -> str:
+    return f"{UNION_TAG}auto" if isinstance(value, str) else f"{UNION_TAG}fractions"
+
+
+AllocationName = Literal["auto", *PRESETS]  # type: ignore[valid-type]  # the papers' splits by name
+AutoOrAllocation = Annotated[
+    Annotated[AllocationName, Tag(f"{UNION_TAG}auto")] | Annotated[AllocationSpec, Tag(f"{UNION_TAG}fractions")],
+    Discriminator(_auto_or_mapping),
+]
+
+
+def _auto_or_radius(value: object) -> Any:
+    if value is None or value == AUTO:
+        return value
+    radius = exact_fraction(value)
+    if not SMALLEST_RADIUS <= radius <= 1:
+        hint = "the ball around the middle of all bounds has the radius 1; `auto` measures a smaller one"
+        refuse("radius-out-of-range", f"a radius must lie between 1/256 and 1, got {radius}", hint)
+    return None if radius == 1 else radius
+
+
+AutoOrRadius = Annotated[
+    Fraction | Literal["auto"] | None,
+    PlainValidator(_auto_or_radius),
+    PlainSerializer(str, when_used="unless-none"),
+]
+
+
+class ModelSpec(Section):
+    """What is measured and what is drawn from it; whatever is `auto` the planner chooses."""
+
+    projection: ProjectionSpec = Field(default_factory=ProjectionSpec)
+    mechanism: Slug = "auto"
+    generator: GeneratorName = "auto"
+    allocation: AutoOrAllocation = "auto"
+    radius: AutoOrRadius = None
+    """Of the ball in which points are measured: `auto` buys centre and radius; 1, the whole ball, is the same as none.
+
+    Left out of the description then, so that specifications without the key keep their digest."""
+
+    @property
+    def shares(self) -> dict[str, Fraction] | None:
+        """The fractions asked for, given or by a preset's name; None leaves them to the planner."""
+        if isinstance(self.allocation, AllocationSpec):
+            return self.allocation.shares
+        return PRESETS.get(self.allocation)

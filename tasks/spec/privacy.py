@@ -1,0 +1,154 @@
+"""The privacy section: whose budget, whom it protects, and how much a release may reveal."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, PlainValidator, field_validator, model_serializer, model_validator
+
+from dpcore.accounting import LARGEST_FIGURE
+from dpcore.planning.request import SMALLEST_DELTA, SMALLEST_EPSILON
+from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
+from tasks.spec.refusals import refuse, shown
+from tasks.spec.values import ColumnName, ExactDecimal, Section, Slug, positive_whole
+
+MOST_EPSILON = 100
+"""Above it a single release may multiply an adversary's odds by e^100: no promise at all."""
+
+MOST_DELTA = Fraction(1, 1000)
+"""Above it a release may simply publish one record in a thousand."""
+
+
+_AT_MOST = re.compile(r"at-most\s+(\S+)")
+
+
+def _read_row_limit(value: object) -> Any:
+    """`weight`, or the number in `at-most 3` or `{at-most: 3}`."""
+    if value == "weight":
+        return value
+    if isinstance(value, dict) and list(value) == ["at-most"]:
+        return positive_whole(value["at-most"])
+    match = _AT_MOST.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        hint = "write `rows: weight` or `rows: at-most 3`"
+        refuse("unit-rows", f"{shown(value)} does not bound a person's rows", hint)
+    return positive_whole(match[1])
+
+
+class UnitSpec(Section):
+    """Whom the guarantee protects: `row`, or `{person: COLUMN, rows: weight | at-most N}`."""
+
+    person: ColumnName | None = None
+    rows: Annotated[int | Literal["weight"], PlainValidator(_read_row_limit)] = "weight"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _row_is_short_for_no_person(cls, value: Any) -> Any:
+        if value == "row":
+            return {}
+        # An empty person must not fall back to `row`, which promises less.
+        if not isinstance(value, dict) or set(value) <= {"rows"} or value.get("person", "") is None:
+            hint = "write `unit: row`, or `unit: {person: COLUMN, rows: weight}`"
+            refuse("unit", f"{shown(value)} does not say whom the guarantee protects", hint)
+        return value
+
+    @model_serializer
+    def _as_written(self) -> str | dict[str, str]:
+        if self.person is None:
+            return "row"
+        return {"person": self.person, "rows": "weight" if self.rows == "weight" else f"at-most {self.rows}"}
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """The unit as dpcore knows it."""
+        if self.rows == "weight":
+            return PrivacyUnit(person=self.person)
+        return PrivacyUnit(person=self.person, row_rule=RowRule.AT_MOST, most_rows=self.rows)
+
+
+class LifetimeSpec(Section):
+    """What all releases over a population may reveal together."""
+
+    epsilon: ExactDecimal
+    delta: ExactDecimal = Fraction(0)
+    delta_num: ExactDecimal = Fraction(1, 10**9)
+    """Cap on what finite precision may add to delta."""
+
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon_is_a_cap(cls, epsilon: Fraction) -> Fraction:
+        if epsilon > LARGEST_FIGURE:
+            hint = "such a cap promises nothing; common values lie between 1 and 100"
+            refuse("epsilon-too-large", "the lifetime epsilon is above 1e12", hint)
+        return _positive(epsilon)
+
+    @field_validator("delta", "delta_num")
+    @classmethod
+    def _delta_is_a_probability(cls, delta: Fraction) -> Fraction:
+        return _probability(delta)
+
+
+class PrivacySpec(Section):
+    """What one release may reveal, about whom, out of which budget. Epsilon has no default."""
+
+    population: Slug
+    unit: UnitSpec = Field(default_factory=lambda: UnitSpec.model_validate("row"))
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    epsilon: ExactDecimal
+    delta: ExactDecimal = Fraction(0)
+    lifetime: LifetimeSpec
+
+    @field_validator("epsilon", mode="before")
+    @classmethod
+    def _epsilon_is_given(cls, value: Any) -> Any:
+        if value is None:
+            refuse("epsilon-missing", "the key `epsilon` has no value", "there is no default: write for example 1.0")
+        return value
+
+    @field_validator("epsilon")
+    @classmethod
+    def _epsilon_promises_something(cls, epsilon: Fraction) -> Fraction:
+        if epsilon > MOST_EPSILON:
+            hint = f"above {MOST_EPSILON} the guarantee promises nothing; common values lie between 0.1 and 10"
+            refuse("epsilon-too-large", f"epsilon is {_decimal(epsilon)}", hint)
+        if 0 < epsilon < SMALLEST_EPSILON:
+            hint = "below 1e-12 the noise drowns every measurement; common values lie between 0.1 and 10"
+            refuse("epsilon-too-small", f"epsilon is {_decimal(epsilon)}", hint)
+        return _positive(epsilon)
+
+    @field_validator("delta")
+    @classmethod
+    def _delta_promises_something(cls, delta: Fraction) -> Fraction:
+        if _probability(delta) > MOST_DELTA:
+            hint = "at most 0.001: a release may fail outright with this probability; use 0 for a pure guarantee"
+            refuse("delta-too-large", f"delta is {_decimal(delta)}", hint)
+        return delta
+
+    @model_validator(mode="after")
+    def _lifetime_holds_one_release(self) -> Self:
+        for key in ("epsilon", "delta"):
+            one, all_together = getattr(self, key), getattr(self.lifetime, key)
+            if all_together < one:
+                message = f"lifetime {key} {_decimal(all_together)} is below one release's {_decimal(one)}"
+                hint = f"raise lifetime.{key}, or lower {key}"
+                refuse("lifetime-too-small", message, hint, "lifetime", key)
+        return self
+
+
+def _positive(epsilon: Fraction) -> Fraction:
+    if epsilon <= 0:
+        refuse("epsilon-not-positive", f"epsilon must be above 0, got {_decimal(epsilon)}", "write for example 1.0")
+    return epsilon
+
+
+def _probability(delta: Fraction) -> Fraction:
+    if not (delta == 0 or SMALLEST_DELTA <= delta < 1):
+        message = f"this must be 0, or at least 1e-100 and below 1, got {_decimal(delta)}"
+        refuse("delta-range", message, "use 0 or a tiny number")
+    return delta
+
+
+def _decimal(number: Fraction) -> str:
+    return f"{float(number):g}"

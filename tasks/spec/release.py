@@ -1,0 +1,218 @@
+"""The whole of release.yaml, and the rules that hold between its sections."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from decimal import Decimal
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+
+from dpcore.planning.request import COPULA
+from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema, Role
+from expectations.landing import ENCODED_NORM
+from tasks.spec.about import AboutSpec
+from tasks.spec.approvers import ApprovalRule
+from tasks.spec.bases import OF_ANSWER
+from tasks.spec.checks import THRESHOLDS, ChecksSpec
+from tasks.spec.columns import ColumnSpec
+from tasks.spec.modelling import AutoOrWhole, ModelSpec
+from tasks.spec.operations import LineageSpec, QueryFacts, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
+from tasks.spec.privacy import PrivacySpec
+from tasks.spec.refusals import refuse, shown
+from tasks.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
+
+MOST_ROWS = 10**9
+"""A longer table fits on few disks, and says no more about the data."""
+
+_PRIVATE_KEYS = {"source", "runner", "ledger", "lineage"}  # file names, addresses and passwords stay here
+_KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve", "about"}
+_GENERATOR_NEEDS = {"supervised": Role.TARGET, "mixture": Role.LABEL, "lda": Role.LABEL}
+
+
+def _writable_rows(rows: int | str) -> int | str:
+    if isinstance(rows, int) and rows > MOST_ROWS:
+        refuse("rows-too-many", "this is more than a billion rows", "write fewer, or `auto` for the noisy count")
+    return rows
+
+
+class ReleaseSpec(Section):
+    """A release as its steward specifies it; everything in it is public knowledge about the data."""
+
+    name: Slug
+    source: SourceSpec
+    privacy: PrivacySpec
+    expected_rows: PositiveWhole
+    columns: tuple[ColumnSpec, ...]
+    model: ModelSpec = Field(default_factory=ModelSpec)
+    rows: Annotated[AutoOrWhole, AfterValidator(_writable_rows)] = "auto"
+    checks: ChecksSpec = Field(default_factory=ChecksSpec)
+    schedule: ScheduleSpec = Field(default_factory=ScheduleSpec)
+    approve: ApprovalRule = "none"
+    about: AboutSpec | None = None
+    runner: RunnerSpec | None = None
+    ledger: Annotated[str, AfterValidator(ledger_url)] | None = None
+    """None is the SQLite file of the workspace."""
+    lineage: LineageSpec | None = None
+    """None is the workspace's log alone."""
+    _recorded_query: QueryFacts | None = PrivateAttr(default=None)
+    """What a record says of the query, where the specification comes from one."""
+
+    @model_validator(mode="after")
+    def _sections_agree(self) -> Self:
+        _refuse_repeated_names(self)
+        _refuse_reserved_names(self)
+        _refuse_unclear_roles(self)
+        _refuse_overlap_with_drop(self)
+        _refuse_person_as_column(self)
+        _refuse_landing_elsewhere(self)
+        _refuse_large_dimension(self)
+        _refuse_generator_without_role(self)
+        return self
+
+    @property
+    def schema(self) -> RecordSchema:  # type: ignore[override]  # pydantic's own `schema` is deprecated
+        """The columns as dpcore knows them."""
+        return RecordSchema(tuple(column.column for column in self.columns))
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """Whom the guarantee protects."""
+        return self.privacy.unit.unit
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """Which two tables the guarantee makes hard to tell apart."""
+        return self.privacy.neighbours
+
+    @property
+    def query(self) -> QueryFacts | None:
+        """What is public of the query that gives the data, if one does."""
+        return self.source.query.facts if self.source.query else self._recorded_query
+
+    @property
+    def protects(self) -> str:
+        """Whom the guarantee protects, in words: costs for different ones do not add."""
+        of_answer = self.query is not None and self.query.rows == "answer"
+        return f"{self.unit}{OF_ANSWER if of_answer else ''}"
+
+    def as_public_json(self) -> dict[str, Any]:
+        """What the record says about the specification: no paths, addresses, statements or passwords.
+
+        An exact number appears as a float under its key and as a ratio under
+        `<key>_exact`; values that are not set are left out.
+        """
+        public = self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
+        return public | ({"query": self.query.model_dump(mode="json")} if self.query else {})
+
+    @classmethod
+    def from_public_json(cls, public: dict[str, Any]) -> Self:
+        """The specification that a record describes; what `as_public_json` leaves out is not in it.
+
+        Raises: RefusedError, ValueError if it describes none.
+        """
+        written = _as_written(public)
+        query = QueryFacts.model_validate(written.pop("query")) if "query" in written else None
+        spec = cls.model_validate(written | {"source": {"path": "elsewhere"}})
+        spec._recorded_query = query
+        return spec
+
+    def digest(self) -> str:
+        """SHA-256 of all that shapes the measurement; can be recomputed from the public description."""
+        return public_digest(self.as_public_json())
+
+
+def _as_written(value: Any) -> Any:
+    """A public description with exact numbers in place of their two spellings, as release.yaml has them."""
+    if isinstance(value, dict):
+        unsaid = {"projection"} if value.get("generator") == COPULA else set()  # it has none, whatever is dumped
+        keys = [key for key in value if not key.endswith("_exact") and key not in unsaid]
+        exact = {key: exact_text(str(value[f"{key}_exact"])) for key in keys if f"{key}_exact" in value}
+        return {key: exact[key] if key in exact else _as_written(value[key]) for key in keys}
+    if isinstance(value, list):
+        return [_as_written(item) for item in value]
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def public_digest(public: dict[str, Any]) -> str:
+    """The digest of a specification, from its public description alone."""
+    shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
+    shaping |= _shaping_checks(public)
+    shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
+    shaping["columns"] = [{k: v for k, v in column.items() if k != "unit"} for column in public["columns"]]
+    text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _shaping_checks(public: dict[str, Any]) -> dict[str, Any]:
+    """What budgeted checks measure: their budgets, and the rows of the table that they test; nothing without them."""
+    parts = {name: body for name, body in public.get("checks", {}).items() if isinstance(body, dict)}
+    asked = {name: {k: v for k, v in body.items() if k not in THRESHOLDS} for name, body in parts.items()}
+    return {"checks": asked, "rows": public["rows"]} if asked else {}
+
+
+def _refuse_repeated_names(spec: ReleaseSpec) -> None:
+    index = first_repeated([column.name for column in spec.columns])
+    if index is not None:
+        message = f"the column {shown(spec.columns[index].name)} is given twice"
+        refuse("column-duplicate", message, "give each column once", "columns", index, "name")
+
+
+def _refuse_reserved_names(spec: ReleaseSpec) -> None:
+    for index, column in enumerate(spec.columns):
+        if column.name == ENCODED_NORM:
+            message = f"the name {shown(column.name)} is used by the validation"
+            refuse("name-reserved", message, "rename the column", "columns", index, "name")
+
+
+def _refuse_unclear_roles(spec: ReleaseSpec) -> None:
+    special = [(index, column.role) for index, column in enumerate(spec.columns) if column.role is not Role.FEATURE]
+    if len(special) > 1:
+        (_, first), (index, second) = special[:2]
+        rule = f"two-{first}s" if first is second else "label-and-target"
+        message = f"one column is the {first} already, another cannot be the {second}"
+        refuse(rule, message, "give one column at most a role", "columns", index, "role")
+    if len(special) == len(spec.columns):
+        refuse("no-features", "at least one column besides label and target is needed", "declare one", "columns")
+
+
+def _refuse_overlap_with_drop(spec: ReleaseSpec) -> None:
+    declared = {column.name for column in spec.columns}
+    for index, name in enumerate(spec.source.drop):
+        if name in declared:
+            message = f"the column {shown(name)} is both declared and dropped"
+            refuse("drop-declared", message, "remove it from one of the two lists", "source", "drop", index)
+
+
+def _refuse_person_as_column(spec: ReleaseSpec) -> None:
+    person, where = spec.privacy.unit.person, ("privacy", "unit", "person")
+    if any(column.name == person for column in spec.columns):
+        message = f"the column {shown(person)} names persons and cannot be released"
+        refuse("person-declared", message, "remove it from the columns", *where)
+    if person in spec.source.drop:
+        message = f"the column {shown(person)} names persons and is needed"
+        refuse("person-dropped", message, "remove it from source.drop; it is never released", *where)
+
+
+def _refuse_landing_elsewhere(spec: ReleaseSpec) -> None:
+    if spec.source.is_elsewhere and spec.schedule.on_landing:
+        message = "the data come from elsewhere: no file lands here that could start a release"
+        refuse("elsewhere-on-landing", message, "remove it, and give a `cron`", "schedule", "on_landing")
+
+
+def _refuse_large_dimension(spec: ReleaseSpec) -> None:
+    width, dimension = Encoding(spec.schema).feature_width, spec.model.projection.dimension
+    if dimension != "auto" and dimension > width:
+        message = f"the features have {width} coordinates, fewer than dimension {dimension}"
+        hint = f"use at most {width}, or `dimension: auto`"
+        refuse("dimension-too-large", message, hint, "model", "projection", "dimension")
+
+
+def _refuse_generator_without_role(spec: ReleaseSpec) -> None:
+    generator = spec.model.generator
+    role = _GENERATOR_NEEDS.get(generator)
+    if role is not None and not any(column.role is role for column in spec.columns):
+        message = f"the generator {generator} needs a {role} column"
+        refuse(f"generator-needs-{role}", message, f"give a column `role: {role}`", "model", "generator")

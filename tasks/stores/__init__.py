@@ -1,1 +1,0 @@
-"""Plain input and output without Prefect: specification, workspace, landing data, ledger, bundles, lineage."""

@@ -1,0 +1,311 @@
+"""The folder that holds one steward's state, and the private scratch space in it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import WorkspaceError
+from tasks.workspace.reading import read_text
+
+SPEC_NAME = "release.yaml"
+PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
+WRITABLE_BY_OTHERS = 0o022
+ALIVE, NOTE = ".alive", "note.json"
+SCRATCH, COMPARISONS = "run-", "comparisons"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where everything of one steward lies."""
+
+    root: Path
+
+    @property
+    def spec_path(self) -> Path:
+        """The specification."""
+        return self.root / SPEC_NAME
+
+    @property
+    def landing(self) -> Path:
+        """Incoming files: private."""
+        return self.root / "landing"
+
+    @property
+    def vault(self) -> Path:
+        """Private: scratch, which is gone after each run, and comparisons with raw rows, which stay."""
+        return self.root / "vault"
+
+    @property
+    def releases(self) -> Path:
+        """Immutable bundles, by name and release id."""
+        return self.root / "releases"
+
+    @property
+    def ledger_path(self) -> Path:
+        """The ledger's SQLite file."""
+        return self.root / "ledger.db"
+
+    @property
+    def lineage_path(self) -> Path:
+        """All lineage events of the workspace."""
+        return self.root / "lineage.ndjson"
+
+    @property
+    def schedule_path(self) -> Path:
+        """Since when the schedule owes releases."""
+        return self.root / "schedule.json"
+
+    @property
+    def keys(self) -> Path:
+        """Secret keys."""
+        return self.root / "keys"
+
+    @property
+    def prefect_home(self) -> Path:
+        """Home of the embedded orchestration server."""
+        return self.root / "prefect"
+
+    def bundle(self, name: str, release_id: str) -> Path:
+        """Where a release's bundle is, or will be."""
+        return self.releases / name / release_id
+
+    def create(self) -> None:
+        """Make the folders and the fingerprint key.
+
+        Raises: WorkspaceError if the folder cannot be written, or if a private one may hold files of somebody else.
+        """
+        fault = ""
+        try:
+            self.make_folders()
+            self._create_key("fingerprint.key")
+        except OSError as error:
+            fault = error.strerror or "unknown fault"
+        if fault:
+            raise _unwritable(fault)
+
+    def make_folders(self) -> None:
+        """Make the folders, the private ones for their owner alone.
+
+        Raises: OSError; WorkspaceError if a private folder may hold files of somebody else.
+        """
+        for folder in (self.root, self.releases):
+            folder.mkdir(parents=True, exist_ok=True)
+        for folder in (self.landing, self.vault, self.keys, self.prefect_home):
+            folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+            if folder != self.landing:  # where others may bring files: none of them is executed or believed
+                _require_own(folder)
+            folder.chmod(PRIVATE_FOLDER)
+        (self.landing / "quarantine").mkdir(exist_ok=True)
+
+    def _create_key(self, name: str) -> None:
+        path = self.keys / name
+        if not path.exists():
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+                file.write(secrets.token_hex(32))
+
+    def require(self) -> None:
+        """Check that this is a workspace in which a release can be made.
+
+        Raises: WorkspaceError.
+        """
+        if not self.root.is_dir():
+            raise WorkspaceError(
+                "the workspace folder does not exist",
+                rule="workspace-missing",
+                where="--workspace",
+                hint="make one with `dprelease init DIR`",
+            )
+        if not self.spec_path.exists() or self.spec_path.is_dir():
+            raise WorkspaceError(
+                f"the folder has no {SPEC_NAME}",
+                rule="workspace-without-spec",
+                where=SPEC_NAME,
+                hint="run this in a workspace, name one with -w, or make one with `dprelease init DIR`",
+            )
+
+    def require_writable(self) -> None:
+        """Check, by writing, that every folder a release writes to can be written.
+
+        Raises: WorkspaceError.
+        """
+        self.create()
+        for folder in (self.root, self.vault, self.releases, self.prefect_home):
+            _try_writing(folder)
+
+    def has_keys(self) -> bool:
+        """Whether the fingerprint key was made."""
+        return (self.keys / "fingerprint.key").is_file()
+
+    def fingerprint_key(self) -> bytes:
+        """The key of the operator's input fingerprints.
+
+        Raises: WorkspaceError if it cannot be read.
+        """
+        key = b""
+        with suppress(OSError, ValueError):
+            key = bytes.fromhex(read_text(self.keys / "fingerprint.key"))
+        if not key:
+            raise WorkspaceError(
+                "the key of the fingerprints cannot be read",
+                rule="fingerprint-key-unusable",
+                where="keys/fingerprint.key",
+                hint="restore it from a backup; without it nobody can tell whether landing data changed",
+            )
+        return key
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A private folder for one run; it is gone afterwards, whatever happens.
+
+        The folder is locked while its process lives, so that what a killed process left
+        can be told from what is in use, and is removed by the next run.
+        """
+        folder = self.vault / f"{SCRATCH}{secrets.token_hex(8)}"
+        with ExitStack() as alive:
+            with _locked(self.vault):  # nobody sweeps a folder that is not locked yet
+                self._sweep()
+                folder.mkdir(mode=PRIVATE_FOLDER)
+                file = alive.enter_context((folder / ALIVE).open("w"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Remove what processes that are gone left behind."""
+        for folder in self.vault.glob(f"{SCRATCH}*"):
+            if not _is_alive(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[None]:
+        """Wait until no other run in this workspace releases under that name.
+
+        The lock is the operating system's: it goes when its process does.
+        """
+        folder = self.releases / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with held(folder / ".lock"):
+            yield
+
+    def leave_note(self, scratch: Path, content: dict[str, Any]) -> str:
+        """Keep something private in a scratch folder for a run that is about to start; returns its reference."""
+        (scratch / NOTE).write_text(json.dumps(content))
+        return scratch.name
+
+    def read_note(self, reference: str) -> dict[str, Any]:
+        """What `leave_note` kept."""
+        content: dict[str, Any] = json.loads((self.vault / Path(reference).name / NOTE).read_text())
+        return content
+
+    def keep_comparison(self, release_id: str, page: str) -> Path:
+        """Keep what compares a release with raw rows, for the operator alone."""
+        folder = self.vault / COMPARISONS
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        path = folder / f"{release_id}.html"
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w") as file:
+            file.write(page)
+        return path
+
+    def keep_verdicts(self, release_id: str, verdicts: list[dict[str, Any]]) -> Path:
+        """Keep the operator's verdicts beside the private data they speak of."""
+        folder = self.landing / "verdicts"
+        folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        path = folder / f"{release_id}.json"
+        path.write_text(json.dumps({"release_id": release_id, "verdicts": verdicts}, indent=2))
+        path.chmod(PRIVATE_FILE)
+        return path
+
+
+@contextmanager
+def private_file(path: Path, content: str) -> Iterator[Path]:
+    """A file for its owner alone, as long as the block lasts."""
+    path.unlink(missing_ok=True)  # a killed process may have left one
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
+        file.write(content)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Wait until no other process holds that lock; it goes when its process does."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Wait until no other process holds the folder; the lock goes when its process does."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_alive(folder: Path) -> bool:
+    """Whether the process that made a scratch folder still holds its lock."""
+    try:
+        with (folder / ALIVE).open("r+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # its owner is removing it, or somebody else took the lock away
+    return False
+
+
+def _require_own(folder: Path) -> None:
+    """Refuse a folder, or a link to one, that another account made or can write to: what is in it may be theirs.
+
+    Prefect's home configures its logging, for example, and can name any function there.
+    Raises: WorkspaceError.
+    """
+    link, found = folder.lstat(), folder.stat()
+    if {link.st_uid, found.st_uid} != {os.geteuid()} or found.st_mode & WRITABLE_BY_OTHERS:
+        raise WorkspaceError(
+            "a private folder of the workspace belongs to another account, or others can write to it",
+            rule="folder-not-private",
+            where=f"{folder.name}/",
+            hint="see what is in it; then make it yours with chown and chmod 700, and let nobody else write "
+            "to the workspace",
+        )
+
+
+def _try_writing(folder: Path) -> None:
+    probe = folder / f".probe-{secrets.token_hex(4)}"
+    fault = ""
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        fault = error.strerror or "unknown fault"
+    if fault:
+        raise _unwritable(fault)
+
+
+def _unwritable(fault: str) -> WorkspaceError:
+    return WorkspaceError(
+        f"the workspace cannot be written: {fault}",
+        rule="workspace-unwritable",
+        where="--workspace",
+        hint="check the folder's owner, its permissions and the space on its disk",
+    )

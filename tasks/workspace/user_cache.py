@@ -1,0 +1,123 @@
+"""The cache of an account: what was made once and is the same in each of its workspaces. It holds nothing private.
+
+An entry is believed only if it carries the mark of a key that this account alone can read: a file that was
+damaged, moved to another name or put there by somebody else counts as missing, and is made again. Whoever can
+read the key can also change the program itself, so that the mark need not resist the account's owner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tasks.workspace.folders import PRIVATE_FILE, PRIVATE_FOLDER, WRITABLE_BY_OTHERS
+from tasks.workspace.reading import open_regular
+
+FOLDER, KEY = "dprelease", "cache.key"
+KEY_BYTES = MARK_BYTES = 32
+OF_OTHERS = 0o077
+
+
+@dataclass(frozen=True, slots=True)
+class UserCache:
+    """A folder for its owner alone, and the key of its entries."""
+
+    folder: Path
+    key: bytes
+
+    @staticmethod
+    def of(environment: Mapping[str, str] = os.environ) -> UserCache | None:
+        """The cache of the account that runs this; None where it has no folder to itself."""
+        try:
+            folder = _base(environment) / FOLDER
+            folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            _require_private(folder)
+            return UserCache(folder, _key_of(folder / KEY))
+        except (OSError, RuntimeError):  # RuntimeError: the account has no home
+            return None
+
+    def read(self, name: str) -> bytes | None:
+        """An entry; None if there is none that this account made under that name."""
+        try:
+            content = _read_own(self.folder / name)
+        except OSError:
+            return None
+        mark, entry = content[:MARK_BYTES], content[MARK_BYTES:]
+        return entry if hmac.compare_digest(mark, self._mark(name, entry)) else None
+
+    def keep(self, name: str, entry: bytes) -> None:
+        """Write an entry, whole or not at all; a cache that cannot be written keeps none."""
+        with suppress(OSError):
+            part = _written(self.folder, self._mark(name, entry) + entry)
+            part.replace(self.folder / name)
+
+    def _mark(self, name: str, entry: bytes) -> bytes:
+        return hmac.digest(self.key, name.encode() + b"\0" + entry, hashlib.sha256)
+
+
+def _base(environment: Mapping[str, str]) -> Path:
+    """Where the account's caches are; a relative path counts for nothing, as the XDG specification says."""
+    named = Path(environment.get("XDG_CACHE_HOME") or "")
+    return named if named.is_absolute() else Path.home() / ".cache"
+
+
+def _require_private(folder: Path) -> None:
+    """Make sure that nobody else can write the folder, or put another one in its place.
+
+    Raises: OSError.
+    """
+    found, above = folder.lstat(), folder.parent.stat()
+    exchangeable = above.st_mode & WRITABLE_BY_OTHERS and not above.st_mode & stat.S_ISVTX
+    own = found.st_uid == os.geteuid() and above.st_uid in (0, os.geteuid())
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & OF_OTHERS or exchangeable or not own:
+        raise PermissionError("the folder is not this account's alone")
+
+
+def _key_of(path: Path) -> bytes:
+    """The key, made where there is none; of two that make one at the same time, the first counts.
+
+    Raises: OSError.
+    """
+    if not path.exists():
+        part = _written(path.parent, secrets.token_bytes(KEY_BYTES))
+        with suppress(FileExistsError):
+            os.link(part, path)
+        part.unlink()
+    key = _read_own(path)
+    if len(key) != KEY_BYTES:
+        raise PermissionError("the key is damaged")
+    return key
+
+
+def _read_own(path: Path) -> bytes:
+    """The content of a regular file that belongs to this account, and that nobody else can open.
+
+    Raises: OSError.
+    """
+    with open_regular(path) as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
+            raise PermissionError("the file is not this account's alone")
+        return file.read()
+
+
+def _written(folder: Path, content: bytes) -> Path:
+    """A new file with that content, under a name that nobody looks for.
+
+    Raises: OSError.
+    """
+    part = folder / f".part-{secrets.token_hex(8)}"
+    try:
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as file:
+            file.write(content)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
+    return part
