@@ -256,8 +256,8 @@ def _server(base: Path) -> Iterator[dict[str, str]]:
 
 def run_flow(place: Workspace) -> dict[str, Any]:
     """Run `dprelease run` and time each stage and the flow."""
-    from flows import server
     from flows.cli import main as command
+    from flows.server import embedded as server
 
     figures: dict[str, Any] = {"stages": {}}
     ready = server.quiet_libraries

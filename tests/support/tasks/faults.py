@@ -59,9 +59,9 @@ class Tripwire:
 
 def note_draws(root: Path) -> None:
     """Write a line for every draw of noise that this process makes for a release."""
-    from tasks import measure
+    from tasks import draw_once
 
-    plain = measure.measure_gram
+    plain = draw_once.measure_gram
 
     def noted(*args: Any) -> Any:
         released = plain(*args)
@@ -69,7 +69,7 @@ def note_draws(root: Path) -> None:
             file.write(f"{released.digest()}\n")
         return released
 
-    measure.measure_gram = noted
+    draw_once.measure_gram = noted
 
 
 def draws(root: Path) -> list[str]:

@@ -16,7 +16,7 @@ from tasks.workspace.folders import Workspace
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.slow,  # tests/system/tasks/test_site.py tells the same year by the stages alone
+    pytest.mark.slow,  # tests/system/tasks/site/test_site.py tells the same year by the stages alone
 ]
 
 YEAR = SPEC.replace("lifetime: {epsilon: 1.2}", "lifetime: {epsilon: 1.0}").replace('"* * * * *"', '"0 6 1 * *"')

@@ -12,6 +12,7 @@ import pytest
 from support.tasks.drawn_rows import SCHEMA, invented_rows, written
 
 from dpcore.synthesis.generators import ROWS_AT_ONCE
+from tasks.bundle import synthetic_table
 from tasks.check import table_verdicts
 from tasks.landing.cells import arrow_schema
 from tasks.progress import FIRST_AFTER, THEN_EVERY, RowsDone

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.flows.command_line import call
 
-from flows import recorded
+from flows import run_history
 from flows.release_history import Joined
 from flows.run_history import complete_runs, recorded_runs
 from flows.server.connection import LOCK, PASSWORD, SERVING, Server
@@ -217,7 +217,7 @@ def test_a_history_that_cannot_be_read_is_none(place: Workspace, content: Any, m
         path.write_bytes(content)
         assert recorded_runs(place) is None
         return
-    monkeypatch.setattr(recorded, "LOCK_SECONDS", 0.1)
+    monkeypatch.setattr(run_history, "LOCK_SECONDS", 0.1)
     write_history(place, "a")
     with closing(sqlite3.connect(path)) as writer:
         writer.execute("pragma journal_mode = delete")

@@ -19,6 +19,7 @@ from support.tasks.readings import SPEC, SUM, readings, table, total
 from dpcore.errors import LandingError, RefusedError
 from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.dask_cluster import runner_of
+from tasks.landing import dask_runner
 from tasks.landing.dask_runner import Answer, Dask, answered
 from tasks.landing.datasets import Landing
 from tasks.landing.passes import Pass, Piece
@@ -204,9 +205,9 @@ def test_without_a_runner_the_threads_here_do_it(tmp_path: Path) -> None:
 def test_sums_that_travel_in_the_open_are_pointed_out(
     address: str, warned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tasks import cluster
+    from tasks import dask_cluster
 
     told: list[str] = []
-    monkeypatch.setattr(cluster, "tell_operator", told.append)
-    cluster._warn_of_open_lines(address)
+    monkeypatch.setattr(dask_cluster, "tell_operator", told.append)
+    dask_cluster._warn_of_open_lines(address)
     assert bool(told) is warned

@@ -1,3 +1,3 @@
 """The unit tests that ask for a ledger's place, in a PostgreSQL database."""
 
-from unit.tasks.test_ledger import *  # noqa: F403
+from unit.tasks.spec.test_bases import *  # noqa: F403
