@@ -30,8 +30,8 @@ from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_serve
 from flows.server.isolation import isolation_of
 from flows.server.keeping import end_kept_server, kept_here
 from flows.server.worker_process import SERVED
-from tasks.release.context import plan_release
 from tasks.spec import ReleaseSpec, load_spec
+from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
 
 START_SECONDS = 180.0

@@ -11,7 +11,8 @@ from tasks.ledger.cited_heads import require_complete_ledger
 from tasks.ledger.state import UNFINISHED, LedgerState, ReleaseState
 from tasks.ledger.store import Ledger, ReserveRequest, release_id_of
 from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
-from tasks.release.context import Grant, ReleaseRun, basis_of, cap_of
+from tasks.release.context import Grant, ReleaseRun
+from tasks.spec.plan import basis_of, cap_of
 from tasks.spec.relations import at_most
 
 

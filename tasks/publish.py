@@ -47,7 +47,7 @@ def publish_bundle(
     measurements = _measurements(ledger, grant)
     _refuse_seeded(grant, [outcome.moments.released, *measurements.values()])
     _refuse_unknown(staging, grant)
-    record = build_record(run, grant, outcome, ledger.state(), now)
+    record = build_record(run, grant.release_id, outcome, ledger.state(), flow_run_id=run.flow_run_id, now=now)
     folder = staging.folder
     documents = {
         RECORD: render_json(record),

@@ -18,7 +18,6 @@ from flows.cli import (
     approvals,
     audits,
     budgets,
-    checks,
     histories,
     keys,
     landing,
@@ -49,7 +48,7 @@ app.command("land")(landing.land)
 app.add_typer(budgets.budget_app, name="budget")
 app.command("history")(histories.history)
 app.command("show")(histories.show)
-app.command("check")(checks.check)
+app.command("check")(releases.check)
 app.command("lineage")(lineage.lineage)
 app.command("approve")(approvals.approve)
 app.command("serve")(serving.serve)

@@ -25,8 +25,8 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
     """
     from tasks.ledger.opening import ledger_state
     from tasks.ledger.store import require_adding_up
-    from tasks.release.context import basis_of, plan_release
     from tasks.spec import load_spec
+    from tasks.spec.plan import basis_of, plan_release
     from tasks.workspace.folders import Workspace
 
     workspace = Workspace(folder.resolve())
@@ -43,8 +43,8 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
     """The population's balance as `budget --json` shows it."""
     from dpcore.accounting import population_balance
     from tasks.ledger.store import utc_now
-    from tasks.release.context import cap_of
     from tasks.schedule.outlook import Outlook, left
+    from tasks.spec.plan import cap_of
 
     population = spec.privacy.population
     known = state.populations.get(population)
@@ -117,7 +117,7 @@ def raise_cap(
     """Write the spec's lifetime into the ledger as the new cap."""
     from dpcore.errors import RefusedError
     from tasks.ledger.opening import writable_ledger
-    from tasks.release.context import basis_of, cap_of
+    from tasks.spec.plan import basis_of, cap_of
 
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say why")

@@ -52,8 +52,8 @@ def plan(
 def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
     """One release, and the balance after it."""
     from dpcore.accounting import population_balance
-    from tasks.release.context import stated_guarantee
     from tasks.schedule.outlook import left
+    from tasks.spec.plan import stated_guarantee
     from tasks.spec.relations import relation_figures
 
     now = balance(spec, planned, state)

@@ -31,8 +31,8 @@ def serve(
     as_json: bool = JsonFlag,
 ) -> None:
     """Run the schedule, the landing trigger and the nightly audit, with a Prefect server if none is configured."""
-    from tasks.release.context import plan_release
     from tasks.spec import load_spec
+    from tasks.spec.plan import plan_release
     from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())

@@ -17,9 +17,9 @@ from tasks.bundle.rebuild import measured_schema
 from tasks.bundle.record import Outcome, planned_facts
 from tasks.bundle.registry_entry import REGISTRY, deployment_text, privacy_parameters, unproved, variant_name
 from tasks.bundle.staging import render_json
-from tasks.release.context import PlannedRelease
 from tasks.report.report import render_report
 from tasks.spec.loader import PlainLoader
+from tasks.spec.plan import PlannedRelease
 from tasks.workspace.reading import parse_json
 
 

@@ -19,8 +19,8 @@ from tasks.ledger.store import utc_now
 from tasks.lineage.datasets import FIGURES, FILES, FRAME, LAW, RESERVATION, TABLE, ReleaseDatasets
 from tasks.lineage.events import LineageRun, Stage
 from tasks.lineage.facets import SPEND
-from tasks.release.context import PlannedRelease
 from tasks.release.spend_facets import Account, assertions, digest_of, figures_digest, row_count
+from tasks.spec.plan import PlannedRelease
 from tasks.workspace.reading import parse_json
 
 MINUTE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:00Z")

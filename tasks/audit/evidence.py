@@ -13,7 +13,6 @@ from dpcore.measure import Measurement
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey, read_public
 from tasks.ledger.balances import History
-from tasks.ledger.cited_heads import bundle_folders
 from tasks.ledger.state import Entry, LedgerState, ReleaseState
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
@@ -37,7 +36,7 @@ class Shelf:
 
 def workspace_shelf(workspace: Workspace) -> Shelf:
     """The bundles of a workspace."""
-    return Shelf(workspace.releases, tuple(bundle_folders(workspace)))
+    return Shelf(workspace.releases, tuple(workspace.bundles()))
 
 
 def given_shelf(root: Path) -> Shelf:

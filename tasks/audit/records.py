@@ -18,7 +18,7 @@ from tasks.bundle.odds import exponent
 from tasks.bundle.record import record_faults
 from tasks.ledger.balances import Composes
 from tasks.ledger.state import Entry, Population, ReleaseState, cost_from_json, less
-from tasks.spec.bases import adds_up, specified_basis
+from tasks.spec.privacy import adds_up, specified_basis
 from tasks.spec.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.spec.release import public_digest
 from tasks.workspace.build_identity import dependencies_digest

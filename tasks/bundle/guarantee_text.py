@@ -6,7 +6,7 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
 from tasks.bundle import odds
 from tasks.bundle.query_text import query_words
-from tasks.release.context import PlannedRelease
+from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import PARTICIPATION, VALUES, Figures, at_most
 
 

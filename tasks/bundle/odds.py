@@ -11,7 +11,7 @@ from fractions import Fraction
 from dpcore.accounting import group_delta, loss_tail, loss_tail_of_views
 from dpcore.mechanisms.registry import cost_of
 from dpcore.records.schema import Neighbours
-from tasks.release.context import PlannedRelease
+from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import at_most
 
 GROUP = 10

@@ -25,7 +25,7 @@ from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle import guarantee_text
 from tasks.bundle.codebook import noise_limits
 from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
-from tasks.release.context import Grant, PlannedRelease, ReleaseRun, cap_of
+from tasks.spec.plan import PlannedRelease, cap_of
 from tasks.spec.relations import relation_figures
 from tasks.workspace.build_identity import code_facts, software_versions
 from tasks.workspace.clock import MINUTE_FORMAT
@@ -63,21 +63,23 @@ class Outcome:
     checks: list[dict[str, Any]]
 
 
-def build_record(run: ReleaseRun, grant: Grant, outcome: Outcome, state: LedgerState, now: datetime) -> dict[str, Any]:
-    """The release's record: released and public values only."""
-    release = state.releases[grant.release_id]
-    planned = planned_facts(run, grant.seeds, outcome)
+def build_record(
+    run: PlannedRelease, release_id: str, outcome: Outcome, state: LedgerState, *, flow_run_id: str, now: datetime
+) -> dict[str, Any]:
+    """Return the release's record: released and public values only."""
+    release = state.releases[release_id]
+    planned = planned_facts(run, release.facts["seeds"], outcome)
     return {
         "record_version": RECORD_VERSION,
-        "release_id": grant.release_id,
+        "release_id": release_id,
         "name": run.spec.name,
-        "period": run.period,
-        "sequence": grant.sequence,
+        "period": release.facts["period"],
+        "sequence": release.facts["sequence"],
         "supersedes": release.facts["supersedes"],
         "reason": release.facts["reason"],
         "created_at": now.astimezone(UTC).strftime(MINUTE_FORMAT),
-        "flow_run_id": run.flow_run_id,
-        "privacy": _privacy(run, state, grant),
+        "flow_run_id": flow_run_id,
+        "privacy": _privacy(run, release),
         "budget": _budget(run, release, state),
         **planned,
         "rows": outcome.rows,
@@ -106,8 +108,8 @@ def planned_facts(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) 
     }
 
 
-def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any]:
-    spends = state.releases[grant.release_id].spends
+def _privacy(run: PlannedRelease, release: ReleaseState) -> dict[str, Any]:
+    spends = release.spends
     measurements = [_measurement(name, entry) for name, entry in spends.items()]
     events = [event_from_json(entry.facts["event"]) for entry in spends.values()]
     return {
@@ -115,7 +117,7 @@ def _privacy(run: ReleaseRun, state: LedgerState, grant: Grant) -> dict[str, Any
         "unit": run.spec.protects,
         "neighbours": run.spec.neighbours.value,
         **run.stated,
-        "delta_num": float(state.releases[grant.release_id].spent.delta_num),
+        "delta_num": float(release.spent.delta_num),
         **relation_figures(events, run.spec.neighbours, run.stated),
         "guarantee": guarantee_text.guarantee(run),
         "measurements": measurements,
@@ -142,7 +144,7 @@ def _measurement(name: str, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _budget(run: ReleaseRun, release: ReleaseState, state: LedgerState) -> dict[str, Any]:
+def _budget(run: PlannedRelease, release: ReleaseState, state: LedgerState) -> dict[str, Any]:
     """The population's balance without this release and with it, as the ledger's head has it."""
     cap, population = cap_of(run.spec), run.spec.privacy.population
     spent = state.spent(population)

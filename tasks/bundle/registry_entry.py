@@ -13,7 +13,7 @@ import yaml
 
 from tasks.bundle.odds import lifetime
 from tasks.bundle.query_text import BEYOND_THE_ANSWER
-from tasks.spec.bases import OF_ANSWER
+from tasks.spec.privacy import OF_ANSWER
 from tasks.spec.relations import PARTICIPATION, UNPROVED, VALUES, at_least, at_most, is_unproved
 
 REGISTRY = "registry.yaml"

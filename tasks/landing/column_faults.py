@@ -7,19 +7,13 @@ A run looks here before it starts a server. The stage that validates a release d
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 
 from dpcore.errors import LandingError
 from expectations.landing import landing_dtypes
 from tasks.landing.datasets import Landing, canonical_dtypes
-from tasks.ledger.opening import has_ledger, readable_ledger
-from tasks.release.context import ReleaseRun
 
 Fault = tuple[str, str | None]
 """A rule, and the declared column that breaks it, if it is about one."""
-
-SETTLED = ("published", "awaiting-approval")
-"""A period in one of these states is not released by a run, whatever its landing files are by now."""
 
 HINTS = {
     "column-missing": "land data with every declared column, or take it out of `columns`",
@@ -33,23 +27,6 @@ MESSAGES = {
     "column-undeclared": "the landing data have a column that is neither declared nor dropped",
     "column-type": "the column {column!r} has another type than its kind allows",
 }
-
-
-def require_columns(run: ReleaseRun) -> None:
-    """Refuse landing files with other columns or types than the specification declares.
-
-    Data that a query brings are not there yet, and those of a period that is released already are not looked at.
-    Raises: LandingError with every fault.
-    """
-    if not run.arrival.is_queried and not _is_settled(run):
-        require_none(column_faults(run.arrival.landing))
-
-
-def _is_settled(run: ReleaseRun) -> bool:
-    if run.supersedes or not has_ledger(run.workspace):
-        return False
-    with closing(readable_ledger(run.workspace)) as ledger:
-        return any(known.status in SETTLED for known in ledger.state().of_period(run.spec.name, run.period))
 
 
 def column_faults(landing: Landing) -> Iterator[Fault]:

@@ -20,13 +20,6 @@ from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
 
-def bundle_folders(workspace: Workspace) -> Iterator[Path]:
-    """Every visible bundle of a workspace."""
-    for folder in sorted(workspace.releases.glob("*/*")):
-        if folder.is_dir() and not folder.name.startswith("."):
-            yield folder
-
-
 @dataclass(frozen=True, slots=True)
 class Witness:
     """Something that names an entry of the ledger, and what it says that the release cost."""
@@ -56,7 +49,7 @@ def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Wi
     for entry in entries:
         if entry.kind == "reconcile":
             known |= {(int(seq), str(digest)) for seq, digest in entry.facts["lost"]}
-    witnesses = [*map(_of_bundle, bundle_folders(workspace)), *_of_lineage(workspace)]
+    witnesses = [*map(_of_bundle, workspace.bundles()), *_of_lineage(workspace)]
     return [witness for witness in witnesses if (witness.seq, witness.hash) not in known]
 
 

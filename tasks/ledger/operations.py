@@ -21,8 +21,8 @@ from tasks.ledger.opening import trust_anchors, writable_ledger
 from tasks.ledger.postgres import PostgresDatabase
 from tasks.ledger.state import Entry, LedgerState
 from tasks.ledger.store import Ledger, Reconciliation, SetAside
-from tasks.release.context import basis_of, cap_of
 from tasks.spec import ReleaseSpec
+from tasks.spec.plan import basis_of, cap_of
 from tasks.spec.relations import at_most
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json

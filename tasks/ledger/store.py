@@ -46,7 +46,7 @@ from tasks.ledger.state import (
     ReleaseState,
     cost_to_json,
 )
-from tasks.spec.bases import what_differs
+from tasks.spec.privacy import what_differs
 from tasks.spec.relations import at_most
 from tasks.workspace.clock import to_the_minute
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from dpcore.errors import RefusedError
-from tasks.ledger.cited_heads import bundle_folders
 from tasks.lineage.events import FLOW, events_of, is_whole, listed
 from tasks.lineage.facets import COST, GUARANTEE, LEDGER, SPEND
 from tasks.spec.relations import UNPROVED, at_most
@@ -43,7 +42,7 @@ def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
 
 def _events(workspace: Workspace, release_id: str) -> list[Event]:
     """Each event of the release once, in order."""
-    logs = [folder / LOG for folder in bundle_folders(workspace) if folder.name == release_id]
+    logs = [folder / LOG for folder in workspace.bundles() if folder.name == release_id]
     told = [event for path in (*logs, workspace.lineage_path) for event in events_of(path) if is_whole(event)]
     runs = {run for event in told if _is_about(event, release_id) for run in _runs(event)}
     unique = {(e["run"]["runId"], e["eventType"]): e for e in reversed(told) if e["run"]["runId"] in runs}

@@ -10,9 +10,9 @@ from statistics import median
 
 from dpcore.accounting import Cap, Cost, Statement, population_balance, release_statement, times
 from tasks.ledger.state import LedgerState
-from tasks.release.context import cap_of, plan_release, stated_guarantee
 from tasks.schedule.calendar import firings, month_before, periods_due
 from tasks.spec import ReleaseSpec
+from tasks.spec.plan import cap_of, plan_release, stated_guarantee
 
 MONTHLY = "0 0 1 * *"
 """How a specification without a cron schedule is read where months are counted: a release of every month."""

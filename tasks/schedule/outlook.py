@@ -33,10 +33,10 @@ from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import cap_difference
-from tasks.release.context import cap_of, plan_release
 from tasks.schedule.calendar import periods_due
 from tasks.schedule.forecast import MONTHLY, overdue_period
 from tasks.spec import ReleaseSpec
+from tasks.spec.plan import cap_of, plan_release
 from tasks.spec.privacy import MOST_EPSILON
 from tasks.spec.relations import at_most
 

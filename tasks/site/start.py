@@ -15,7 +15,7 @@ from tasks.site.burn import NARROW, WIDE, Burn, burn_svg
 from tasks.site.frame import Site
 from tasks.site.rows import rows_of, strips, summary
 from tasks.site.survey import moment_of
-from tasks.spec.bases import kind_of
+from tasks.spec.privacy import kind_of
 
 PATH = "index.html"
 ROWS_AT_ONCE = 60

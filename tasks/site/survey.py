@@ -19,15 +19,14 @@ from tasks.audit import Check, Redraw, audit_workspace, broken, not_shown
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
 from tasks.ledger.balances import History, replay
-from tasks.ledger.cited_heads import bundle_folders
 from tasks.ledger.entry_keys import trust_fault
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
 from tasks.ledger.state import Entry, LedgerState
 from tasks.lineage.graph import Graph, lineage_graph
-from tasks.release.context import basis_of
 from tasks.schedule.forecast import Forecast, forecast_of
 from tasks.spec import ReleaseSpec, load_spec
-from tasks.spec.bases import adds_up
+from tasks.spec.plan import basis_of
+from tasks.spec.privacy import adds_up
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
@@ -100,7 +99,7 @@ def survey_workspace(
     checks = audit_workspace(workspace, runs=runs, redraw=Redraw(tell=tell))
     entries = _entries(workspace)
     verified, state, history = _replayed(entries, _anchors(workspace))
-    bundles = {folder.name: _bundle(folder) for folder in bundle_folders(workspace)}
+    bundles = {folder.name: _bundle(folder) for folder in workspace.bundles()}
     spec = _spec(workspace)
     tell("reading lineage")
     return Survey(

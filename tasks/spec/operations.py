@@ -1,18 +1,27 @@
-"""The sections about running a release: source, schedule, runner, ledger, lineage."""
+"""The sections about running a release: source, schedule, runner, ledger, lineage, approval."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, Field, StrictBool, StringConstraints, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    StrictBool,
+    StringConstraints,
+    field_validator,
+    model_validator,
+)
 
 from tasks.spec.cron import valid_cron
-from tasks.spec.refusals import refuse, shown
+from tasks.spec.refusals import refuse, shown, suggestion
 from tasks.spec.rowwise import PARAMETER, require_rowwise
-from tasks.spec.values import FilledText, Section, TimezoneName, first_repeated
+from tasks.spec.values import FilledText, PositiveWhole, Section, TimezoneName, first_repeated
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
 _ADDRESS = re.compile(r"[a-z]+://\S+")
@@ -267,3 +276,38 @@ class LineageSpec(Section):
     """Where lineage events are sent, besides the workspace's log."""
 
     url: Annotated[str, AfterValidator(_endpoint_url)]
+
+
+PLAIN = ("none", "required")
+
+
+class ApproversSpec(Section):
+    """Names or fingerprints of enrolled keys, and how many of them must approve."""
+
+    by: tuple[FilledText, ...]
+    at_least: PositiveWhole = 1
+
+    @model_validator(mode="after")
+    def _enough_are_named(self) -> Self:
+        if len(set(self.by)) < len(self.by):
+            refuse("approver-twice", "an approver is named twice", "name each once", "by")
+        if self.at_least > len(self.by):
+            message = f"{self.at_least} approvals are asked for, and {len(self.by)} approvers are named"
+            refuse("approvers-too-few", message, "name more approvers, or ask for fewer approvals", "at_least")
+        return self
+
+
+def _approval_rule(value: Any) -> str | ApproversSpec:
+    if isinstance(value, dict | ApproversSpec):
+        return ApproversSpec.model_validate(value)
+    if value not in PLAIN:
+        refuse("unknown-value", f"{shown(value)} is not one of {', '.join(PLAIN)}", suggestion(value, PLAIN))
+    return str(value)
+
+
+def _as_json(rule: str | ApproversSpec) -> str | dict[str, Any]:
+    return rule if isinstance(rule, str) else {"by": list(rule.by), "at_least": rule.at_least}
+
+
+ApprovalRule = Annotated[str | ApproversSpec, PlainValidator(_approval_rule), PlainSerializer(_as_json)]
+"""`none`, `required` (anybody who holds a key with the role approve), or who."""

@@ -14,13 +14,19 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.spec.about import AboutSpec
-from tasks.spec.approvers import ApprovalRule
-from tasks.spec.bases import OF_ANSWER
 from tasks.spec.checks import THRESHOLDS, ChecksSpec
 from tasks.spec.columns import ColumnSpec
 from tasks.spec.modelling import AutoOrWhole, ModelSpec
-from tasks.spec.operations import LineageSpec, QueryFacts, RunnerSpec, ScheduleSpec, SourceSpec, ledger_url
-from tasks.spec.privacy import PrivacySpec
+from tasks.spec.operations import (
+    ApprovalRule,
+    LineageSpec,
+    QueryFacts,
+    RunnerSpec,
+    ScheduleSpec,
+    SourceSpec,
+    ledger_url,
+)
+from tasks.spec.privacy import OF_ANSWER, PrivacySpec
 from tasks.spec.refusals import refuse, shown
 from tasks.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
 

@@ -78,6 +78,12 @@ class Workspace:
         """Where a release's bundle is, or will be."""
         return self.releases / name / release_id
 
+    def bundles(self) -> Iterator[Path]:
+        """Every visible bundle."""
+        for folder in sorted(self.releases.glob("*/*")):
+            if folder.is_dir() and not folder.name.startswith("."):
+                yield folder
+
     def create(self) -> None:
         """Make the folders and the fingerprint key.
 

@@ -21,14 +21,26 @@ OUTSIDE_CALLS = {"open", "input", "print", "exec", "eval", "breakpoint", "__impo
 OUTSIDE_METHODS = {"read_text", "write_text", "getenv", "loadtxt", "savetxt", "fromfile", "tofile", "memmap"}
 LAZY = {"great_expectations", "opendp"}
 
-CHAPTERS = (
-    "errors", "stats", "accounting", "noise", "records", "mechanisms", "measure", "measurements", "synthesis",
-    "series", "evaluation", "planning", "inference", "auditing", "estimators",
-)  # fmt: skip
-"""The chapters of dpcore; each imports only earlier ones and itself."""
+STAGES = "the stages of a release"
+RECIPES = "the flows"
+OWN = {"tasks": STAGES, "flows": RECIPES}
+"""What the modules directly below these rooms are; in dpcore, each is a chapter by itself."""
+
+CHAPTERS = {
+    "dpcore": (
+        "errors", "stats", "accounting", "noise", "records", "mechanisms", "measure", "measurements", "synthesis",
+        "series", "evaluation", "planning", "inference", "auditing", "estimators",
+    ),
+    "tasks": (
+        "workspace", "spec", "landing", "intake", "keys", "lineage", "ledger", "bundle", "release", "schedule",
+        "report", "audit", "backup", "answers", "site", STAGES,
+    ),
+    "flows": ("server", RECIPES, "demos", "cli"),
+}  # fmt: skip
+"""The chapters of each room; a chapter imports only earlier ones and itself."""
 
 MOST_MODULES = 15
-"""In one folder of dpcore."""
+"""In one folder of any room."""
 
 RANDOM = ROOT / "dpcore" / "noise" / "sources.py"
 """The only module that touches randomness."""
@@ -126,45 +138,51 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+MODULES = {module_name(path): path for path in ALL}
+ENTRIES = ("dpcore", "flows.__main__")
+"""They lead to the top of their rooms: to the estimators when they are asked for, and to the command line."""
+
+
 def chapter_of(module: str) -> str:
-    return f"{module}.".split(".")[1]
+    room, _, below = module.partition(".")
+    chapter = below.partition(".")[0]
+    return chapter if room not in OWN or ((ROOT / room / chapter).is_dir() and chapter) else OWN[room]
 
 
-PUBLIC_NAMES = ROOT / "dpcore" / "__init__.py"
-"""Leads to the estimators when they are asked for."""
-
-MODULES = {module_name(path): path for path in DPCORE if path != PUBLIC_NAMES}
-
-
-def dpcore_imports(path: Path) -> set[str]:
-    """The modules of dpcore that a file imports anywhere, also for its types or inside a function."""
+def own_imports(path: Path) -> set[str]:
+    """The modules of our rooms that a file imports anywhere, also for its types or inside a function."""
     found = set()
     for node in ast.walk(tree(path)):
         for module in imported(node):
             below = [f"{module}.{alias.name}" for alias in node.names] if isinstance(node, ast.ImportFrom) else []
             found |= {name for name in below if name in MODULES} or {module}
-    return {name for name in found if name.partition(".")[0] == "dpcore"}
+    return {name for name in found if name.partition(".")[0] in ROOMS}
 
 
-def test_every_chapter_of_dpcore_imports_only_earlier_ones() -> None:
+def test_every_chapter_imports_only_earlier_ones() -> None:
     def later(path: Path) -> set[str]:
-        allowed = CHAPTERS[: CHAPTERS.index(chapter_of(module_name(path))) + 1]
-        return {module for module in dpcore_imports(path) if chapter_of(module) not in allowed}
+        module, room = module_name(path), room_of(path)
+        allowed = CHAPTERS[room][: CHAPTERS[room].index(chapter_of(module)) + 1]
+        own = {name for name in own_imports(path) if name.partition(".")[0] == room}
+        return {name for name in own if chapter_of(name) not in allowed}
 
-    assert {chapter_of(module) for module in MODULES} == set(CHAPTERS)
-    assert not offenders(list(MODULES.values()), later)
+    for room, chapters in CHAPTERS.items():
+        paths = [path for path in modules(room) if module_name(path) not in ENTRIES]
+        assert {chapter_of(module_name(path)) for path in paths} == set(chapters)
+        assert not offenders(paths, later)
 
 
-def test_no_modules_of_dpcore_import_each_other() -> None:
-    order = graphlib.TopologicalSorter({module: dpcore_imports(path) for module, path in MODULES.items()})
-    assert len(list(order.static_order())) == len(MODULES)
+def test_no_modules_import_each_other() -> None:
+    named = {module: path for module, path in MODULES.items() if module not in ENTRIES}
+    order = graphlib.TopologicalSorter({module: own_imports(path) - {module} for module, path in named.items()})
+    assert len(list(order.static_order())) >= len(named)
 
 
-def test_no_folder_of_dpcore_is_crowded() -> None:
+def test_no_folder_is_crowded() -> None:
     def crowd(folder: Path) -> int:
-        return len([path for path in folder.glob("*.py") if path.name != "__init__.py"])
+        return len([path for path in folder.glob("*.py") if not path.name.startswith("__")])
 
-    folders = {path.parent for path in DPCORE}
+    folders = {path.parent for path in ALL}
     assert not {name(folder): crowd(folder) for folder in folders if crowd(folder) > MOST_MODULES}
     assert all((folder / "__init__.py").exists() for folder in folders), "a folder without it is not installed"
 
@@ -204,6 +222,6 @@ def test_slow_libraries_are_not_imported_at_module_level() -> None:
 def test_the_rules_look_at_real_files() -> None:
     assert len(DPCORE) > 15
     assert len(ALL) > 50
-    assert "dpcore.noise.sources" in dpcore_imports(ROOT / "dpcore" / "measure.py")
+    assert "dpcore.noise.sources" in own_imports(ROOT / "dpcore" / "measure.py")
     assert "opendp" in all_imports(RANDOM)
     assert "opendp" not in top_level_imports(RANDOM)

@@ -20,8 +20,9 @@ from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import ledger_address, trust_anchors
 from tasks.ledger.store import Ledger
 from tasks.release.approval import approve
-from tasks.release.context import ReleaseRun, basis_of, cap_of, prepare_run
+from tasks.release.context import ReleaseRun, prepare_run
 from tasks.spec import ReleaseSpec, load_spec
+from tasks.spec.plan import basis_of, cap_of
 from tasks.workspace.folders import Workspace
 
 

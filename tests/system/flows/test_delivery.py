@@ -29,8 +29,8 @@ from flows.delivery import deliver_lineage, delivered_afterwards
 from tasks.boundary import PROGRESS
 from tasks.lineage.datasets import ReleaseDatasets
 from tasks.lineage.events import LineageRun
-from tasks.release.context import plan_release
 from tasks.spec import parse_spec
+from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
 
 RELEASE = "visits-2026-03-1"

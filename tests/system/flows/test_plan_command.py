@@ -25,8 +25,8 @@ from flows.demos import DEMOS
 from tasks.ledger import store as ledger_module
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger, ReserveRequest
-from tasks.release.context import basis_of, cap_of, plan_release
 from tasks.spec import load_spec
+from tasks.spec.plan import basis_of, cap_of, plan_release
 from tasks.workspace.folders import Workspace
 
 NOW = datetime(2026, 8, 20, 9, 30, tzinfo=UTC)

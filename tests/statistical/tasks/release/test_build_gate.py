@@ -25,8 +25,8 @@ from dpcore.records.schema import Neighbours
 from tasks.audit import audit_workspace
 from tasks.ledger.store import Ledger
 from tasks.release import build_gate
-from tasks.release.context import plan_release
 from tasks.spec import load_spec
+from tasks.spec.plan import plan_release
 from tasks.workspace.build_identity import code_digest, code_facts, digest_of
 from tasks.workspace.folders import Workspace
 from tasks.workspace.user_cache import UserCache

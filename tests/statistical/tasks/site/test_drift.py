@@ -32,10 +32,10 @@ from dpcore.noise.sources import SeededNoise
 from dpcore.records.encoding import Encoding
 from dpcore.series.drift import LEVEL, DriftVerdict, compare_quantities
 from dpcore.synthesis.generators import ClassGaussians
-from tasks.release.context import plan_release
 from tasks.report.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.site.months import Month, comparisons
 from tasks.spec import ReleaseSpec
+from tasks.spec.plan import plan_release
 
 MONTHS = 240
 ROWS = 4000

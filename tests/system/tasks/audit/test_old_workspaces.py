@@ -22,8 +22,8 @@ from tasks.audit import audit_workspace, broken, not_shown
 from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger
-from tasks.release.context import basis_of, cap_of
 from tasks.spec import load_spec
+from tasks.spec.plan import basis_of, cap_of
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json
 

@@ -16,8 +16,8 @@ from support.tasks.staged import release
 
 from dpcore.errors import SpecError
 from tasks.audit import audit_workspace
-from tasks.release.context import plan_release
 from tasks.spec import load_spec
+from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
 
 ROWS = 8000

@@ -16,8 +16,8 @@ from support.tasks.variants import ZCDP, specification, table, with_role
 from dpcore.errors import SpecError
 from tasks.audit import audit_workspace
 from tasks.lineage.graph import guarantee_in_words, lineage_graph, spends_in_words
-from tasks.release.context import plan_release
 from tasks.spec import parse_spec
+from tasks.spec.plan import plan_release
 from tasks.spec.relations import in_words
 from tasks.workspace.folders import Workspace
 

@@ -22,9 +22,10 @@ from support.tasks.staged import NOW, release
 import tasks
 from dpcore.errors import RefusedError, SpecError
 from tasks.audit import audit_workspace
-from tasks.release.context import plan_release, prepare_run
+from tasks.release.context import prepare_run
 from tasks.release.rehearsal import rehearse
 from tasks.spec import ReleaseSpec, parse_spec
+from tasks.spec.plan import plan_release
 
 # ---------------------------------------------------------------- refused, with key, rule and hint
 

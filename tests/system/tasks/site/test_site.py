@@ -33,12 +33,12 @@ from dpcore.errors import LedgerError, WorkspaceError
 from tasks.audit import audit_workspace
 from tasks.keys.signing import signing_key
 from tasks.ledger.store import Ledger
-from tasks.release.context import basis_of, cap_of, plan_release
 from tasks.report.canvas import plot_of
 from tasks.site import folder as sites
 from tasks.site import frame, render_site
 from tasks.site.survey import survey_workspace
 from tasks.spec import load_spec
+from tasks.spec.plan import basis_of, cap_of, plan_release
 from tasks.workspace.folders import Workspace
 
 pytest_plugins = ["support.tasks.site_fixtures"]

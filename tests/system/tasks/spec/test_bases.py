@@ -13,8 +13,8 @@ from support.tasks.staged import release
 from dpcore.accounting import population_balance
 from tasks.audit import audit_workspace
 from tasks.ledger.store import Ledger
-from tasks.release.context import basis_of
 from tasks.spec import parse_spec
+from tasks.spec.plan import basis_of
 from tasks.workspace.folders import Workspace
 
 SPEC = """

@@ -23,9 +23,9 @@ from tasks.audit.documents import _variant_faults
 from tasks.bundle import codebook
 from tasks.bundle.record import _numerics, record_faults
 from tasks.bundle.registry_entry import NOT_STATED, build_deployment, deployment_text
-from tasks.release.context import PlannedRelease
 from tasks.report.cards import release_card
 from tasks.spec import load_spec, parse_spec
+from tasks.spec.plan import PlannedRelease
 from tasks.workspace.build_identity import code_digest, code_facts, installed_distributions
 from tasks.workspace.folders import Workspace
 

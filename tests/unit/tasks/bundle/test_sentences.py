@@ -17,9 +17,9 @@ from dpcore.auditing.membership import MembershipFigure
 from dpcore.planning.budgeted_checks import LAPLACE_95
 from tasks.bundle import odds
 from tasks.bundle.guarantee_text import guarantee, limits
-from tasks.release.context import PlannedRelease
 from tasks.report.wording import finite_precision
 from tasks.spec import load_spec, parse_spec
+from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import at_most
 
 BASE = """

@@ -10,10 +10,11 @@ import pytest
 from support.tasks.staged import NOW
 
 from dpcore.errors import LandingError
-from tasks.landing.column_faults import column_faults, require_columns, require_none
+from tasks.landing.column_faults import column_faults, require_none
 from tasks.landing.datasets import Landing
 from tasks.landing.structure import require_shape
 from tasks.release.context import prepare_run
+from tasks.release.early_refusals import require_columns
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 

@@ -22,13 +22,13 @@ from tasks.bundle import odds
 from tasks.bundle.guarantee_text import guarantee
 from tasks.bundle.registry_entry import build_deployment
 from tasks.ledger.state import LedgerState
-from tasks.release.context import PlannedRelease, cap_of
 from tasks.report import cards
 from tasks.report.fit import INSIDE
 from tasks.report.report import render_report
 from tasks.schedule.outlook import Outlook
 from tasks.site.ledger import cost_words
 from tasks.spec import parse_spec
+from tasks.spec.plan import PlannedRelease, cap_of
 
 SPEC = """
 name: visits

@@ -15,9 +15,9 @@ from dpcore.errors import LedgerError
 from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
-from tasks.release.context import basis_of
 from tasks.spec import parse_spec
-from tasks.spec.bases import OF_ANSWER, specified_basis
+from tasks.spec.plan import basis_of
+from tasks.spec.privacy import OF_ANSWER, specified_basis
 
 
 def basis(

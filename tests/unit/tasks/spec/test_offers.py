@@ -15,8 +15,8 @@ import dpcore
 from dpcore.errors import SpecError
 from dpcore.mechanisms.catalogue import ENTRIES
 from dpcore.mechanisms.entry import COMPONENTS_KEY, MOMENTS_KEY, PROJECTION_KEY, MechanismEntry, Status
-from tasks.release.context import plan_release
 from tasks.spec import load_spec
+from tasks.spec.plan import plan_release
 
 README = (ROOT / "README.md").read_text()
 NAMING = (MOMENTS_KEY, COMPONENTS_KEY, PROJECTION_KEY)

@@ -26,8 +26,8 @@ from tasks.bundle.guarantee_text import guarantee
 from tasks.bundle.query_text import query_words
 from tasks.bundle.registry_entry import build_deployment
 from tasks.landing.person_rows import person_rows
-from tasks.release.context import PlannedRelease
 from tasks.spec import parse_spec
+from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import at_least, at_most, in_words, relation_figures
 from tasks.workspace.folders import Workspace
 

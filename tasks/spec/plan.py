@@ -1,0 +1,97 @@
+"""The plan that a specification leads to, with its cap, the basis of its budget and the guarantee it states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.accounting import Cap
+from dpcore.errors import SpecError
+from dpcore.planning.budgeted_checks import make_checked_plan
+from dpcore.planning.plan import Plan
+from dpcore.planning.request import COPULA, PlanError, PlanRequest
+from dpcore.records.encoding import Encoding
+from tasks.spec import ReleaseSpec
+from tasks.spec.relations import Figures, relation_figures
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRelease:
+    """A specification, and what the planner decided where it leaves something open."""
+
+    spec: ReleaseSpec
+    plan: Plan
+    encoding: Encoding
+
+    @staticmethod
+    def of(spec: ReleaseSpec) -> PlannedRelease:
+        """Plan a release.
+
+        Raises: SpecError where the specification asks for what cannot be carried out.
+        """
+        plan = plan_release(spec)
+        return PlannedRelease(spec=spec, plan=plan, encoding=Encoding(plan.schema))
+
+    @property
+    def stated(self) -> dict[str, float]:
+        """The (epsilon, delta) that the release states; see `stated_guarantee`."""
+        return stated_guarantee(self.spec, self.plan)
+
+    @property
+    def relations(self) -> dict[str, Figures | None]:
+        """What the release promises for the values of a unit, and for its being in the data at all."""
+        return relation_figures(self.plan.events.values(), self.spec.neighbours, self.stated)
+
+
+def plan_release(spec: ReleaseSpec) -> Plan:
+    """Decide what the specification leaves open.
+
+    Raises: SpecError where it asks for what cannot be carried out.
+    """
+    model = spec.model
+    request = PlanRequest(
+        schema=spec.schema,
+        neighbours=spec.neighbours,
+        unit=spec.unit,
+        epsilon=spec.privacy.epsilon,
+        delta=spec.privacy.delta,
+        expected_rows=spec.expected_rows,
+        projection=_projection_kind(spec),
+        projection_mechanism=model.projection.mechanism or "auto",
+        dimension=model.projection.dimension,
+        mechanism=model.mechanism,
+        generator=model.generator,
+        allocation=model.shares,
+        radius=model.radius or Fraction(1),
+    )
+    refusal: SpecError | None = None
+    try:
+        return make_checked_plan(request, spec.checks.budgeted)
+    except PlanError as error:
+        refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
+    except ValueError as error:  # a budget beyond what a mechanism can draw for
+        hint = "use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split"
+        refusal = SpecError(str(error), rule="plan-impossible", where="privacy.epsilon", hint=hint)
+    raise refusal
+
+
+def _projection_kind(spec: ReleaseSpec) -> str:
+    """The projection; none where the specification leaves it out beside a generator that keeps every column."""
+    said = "projection" in spec.model.model_fields_set
+    return "none" if spec.model.generator == COPULA and not said else spec.model.projection.kind
+
+
+def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:
+    """What a release states: the epsilon asked for, and delta only if the planned measurements need one."""
+    return {"epsilon": float(spec.privacy.epsilon), "delta": float(spec.privacy.delta) if plan.cost.rho else 0.0}
+
+
+def cap_of(spec: ReleaseSpec) -> Cap:
+    """The lifetime cap that the specification states."""
+    lifetime = spec.privacy.lifetime
+    return Cap(lifetime.epsilon, lifetime.delta, lifetime.delta_num)
+
+
+def basis_of(spec: ReleaseSpec) -> dict[str, str]:
+    """What the population's budget is counted for; `tasks.spec.privacy` says which costs add."""
+    return {"neighbours": spec.neighbours.value, "unit": spec.protects}
