@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.extremes import Extremes
 from expectations.quiet import quietly
-from expectations.verdicts import SuiteRunner, Verdict, label
+from expectations.verdicts import SuiteRunner, Verdict, label, neutral_name
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -112,8 +112,10 @@ def _presence(schema: RecordSchema, extra_columns: Sequence[str], required: Sequ
 
     needed = list(dict.fromkeys([*schema.by_name, *required]))
     for name in needed:
-        yield gxe.ExpectColumnToExist(column=name, meta=label(name, "column-missing"))
-    yield ExpectColumnsWithin(allowed=[*needed, *extra_columns], meta=label(None, "column-undeclared"))
+        yield gxe.ExpectColumnToExist(column=neutral_name(name), meta=label(name, "column-missing"))
+    yield ExpectColumnsWithin(
+        allowed=[*map(neutral_name, (*needed, *extra_columns))], meta=label(None, "column-undeclared")
+    )
 
 
 def _types(schema: RecordSchema) -> Iterator[Expectation]:
@@ -121,7 +123,7 @@ def _types(schema: RecordSchema) -> Iterator[Expectation]:
 
     for column in schema.columns:
         meta = label(column.name, "column-type")
-        yield ExpectColumnDtypeInSet(column=column.name, dtypes=list(landing_dtypes(column)), meta=meta)
+        yield ExpectColumnDtypeInSet(column=neutral_name(column.name), dtypes=list(landing_dtypes(column)), meta=meta)
 
 
 def _cell_rules(column: Column) -> Iterator[Expectation]:
@@ -135,33 +137,35 @@ def _interval_rules(column: IntervalColumn, *, may_be_missing: bool) -> Iterator
     from great_expectations import expectations as gxe
 
     yield gxe.ExpectColumnValuesToBeBetween(
-        column=column.name,
+        column=neutral_name(column.name),
         min_value=column.lower,
         max_value=column.upper,
         meta=label(column.name, "in-bounds"),
     )
     if not may_be_missing:
-        yield gxe.ExpectColumnValuesToNotBeNull(column=column.name, meta=label(column.name, "not-missing"))
+        yield gxe.ExpectColumnValuesToNotBeNull(
+            column=neutral_name(column.name), meta=label(column.name, "not-missing")
+        )
 
 
 def _nominal_rules(column: NominalColumn, *, may_be_missing: bool) -> Iterator[Expectation]:
     from great_expectations import expectations as gxe
 
     yield gxe.ExpectColumnValuesToBeBetween(
-        column=column.name,
+        column=neutral_name(column.name),
         min_value=MISSING,  # just above UNKNOWN
         max_value=len(column.levels) - 1,
         meta=label(column.name, "known-category"),
     )
     if not may_be_missing:
         meta = label(column.name, "not-missing")
-        yield gxe.ExpectColumnValuesToNotBeInSet(column=column.name, value_set=[MISSING], meta=meta)
+        yield gxe.ExpectColumnValuesToNotBeInSet(column=neutral_name(column.name), value_set=[MISSING], meta=meta)
 
 
 def _unit_ball() -> Iterator[Expectation]:
     from great_expectations import expectations as gxe
 
     meta = label(None, "unit-ball")
-    yield gxe.ExpectColumnValuesToBeBetween(column=ENCODED_NORM, max_value=_LONGEST_NORM, meta=meta)
+    yield gxe.ExpectColumnValuesToBeBetween(column=neutral_name(ENCODED_NORM), max_value=_LONGEST_NORM, meta=meta)
     # Comparisons skip NaN, yet a record without a norm is not inside the ball.
-    yield gxe.ExpectColumnValuesToNotBeNull(column=ENCODED_NORM, meta=meta)
+    yield gxe.ExpectColumnValuesToNotBeNull(column=neutral_name(ENCODED_NORM), meta=meta)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.quiet import quietly
-from expectations.verdicts import Verdict, label, validate
+from expectations.verdicts import Verdict, label, neutral_name, validate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,9 @@ def _nominal_dtypes(column: NominalColumn) -> tuple[str, ...]:
 def _table_rules(schema: RecordSchema, rows: int) -> Iterator[Expectation]:
     from great_expectations import expectations as gxe
 
-    yield gxe.ExpectTableColumnsToMatchOrderedList(column_list=list(schema.by_name), meta=label(None, "columns"))
+    yield gxe.ExpectTableColumnsToMatchOrderedList(
+        column_list=[*map(neutral_name, schema.by_name)], meta=label(None, "columns")
+    )
     yield gxe.ExpectTableRowCountToEqual(value=rows, meta=label(None, ROW_COUNT))
 
 
@@ -147,10 +149,12 @@ def _column_rules(column: Column) -> Iterator[Expectation]:
     from expectations.custom import ExpectColumnDtypeInSet
 
     name = column.name
-    yield ExpectColumnDtypeInSet(column=name, dtypes=list(released_dtypes(column)), meta=label(name, "column-type"))
+    yield ExpectColumnDtypeInSet(
+        column=neutral_name(name), dtypes=list(released_dtypes(column)), meta=label(name, "column-type")
+    )
     yield _range_rule(column)
     if not column.missing_level:
-        yield gxe.ExpectColumnValuesToNotBeNull(column=name, meta=label(name, "not-null"))
+        yield gxe.ExpectColumnValuesToNotBeNull(column=neutral_name(name), meta=label(name, "not-null"))
 
 
 def _range_rule(column: Column) -> Expectation:
@@ -158,10 +162,14 @@ def _range_rule(column: Column) -> Expectation:
 
     if isinstance(column, NominalColumn):
         meta = label(column.name, "known-category")
-        return gxe.ExpectColumnValuesToBeInSet(column=column.name, value_set=list(column.levels), meta=meta)
+        return gxe.ExpectColumnValuesToBeInSet(
+            column=neutral_name(column.name), value_set=list(column.levels), meta=meta
+        )
     lower, upper = (_in_original_unit(column, bound) for bound in (column.lower, column.upper))
     meta = label(column.name, "in-bounds")
-    return gxe.ExpectColumnValuesToBeBetween(column=column.name, min_value=lower, max_value=upper, meta=meta)
+    return gxe.ExpectColumnValuesToBeBetween(
+        column=neutral_name(column.name), min_value=lower, max_value=upper, meta=meta
+    )
 
 
 def _in_original_unit(column: IntervalColumn, bound: float) -> float | datetime:

@@ -33,8 +33,18 @@ def label(column: str | None, rule: str) -> dict[str, str | None]:
     return {"column": column, "rule": rule}
 
 
+def neutral_name(column: str) -> str:
+    """Return the name under which a column is validated.
+
+    Great Expectations looks names up without regard to case, and would take one column for another.
+    """
+    return column.encode("utf-8", "surrogatepass").hex()
+
+
 class SuiteRunner:
     """A suite ready to validate one frame after another; keeps no frame.
+
+    The suite names columns by `neutral_name`.
 
     Expectations with the same column and rule give one verdict, which is ok only
     if all of them hold. One that errors or goes unreported counts as not ok.
@@ -64,7 +74,7 @@ class SuiteRunner:
     def _held(self, frame: pd.DataFrame) -> Counter[tuple[str | None, str]]:
         """How many expectations of each column and rule succeeded."""
         with quietly():
-            batch = self._whole.get_batch({"dataframe": frame})
+            batch = self._whole.get_batch({"dataframe": frame.set_axis(map(neutral_name, frame.columns), axis=1)})
             try:
                 results = batch.validate(self._suite, result_format="BOOLEAN_ONLY").results
             finally:

@@ -203,3 +203,20 @@ def test_deciding_cells_stay_few_however_many_different_values_there_are():
         cells.add(pa.record_batch({"sex": values.slice(start, 100)}))
     assert cells.rows == 1000
     assert len(cells.frame()) == len("fmx") + 1
+
+
+def test_columns_whose_names_differ_by_case_alone_are_judged_apart() -> None:
+    """Great Expectations looks names up without regard to case, and judged one column by the cells of the other."""
+    columns = (
+        IntervalColumn(name="age", kind=Kind.NUMERIC, lower=0.0, upper=1.0),
+        NominalColumn(name="AGE", kind=Kind.BOOLEAN, levels=(False, True)),
+    )
+    schema = RecordSchema(columns)
+    for flags, rules in (([True, False], set()), ([None, False], {("AGE", "not-null")})):
+        table = pa.table({"age": pa.array([0.2, 0.4]), "AGE": pa.array(flags, pa.bool_())})
+        cells = DecidingCells(schema, table.schema)
+        cells.add(table.to_batches()[0])
+        verdicts = released_verdicts(cells, schema, rows=2)
+        broken = {(verdict.column, verdict.rule) for verdict in verdicts if not verdict.ok}
+        assert rules <= broken
+        assert bool(broken) == bool(rules)
