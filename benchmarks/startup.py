@@ -29,7 +29,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -284,29 +284,22 @@ def run_flow(place: Workspace) -> dict[str, Any]:
 
 def run_stages(place: Workspace) -> dict[str, Any]:
     """Run the same stages in the same order as plain functions, without an orchestrator, and time them."""
-    from flows import release
-    from tasks.allocate import upcoming_release_id
-    from tasks.artifacts import Board
-    from tasks.ledger.store import utc_now
-    from tasks.release.context import prepare_run
+    from flows.recipe import release_directly
+    from tasks.release.context import RunRequest
 
     figures: dict[str, Any] = {"stages": {}}
     for name, task in _stages().items():
-        setattr(release, name, _clocked(task.fn, figures["stages"], name))
-    Board.attempt = lambda *_args: None  # type: ignore[method-assign]
-    with place.scratch() as scratch, ExitStack() as held:
-        run = prepare_run(place, request={}, flow_run_id=str(uuid.uuid4()), scratch=scratch, now=utc_now())
-        held.enter_context(run.ledger().exclusive(run.spec.name))
-        release.release_stages(run, upcoming_release_id(run))
+        task.fn = _clocked(task.fn, figures["stages"], name)
+    release_directly(place, RunRequest(), flow_run_id=str(uuid.uuid4()))
     return figures
 
 
 def _stages() -> dict[str, Any]:
     from prefect import Task
 
-    from flows import release
+    from flows import recipe
 
-    return {name: value for name, value in vars(release).items() if isinstance(value, Task)}
+    return {name: value for name, value in vars(recipe).items() if isinstance(value, Task)}
 
 
 def _clocked(function: Callable[..., Any], figures: dict[str, Any], name: str) -> Callable[..., Any]:

@@ -1,17 +1,15 @@
-"""What an auditor finds in the orchestrator's history: names, tags, and how far a run came."""
+"""What an auditor finds in the orchestrator's history: names and tags of its runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from uuid import UUID
 
 from prefect.runtime import flow_run
 
 from dpcore.errors import LandingError, RefusedError
 from tasks.artifacts import Board
 from tasks.ledger.state import Entry
-from tasks.lineage.events import LineageRun, Stage
 from tasks.release.context import ReleaseRun
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
@@ -31,7 +29,7 @@ def label_again(run: ReleaseRun, release_id: str) -> None:
 
 def tags_of(run: ReleaseRun, release_id: str, entries: Sequence[Entry]) -> list[str]:
     """Dataset, period, release id and ledger entries, beside the tags that the run came with."""
-    own = [run.spec.name, run.period, release_id, *(f"{ENTRY_TAG}{entry.seq}" for entry in entries)]
+    own = [run.planned.spec.name, run.planned.period, release_id, *(f"{ENTRY_TAG}{entry.seq}" for entry in entries)]
     return list(dict.fromkeys([*(flow_run.tags or []), *own]))
 
 
@@ -68,25 +66,3 @@ def keep_verdict(workspace: Workspace, label: str, error: RefusedError) -> None:
     """
     if isinstance(error, LandingError):
         workspace.keep_verdicts(label, [{**error.as_json(), "ok": False}])
-
-
-class Journal:
-    """Tells the lineage and the orchestrator of every stage as it begins and ends."""
-
-    def __init__(self, lineage: LineageRun, stages: Sequence[str], board: Board) -> None:
-        self._lineage, self._stages, self._board, self._done = lineage, stages, board, 0
-        self._progress: UUID | None = None
-        board.attempt("the progress bar", self._begin)
-
-    def _begin(self) -> None:
-        self._progress = self._board.progress("stages of the release")
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Stage]:
-        """One stage; its end moves the progress bar."""
-        with self._lineage.stage(name) as stage:
-            yield stage
-        self._done += 1
-        percent, progress = 100 * self._done / len(self._stages), self._progress
-        if progress is not None:
-            self._board.attempt("its progress", lambda: self._board.advance(progress, percent, f"after {name}"))

@@ -11,7 +11,8 @@ from tasks.ledger.cited_heads import require_complete_ledger
 from tasks.ledger.state import UNFINISHED, LedgerState, ReleaseState
 from tasks.ledger.store import Ledger, ReserveRequest, release_id_of
 from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
-from tasks.release.context import Grant, ReleaseRun
+from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import Grant
 from tasks.spec.plan import basis_of, cap_of
 from tasks.spec.relations import at_most
 
@@ -23,11 +24,11 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     Raises: BudgetExceededError, LedgerError, RefusedError for a build that failed its audit;
     nothing is spent then.
     """
-    ledger = run.ledger()
+    ledger = run.ledger
     require_complete_ledger(run.workspace, ledger.entries())
     builds = _audited_builds(run, ledger.state(), release_id)
-    population, cap = run.spec.privacy.population, cap_of(run.spec)
-    ledger.ensure_cap(population, cap, basis_of(run.spec), who=run.who)
+    population, cap = run.planned.spec.privacy.population, cap_of(run.planned.spec)
+    ledger.ensure_cap(population, cap, basis_of(run.planned.spec), who=run.who)
     release = _reserved(run, ledger, release_id)
     if release.release_id != release_id:
         raise LedgerError(
@@ -37,8 +38,8 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             hint="another run was faster; run again",
         )
     reserved = {name: body["event"] for name, body in release.facts["measurements"].items()}
-    planned = {name: event.as_json() for name, event in run.plan.events.items()}
-    if release.facts["spec_digest"] != run.spec.digest() or reserved != planned:
+    planned = {name: event.as_json() for name, event in run.planned.plan.events.items()}
+    if release.facts["spec_digest"] != run.planned.spec.digest() or reserved != planned:
         raise LedgerError(
             f"the specification, or this program's plan for it, changed since {release.release_id} was reserved",
             rule="spec-changed",
@@ -46,7 +47,7 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             hint="put the old specification back to finish that release first",
         )
     what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
-    tell(f"{what} epsilon {at_most(run.stated['epsilon'])} for {release.release_id}")
+    tell(f"{what} epsilon {at_most(run.planned.stated['epsilon'])} for {release.release_id}")
     return Grant.of(release, builds)
 
 
@@ -63,10 +64,11 @@ def _reserved(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
 def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
     """The audit of this build for everything that is still to be drawn; what it cannot pass is refused."""
     known = state.releases.get(release_id)
-    missing = {name: event for name, event in run.plan.events.items() if known is None or name not in known.spends}
+    drawn = known.spends if known else {}
+    missing = {name: event for name, event in run.planned.plan.events.items() if name not in drawn}
     if not missing:
         return {}
-    replay, builds = replay_of_plan(run.plan), {}
+    replay, builds = replay_of_plan(run.planned.plan), {}
     for name, event in missing.items():
         build = known_audit(state, event) or kept_audit(event)
         if build is None:
@@ -80,17 +82,17 @@ def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dic
 def reserve_request(run: ReleaseRun) -> ReserveRequest:
     """What the run asks of the ledger, with seeds of fresh entropy."""
     return ReserveRequest(
-        name=run.spec.name,
-        period=run.period,
-        population=run.spec.privacy.population,
-        events=run.plan.events,
-        stated=run.stated,
-        spec_digest=run.spec.digest(),
+        name=run.planned.spec.name,
+        period=run.planned.period,
+        population=run.planned.spec.privacy.population,
+        events=run.planned.plan.events,
+        stated=run.planned.stated,
+        spec_digest=run.planned.spec.digest(),
         seeds={"projection": draw_seed(), "sampling": draw_seed()},
         flow_run_id=run.flow_run_id,
-        supersedes=run.supersedes,
-        reason=run.reason,
-        approve=run.spec.as_public_json()["approve"],
+        supersedes=run.planned.request.supersedes,
+        reason=run.planned.request.reason,
+        approve=run.planned.spec.as_public_json()["approve"],
     )
 
 
@@ -100,11 +102,10 @@ def upcoming_release_id(run: ReleaseRun) -> str:
     Reservations that lost their run are given back first. Only one run of a name is here
     at a time, so the reservation gives the same id.
     """
-    ledger = run.ledger()
-    ledger.give_back_abandoned(reserve_request(run))
-    state = ledger.state()
-    known = state.of_period(run.spec.name, run.period)
-    unfinished = [release for release in known if release.status in UNFINISHED]
+    name, period = run.planned.spec.name, run.planned.period
+    run.ledger.give_back_abandoned(reserve_request(run))
+    state = run.ledger.state()
+    unfinished = [release for release in state.of_period(name, period) if release.status in UNFINISHED]
     if unfinished:
         return unfinished[-1].release_id
-    return release_id_of(run.spec.name, run.period, state.next_sequence(run.spec.name, run.period))
+    return release_id_of(name, period, state.next_sequence(name, period))

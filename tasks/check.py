@@ -8,9 +8,6 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
-from dpcore.evaluation.table_summary import TableSummary
-from dpcore.measurements.noisy_moments import NoisyMoments
-from dpcore.measurements.projection import Projection
 from dpcore.records.schema import RecordSchema
 from expectations.released import DecidingCells, released_verdicts
 from expectations.verdicts import Verdict
@@ -18,7 +15,8 @@ from tasks.boundary import private_task, tell
 from tasks.bundle.figures import metric_checks, table_check, utility_of
 from tasks.bundle.record import Outcome
 from tasks.progress import RowsDone
-from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import MeasuredMoments, SyntheticTable
+from tasks.spec.plan import PlannedRelease
 from tasks.workspace.helper_process import in_helper
 from tasks.workspace.parallel import one_blas_thread
 
@@ -27,27 +25,26 @@ BATCH_ROWS, READ_BYTES = 1 << 17, 1 << 20
 
 @private_task("check")
 @one_blas_thread
-def check_release(
-    run: ReleaseRun, moments: NoisyMoments, projection: Projection, summary: TableSummary, table: Path
-) -> Outcome:
-    """The release's utility and checks; all post-processing of released values.
+def check_release(planned: PlannedRelease, measured: MeasuredMoments, table: SyntheticTable) -> Outcome:
+    """Return the release's utility and checks; all post-processing of released values.
 
     Raises: CheckFailedError naming what did not hold.
     """
-    utility = utility_of(run.encoding, moments, projection, summary)
-    checks = [*metric_checks(utility["metrics"], run.spec.checks), *_table_checks(run, table, summary.rows)]
+    moments, projection, rows = measured.moments, measured.projection, table.summary.rows
+    utility = utility_of(planned.encoding, moments, projection, table.summary)
+    checks = [*metric_checks(utility["metrics"], planned.spec.checks), *_table_checks(planned, table.path, rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
     judged = [check for check in checks if check["threshold"] is not None or check["direction"] == "holds"]
     tell(f"all {len(judged)} checks passed")
-    return Outcome(summary.rows, moments, projection, utility, checks)
+    return Outcome(rows, moments, projection, utility, checks)
 
 
-def _table_checks(run: ReleaseRun, table: Path, rows: int) -> list[dict[str, Any]]:
+def _table_checks(planned: PlannedRelease, table: Path, rows: int) -> list[dict[str, Any]]:
     """The released-data suite: columns, types, bounds, categories, nulls, number of rows."""
     by_rule: dict[str, bool] = {}
-    for verdict in table_verdicts(table, run.plan.schema, rows):
+    for verdict in table_verdicts(table, planned.plan.schema, rows):
         by_rule[verdict.rule] = by_rule.get(verdict.rule, True) and verdict.ok
     return [table_check(rule, ok=ok) for rule, ok in by_rule.items()]
 

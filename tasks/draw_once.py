@@ -27,42 +27,51 @@ from dpcore.noise.sources import Noise, SystemNoise
 from dpcore.records.exact_sums import GramSum
 from dpcore.synthesis.copula.generator import cells_of_schema
 from tasks.boundary import tell
-from tasks.release.context import Grant, ReleaseRun
+from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import Grant
 
 
-def measured(
+def measure_or_load(
     run: ReleaseRun, grant: Grant, name: str, projection: Projection, encoding: RecordEncoder | None = None
 ) -> Released:
-    """The Gram blocks of the plan: drawn now, or read from the ledger where they were drawn before."""
-    seen, projection = measurement_inputs(name, run.encoding, projection)
-    released = drawn_once(run, grant, name, lambda: draw(run, name, projection, SystemNoise(), encoding or seen))
+    """Return the named Gram measurement, drawing noise at most once per release.
+
+    If the ledger already holds the measurement (an earlier run was interrupted), that value is returned and
+    nothing is drawn. Otherwise the noise is drawn, and the value and its cost are committed in one ledger
+    transaction before the function returns.
+
+    Neighbours: as declared in the plan. Guarantee: GUARANTEE.md, M.
+    Raises: LandingError if the data changed since an earlier measurement of this release.
+    """
+    seen, projection = measurement_inputs(name, run.planned.encoding, projection)
+    released = draw_once(run, grant, name, lambda: measure_rows(run, name, projection, SystemNoise(), encoding or seen))
     assert isinstance(released, Released)  # noqa: S101  as it was reserved
     return released
 
 
-def measured_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
-    """The histograms of the plan, drawn now or before."""
-    event = run.plan.marginals_event
+def measure_or_load_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
+    """Return the histograms of the plan, drawing noise at most once per release."""
+    event = run.planned.plan.marginals_event
     assert event is not None  # noqa: S101  only a plan with marginals comes here
     query = event.query
     assert isinstance(query, HistogramsQuery)  # noqa: S101  as it was planned
 
     def histograms() -> ReleasedVector:
-        summed = partial(count_cells, columns=cells_of_schema(run.plan.schema), query=query)
-        counts = run.readings.total(MARGINALS, run.plan.schema, summed, added)
+        summed = partial(count_cells, columns=cells_of_schema(run.planned.plan.schema), query=query)
+        counts = run.readings.total(MARGINALS, run.planned.plan.schema, summed, add_counts)
         return measure_vector(PrivateVector(query, counts), event, SystemNoise())
 
-    released = drawn_once(run, grant, MARGINALS, histograms)
+    released = draw_once(run, grant, MARGINALS, histograms)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
     return released
 
 
-def drawn_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
-    """A measurement that is drawn now, or was before.
+def draw_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
+    """Return a stored measurement, or draw it and store it with its spend.
 
     The draw and its spend are stored in one transaction, so a repeated run never draws again.
     """
-    ledger, event = run.ledger(), run.plan.events[name]
+    ledger, event = run.ledger, run.planned.plan.events[name]
     stored = ledger.measurement(grant.release_id, name)
     if stored is not None:
         tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
@@ -94,15 +103,15 @@ def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
         )
 
 
-def draw(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encoding: RecordEncoder) -> Released:
+def measure_rows(run: ReleaseRun, name: str, projection: Projection, noise: Noise, encoding: RecordEncoder) -> Released:
     """Sum all rows exactly, in one pass, and measure the sum."""
-    event = run.plan.events[name]
+    event = run.planned.plan.events[name]
     assert isinstance(event, GramEvent)  # noqa: S101  only the marginals are a vector
     summed = partial(gram_sum, encoding=encoding, layout=event.layout, projection=projection)
-    total = run.readings.total(name, run.plan.schema, summed, GramSum.with_sum)
+    total = run.readings.total(name, run.planned.plan.schema, summed, GramSum.with_sum)
     return measure_gram(PrivateGram(total), event, noise)
 
 
-def added(one: list[int], other: list[int]) -> list[int]:
-    """Two counts, cell by cell."""
+def add_counts(one: list[int], other: list[int]) -> list[int]:
+    """Add two lists of counts, cell by cell."""
     return [a + b for a, b in zip(one, other, strict=True)]

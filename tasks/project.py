@@ -19,10 +19,11 @@ from dpcore.measurements.projection import (
 )
 from dpcore.mechanisms.names import PROJECTION
 from tasks.boundary import private_task, tell
-from tasks.draw_once import measured
+from tasks.draw_once import measure_or_load
 from tasks.landing.cells import cells_of
 from tasks.landing.datasets import open_public
-from tasks.release.context import Grant, ReleaseRun
+from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import Grant
 from tasks.workspace.parallel import one_blas_thread
 
 
@@ -30,24 +31,24 @@ from tasks.workspace.parallel import one_blas_thread
 @one_blas_thread
 def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
     """The projection that the plan asks for; measured and charged if it is private and bought apart."""
-    projection = _projection(run, grant)
-    tell(f"projection {run.plan.projection}: {projection.width} encoded coordinates to {run.plan.dimension}")
+    projection, plan = _projection(run, grant), run.planned.plan
+    tell(f"projection {plan.projection}: {projection.width} encoded coordinates to {plan.dimension}")
     return projection
 
 
 def _projection(run: ReleaseRun, grant: Grant) -> Projection:
-    plan, encoding = run.plan, run.encoding
+    plan, encoding = run.planned.plan, run.planned.encoding
     projection = _framed(run, grant, _public_projection(run, grant))
     if plan.projection_event is None:
         return projection
     coordinates = replace(measured_coordinates(plan.projection_event, encoding), frame=projection.frame)
-    released = measured(run, grant, PROJECTION, coordinates)
+    released = measure_or_load(run, grant, PROJECTION, coordinates)
     return replace(private_projection(released, encoding, plan.dimension), frame=projection.frame)
 
 
 def _public_projection(run: ReleaseRun, grant: Grant) -> Projection:
     """What needs no measurement; every coordinate where components are still to be measured."""
-    plan, encoding = run.plan, run.encoding
+    plan, encoding = run.planned.plan, run.planned.encoding
     if plan.projection == "ron":
         return ron_projection(encoding, plan.dimension, grant.seeds["projection"])
     if plan.projection == "public-pca":
@@ -58,10 +59,10 @@ def _public_projection(run: ReleaseRun, grant: Grant) -> Projection:
 
 def _framed(run: ReleaseRun, grant: Grant, projection: Projection) -> Projection:
     """The projection in the frame that the plan asks for: none, a public one, or one that is measured and charged."""
-    plan = run.plan
+    plan = run.planned.plan
     if plan.frame_events:
         return measure_frame(
-            projection, lambda name, seen: measured(run, grant, name, seen), whole_mean=plan.frame_knows_mean
+            projection, lambda name, seen: measure_or_load(run, grant, name, seen), whole_mean=plan.frame_knows_mean
         )
     if plan.radius == 1:
         return projection
@@ -70,13 +71,13 @@ def _framed(run: ReleaseRun, grant: Grant, projection: Projection) -> Projection
 
 def public_moments(run: ReleaseRun) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of the encoded rows of the table that the specification declares public."""
-    landing = open_public(run.spec, run.workspace.root, Path(str(run.spec.model.projection.public)))
-    names = [code.column.name for code in run.encoding.codes]
-    schema = run.encoding.schema
-    count, total = 0, np.zeros(run.encoding.width)
-    second = np.zeros((run.encoding.width, run.encoding.width))
+    landing = open_public(run.planned.spec, run.workspace.root, Path(str(run.planned.spec.model.projection.public)))
+    names = [code.column.name for code in run.planned.encoding.codes]
+    schema = run.planned.encoding.schema
+    count, total = 0, np.zeros(run.planned.encoding.width)
+    second = np.zeros((run.planned.encoding.width, run.planned.encoding.width))
     for batch in landing.batches(names):
-        points = run.encoding.encode(cells_of(batch, schema, names=names, decimal=landing.decimal))
+        points = run.planned.encoding.encode(cells_of(batch, schema, names=names, decimal=landing.decimal))
         count, total, second = count + len(points), total + points.sum(axis=0), second + points.T @ points
     mean = total / max(count, 1)
     return mean, second / max(count, 1) - np.outer(mean, mean)

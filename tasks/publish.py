@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 from dpcore.errors import LedgerError
 from dpcore.measure import Measurement
@@ -18,21 +15,14 @@ from tasks.bundle.staging import Staging, render_json
 from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
 from tasks.keys.signing import signing_key
 from tasks.ledger.store import Ledger
-from tasks.release.context import Grant, ReleaseRun
+from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import BundleRef, Grant
 from tasks.report.report import render_report
+from tasks.spec.plan import PlannedRelease
 from tasks.workspace.helper_process import in_helper
 
-DATA, RECORD, CODEBOOK, MODEL = "data.parquet", "record.json", "codebook.json", "model.json"
+RECORD, CODEBOOK, MODEL = "record.json", "codebook.json", "model.json"
 REPORT, LINEAGE = "report.html", "lineage.ndjson"
-
-
-@dataclass(frozen=True, slots=True)
-class BundleRef:
-    """A sealed bundle: where it is, what its record says, and whether it is published or waits."""
-
-    folder: Path
-    record: dict[str, Any]
-    status: str = "published"
 
 
 @private_task("publish")
@@ -43,16 +33,16 @@ def publish_bundle(
 
     Raises: LedgerError if its noise was seeded.
     """
-    ledger = run.ledger()
+    ledger = run.ledger
     measurements = _measurements(ledger, grant)
     _refuse_seeded(grant, [outcome.moments.released, *measurements.values()])
     _refuse_unknown(staging, grant)
-    record = build_record(run, grant.release_id, outcome, ledger.state(), flow_run_id=run.flow_run_id, now=now)
+    record = build_record(run.planned, grant.release_id, outcome, ledger.state(), flow_run_id=run.flow_run_id, now=now)
     folder = staging.folder
     documents = {
         RECORD: render_json(record),
-        CODEBOOK: render_json(build_codebook(run.plan.schema, record)),
-        MODEL: render_json(build_model(run.encoding, outcome, measurements)),
+        CODEBOOK: render_json(build_codebook(run.planned.plan.schema, record)),
+        MODEL: render_json(build_model(run.planned.encoding, outcome, measurements)),
         REPORT: in_helper(render_report, record),
         REGISTRY: deployment_text(record),
         LINEAGE: "".join(f"{line}\n" for line in lineage),
@@ -63,7 +53,7 @@ def publish_bundle(
     signed = sign_statement(statement, signing_key(run.workspace.keys))
     (folder / STATEMENT).write_text(render_json(signed), encoding="utf-8")
     digest = staging.seal()
-    if needs_approval(run, grant):
+    if needs_approval(run.planned, grant):
         ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
         tell(f"{grant.release_id} waits for approval")
         return BundleRef(folder, record, "awaiting-approval")
@@ -73,9 +63,9 @@ def publish_bundle(
     return BundleRef(staging.final, record)
 
 
-def needs_approval(run: ReleaseRun, grant: Grant) -> bool:
+def needs_approval(planned: PlannedRelease, grant: Grant) -> bool:
     """Whether a person must speak first: as it was reserved, or as the specification says by now."""
-    return grant.needs_approval or run.spec.approve != "none"
+    return grant.needs_approval or planned.spec.approve != "none"
 
 
 def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:

@@ -14,7 +14,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, IntervalColumn, RecordSchema
 from tasks.landing.file_names import absolute
 from tasks.ledger.store import utc_now
-from tasks.release.context import ReleaseRun, prepare_run
+from tasks.release.context import PreparedRelease, RunRequest, prepare_release
 from tasks.report.comparison import render_comparison
 from tasks.workspace.folders import Workspace
 
@@ -24,16 +24,16 @@ def compare_raw(workspace: Workspace, record: dict[str, Any], given: str | None)
 
     Raises: RefusedError if the specification is another one by now, or the data are gone.
     """
-    request = {"period": record["period"], "input": absolute(given) if given else None}
+    request = RunRequest(period=record["period"], source=absolute(given) if given else None)
     with workspace.scratch() as scratch:
-        run = prepare_run(workspace, request=request, flow_run_id="", scratch=scratch, now=utc_now())
-        _require_same_specification(run, record)
-        page = _page(record, _raw_summary(run), run.encoding)
+        planned = prepare_release(workspace, request, scratch=scratch, now=utc_now())
+        _require_same_specification(planned, record)
+        page = _page(record, _raw_summary(planned, workspace, scratch), planned.encoding)
     return workspace.keep_comparison(record["release_id"], page)
 
 
-def _require_same_specification(run: ReleaseRun, record: dict[str, Any]) -> None:
-    if run.spec.digest() != record["spec_digest"]:
+def _require_same_specification(planned: PreparedRelease, record: dict[str, Any]) -> None:
+    if planned.spec.digest() != record["spec_digest"]:
         raise RefusedError(
             f"the specification changed since {record['release_id']} was released",
             rule="spec-changed",
@@ -42,11 +42,11 @@ def _require_same_specification(run: ReleaseRun, record: dict[str, Any]) -> None
         )
 
 
-def _raw_summary(run: ReleaseRun) -> TableSummary:
-    run.fetch()
-    summary = TableSummary(run.encoding)
-    for cells, _ in run.readings.chunks(run.plan.schema):
-        summary.add(_as_counted(cells, run.plan.schema))
+def _raw_summary(planned: PreparedRelease, workspace: Workspace, scratch: Path) -> TableSummary:
+    planned.fetch(workspace.root)
+    summary, schema = TableSummary(planned.encoding), planned.plan.schema
+    for cells, _ in planned.readings(workspace, scratch).chunks(schema):
+        summary.add(_as_counted(cells, schema))
     return summary
 
 

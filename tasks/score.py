@@ -9,7 +9,6 @@ from __future__ import annotations
 import operator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from dpcore.errors import CheckFailedError
@@ -22,21 +21,22 @@ from dpcore.records.schema import Cells
 from tasks.boundary import private_task, tell
 from tasks.bundle.figures import score_check, score_of, training_rows
 from tasks.bundle.record import Outcome
-from tasks.draw_once import drawn_once
-from tasks.release.context import Grant, ReleaseRun
+from tasks.draw_once import draw_once
+from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import Grant, SyntheticTable
 from tasks.workspace.parallel import one_blas_thread
 
 
 @private_task("score")
 @one_blas_thread
-def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Path) -> Outcome:
-    """The outcome with every budgeted check.
+def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: SyntheticTable) -> Outcome:
+    """Return the outcome with every budgeted check.
 
     Raises: CheckFailedError naming what did not hold.
     """
-    synthetic = training_rows(table, run.plan.schema)
-    found = [_scored(run, grant, name, outcome, synthetic) for name in run.plan.check_events]
-    checks = [score_check(score, run.spec.checks) for score in found]
+    synthetic = training_rows(table.path, run.planned.plan.schema)
+    found = [_scored(run, grant, name, outcome, synthetic) for name in run.planned.plan.check_events]
+    checks = [score_check(score, run.planned.spec.checks) for score in found]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
@@ -46,7 +46,7 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Path) 
 
 def _scored(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, synthetic: Cells) -> dict[str, Any]:
     """One score, measured on the real rows."""
-    query, schema = run.plan.check_events[name].query, run.plan.schema
+    query, schema = run.planned.plan.check_events[name].query, run.planned.plan.schema
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
     scorer = train_scorer(query, schema, synthetic, grant.seeds["sampling"])
     return score_of(name, _measured(run, grant, name, scorer), scorer, outcome.moments, synthetic, schema)
@@ -54,14 +54,14 @@ def _scored(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, syntheti
 
 def _measured(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> ReleasedVector:
     """The noisy sum of all rows' scores, drawn now or before."""
-    event = run.plan.check_events[name]
+    event = run.planned.plan.check_events[name]
     query = event.query
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
 
     def drawn() -> ReleasedVector:
-        total = run.readings.total(name, run.plan.schema, partial(sum_scores, scorer=scorer), operator.add)
+        total = run.readings.total(name, run.planned.plan.schema, partial(sum_scores, scorer=scorer), operator.add)
         return measure_vector(PrivateVector(query, [total]), event, SystemNoise())
 
-    released = drawn_once(run, grant, name, drawn)
+    released = draw_once(run, grant, name, drawn)
     assert isinstance(released, ReleasedVector)  # noqa: S101  as it was reserved
     return released

@@ -30,7 +30,7 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
 
     Raises: LandingError.
     """
-    run.fetch()
+    run.planned.fetch(run.workspace.root)
     run.readings.require_same()
     require_structure(run)
     verdicts = read_whole(run)
@@ -59,9 +59,9 @@ def require_structure(run: ReleaseRun) -> None:
 
     Raises: LandingError for the first rule that does not hold.
     """
-    if not run.arrival.is_given:
-        require_whole(run.workspace, run.spec, run.period)
-    require_shape(run.arrival.landing)
+    if not run.planned.arrival.is_given:
+        require_whole(run.workspace, run.planned.spec, run.planned.period)
+    require_shape(run.planned.arrival.landing)
 
 
 def read_whole(run: ReleaseRun) -> tuple[Verdict, ...]:
@@ -81,8 +81,8 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
 
     Raises: LandingError if they cannot.
     """
-    schema = run.spec.schema
-    summed = partial(cell_extremes, encoding=run.encoding, radius=public_radius(run.plan))
+    schema = run.planned.spec.schema
+    summed = partial(cell_extremes, encoding=run.planned.encoding, radius=public_radius(run.planned.plan))
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes.is_empty:
         tell_operator("the landing data have no rows; they are measured like any others")

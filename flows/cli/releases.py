@@ -12,10 +12,9 @@ from dpcore.errors import InterruptedReleaseError, RefusedError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 
 if TYPE_CHECKING:
-    from dpcore.planning.plan import Plan
-    from flows.release import ReleaseResult
+    from flows.recipe import ReleaseResult
     from flows.server.embedded import WaitingServer
-    from tasks.release.context import ReleaseRun
+    from tasks.release.context import PreparedRelease, RunRequest
     from tasks.workspace.folders import Workspace
 
 
@@ -55,10 +54,10 @@ def run(
         if server is None and not is_loaded():  # where a server starts, the second core is the server's
             held.enter_context(helped())
         with ended_if_refused(server), kept_from_collection():
-            planned = _refuse_early(place, request)
+            planned = _refuse_early(place, scratch, request)
         with shown("releasing" if is_up else "starting the orchestration server (up to a minute)"):
             try:
-                result = _run_flow(place, scratch, request, server, planned.plan)
+                result = _run_flow(place, planned, server)
             except KeyboardInterrupt:
                 raise InterruptedReleaseError from None
     if keep_server and server is not None:
@@ -88,17 +87,17 @@ def _print_result(content: dict[str, Any], doubt: str) -> None:
     out.print(f"  report  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
 
 
-def _refuse_early(place: Workspace, request: dict[str, Any]) -> ReleaseRun:
+def _refuse_early(place: Workspace, scratch: Path, request: RunRequest) -> PreparedRelease:
     """Refuse what needs no orchestration to refuse: the specification, and landing data that do not fit it."""
     from tasks.landing.cells import forgo_pandas
     from tasks.ledger.store import utc_now
-    from tasks.release.context import prepare_run
+    from tasks.release.context import prepare_release
     from tasks.release.early_refusals import require_columns
 
     forgo_pandas()
-    run = prepare_run(place, request=request, flow_run_id="", scratch=place.vault, now=utc_now())
-    require_columns(run)
-    return run
+    planned = prepare_release(place, request, scratch=scratch, now=utc_now())
+    require_columns(planned, place)
+    return planned
 
 
 def _say_what_stays(place: Workspace, idle_minutes: float) -> None:
@@ -121,37 +120,40 @@ def _server(place: Workspace, idle_minutes: float | None) -> WaitingServer | Non
     return EmbeddedServer(place) if idle_minutes is None else KeptServer(place, 60 * idle_minutes)
 
 
-def _request(given: str | None, period: str | None, supersedes: str | None, reason: str | None) -> dict[str, Any]:
+def _request(given: str | None, period: str | None, supersedes: str | None, reason: str | None) -> RunRequest:
+    from tasks.release.context import RunRequest
+
     source = None
     if given:
         from tasks.landing.file_names import absolute
 
         source = absolute(given)
-    return {"input": source, "period": period, "supersedes": supersedes, "reason": reason}
+    return RunRequest(source=source, period=period, supersedes=supersedes, reason=reason)
 
 
-def _run_flow(
-    place: Workspace, scratch: Path, request: dict[str, Any], server: WaitingServer | None, plan: Plan
-) -> ReleaseResult:
+def _run_flow(place: Workspace, planned: PreparedRelease, server: WaitingServer | None) -> ReleaseResult:
     from flows.server.embedded import kept_from_collection, quiet_libraries
     from flows.server.isolation import forbid_stored_results
-    from tasks.preparation import prepare_stages
+    from tasks.release.preparation import prepare_stages
     from tasks.workspace.helper_process import load_slow_libraries
 
     with kept_from_collection():
         if server is not None:
             server.start()
-        prepare_stages(plan)
-        from flows.release import ReleaseRequest, release
+        prepare_stages(planned.plan)
+        from flows.release import ReleaseRequest, hand_over, release
 
         quiet_libraries()
         forbid_stored_results()
         if server is not None:
             load_slow_libraries()  # while the server starts
             server.use()
-    source = request.pop("input")
-    note = place.leave_note(scratch, {"input": source}) if source else None
-    return release(ReleaseRequest(workspace=str(place.root), note=note, **request))
+    asked = planned.request
+    request = ReleaseRequest(
+        workspace=str(place.root), period=asked.period, supersedes=asked.supersedes, reason=asked.reason
+    )
+    with hand_over(planned):
+        return release(request)
 
 
 def _result_json(place: Workspace, result: ReleaseResult) -> dict[str, Any]:

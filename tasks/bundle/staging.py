@@ -19,6 +19,7 @@ from typing import Any
 from tasks.workspace.clock import to_the_minute
 from tasks.workspace.reading import open_regular, read_text
 
+DATA = "data.parquet"
 CHECKSUMS = "SHA256SUMS"
 FILES = frozenset(
     {

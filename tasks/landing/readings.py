@@ -26,13 +26,16 @@ class Readings:
         self._version: tuple[str, ...] | None = None
         self._fingerprint: str | None = None
         self._pieces: list[Piece] | None = None
-        self.runner: Runner = Threads()
+        self._runner: Runner = Threads()
+        self._on_progress: Callable[[str, float], None] = lambda _purpose, _share: None
         self.purposes: list[str] = []
-        self.heard: Callable[[str, float], None] = lambda _purpose, _share: None
-        """Hears what a reading is for and how far it is."""
 
     def __repr__(self) -> str:
         return "Readings(<private>)"
+
+    def read_with(self, runner: Runner, on_progress: Callable[[str, float], None]) -> None:
+        """Let this runner make all passes from now on, and call back with what each is for and how far it is."""
+        self._runner, self._on_progress = runner, on_progress
 
     def fingerprint(self) -> str:
         """A keyed fingerprint of the data, for the operator alone; taken once.
@@ -63,14 +66,14 @@ class Readings:
         work = Pass(schema, self._landing.decimal, summed)
         pieces = self._all_pieces() if by_unit else self._rows_alone()
         self.purposes.append(purpose)
-        self.heard(purpose, 0.0)
-        sums = enumerate(self.runner.sums(work, pieces), start=1)
+        self._on_progress(purpose, 0.0)
+        sums = enumerate(self._runner.sums(work, pieces), start=1)
         total = merged((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
         self.require_same()
         return summed(()) if total is None else total
 
     def _through(self, one: S, purpose: str, share: float) -> S:
-        self.heard(purpose, share)
+        self._on_progress(purpose, share)
         return one
 
     def chunks(self, schema: RecordSchema) -> Iterator[Chunk]:
@@ -79,8 +82,8 @@ class Readings:
         for piece in self._all_pieces():
             yield from (work.chunk(rows) for rows in piece.rows(work.columns, threads=True))
 
-    def told(self) -> str:
-        """How often the data were read and what for: it follows from the plan and the ledger, and is public.
+    def summary(self) -> str:
+        """Return how often the data were read and what for: it follows from the plan and the ledger, and is public.
 
         In alphabetical order: which of two readings side by side began first depends on the data.
         """
@@ -88,7 +91,7 @@ class Readings:
         return f"the landing data were read {times}: for {', '.join(sorted(self.purposes))}"
 
     def _rows_alone(self) -> list[Piece]:
-        return [Piece(fragment) for fragment in self._landing.fragments(self.runner.size)]
+        return [Piece(fragment) for fragment in self._landing.fragments(self._runner.size)]
 
     def _all_pieces(self) -> Sequence[Piece]:
         """The fragments, with what their rows count; persons are counted once a run."""

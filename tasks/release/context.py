@@ -1,4 +1,4 @@
-"""What one run of the release is about: the public things every stage needs, and a private reference."""
+"""One run of a release: what it was asked, what is planned, and the resources that it holds until it ends."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpcore.errors import RefusedError
 from dpcore.records.encoding import Encoding
 from tasks.ledger.entry_content import is_text
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.state import ReleaseState
 from tasks.ledger.store import Ledger
 from tasks.spec import load_spec
 from tasks.spec.plan import PlannedRelease, plan_release
@@ -24,30 +23,51 @@ if TYPE_CHECKING:
     from tasks.landing.readings import Readings
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: ledger and readings are made once, on first use
-class ReleaseRun(PlannedRelease):
-    """One run: workspace, specification, plan, and where the landing data are."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """What a run is asked to release. The source names files, so it never becomes a parameter of a flow."""
 
-    workspace: Workspace
-    arrival: Arrival
-    flow_run_id: str
-    scratch: Path
+    period: str | None = None
+    source: str | None = None
+    """Data to release instead of those that the specification names."""
     supersedes: str | None = None
     reason: str | None = None
-    who: str | None = None
-    """The account that runs the release; the ledger names it beside a cap that this run is the first to use."""
+
+    def require_reason(self) -> None:
+        """Refuse a reason that cannot be written down, and a superseding release without one.
+
+        Raises: RefusedError.
+        """
+        if not is_text(self.reason or ""):
+            raise RefusedError(
+                "the reason cannot be written as UTF-8",
+                rule="text-unwritable",
+                where="--reason",
+                hint="write plain text, in the terminal's encoding",
+            )
+        if self.supersedes and not self.reason:
+            raise RefusedError(
+                "a superseding release needs a reason",
+                rule="reason-missing",
+                where="--reason",
+                hint='add --reason "..."',
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedRelease(PlannedRelease):
+    """A planned release and the landing data that it is for; nothing of them has been read yet."""
+
+    request: RunRequest
+    arrival: Arrival
 
     @property
     def period(self) -> str:
         """The data's month."""
         return self.arrival.period
 
-    def ledger(self) -> Ledger:
-        """The workspace's ledger, opened on first use."""
-        return self._ledger
-
-    def fetch(self) -> None:
-        """Bring the data of a query here, once; files are where they are.
+    def fetch(self, root: Path) -> None:
+        """Bring the data of a query into the vault, once; files stay where they are.
 
         Raises: LandingError, WorkspaceError.
         """
@@ -56,48 +76,16 @@ class ReleaseRun(PlannedRelease):
         from tasks.landing.sql import spooled
 
         target = self.arrival.landing.files[0]
-        spooled(self.spec, target, period=self.period, root=self.workspace.root, environment=os.environ)
+        spooled(self.spec, target, period=self.period, root=root, environment=os.environ)
 
-    @cached_property
-    def readings(self) -> Readings:
-        """The landing data, and how often they were read so far."""
+    def readings(self, workspace: Workspace, scratch: Path) -> Readings:
+        """Return the readings of the landing data: they count how often the data are read, and for what."""
         from tasks.landing.readings import Readings
 
-        key = self.workspace.fingerprint_key
-        return Readings(self.arrival.landing, self.spec.unit, key=key, scratch=self.scratch)
-
-    @cached_property
-    def _ledger(self) -> Ledger:
-        return writable_ledger(self.workspace, self.spec)
+        return Readings(self.arrival.landing, self.spec.unit, key=workspace.fingerprint_key, scratch=scratch)
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """A release's place in the ledger: its id, its seeds, and the audits of this build."""
-
-    release_id: str
-    sequence: int
-    seeds: dict[str, str]
-    builds: dict[str, Any]
-    needs_approval: bool = False
-
-    @staticmethod
-    def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
-        """The grant that a reservation gives."""
-        facts = release.facts
-        asked = facts.get("approve", "none") != "none"
-        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], builds, asked)
-
-
-def prepare_run(
-    workspace: Workspace,
-    *,
-    request: dict[str, Any],
-    flow_run_id: str,
-    scratch: Path,
-    now: datetime,
-    who: str | None = None,
-) -> ReleaseRun:
+def prepare_release(workspace: Workspace, request: RunRequest, *, scratch: Path, now: datetime) -> PreparedRelease:
     """Read the specification, plan, and find the landing data; nothing is read of them yet.
 
     Raises: RefusedError.
@@ -108,31 +96,36 @@ def prepare_run(
     spec = load_spec(workspace.spec_path)
     plan = plan_release(spec)
     rehearse(spec)
-    given = request.get("input")
-    if spec.source.query is not None and given is None:
-        arrival = find_query(spec, scratch, period=request.get("period"), now=now)
+    if spec.source.query is not None and request.source is None:
+        arrival = find_query(spec, scratch, period=request.period, now=now)
     else:
-        arrival = find_landing(spec, workspace.root, given=given, period=request.get("period"), now=now)
-    if not is_text(request.get("reason") or ""):
-        raise RefusedError(
-            "the reason cannot be written as UTF-8",
-            rule="text-unwritable",
-            where="--reason",
-            hint="write plain text, in the terminal's encoding",
-        )
-    if request.get("supersedes") and not request.get("reason"):
-        raise RefusedError(
-            "a superseding release needs a reason", rule="reason-missing", where="--reason", hint='add --reason "..."'
-        )
-    return ReleaseRun(
-        workspace=workspace,
-        spec=spec,
-        plan=plan,
-        encoding=Encoding(plan.schema),
-        arrival=arrival,
-        flow_run_id=flow_run_id,
-        scratch=scratch,
-        supersedes=request.get("supersedes"),
-        reason=request.get("reason"),
-        who=who,
-    )
+        arrival = find_landing(spec, workspace.root, given=request.source, period=request.period, now=now)
+    request.require_reason()
+    return PreparedRelease(spec=spec, plan=plan, encoding=Encoding(plan.schema), request=request, arrival=arrival)
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: ledger and readings are made once, on first use
+class ReleaseRun:
+    """One run: a prepared release, and the ledger and landing data that it holds until it is closed."""
+
+    planned: PreparedRelease
+    workspace: Workspace
+    scratch: Path
+    flow_run_id: str
+    who: str | None = None
+    """The account that runs the release; the ledger names it beside a cap that this run is the first to use."""
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The workspace's ledger, opened on first use."""
+        return writable_ledger(self.workspace, self.planned.spec)
+
+    @cached_property
+    def readings(self) -> Readings:
+        """The landing data, and how often they were read so far."""
+        return self.planned.readings(self.workspace, self.scratch)
+
+    def close(self) -> None:
+        """Close the ledger, if it was opened."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()

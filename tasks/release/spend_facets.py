@@ -29,11 +29,13 @@ from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import cost_of, event_from_json
+from dpcore.synthesis.generators import SyntheticRows
 from tasks.bundle.record import Outcome, stored_frame, stored_projection
 from tasks.bundle.staging import CHECKSUMS, checksums_in, sha256_of
 from tasks.ledger.balances import History, replay
 from tasks.ledger.entry_content import canonical
 from tasks.ledger.state import Entry, LedgerState, ReleaseState, cost_from_json
+from tasks.ledger.store import Ledger
 from tasks.lineage.datasets import (
     BUNDLE,
     FIGURES,
@@ -57,7 +59,7 @@ from tasks.lineage.facets import (
     DpLedgerFacet,
     DpSpendFacet,
 )
-from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import BundleRef, Grant, MeasuredMoments, SyntheticTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,32 +205,31 @@ def row_count(rows: int) -> dict[str, OutputDatasetFacet]:
     return {"outputStatistics": output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)}
 
 
-class Told:
-    """Tells the lineage of a running release what its stages spent and made."""
+class SpendFacets:
+    """Records in the lineage of a running release what its stages spent and made."""
 
-    def __init__(self, run: ReleaseRun, release_id: str, datasets: ReleaseDatasets, whole: Stage) -> None:
-        self._run, self._release_id, self._datasets, self._whole = run, release_id, datasets, whole
-
-    def _account(self) -> Account:
-        ledger = self._run.ledger()
-        return Account.of(ledger.state(), ledger.entries(), self._release_id)
+    def __init__(self, ledger: Ledger, release_id: str, datasets: ReleaseDatasets, whole: Stage) -> None:
+        self._ledger, self._release_id, self._datasets, self._whole = ledger, release_id, datasets, whole
 
     @contextmanager
-    def spends(self, stage: Stage) -> Iterator[None]:
-        """A stage that measures: whatever it spent is named by it and by the flow, also where what follows fails.
+    def record_spends(self, stage: Stage) -> Iterator[None]:
+        """Name whatever a stage spends in its events and in the flow's, also where what follows fails.
 
-        Else a ledger that is put back to where it was before a failure would not be missed by anything.
+        Otherwise nothing would miss a ledger that is put back to where it was before a failure.
         """
+        if not self._datasets.made_in(stage.name):
+            yield
+            return
         try:
             yield
         except BaseException:
-            with suppress(LedgerError):  # the failure itself is what is told
+            with suppress(LedgerError):  # the failure itself is what is reported
                 self._name_spends(stage)
             raise
         self._name_spends(stage)
 
     def _name_spends(self, stage: Stage) -> None:
-        entries = self._run.ledger().entries()
+        entries = self._ledger.entries()
         state, history = replay(entries)
         account = Account.of(state, entries, self._release_id)
         names = [name for name in self._datasets.made_in(stage.name) if name in account.release.spends]
@@ -238,34 +239,37 @@ class Told:
         if spent := named_spends(self._whole):
             self._whole.facets[GUARANTEE] = account.guarantee(spent)
 
-    def reserved(self, stage: Stage) -> None:
-        """The reservation is in the ledger."""
-        stage.made[RESERVATION] = self._account().reserved()
+    def record(self, stage: Stage, value: object) -> None:
+        """Record digest and cost of what a stage made, by the value that it returned."""
+        if value is None:
+            return
+        account = Account.of(self._ledger.state(), self._ledger.entries(), self._release_id)
+        match value:
+            case Grant():
+                stage.made[RESERVATION] = account.reserved()
+            case Projection() | MeasuredMoments(projection=Projection()):
+                self._record_parts(stage, account, value if isinstance(value, Projection) else value.projection)
+            case SyntheticRows():  # their law is no file of the bundle and has no digest
+                stage.made[LAW] = account.made(self._datasets, LAW, None)
+            case SyntheticTable():
+                stage.made[TABLE] = account.made(self._datasets, TABLE, sha256_of(value.path))
+                stage.statistics[TABLE] = row_count(value.summary.rows)
+            case Outcome() if FIGURES in stage.outputs:
+                digest = figures_digest(value.utility, value.checks)
+                stage.made[FIGURES] = account.made(self._datasets, FIGURES, digest)
+                stage.verdicts[TABLE] = assertions(value.checks)
+            case BundleRef():
+                self._record_bundle(stage, account, value.folder)
 
-    def placed(self, stage: Stage, projection: Projection) -> None:
-        """Frame and projection are decided, as far as this stage decides them."""
-        account, parts = self._account(), {FRAME: stored_frame(projection), PROJECTION: stored_projection(projection)}
+    def _record_parts(self, stage: Stage, account: Account, projection: Projection) -> None:
+        """Frame and projection, as far as this stage decides them."""
+        parts = {FRAME: stored_frame(projection), PROJECTION: stored_projection(projection)}
         for name in [name for name in parts if name in stage.outputs]:
             stage.made[name] = account.made(self._datasets, name, digest_of(parts[name]))
 
-    def fitted(self, stage: Stage) -> None:
-        """The law is there; it is no file of the bundle and has no digest."""
-        stage.made[LAW] = self._account().made(self._datasets, LAW, None)
-
-    def drawn(self, stage: Stage, table: Path, rows: int) -> None:
-        """The synthetic table is written."""
-        stage.made[TABLE] = self._account().made(self._datasets, TABLE, sha256_of(table))
-        stage.statistics[TABLE] = row_count(rows)
-
-    def checked(self, stage: Stage, outcome: Outcome) -> None:
-        """The free checks held."""
-        digest = figures_digest(outcome.utility, outcome.checks)
-        stage.made[FIGURES] = self._account().made(self._datasets, FIGURES, digest)
-        stage.verdicts[TABLE] = assertions(outcome.checks)
-
-    def sealed(self, stage: Stage, folder: Path) -> None:
-        """The bundle is published, or waits; the flow names it too."""
-        account, sums = self._account(), checksums_in(folder)
+    def _record_bundle(self, stage: Stage, account: Account, folder: Path) -> None:
+        """The bundle, published or waiting, with its files; the flow names it too."""
+        sums = checksums_in(folder)
         for name in stage.outputs[:-1]:
             stage.made[name] = account.made(self._datasets, name, sums[FILES[name]])
         bundle = stage.outputs[-1]

@@ -15,8 +15,8 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.registry import Event, cost_of
 from tasks.ledger.next_command import resume_command
 from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
-from tasks.release.context import ReleaseRun
 from tasks.report.wording import ABSENT, finite_precision, number
+from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import at_least, at_most, in_words
 
 Row = dict[str, Any]
@@ -34,18 +34,18 @@ WORDS_OF_THE_PLAN = ("projection", "dimension", "private principal", "public")
 # -- allocation --------------------------------------------------------------------
 
 
-def allocation_rows(run: ReleaseRun, release: ReleaseState) -> list[Row]:
+def allocation_rows(planned: PlannedRelease, release: ReleaseState) -> list[Row]:
     """What each measurement may spend, and the ledger entry that stands for it."""
-    return [_allocation_row(run, release, name, event) for name, event in run.plan.events.items()]
+    return [_allocation_row(planned, release, name, event) for name, event in planned.plan.events.items()]
 
 
-def _allocation_row(run: ReleaseRun, release: ReleaseState, name: str, event: Event) -> Row:
+def _allocation_row(planned: PlannedRelease, release: ReleaseState, name: str, event: Event) -> Row:
     drawn = release.spends.get(name)
     return {
         "measurement": name,
         "mechanism": event.mechanism,
         "proof": BY_NAME[event.mechanism].status.value,
-        "share": f"{run.plan.allocation.get(name, 1.0):.0%}",
+        "share": f"{planned.plan.allocation.get(name, 1.0):.0%}",
         "cost": cost_words(cost_of(event)),
         "ledger entry": f"{drawn.seq} (spent)" if drawn else f"{release.reserve_seq} (reserved)",
     }
@@ -72,46 +72,46 @@ def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
 # -- projection --------------------------------------------------------------------
 
 
-def projection_card(run: ReleaseRun, projection: Projection, release: ReleaseState) -> str:
+def projection_card(planned: PlannedRelease, projection: Projection, release: ReleaseState) -> str:
     """Which projection was taken, why, what it cost, and what in it was random."""
     facts = {
-        "Kind": KINDS.get(run.plan.projection, run.plan.projection),
+        "Kind": KINDS.get(planned.plan.projection, planned.plan.projection),
         "Coordinates": f"{projection.width} encoded, {projection.dimension} kept",
-        "Cost": _projection_cost(run, release),
-        **_frame_facts(run, projection, release),
-        "Random": _projection_randomness(run, release),
+        "Cost": _projection_cost(planned, release),
+        **_frame_facts(planned, projection, release),
+        "Random": _projection_randomness(planned, release),
     }
-    reasons = [reason for reason in run.plan.reasons if any(word in reason for word in WORDS_OF_THE_PLAN)]
+    reasons = [reason for reason in planned.plan.reasons if any(word in reason for word in WORDS_OF_THE_PLAN)]
     return card(f"Projection of {release.release_id}", facts, [f"- {reason}" for reason in reasons])
 
 
-def _frame_facts(run: ReleaseRun, projection: Projection, release: ReleaseState) -> dict[str, str]:
+def _frame_facts(planned: PlannedRelease, projection: Projection, release: ReleaseState) -> dict[str, str]:
     """The radius in which points are measured, and what it cost; nothing where that is the whole ball."""
     if projection.frame is None:
         return {}
-    drawn = [str(release.spends[name].seq) for name in run.plan.frame_events if name in release.spends]
+    drawn = [str(release.spends[name].seq) for name in planned.plan.frame_events if name in release.spends]
     paid = f"measured, ledger entries {', '.join(drawn)}" if drawn else "public, as the specification says"
     return {"Frame": f"points are measured within {projection.frame.radius:.3g} of a centre, of 1; {paid}"}
 
 
-def _projection_cost(run: ReleaseRun, release: ReleaseState) -> str:
-    event = run.plan.projection_event
+def _projection_cost(planned: PlannedRelease, release: ReleaseState) -> str:
+    event = planned.plan.projection_event
     if event is not None:
         drawn = release.spends.get("projection")
         return cost_words(cost_of(event)) + (f", ledger entry {drawn.seq}" if drawn else "")
-    if run.plan.reuses_gram:
+    if planned.plan.reuses_gram:
         return "nothing of its own: it comes out of the measured moments"
     return "nothing: it does not depend on the data"
 
 
-def _projection_randomness(run: ReleaseRun, release: ReleaseState) -> str:
-    if run.plan.projection == "ron":
+def _projection_randomness(planned: PlannedRelease, release: ReleaseState) -> str:
+    if planned.plan.projection == "ron":
         seed = release.facts["seeds"]["projection"]
         return (
             f"all directions, uniform over orthonormal frames, from the seed `{seed}`: entropy of the operating "
             f"system, drawn at the reservation (ledger entry {release.reserve_seq}), never from the data"
         )
-    if run.plan.projection == "private-pca":
+    if planned.plan.projection == "private-pca":
         return "the noise of the measurement, which is never seeded"
     return "nothing"
 
@@ -119,10 +119,12 @@ def _projection_randomness(run: ReleaseRun, release: ReleaseState) -> str:
 # -- noise -------------------------------------------------------------------------
 
 
-def noise_rows(run: ReleaseRun, release: ReleaseState, *, count: float, spectrum: Mapping[str, Any]) -> list[Row]:
+def noise_rows(
+    planned: PlannedRelease, release: ReleaseState, *, count: float, spectrum: Mapping[str, Any]
+) -> list[Row]:
     """The noise that was planned against what was found: by the gate before the draw, and in the release."""
     rows = [row for name, entry in release.spends.items() for row in _gate_rows(name, entry.facts.get("build") or {})]
-    expected = run.plan.expected_error()
+    expected = planned.plan.expected_error()
     blocks = len(spectrum["blocks"])
     figures = {
         "operator norm of the noise, in records": (expected["operator"], None),
@@ -132,7 +134,7 @@ def noise_rows(run: ReleaseRun, release: ReleaseState, *, count: float, spectrum
         ),
         "signal to noise": (expected["signal_to_noise"], spectrum["signal_to_noise"]),
         "standard deviation of the noisy count": (expected["count_sd"], None),
-        "rows (expected, noisy count)": (run.plan.expected_rows, round(count)),
+        "rows (expected, noisy count)": (planned.plan.expected_rows, round(count)),
     }
     return rows + [_noise_row("release", name, planned, found) for name, (planned, found) in figures.items()]
 

@@ -19,7 +19,7 @@ from tasks.workspace.reading import read_text
 SPEC_NAME = "release.yaml"
 PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 WRITABLE_BY_OTHERS = 0o022
-ALIVE, NOTE = ".alive", "note.json"
+ALIVE = ".alive"
 SCRATCH, COMPARISONS = "run-", "comparisons"
 
 
@@ -203,16 +203,6 @@ class Workspace:
         folder.mkdir(parents=True, exist_ok=True)
         with held(folder / ".lock"):
             yield
-
-    def leave_note(self, scratch: Path, content: dict[str, Any]) -> str:
-        """Keep something private in a scratch folder for a run that is about to start; returns its reference."""
-        (scratch / NOTE).write_text(json.dumps(content))
-        return scratch.name
-
-    def read_note(self, reference: str) -> dict[str, Any]:
-        """What `leave_note` kept."""
-        content: dict[str, Any] = json.loads((self.vault / Path(reference).name / NOTE).read_text())
-        return content
 
     def keep_comparison(self, release_id: str, page: str) -> Path:
         """Keep what compares a release with raw rows, for the operator alone."""

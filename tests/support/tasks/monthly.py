@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -20,7 +19,6 @@ from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import ledger_address, trust_anchors
 from tasks.ledger.store import Ledger
 from tasks.release.approval import approve
-from tasks.release.context import ReleaseRun, prepare_run
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import basis_of, cap_of
 from tasks.workspace.folders import Workspace
@@ -77,13 +75,8 @@ def fresh(root: Path, spec: str = staged.SPEC) -> Workspace:
 
 def release_again(workspace: Workspace, release_id: str, period: str, reason: str, at: datetime) -> None:
     """Supersede a published release."""
-    more = {"supersedes": release_id, "reason": reason}
-
-    def prepared(place: Workspace, *, request: dict[str, Any], **options: Any) -> ReleaseRun:
-        return prepare_run(place, request=request | more, **options)
-
-    with mock.patch("support.tasks.staged.prepare_run", prepared), clock_at(at):
-        staged.release(workspace, period)
+    with clock_at(at):
+        staged.release(workspace, period, supersedes=release_id, reason=reason)
 
 
 YEAR = """

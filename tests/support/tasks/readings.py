@@ -57,7 +57,7 @@ def table(rows: int = 5000) -> pa.Table:
 
 def readings(*files: Path, threads: int = 2) -> Readings:
     found = Readings(Landing(files, SPEC, "source.path"), SPEC.unit, key=lambda: b"k" * 32, scratch=files[0].parent)
-    found.runner = Threads(threads)
+    found.read_with(Threads(threads), lambda _purpose, _share: None)
     return found
 
 

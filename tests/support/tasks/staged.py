@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from tasks.bundle.figures import metric_checks, utility_of
-from tasks.bundle.record import Outcome
-from tasks.bundle.staging import Staging
 from tasks.keys.signing import signing_key
 from tasks.ledger.key_changes import enrol_key, trust_owner
-from tasks.lineage.datasets import ReleaseDatasets
-from tasks.lineage.events import LineageRun
-from tasks.release.context import prepare_run
-from tasks.release.spend_facets import Told
+from tasks.release.context import ReleaseRun, RunRequest, prepare_release
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 
@@ -61,60 +54,15 @@ def share(owner: Workspace, newcomer: Workspace, *roles: str) -> None:
     trust_owner(newcomer, signing_key(owner.keys).public)
 
 
-def release(workspace: Workspace, period: str) -> Path:
-    """The stages of a release in their order, as the flow runs them; returns the bundle."""
-    from tasks.allocate import allocate_budget, upcoming_release_id
-    from tasks.estimate import estimate_moments
-    from tasks.project import choose_projection
-    from tasks.publish import DATA, needs_approval, publish_bundle
-    from tasks.sample import decode_rows, sample_rows
-    from tasks.score import score_release
+def release(workspace: Workspace, period: str, *, supersedes: str | None = None, reason: str | None = None) -> Path:
+    """Release a period as the flow does, without a server; returns the bundle."""
+    from flows.recipe import release_directly
 
-    with workspace.scratch() as scratch:
-        run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
-        release_id = upcoming_release_id(run)
-        datasets = ReleaseDatasets.of(run.plan)
-        lineage = LineageRun(
-            workspace_log=workspace.lineage_path,
-            name=run.spec.name,
-            release_id=release_id,
-            datasets=datasets,
-            clock=lambda: NOW,
-            period=period,
-            flow_run_id=run.flow_run_id,
-        )
-        staging = Staging(workspace.bundle(run.spec.name, release_id))
-        with lineage.flow() as whole, closing(run.ledger()) as ledger:
-            told = Told(run, release_id, datasets, whole)
-            with lineage.stage("validate"):
-                run.fetch()
-            with lineage.stage("allocate") as stage:
-                grant = allocate_budget.fn(run, release_id)
-                told.reserved(stage)
-            with lineage.stage("project") as stage, told.spends(stage):
-                projection = choose_projection.fn(run, grant)
-                told.placed(stage, projection)
-            with lineage.stage("estimate") as stage, told.spends(stage):
-                moments, projection = estimate_moments.fn(run, projection, grant)
-                told.placed(stage, projection)
-            with lineage.stage("sample") as stage:
-                sample_rows.fn(run, moments, projection, grant)
-                told.fitted(stage)
-            with lineage.stage("decode") as stage:
-                staging.start()
-                summary = decode_rows.fn(run, moments, projection, grant, staging.folder / DATA)
-                told.drawn(stage, staging.folder / DATA, summary.rows)
-            with lineage.stage("check") as stage:
-                utility = utility_of(run.encoding, moments, projection, summary)
-                checks = metric_checks(utility["metrics"], run.spec.checks)
-                outcome = Outcome(summary.rows, moments, projection, utility, checks)
-                told.checked(stage, outcome)
-            if run.plan.check_events:
-                with lineage.stage("score") as stage, told.spends(stage):
-                    outcome = score_release.fn(run, grant, outcome, staging.folder / DATA)
-            lines = list(lineage.lines)
-            with lineage.stage("seal" if needs_approval(run, grant) else "publish") as stage:
-                bundle = publish_bundle.fn(run, grant, outcome, staging, lines, NOW)
-                told.sealed(stage, bundle.folder)
-            assert ledger.state().releases[release_id].status == bundle.status
-    return bundle.folder
+    request = RunRequest(period=period, supersedes=supersedes, reason=reason)
+    return release_directly(workspace, request, clock=lambda: NOW).bundle
+
+
+def run_of(workspace: Workspace, scratch: Path, **asked: str | None) -> ReleaseRun:
+    """A run that has done nothing yet; its ledger is opened on first use."""
+    planned = prepare_release(workspace, RunRequest(**asked), scratch=scratch, now=NOW)
+    return ReleaseRun(planned=planned, workspace=workspace, scratch=scratch, flow_run_id="run")

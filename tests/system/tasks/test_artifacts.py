@@ -9,6 +9,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.tasks.builders import Chain
 from support.tasks.endpoints import hanging
-from support.tasks.staged import NOW, SPEC, land_rows
+from support.tasks.staged import SPEC, land_rows, run_of
 
 from dpcore.evaluation.utility import MeasuredSummary, noisy_spectrum
 from dpcore.synthesis.generators import ClassGaussians
@@ -29,7 +30,7 @@ from tasks.boundary import PROGRESS
 from tasks.estimate import estimate_moments
 from tasks.ledger.state import LedgerState
 from tasks.project import choose_projection
-from tasks.release.context import ReleaseRun, prepare_run
+from tasks.release.context import ReleaseRun
 from tasks.report import cards, spectra
 from tasks.workspace.folders import Workspace
 
@@ -57,10 +58,11 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReleaseRun]:
     workspace.create()
     workspace.spec_path.write_text(SPEC + getattr(request, "param", ""))
     land_rows(tmp_path, "2026-01")
-    with workspace.scratch() as scratch:
-        run = prepare_run(workspace, request={"period": "2026-01"}, flow_run_id=RUN, scratch=scratch, now=NOW)
-        with closing(run.ledger()):
-            yield run
+    with (
+        workspace.scratch() as scratch,
+        closing(replace(run_of(workspace, scratch, period="2026-01"), flow_run_id=RUN)) as run,
+    ):
+        yield run
 
 
 by_projection = pytest.mark.parametrize("run", PROJECTIONS.values(), ids=list(PROJECTIONS), indirect=True)
@@ -73,28 +75,29 @@ by_projection = pytest.mark.parametrize("run", PROJECTIONS.values(), ids=list(PR
 def test_every_stage_is_told_with_the_ledgers_entries(run: ReleaseRun) -> None:
     release_id = upcoming_release_id(run)
     grant = allocate_budget.fn(run, release_id)
-    state = run.ledger().state()
+    state = run.ledger.state()
     release = state.releases[release_id]
-    rows = cards.allocation_rows(run, release)
-    assert [row["measurement"] for row in rows] == list(run.plan.events)
+    rows = cards.allocation_rows(run.planned, release)
+    assert [row["measurement"] for row in rows] == list(run.planned.plan.events)
     assert {row["ledger entry"] for row in rows} == {f"{release.reserve_seq} (reserved)"}
     cap, before, after = cards.budget_rows(state, release)
     assert (cap["epsilon"], before["epsilon"], after["epsilon"]) == (1.2, 0.0, pytest.approx(0.1))
     projection = choose_projection.fn(run, grant)
-    moments, projection = estimate_moments.fn(run, projection, grant)
-    drawn = run.ledger().state().releases[release_id]
-    text = cards.projection_card(run, projection, drawn)
-    assert cards.KINDS[run.plan.projection] in text
-    assert (drawn.facts["seeds"]["projection"] in text) == (run.plan.projection == "ron")
-    spectrum = noisy_spectrum(MeasuredSummary.of(run.encoding, ClassGaussians(moments, projection)))
-    noise = cards.noise_rows(run, drawn, count=moments.count, spectrum=spectrum)
-    assert {row["of"] for row in noise} == {*run.plan.events, "release"}
-    assert {row["ledger entry"] for row in cards.allocation_rows(run, drawn)} == {
+    measured = estimate_moments.fn(run, grant, projection)
+    moments, projection = measured.moments, measured.projection
+    drawn = run.ledger.state().releases[release_id]
+    text = cards.projection_card(run.planned, projection, drawn)
+    assert cards.KINDS[run.planned.plan.projection] in text
+    assert (drawn.facts["seeds"]["projection"] in text) == (run.planned.plan.projection == "ron")
+    spectrum = noisy_spectrum(MeasuredSummary.of(run.planned.encoding, ClassGaussians(moments, projection)))
+    noise = cards.noise_rows(run.planned, drawn, count=moments.count, spectrum=spectrum)
+    assert {row["of"] for row in noise} == {*run.planned.plan.events, "release"}
+    assert {row["ledger entry"] for row in cards.allocation_rows(run.planned, drawn)} == {
         f"{entry.seq} (spent)" for entry in drawn.spends.values()
     }
     json.dumps([rows, noise], allow_nan=False)
     assert_picture(spectra.moments_plot("small 2026-01", spectrum))
-    assert_picture(spectra.kept_plot("small 2026-01", spectra.kept_shares(projection, run.encoding)))
+    assert_picture(spectra.kept_plot("small 2026-01", spectra.kept_shares(projection, run.planned.encoding)))
 
 
 def assert_picture(png: bytes) -> None:
@@ -106,10 +109,11 @@ def assert_picture(png: bytes) -> None:
 def test_the_spectrum_is_drawn_where_one_was_released(run: ReleaseRun) -> None:
     release_id = upcoming_release_id(run)
     grant = allocate_budget.fn(run, release_id)
-    moments, _ = estimate_moments.fn(run, choose_projection.fn(run, grant), grant)
-    bought = run.ledger().measurement(release_id, "projection")
-    found = spectra.components_spectrum(bought or moments.released, run.encoding)
-    directions_only = run.plan.projection_event is not None and run.plan.projection_event.mechanism == "exponential-pca"
+    moments = estimate_moments.fn(run, grant, choose_projection.fn(run, grant)).moments
+    bought = run.ledger.measurement(release_id, "projection")
+    found = spectra.components_spectrum(bought or moments.released, run.planned.encoding)
+    event = run.planned.plan.projection_event
+    directions_only = event is not None and event.mechanism == "exponential-pca"
     assert (found is None) == directions_only
     if found is not None:
         values, noise = found

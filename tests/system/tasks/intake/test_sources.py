@@ -19,7 +19,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.tasks.staged import NOW, release
+from support.tasks.staged import NOW, release, run_of
 
 from dpcore.errors import LandingError, SpecError
 from tasks.audit import audit_workspace
@@ -27,7 +27,7 @@ from tasks.intake.arrivals import Arrivals
 from tasks.landing.datasets import Landing, find_landing
 from tasks.landing.passes import Chunk
 from tasks.ledger.store import Ledger
-from tasks.release.context import ReleaseRun, prepare_run
+from tasks.release.context import ReleaseRun
 from tasks.spec import load_spec, parse_spec
 from tasks.workspace.folders import Workspace
 
@@ -105,7 +105,7 @@ def workspace_of(root: Path, source: str) -> Workspace:
 
 
 def prepared(place: Workspace, scratch: Path, period: str | None = None) -> ReleaseRun:
-    return prepare_run(place, request={"period": period}, flow_run_id="run", scratch=scratch, now=NOW)
+    return run_of(place, scratch, period=period)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
@@ -117,12 +117,12 @@ def test_a_release_reads_a_store(bucket: Any, ending: str, tmp_path: Path) -> No
     store.pipe(f"{url}/visits/small-2026-02.{ending}", parquet(4) if ending == "parquet" else text())
     place = workspace_of(tmp_path / "w", SOURCE.format(f"{url}/visits/*.{ending}"))
     run = prepared(place, tmp_path, "2026-01")
-    assert [file.name for file in run.arrival.landing.files] == [f"small-2026-01.{ending}"]
+    assert [file.name for file in run.planned.arrival.landing.files] == [f"small-2026-01.{ending}"]
     validate_landing.fn(run, "small-2026-01-1")
     here = tmp_path / f"here.{ending}"
     here.write_bytes(store.cat(f"{url}/visits/small-2026-01.{ending}"))
     key = place.fingerprint_key()
-    assert run.readings.fingerprint() == Landing((here,), run.spec, "x").fingerprint(key)
+    assert run.readings.fingerprint() == Landing((here,), run.planned.spec, "x").fingerprint(key)
     bundle = release(place, "2026-01")
     assert json.loads((bundle / "record.json").read_text())["period"] == "2026-01"
     told = "".join(path.read_text() for path in bundle.glob("*.json")) + place.lineage_path.read_text()
@@ -140,8 +140,8 @@ def test_a_folder_of_a_store_is_one_dataset_with_its_partitions(bucket: Any, tmp
     store.pipe(f"{url}/visits/_SUCCESS", b"")
     place = workspace_of(tmp_path / "w", f"source: {{path: '{url}/visits'}}")
     run = prepared(place, tmp_path, "2026-01")
-    assert len(run.arrival.landing.files) == 2
-    found = [cells for cells, _ in run.readings.chunks(run.plan.schema)]
+    assert len(run.planned.arrival.landing.files) == 2
+    found = [cells for cells, _ in run.readings.chunks(run.planned.plan.schema)]
     assert sum(int((cells["ill"] == 1).sum()) for cells in found) == ill.to_pylist().count(True)
     assert sum(len(cells["age"]) for cells in found) == ROWS
 
@@ -153,7 +153,7 @@ def test_an_object_that_changes_between_readings_is_noticed(bucket: Any, tmp_pat
     run.readings.fingerprint()
     store.pipe(f"{url}/small-2026-01.parquet", parquet(5))
     with pytest.raises(LandingError) as caught:
-        run.readings.total("moments", run.plan.schema, rows_in, operator.add)
+        run.readings.total("moments", run.planned.plan.schema, rows_in, operator.add)
     assert caught.value.rule == "landing-changed"
 
 
@@ -162,7 +162,7 @@ def test_an_object_that_is_cut_is_refused(bucket: Any, tmp_path: Path) -> None:
     store.pipe(f"{url}/small-2026-01.parquet", parquet()[:-50])
     run = prepared(workspace_of(tmp_path / "w", SOURCE.format(f"{url}/*.parquet")), tmp_path)
     with pytest.raises(LandingError) as caught:
-        run.arrival.landing.schemas()
+        run.planned.arrival.landing.schemas()
     assert caught.value.rule == "file-unreadable"
 
 
@@ -198,8 +198,8 @@ def test_any_store_of_fsspec_will_do(scheme: str, tmp_path: Path) -> None:
     store.makedirs(f"{tmp_path}/store", exist_ok=True)
     store.pipe(f"{tmp_path}/store/small-2026-01.parquet", parquet())
     run = prepared(workspace_of(tmp_path / "w", SOURCE.format(f"{folder}/*.parquet")), tmp_path)
-    assert run.period == "2026-01"
-    assert run.readings.total("rows", run.plan.schema, rows_in, operator.add) == ROWS
+    assert run.planned.period == "2026-01"
+    assert run.readings.total("rows", run.planned.plan.schema, rows_in, operator.add) == ROWS
 
 
 def test_a_url_may_be_given_to_one_run(tmp_path: Path) -> None:
@@ -207,9 +207,8 @@ def test_a_url_may_be_given_to_one_run(tmp_path: Path) -> None:
 
     fsspec.filesystem("memory").pipe("/given/any.parquet", parquet())
     place = workspace_of(tmp_path / "w", SOURCE.format("landing/*.csv"))
-    request = {"period": "2026-01", "input": "memory://given/any.parquet"}
-    run = prepare_run(place, request=request, flow_run_id="run", scratch=tmp_path, now=NOW)
-    assert rows_in(run.readings.chunks(run.plan.schema)) == ROWS
+    run = run_of(place, tmp_path, period="2026-01", source="memory://given/any.parquet")
+    assert rows_in(run.readings.chunks(run.planned.plan.schema)) == ROWS
 
 
 def test_nothing_lands_here_of_what_is_elsewhere(tmp_path: Path) -> None:
@@ -230,8 +229,8 @@ def test_a_file_url_is_a_path_like_any_other(tmp_path: Path) -> None:
     (quarantine / "c.parquet").write_bytes(parquet())
     (place.root / "release.yaml").write_text(SPEC.format(source=f"source: {{path: 'file://{landing}/**/*.parquet'}}"))
     run = prepared(place, tmp_path, "2026-01")
-    assert not run.spec.source.is_elsewhere
-    assert rows_in(run.readings.chunks(run.plan.schema)) == ROWS
+    assert not run.planned.spec.source.is_elsewhere
+    assert rows_in(run.readings.chunks(run.planned.plan.schema)) == ROWS
 
 
 def test_an_object_without_a_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +247,8 @@ def test_an_object_without_a_version_is_refused(tmp_path: Path, monkeypatch: pyt
 
 def test_a_url_that_is_given_and_cannot_be_asked_is_refused(tmp_path: Path) -> None:
     place = workspace_of(tmp_path / "w", SOURCE.format("landing/*.csv"))
-    request = {"period": "2026-01", "input": "nosuchstore://secret-name/any.parquet"}
     with pytest.raises(LandingError) as caught:
-        prepare_run(place, request=request, flow_run_id="run", scratch=tmp_path, now=NOW)
+        run_of(place, tmp_path, period="2026-01", source="nosuchstore://secret-name/any.parquet")
     assert (caught.value.rule, caught.value.where) == ("source-unreachable", "--input")
 
 
@@ -311,20 +309,20 @@ def test_a_release_reads_a_query_once_and_leaves_nothing_of_it(database: Path, t
     with place.scratch() as scratch:
         run = prepared(place, scratch, "2026-01")
         validate_landing.fn(run, "small-2026-01-1")
-        assert rows_in(run.readings.chunks(run.plan.schema)) == ROWS * 3 // 4
+        assert rows_in(run.readings.chunks(run.planned.plan.schema)) == ROWS * 3 // 4
         with sqlite3.connect(database) as connection:
             connection.execute("delete from visits")
-        run.fetch()
-        assert rows_in(run.readings.chunks(run.plan.schema)) == ROWS * 3 // 4
+        run.planned.fetch(place.root)
+        assert rows_in(run.readings.chunks(run.planned.plan.schema)) == ROWS * 3 // 4
     assert not [path for path in place.vault.rglob("*") if path.suffix == ".parquet"]
 
 
 def test_a_query_is_of_the_last_complete_month(database: Path, tmp_path: Path) -> None:
     place = workspace_of(tmp_path / "w", query_source(database))
     run = prepared(place, tmp_path)
-    assert run.period == "2026-02", "NOW is in March"
-    run.fetch()
-    assert rows_in(run.readings.chunks(run.plan.schema)) == ROWS // 4
+    assert run.planned.period == "2026-02", "NOW is in March"
+    run.planned.fetch(place.root)
+    assert rows_in(run.readings.chunks(run.planned.plan.schema)) == ROWS // 4
 
 
 def test_a_release_of_a_query_is_published_and_names_no_database(database: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tasks.dask_cluster import runner_of
 from tasks.landing import dask_runner
 from tasks.landing.dask_runner import Answer, Dask, answered
 from tasks.landing.datasets import Landing
-from tasks.landing.passes import Pass, Piece
+from tasks.landing.passes import Pass, Piece, Threads
 from tasks.landing.readings import Readings
 from tasks.spec import RunnerSpec
 
@@ -57,6 +57,10 @@ def dying_once(chunks: Any, *, died: Path) -> Any:
     return SUM(chunks)
 
 
+def say_nothing(_purpose: str, _share: float) -> None:
+    """Say nothing of how far a reading is."""
+
+
 def faulty(chunks: Any) -> Any:
     next(iter(chunks))
     raise ValueError(CELL)
@@ -66,7 +70,7 @@ def test_the_cluster_gives_the_bits_of_the_threads(dask: Dask, data: Path) -> No
     dask.size = 1
     found = readings(data)
     here = total(found)
-    found.runner = dask
+    found.read_with(dask, say_nothing)
     assert total(found) == here
 
 
@@ -89,9 +93,11 @@ def test_persons_count_on_the_cluster_as_they_do_here(dask: Dask, rule: RowRule,
     pq.write_table(table().append_column("patient", people), path, row_group_size=400)
     unit = PrivacyUnit(person="patient", row_rule=rule, most_rows=2)
     found = Readings(Landing((path,), SPEC, "source.path"), unit, key=lambda: b"k", scratch=tmp_path)
-    dask.size = found.runner.size = 1
+    threads = Threads()
+    dask.size = threads.size = 1
+    found.read_with(threads, say_nothing)
     here = total(found)
-    found.runner = dask
+    found.read_with(dask, say_nothing)
     assert total(found) == here != total(readings(path))
     assert sorted(found.purposes) == ["moments", "moments", "persons"]
 

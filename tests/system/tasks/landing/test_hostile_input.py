@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.tasks.builders import opened, request
-from support.tasks.staged import NOW, invented_rows, land_rows, release
+from support.tasks.staged import invented_rows, land_rows, release, run_of
 
 import tasks.draw_once
 import tasks.project
@@ -25,7 +25,8 @@ from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger
 from tasks.lineage.events import append_line, events_of
 from tasks.project import choose_projection
-from tasks.release.context import Grant, ReleaseRun, prepare_run
+from tasks.release.context import ReleaseRun
+from tasks.release.stage_values import Grant
 from tasks.spec import load_spec
 from tasks.validate import require_structure
 from tasks.workspace.folders import Workspace
@@ -54,14 +55,15 @@ def visits(root: Path, spec: str) -> Workspace:
 
 
 def prepared(workspace: Workspace) -> ReleaseRun:
-    return prepare_run(workspace, request={}, flow_run_id="run", scratch=workspace.vault, now=NOW)
+    return run_of(workspace, workspace.vault)
 
 
 def squared_lengths(run: ReleaseRun) -> float:
     """Trace of the exact Gram, in units of the largest that one privacy unit may add."""
-    grant = Grant("visits-2026-02-1", 1, {"projection": "0", "sampling": "0"}, {})
-    layout = run.plan.event.layout
-    gram = exact_gram(run.readings.chunks(run.plan.schema), run.encoding, layout, choose_projection.fn(run, grant))
+    grant = Grant("visits-2026-02-1", {"projection": "0", "sampling": "0"}, {})
+    plan, encoding = run.planned.plan, run.planned.encoding
+    layout = plan.event.layout
+    gram = exact_gram(run.readings.chunks(plan.schema), encoding, layout, choose_projection.fn(run, grant))
     blocks = gram._sum.blocks
     return float(sum(block[i, i] for block in blocks for i in range(layout.dimension)) / (4**16 * layout.squared_norm))
 
@@ -192,7 +194,7 @@ def test_hidden_and_quarantined_files_are_no_landing_data(tmp_path: Path) -> Non
         (workspace.landing / name).write_text("id,age,ill\n1,50,true\n")
     (workspace.landing / "link.csv").symlink_to(workspace.landing / "a.csv")
     assert np.isclose(squared_lengths(prepared(workspace)), 0.5, atol=0.5)
-    assert len(prepared(workspace).arrival.landing.files) == 1
+    assert len(prepared(workspace).planned.arrival.landing.files) == 1
 
 
 # ---------------------------------------------------------------- releases of several measurements
@@ -232,9 +234,9 @@ def crash_at(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def measured(run: ReleaseRun, grant: Grant, wanted: str, projection: Projection) -> Released:
         if wanted == name:
             raise OSError("the machine stopped")
-        return tasks.draw_once.measured(run, grant, wanted, projection)
+        return tasks.draw_once.measure_or_load(run, grant, wanted, projection)
 
-    monkeypatch.setattr(tasks.project, "measured", measured)
+    monkeypatch.setattr(tasks.project, "measure_or_load", measured)
 
 
 def test_a_ledger_put_back_to_before_a_crash_among_measurements_is_missed(

@@ -24,14 +24,14 @@ from support.tasks.postgres import Server
 from support.tasks.staged import NOW, SPEC, land_rows, release, share
 
 from dpcore.errors import LedgerError
-from flows.release import finished_release
+from flows.recipe import release_directly
 from tasks.audit import audit_workspace
 from tasks.keys.signing import SigningKey, signing_key
 from tasks.ledger.database_common import REFUSAL
 from tasks.ledger.operations import give_roles, grant_population
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
-from tasks.release.context import prepare_run
+from tasks.release.context import RunRequest
 from tasks.workspace.folders import Workspace
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -328,14 +328,9 @@ def test_an_auditor_with_a_role_of_their_own_audits_a_copy_green(server: Server,
 
 
 def release_once(workspace: Workspace, period: str, barrier: threading.Barrier) -> str:
-    """Do what the flow does around its stages, at the same moment as others."""
-    run = prepare_run(workspace, request={"period": period}, flow_run_id="run", scratch=workspace.vault, now=NOW)
+    """Release a period at the same moment as others."""
     barrier.wait(60)
-    with closing(run.ledger()) as ledger, workspace.exclusive(run.spec.name), ledger.exclusive(run.spec.name):
-        if finished_release(run):
-            return "already-published"
-        release(workspace, period)
-        return "published"
+    return release_directly(workspace, RunRequest(period=period), clock=lambda: NOW).status
 
 
 def test_two_workspaces_that_share_a_ledger_release_a_period_once(server: Server, database: str, tmp_path: Path):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.staged import NOW, SPEC, release
+from support.tasks.staged import SPEC, release, run_of
 
 from dpcore.errors import CheckFailedError
 from tasks.audit import audit_workspace, broken
@@ -21,7 +21,7 @@ from tasks.boundary import PROGRESS
 from tasks.bundle.staging import FILES as BUNDLE_FILES
 from tasks.ledger.store import Ledger
 from tasks.raw_comparison import compare_raw
-from tasks.release.context import ReleaseRun, prepare_run
+from tasks.release.context import ReleaseRun
 from tasks.validate import validate_landing
 from tasks.workspace.folders import Workspace
 
@@ -102,7 +102,7 @@ def workspace(request: pytest.FixtureRequest, tmp_path: Path) -> Workspace:
 
 
 def validated(place: Workspace, scratch: Path) -> ReleaseRun:
-    run = prepare_run(place, request={"period": PERIOD}, flow_run_id="run", scratch=scratch, now=NOW)
+    run = run_of(place, scratch, period=PERIOD)
     validate_landing.fn(run, RELEASE)
     return run
 

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from support.tasks.staged import NOW, release
+from support.tasks.staged import release, run_of
 
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.boundary import PROGRESS
-from tasks.release.context import prepare_run
 from tasks.validate import validate_landing
 from tasks.workspace.folders import Workspace
 
@@ -47,7 +46,7 @@ def workspace_of(folder: Path, rows: list[tuple[float, float]], model: dict[str,
 
 def verdicts(place: Workspace, scratch: Path) -> list[dict[str, Any]]:
     """What is kept for the operator of one validation."""
-    run = prepare_run(place, request={"period": "2026-01"}, flow_run_id="run", scratch=scratch, now=NOW)
+    run = run_of(place, scratch, period="2026-01")
     validate_landing.fn(run, "small-2026-01-1")
     kept: list[dict[str, Any]] = json.loads((place.landing / "verdicts" / "small-2026-01-1.json").read_text())[
         "verdicts"

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from support import IMPORTS
 from support.tasks.documents import assert_valid_documents
 from support.tasks.rehearsals import categories, passed, text_of, workspace_of
-from support.tasks.staged import NOW, release
+from support.tasks.staged import release, run_of
 
 import tasks
 from dpcore.errors import RefusedError, SpecError
 from tasks.audit import audit_workspace
-from tasks.release.context import prepare_run
 from tasks.release.rehearsal import rehearse
 from tasks.spec import ReleaseSpec, parse_spec
 from tasks.spec.plan import plan_release
@@ -248,9 +247,8 @@ def test_any_bounds_are_refused_by_the_specification_or_survive_the_rehearsal(on
 def test_a_run_rehearses_before_it_reserves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Also a reason that is no text is refused there; nothing is in the ledger after either."""
     workspace, spec = workspace_of(tmp_path, text_of())
-    given = {"flow_run_id": "run", "scratch": workspace.vault, "now": NOW}
     with pytest.raises(RefusedError) as caught:
-        prepare_run(workspace, request={"period": "2026-01", "reason": "\udcff"}, **given)
+        run_of(workspace, workspace.vault, period="2026-01", reason="\udcff")
     assert caught.value.rule == "text-unwritable"
     broken = with_column(spec, 0, bounds=(0.0, 1e200))
     monkeypatch.setattr("tasks.release.context.load_spec", lambda path: broken)

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
-from support.tasks.staged import NOW, SPEC, invented_rows
+from support.tasks.staged import SPEC, invented_rows, run_of
 
 from dpcore.errors import LandingError
 from tasks.intake.arrivals import Arrivals
-from tasks.release.context import prepare_run
 from tasks.spec import load_spec
 from tasks.validate import require_structure
 from tasks.workspace.folders import Workspace
@@ -36,8 +35,7 @@ def land(place: Workspace, name: str, text: str) -> None:
 
 
 def refusal(place: Workspace, period: str, **request: str) -> str | None:
-    asked = {"period": period, **request}
-    run = prepare_run(place, request=asked, flow_run_id="", scratch=place.vault, now=NOW)
+    run = run_of(place, place.vault, period=period, **request)
     try:
         require_structure(run)
     except LandingError as error:
@@ -76,7 +74,7 @@ def test_somebody_who_removes_it_decides_to_go_without(workspace: Workspace):
 
 def test_files_that_somebody_names_are_theirs_to_answer_for(workspace: Workspace):
     given = str(workspace.landing / "small-2026-01-a.csv")
-    assert refusal(workspace, "2026-01", input=given) is None
+    assert refusal(workspace, "2026-01", source=given) is None
 
 
 def test_a_name_without_its_month_holds_up_none(workspace: Workspace):

@@ -7,13 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.staged import NOW
+from support.tasks.staged import run_of
 
 from dpcore.errors import LandingError
 from tasks.landing.column_faults import column_faults, require_none
 from tasks.landing.datasets import Landing
 from tasks.landing.structure import require_shape
-from tasks.release.context import prepare_run
 from tasks.release.early_refusals import require_columns
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
@@ -72,7 +71,7 @@ def test_a_period_that_is_released_is_not_looked_at_again(workspace: Workspace):
     (workspace.landing / "small-2026-02.csv").write_text("other\n1\n")
 
     def asked(**request: str) -> None:
-        require_columns(prepare_run(workspace, request=request, flow_run_id="", scratch=workspace.vault, now=NOW))
+        require_columns(run_of(workspace, workspace.vault, **request).planned, workspace)
 
     asked(period="2026-02")
     with pytest.raises(LandingError):

@@ -162,7 +162,7 @@ def test_what_is_told_of_the_readings_does_not_depend_on_which_of_two_threads_ca
     total(second)
     second.fingerprint()
     assert first.purposes != second.purposes
-    assert first.told() == second.told() == "the landing data were read twice: for fingerprint, moments"
+    assert first.summary() == second.summary() == "the landing data were read twice: for fingerprint, moments"
 
 
 def test_nothing_of_the_data_is_printed(tmp_path: Path) -> None:
@@ -258,11 +258,11 @@ def test_what_a_compressed_file_pretends_to_be_is_refused(tmp_path: Path) -> Non
 
 def test_a_long_reading_says_how_far_it_is_and_never_how_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     moments = iter(range(0, 1000, 11))
-    found = readings(*written(tmp_path, "many row groups"), threads=1)
-    found.runner.size = 1
+    found, runner = readings(*written(tmp_path, "many row groups")), Threads(1)
+    runner.size = 1
     said: list[str] = []
     monkeypatch.setattr(PROGRESS, "info", said.append)
-    found.heard = DataRead(clock=lambda: float(next(moments)))
+    found.read_with(runner, DataRead(clock=lambda: float(next(moments))))
     total(found)
     assert said[0] == "0% of the landing data are read for moments"
     assert len(said) == 16

@@ -165,20 +165,6 @@ def test_runs_do_not_share_their_scratch(place: Workspace):
         assert one != other
 
 
-def test_a_note_is_private_and_gone_with_its_scratch(place: Workspace):
-    with place.scratch() as folder:
-        reference = place.leave_note(folder, {"input": "/somewhere/private.csv"})
-        assert "private" not in reference
-        assert place.read_note(reference) == {"input": "/somewhere/private.csv"}
-    assert list(place.vault.iterdir()) == []
-
-
-def test_a_reference_cannot_lead_out_of_the_vault(place: Workspace):
-    (place.root / "note.json").write_text("{}")
-    with pytest.raises(FileNotFoundError):
-        place.read_note("../../workspace")
-
-
 def test_verdicts_stay_beside_the_private_data(place: Workspace):
     path = place.keep_verdicts("visits-2026-01-1", [{"column": "age", "rule": "bounds", "ok": False}])
     assert path.is_relative_to(place.landing)

@@ -1,0 +1,53 @@
+"""What the stages of a release hand to each other: references and released values, never rows of the landing data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcore.evaluation.table_summary import TableSummary
+from dpcore.measurements.noisy_moments import NoisyMoments
+from dpcore.measurements.projection import Projection
+from tasks.ledger.state import ReleaseState
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A release's place in the ledger: its id, its seeds, and the audits of this build."""
+
+    release_id: str
+    seeds: dict[str, str]
+    builds: dict[str, Any]
+    needs_approval: bool = False
+
+    @staticmethod
+    def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
+        """Return the grant that a reservation gives."""
+        asked = release.facts.get("approve", "none") != "none"
+        return Grant(release.release_id, release.facts["seeds"], builds, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredMoments:
+    """The noisy moments of a release, and the projection that they live in."""
+
+    moments: NoisyMoments
+    projection: Projection
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticTable:
+    """The synthetic rows in their original columns: the file, and its summary."""
+
+    path: Path
+    summary: TableSummary
+
+
+@dataclass(frozen=True, slots=True)
+class BundleRef:
+    """A sealed bundle: where it is, what its record says, and whether it is published or waits for approval."""
+
+    folder: Path
+    record: dict[str, Any]
+    status: str = "published"
