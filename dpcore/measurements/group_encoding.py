@@ -14,14 +14,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measurements.groups import ColumnGroups
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, RecordSchema
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import Cells, Codes, Floats, RecordSchema
 
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()

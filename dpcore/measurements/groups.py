@@ -22,10 +22,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.records.binning import UNCOUNTED, ColumnCells
-from dpcore.records.schema import Cells, NominalColumn
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import Cells, Codes, Floats, NominalColumn
 
 MOST_GROUPS = 10
 """Target number of an interval column's groups, which hold about equal shares of the units."""

@@ -14,11 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.records.exact_sums import SMALLEST_RADIUS
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import Released, ReleasedVector
 from dpcore.measurements.shrinkage import (
@@ -21,8 +20,7 @@ from dpcore.measurements.shrinkage import (
     shared_covariance,
     shrunk_offsets,
 )
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 
 def nearest_covariance(matrix: Floats) -> Floats:

@@ -15,16 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.queries import GRID, ScoreQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import public_generator
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import POINT_BITS, PROJECTION_BITS, require_exact_product, whole_points
-from dpcore.records.schema import Cells, IntervalColumn, RecordSchema, Role
+from dpcore.records.schema import Cells, Floats, IntervalColumn, RecordSchema, Role
 
-Floats = NDArray[np.float64]
 Chunks = Iterable[tuple[Cells, Floats | None]]
 """Chunks of rows, each with the rows' shares of their persons (None: all 1)."""
 

@@ -12,12 +12,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.registry import gram_mechanism
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 SMALLEST = 1e-300
 """Lower bound of denominators, so that 0 / 0 is defined."""

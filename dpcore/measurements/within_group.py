@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 SURE = 3.0
 """Standard deviations by which a half must differ: there are many halves, and a false alarm far out is costly."""

@@ -7,14 +7,11 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import UNIT, triangle_size
 from dpcore.mechanisms.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments_l1, rows_l1, score_sum_l1
 from dpcore.records.exact_sums import GRID_BITS
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 GRID = 1 << GRID_BITS
 """One, on the grid of records and on that of counts, which are fractional: a person's rows have shares."""

@@ -33,10 +33,8 @@ from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
 from dpcore.records.encoding import ColumnCode, Encoding, level_of
 from dpcore.records.exact_sums import GRID_BITS, ROWS_AT_ONCE, require_exact_product
-from dpcore.records.schema import Cells, IntervalColumn, Neighbours, NominalColumn
+from dpcore.records.schema import Cells, Codes, Floats, IntervalColumn, Neighbours, NominalColumn
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Integers = NDArray[np.object_]
 
 

@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.records.encoding import level_of
-from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import MISSING, Codes, Column, Floats, IntervalColumn, Kind, NominalColumn
 
 MOST_WHOLE_CELLS = 128
 """The largest number of whole numbers that have one cell each."""

@@ -29,16 +29,15 @@ from dpcore.records.schema import (
     MISSING,
     UNKNOWN,
     Cells,
+    Codes,
     Column,
+    Floats,
     IntervalColumn,
     Kind,
     NominalColumn,
     RecordSchema,
     Role,
 )
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 def level_corners(column: NominalColumn) -> Floats:

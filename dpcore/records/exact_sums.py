@@ -16,8 +16,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import Codes, Floats
+
 IntegerBlocks = NDArray[np.object_]
 
 GRID_BITS = 16

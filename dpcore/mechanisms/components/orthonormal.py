@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import Triangles, points_matrix
 from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout
+from dpcore.records.schema import Floats
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FRAME_UNIT = 1 << PROJECTION_BITS

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpcore.records.schema import Codes, Floats
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.pair_tables import PairTables
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-Codes = NDArray[np.int64]
 
 PILOT_ROWS = 16_384
 """Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
