@@ -24,8 +24,7 @@ def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Fl
     a uniform matrix, as in RON-Gauss's Algorithm 2, is not rotation-invariant.
     """
     factor, triangle = np.linalg.qr(generator.standard_normal((width, dimension)))
-    signed: Floats = factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
-    return signed
+    return factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,8 +156,7 @@ class TargetScorer:
         product = whole_points(points[:, :target]) @ self.weights
         predicted = np.clip(product * self.unit + self.offset, -1.0, 1.0)
         error = (np.clip(points[:, target] * self.encoding.scale, -1.0, 1.0) - predicted) / 2
-        scores: Floats = np.trunc(error * error * GRID)
-        return scores
+        return np.trunc(error * error * GRID)
 
 
 def _train_ridge(encoding: Encoding, cells: Cells) -> TargetScorer:

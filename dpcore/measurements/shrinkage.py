@@ -83,8 +83,7 @@ def _shrunk_variances(noisy: Floats, noise: MatrixNoise) -> Floats:
     mean = max(float(noisy.mean()), 0.0)
     drawn = mean + _james_stein(noisy - mean, 2 * len(noisy) * noise.entry**2)
     drawn = np.maximum(drawn, LEAST_VARIANCE * mean)
-    kept: Floats = drawn * (mean * len(noisy) / max(float(drawn.sum()), SMALLEST))
-    return kept
+    return drawn * (mean * len(noisy) / max(float(drawn.sum()), SMALLEST))
 
 
 def _james_stein(offsets: Floats, noise: float) -> Floats:

@@ -109,8 +109,7 @@ def _fit_hump(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Floa
     """Return the unimodal fit to the smooth cells, interpolated at the others."""
     density = _unimodal_density(counts[smooth] / widths[smooth], widths[smooth] ** 2)
     places = np.arange(len(counts))
-    hump: Floats = np.maximum(np.interp(places, places[smooth], density), 0.0) * widths
-    return hump
+    return np.maximum(np.interp(places, places[smooth], density), 0.0) * widths
 
 
 def _unimodal_density(density: Floats, weights: Floats) -> Floats:

@@ -49,8 +49,7 @@ def level_corners(column: NominalColumn) -> Floats:
     count = column.level_count
     if column.kind is Kind.BOOLEAN and count == 2:
         return np.array([[-1.0], [1.0]])
-    corners: Floats = (np.eye(count) - 1 / count) * math.sqrt(count / (count - 1))
-    return corners
+    return (np.eye(count) - 1 / count) * math.sqrt(count / (count - 1))
 
 
 def level_of(codes: Codes, column: NominalColumn) -> Codes:

@@ -183,8 +183,7 @@ class Envelope:
         m, b = len(self.losses), self.spread
         u = proposals**2 @ self.losses
         most = m / 2 * math.log(m / b) - (m - b) / 2
-        logarithms: Floats = m / 2 * np.log1p(2 * u / b) - u - most
-        return logarithms
+        return m / 2 * np.log1p(2 * u / b) - u - most
 
 
 EXPONENTIAL_PCA = BinghamMechanism()

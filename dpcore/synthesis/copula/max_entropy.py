@@ -48,8 +48,7 @@ class ScoreWeights:
 
     def scores(self, indicators: Singles) -> Singles:
         """Return the scores of every row."""
-        scores: Singles = indicators @ self.slopes.astype(np.float32) + self.offsets.astype(np.float32)
-        return scores
+        return indicators @ self.slopes.astype(np.float32) + self.offsets.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +143,7 @@ class _ColumnFitter:
 
     def _label_excess(self, index: int) -> Floats:
         place = self._place(index)
-        excess: Floats = self._joint[:, place] - np.outer(self._weights, self._shares[place])
-        return excess
+        return self._joint[:, place] - np.outer(self._weights, self._shares[place])
 
     def _label_penalty(self, index: int) -> Floats:
         expected = np.outer(self._weights, self._shares[self._place(index)])
@@ -186,8 +184,7 @@ class _ColumnFitter:
         share = float(self._weights[k])
         offset = self._joint[k, self._place(index)] / share - common
         noise = len(common) * float(self._tables.variances[index]) / (self._tables.total * share) ** 2
-        shares: Floats = common + offset * max(0.0, 1 - noise / max(float(offset @ offset), 1e-300))
-        return shares
+        return common + offset * max(0.0, 1 - noise / max(float(offset @ offset), 1e-300))
 
 
 def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
