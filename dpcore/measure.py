@@ -169,14 +169,14 @@ def _digest(body: dict[str, Any]) -> str:
 
 def _sizes(event: GramEvent) -> tuple[int, ...]:
     """The number of whole numbers in each part of a measurement."""
-    output = mechanism_of(event.mechanism).output
-    if output is Output.BASIS:
-        return (event.layout.dimension - event.layout.heads,) * event.components
-    if output is Output.SPECTRUM:
-        return (event.components,)
-    if output is Output.SUMS:
-        return (event.layout.dimension,) * event.layout.blocks
-    return (triangle_size(event.layout.dimension),) * event.layout.blocks
+    layout = event.layout
+    sizes = {
+        Output.GRAM: (triangle_size(layout.dimension),) * layout.blocks,
+        Output.BASIS: (layout.dimension - layout.heads,) * event.components,
+        Output.SPECTRUM: (event.components,),
+        Output.SUMS: (layout.dimension,) * layout.blocks,
+    }
+    return sizes[mechanism_of(event.mechanism).output]
 
 
 def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho, float_above
-from dpcore.mechanisms.base import integer_scale, require_budget, saturation_delta
+from dpcore.mechanisms.base import CertifiedNoise, integer_scale, require_budget, saturation_delta
 from dpcore.mechanisms.queries import (
     GRID,
     HistogramsQuery,
@@ -32,10 +32,8 @@ from dpcore.mechanisms.sensitivity import root_above
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
 from dpcore.records.encoding import ColumnCode, Encoding, level_of
-from dpcore.records.exact_sums import GRID_BITS, ROWS_AT_ONCE, require_exact_product
+from dpcore.records.exact_sums import GRID_BITS, ROWS_AT_ONCE, BigIntegers, require_exact_product
 from dpcore.records.schema import Cells, Codes, Floats, IntervalColumn, Neighbours, NominalColumn
-
-Integers = NDArray[np.object_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +134,7 @@ class VectorLaplace:
 
 
 @dataclass(frozen=True, slots=True)
-class VectorGaussian:
+class VectorGaussian(CertifiedNoise):
     """Normal noise of one scale on every number of the answer to one kind of query, rounded to the grid.
 
     Guarantee: that of Gaussian noise with rho = (L2 sensitivity)² / (2 scale²) (GUARANTEE.md, M11 and
@@ -159,10 +157,6 @@ class VectorGaussian:
     def draw(self, answer: Sequence[int], event: VectorEvent, noise: Noise) -> list[int]:
         """Draw the noisy answer in whole numbers of its grid."""
         return NormalSums(len(answer), noise).add_and_round(answer, [event.noise**2] * len(answer))
-
-    def delta_num(self, event: VectorEvent) -> Fraction:
-        """Zero: the rounding is certified."""
-        return Fraction(0)
 
     def deviation(self, event: VectorEvent) -> float:
         """The scale."""
@@ -269,7 +263,7 @@ def exact_moments(chunks: Iterable[Cells], coordinates: UnitCoordinates, classes
     """The exact answer to the moments query of a table in chunks."""
     require_exact_product()
     query = coordinates.query(classes)
-    total: Integers = np.full(query.size, 0, dtype=object)
+    total: BigIntegers = np.full(query.size, 0, dtype=object)
     for cells in chunks:
         records = coordinates.records(cells)
         labels = coordinates.encoding.classes(cells) if classes > 1 else np.zeros(len(records), dtype=np.int64)
@@ -279,7 +273,7 @@ def exact_moments(chunks: Iterable[Cells], coordinates: UnitCoordinates, classes
     return PrivateVector(query, total.tolist())
 
 
-def _chunk_sums(records: Floats, labels: Codes, classes: int) -> Integers:
+def _chunk_sums(records: Floats, labels: Codes, classes: int) -> BigIntegers:
     """Counts, class sums and upper triangle as integers on the grid of products; exact below 2^53."""
     member = np.where(labels[:, None] == np.arange(classes), float(GRID), 0.0)
     counts = member.sum(axis=0) * GRID

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from dpcore.records.schema import Codes, Floats
 
-IntegerBlocks = NDArray[np.object_]
+BigIntegers = NDArray[np.object_]
+"""Python integers, which do not overflow."""
 
 GRID_BITS = 16
 """Records enter the Gram matrix on the grid 2^-16."""
@@ -172,7 +173,7 @@ class GramSum:
     def __init__(self, layout: GramLayout) -> None:
         self.layout = layout
         shape = (layout.blocks, layout.dimension, layout.dimension)
-        self.blocks: IntegerBlocks = np.full(shape, 0, dtype=object)
+        self.blocks: BigIntegers = np.full(shape, 0, dtype=object)
 
     def add(self, records: Floats, classes: Codes) -> None:
         """Add a chunk of integer records to the blocks of their classes."""

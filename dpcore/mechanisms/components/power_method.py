@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.accounting import Budget, Rho
-from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, require_budget
+from dpcore.mechanisms.base import UNIT, CertifiedNoise, GramEvent, Output, Triangles, require_budget
 from dpcore.mechanisms.components.orthonormal import (
     FRAME_UNIT,
     Integers,
@@ -35,7 +35,7 @@ or 0.9, 8 to 64 coordinates and 10^3 to 10^5 rows, four to eight steps captured 
 
 
 @dataclass(frozen=True, slots=True)
-class PowerMechanism:
+class PowerMechanism(CertifiedNoise):
     """Directions of the points' second moments G by L steps of X <- orthonormal(G X + noise).
 
     Every iterate is a function of earlier noisy products, hence public for the next step.
@@ -88,10 +88,6 @@ class PowerMechanism:
             frame = contraction(orthonormal(product))
             product = draw_noisy_product(moments, frame, event.noise, noise)
             yield frame, product
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """Zero: the rounding is certified, so every step is that of exact real arithmetic."""
-        return Fraction(0)
 
 
 def product_sensitivity(layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
