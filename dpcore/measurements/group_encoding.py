@@ -59,12 +59,8 @@ class GroupedEncoding:
         points = np.zeros((rows, self.width))
         for column, corners, place in zip(self.groups, self.corners, self.slices, strict=True):
             points[:, place] = np.vstack([corners, np.zeros(corners.shape[1])])[column.codes(cells)]
-        return self._clipped(points / self.radius)
-
-    @staticmethod
-    def _clipped(points: Floats) -> Floats:
-        """Scale points into [-1, 1] per coordinate; `integer_records` enforces the exact bound on their length."""
-        longest = np.abs(points).max(axis=1, initial=1.0)
+        points /= self.radius
+        longest = np.abs(points).max(axis=1, initial=1.0)  # `integer_records` enforces the exact bound on lengths
         clipped: Floats = points / longest[:, None]
         return clipped
 

@@ -43,8 +43,7 @@ LEAST_DEVIATIONS = 3.0
 
 def least_group_size(event: GramEvent, columns: int) -> float:
     """Return the number of units that a group must hold; a function of public constants alone."""
-    noise = entry_noise(event)
-    return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns
+    return LEAST_DEVIATIONS * entry_noise(event) * USUAL_LENGTH * columns
 
 
 @dataclass(frozen=True, slots=True)

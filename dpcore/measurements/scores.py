@@ -27,7 +27,6 @@ Chunks = Iterable[tuple[Cells, Floats | None]]
 """Chunks of rows, each with the rows' shares of their persons (None: all 1)."""
 
 ACCURACY, RMSE, SILHOUETTE = "accuracy", "rmse", "silhouette"
-SCORES = (ACCURACY, RMSE, SILHOUETTE)
 
 TRAINING_ROWS = 20_000
 """The most synthetic rows that a model is trained on; it uses the first ones."""

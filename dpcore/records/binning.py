@@ -53,10 +53,7 @@ class ColumnCells:
     @property
     def counts_all(self) -> bool:
         """Whether every record falls into some cell, whatever its value."""
-        column = self.column
-        if not isinstance(column, NominalColumn):
-            return True
-        return column.other is not None
+        return isinstance(self.column, IntervalColumn) or self.column.other is not None
 
     def codes(self, cells: NDArray[np.generic]) -> Codes:
         """The cell of each value; `UNCOUNTED` for a nominal value that maps to no level."""

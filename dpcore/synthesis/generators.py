@@ -98,9 +98,7 @@ def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projec
 
 def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
     """Return the decoder that turns a generator's points into cells."""
-    if isinstance(generator, Copula):
-        return generator.decoder()
-    return Decoder(encoding, generator, seed)
+    return CopulaDecoder(generator.encoding) if isinstance(generator, Copula) else Decoder(encoding, generator, seed)
 
 
 class Decoder:

@@ -74,10 +74,6 @@ class Copula:
         """Return the fitted law of rows of groups, and their classes."""
         return fit_table_law(self.tables, public_generator(seed, "fitting"))
 
-    def decoder(self) -> CopulaDecoder:
-        """Return the decoder that turns groups into cells."""
-        return CopulaDecoder(self.encoding)
-
 
 @dataclass(frozen=True, slots=True)
 class CopulaDecoder:

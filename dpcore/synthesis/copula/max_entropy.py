@@ -10,7 +10,6 @@ tables. Post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -81,8 +80,8 @@ class TableLaw:
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
         """Draw groups of shape (rows, columns), and classes; rows are sorted by class."""
         classes = draw_classes(rows, self.weights, generator)
-        groups, indicators = np.empty((rows, len(self.columns)), dtype=np.int64), _empty_indicators(rows, self.sizes)
-        stop = 0
+        groups = np.empty((rows, len(self.columns)), dtype=np.int64)
+        indicators, stop = np.zeros((rows, sum(self.sizes)), dtype=np.float32), 0
         for index, (law, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
             groups[:, index] = law.draw(classes, indicators[:, :stop], generator)
             indicators[np.arange(rows), stop + groups[:, index]] = 1.0
@@ -92,23 +91,19 @@ class TableLaw:
 
 def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     """Fit the law to the measured pair tables, column by column, on rows drawn from the columns before."""
-    with threadpool_limits(1):  # many small products: more threads are slower
-        return _fit_columns(tables, generator)
-
-
-def _fit_columns(tables: PairTables, generator: np.random.Generator) -> TableLaw:
-    """Fit each column's law, and draw the column's groups for the fits of later columns."""
     weights = tables.weights
     sizes = tuple(share.shape[1] for share in tables.shares)
     classes = generator.permutation(_proportional_classes(weights, PILOT_ROWS))
-    indicators, stop = _empty_indicators(len(classes), sizes), 0
-    fitter, laws = _ColumnFitter(tables), []
-    for index, size in enumerate(sizes):
-        law = fitter.fit_column(index, classes, indicators[:, :stop])
-        drawn = law.draw(classes, indicators[:, :stop], generator)
-        indicators[np.arange(len(classes)), stop + drawn] = 1.0
-        stop += size
-        laws.append(law)
+    indicators, stop = np.zeros((len(classes), sum(sizes)), dtype=np.float32), 0
+    laws = []
+    with threadpool_limits(1):  # many small products: more threads are slower
+        fitter = _ColumnFitter(tables)
+        for index, size in enumerate(sizes):
+            law = fitter.fit_column(index, classes, indicators[:, :stop])
+            drawn = law.draw(classes, indicators[:, :stop], generator)
+            indicators[np.arange(len(classes)), stop + drawn] = 1.0
+            stop += size
+            laws.append(law)
     return TableLaw(weights, tuple(laws), sizes)
 
 
@@ -127,7 +122,7 @@ class _ColumnFitter:
         """Fit the law of one column, given drawn rows of the label and earlier columns."""
         place = self._place(index)
         shares = self._shares[place]
-        indicators = np.hstack([_indicators(classes, len(self._weights)), earlier])
+        indicators = np.hstack([np.eye(len(self._weights), dtype=np.float32)[classes], earlier])
         targets = np.vstack([self._label_excess(index), self._pooled[: place.start, place]])
         penalties = np.vstack([self._label_penalty(index), *(self._pair_penalty(b, index) for b in range(index))])
         mean = indicators.mean(axis=0, dtype=np.float64)
@@ -279,14 +274,6 @@ class _SoftmaxFit:
         by_slope = (self._points.T @ scores).astype(np.float64) / len(scores) - self._targets + self._white.T @ pulled
         by_offset = scores.mean(axis=0, dtype=np.float64) - self._shares
         return value, (np.vstack([by_slope, by_offset]) * self._scale).ravel()
-
-
-def _indicators(classes: Codes, count: int) -> Singles:
-    return np.eye(count, dtype=np.float32)[classes]
-
-
-def _empty_indicators(rows: int, sizes: Sequence[int]) -> Singles:
-    return np.zeros((rows, sum(sizes)), dtype=np.float32)
 
 
 def _proportional_classes(weights: Floats, rows: int) -> Codes:
