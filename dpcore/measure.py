@@ -12,11 +12,11 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, triangle_size
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, PrivateValue, Triangles, triangle_size
 from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise
@@ -55,7 +55,7 @@ class LinearMap(Protocol):
         """The points relative to the centre of the measurement frame, and the frame's radius, their unit of length."""
 
 
-class PrivateGram:
+class PrivateGram(PrivateValue):
     """Exact second moments of raw rows, which can only be measured."""
 
     __slots__ = ("_sum",)
@@ -70,12 +70,6 @@ class PrivateGram:
 
     def _triangles(self) -> Triangles:
         return self._sum.upper_triangles()
-
-    def __repr__(self) -> str:
-        return "PrivateGram(<private>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("private values are not serialised")
 
 
 def exact_gram(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from dpcore.accounting import Budget, float_above
 from dpcore.noise.sources import Noise
@@ -18,6 +18,18 @@ UNIT = 1 << 2 * GRID_BITS
 
 Triangles = list[list[int]]
 """Upper triangles, row by row, one per block."""
+
+
+class PrivateValue:
+    """A value that can only be measured: it is not shown when printed, and not serialised."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<private>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("private values are not serialised")
 
 
 class Output(StrEnum):

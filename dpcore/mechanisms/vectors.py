@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho, float_above
-from dpcore.mechanisms.base import CertifiedNoise, integer_scale, require_budget, saturation_delta
+from dpcore.mechanisms.base import CertifiedNoise, PrivateValue, integer_scale, require_budget, saturation_delta
 from dpcore.mechanisms.queries import (
     GRID,
     HistogramsQuery,
@@ -176,7 +176,7 @@ SCORE_LAPLACE = VectorLaplace("score-laplace", ScoreQuery)
 SCORE_GAUSSIAN = VectorGaussian("score-gaussian", ScoreQuery)
 
 
-class PrivateVector:
+class PrivateVector(PrivateValue):
     """The exact answer to a query of raw rows, which can only be measured."""
 
     __slots__ = ("_answer", "_query")
@@ -193,12 +193,6 @@ class PrivateVector:
 
     def _whole_numbers(self) -> Sequence[int]:
         return self._answer
-
-    def __repr__(self) -> str:
-        return "PrivateVector(<private>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("private values are not serialised")
 
 
 class UnitCoordinates:
