@@ -98,8 +98,7 @@ def _draw_direction_noise(event: GramEvent, noise: Noise) -> Floats:
     along.blocks[0, 1, 1] = round(Fraction(DIRECTION_LOSS) / event.noise * UNIT)
     direction = measure_gram(PrivateGram(along), replace(event, layout=layout, components=1), noise).basis()[:, 0]
     planned = (1 - mean_overlap(DIRECTION_POINTS, 1, DIRECTION_LOSS)) / (DIRECTION_POINTS - 1)
-    drawn: Floats = direction[1:] / math.sqrt(planned)
-    return drawn
+    return direction[1:] / math.sqrt(planned)
 
 
 def _draw_product_noise(event: GramEvent, noise: Noise) -> Floats:
@@ -107,8 +106,7 @@ def _draw_product_noise(event: GramEvent, noise: Noise) -> Floats:
     width = points_width(event.layout)
     frame = np.zeros((width, event.components), dtype=np.int64)
     product = draw_noisy_product([[0] * width for _ in range(width)], frame, event.noise, noise)
-    drawn: Floats = product.ravel() / (float(event.noise) * FRAME_UNIT)
-    return drawn
+    return product.ravel() / (float(event.noise) * FRAME_UNIT)
 
 
 @dataclass(frozen=True, slots=True)

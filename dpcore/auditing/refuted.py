@@ -76,8 +76,7 @@ def sn(rows: Floats, *, epsilon: float, draws: int, rng: Rng) -> Floats:
     """Imtiaz and Sarwate, SN: one-sided Wishart noise of p + 1 degrees of freedom and scale 1 / (2 eps)."""
     p = rows.shape[1]
     factors = rng.standard_normal((draws, p, p + 1))
-    noisy: Floats = rows.T @ rows + factors @ factors.transpose(0, 2, 1) / (2 * epsilon)
-    return noisy
+    return rows.T @ rows + factors @ factors.transpose(0, 2, 1) / (2 * epsilon)
 
 
 def lip_rows(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Rng) -> Floats:
@@ -98,8 +97,7 @@ def lop(rows: Floats, *, components: int, epsilon: float, draws: int, rng: Rng) 
 
 
 def _noisy(values: Floats, scale: float, draws: int, rng: Rng) -> Floats:
-    noisy: Floats = values + rng.laplace(scale=scale, size=(draws, *values.shape))
-    return noisy
+    return values + rng.laplace(scale=scale, size=(draws, *values.shape))
 
 
 def _sums_and_products(rows: Floats) -> Floats:

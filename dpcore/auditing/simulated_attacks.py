@@ -76,8 +76,7 @@ class Tail:
         """Draw tr Z of Z = A - B given xᵀAx + yᵀBy (gained) and xᵀBx + yᵀAy (lost); A's share of each is a Beta."""
         sides = [total * (2 * rng.beta(self.shape / 2, self.shape / 2, len(total)) - 1) for total in (gained, lost)]
         outside = [rng.gamma(self.rest, size=len(gained)) if self.rest else np.zeros(len(gained)) for _ in range(2)]
-        whole: Floats = sides[0] + sides[1] + outside[0] - outside[1]
-        return whole
+        return sides[0] + sides[1] + outside[0] - outside[1]
 
     def count_hits(self, threshold: float, tilt: float, draws: int, rng: np.random.Generator) -> int:
         """Count draws beyond the threshold; each is accepted with probability exp(-tilt (trace - threshold))."""

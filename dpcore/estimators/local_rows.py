@@ -84,14 +84,12 @@ class RowBasis:
     def project(self, points: Floats) -> list[int]:
         """Return the projected points as integers of the grid, row by row; squared norms are at most 4^16 (N1)."""
         layout = GramLayout(self.dimension + 1, 1, Fraction(1))
-        flat: list[int] = integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
-        return flat
+        return integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
 
     def lift(self, projected: Floats) -> Floats:
         """Return the points nearest to the centre that have these projections."""
         basis = self.columns / (1 << PROJECTION_BITS)
-        lifted: Floats = self.centre + (projected - self.centre @ basis) @ np.linalg.pinv(basis)
-        return lifted
+        return self.centre + (projected - self.centre @ basis) @ np.linalg.pinv(basis)
 
 
 def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise) -> ReleasedVector:
@@ -214,5 +212,4 @@ def _split_epsilon(epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
 
 def _leading(covariance: Floats, count: int) -> Floats:
     """Return the eigenvectors of the largest eigenvalues."""
-    vectors: Floats = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
-    return vectors
+    return np.linalg.eigh(covariance)[1][:, ::-1][:, :count]

@@ -98,8 +98,7 @@ class Gaps:
     @property
     def sizes(self) -> Floats:
         """Gaps in standard deviations."""
-        sizes: Floats = (self.synthetic - self.measured) / np.hypot(self.deviations, GRID_DEVIATION)
-        return sizes
+        return (self.synthetic - self.measured) / np.hypot(self.deviations, GRID_DEVIATION)
 
     @property
     def inside(self) -> int:
@@ -303,8 +302,7 @@ def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
     variance = law.diagonal * same + law.off_diagonal * (np.outer(lengths, lengths) + inner - 2 * same)
     variance += law.diagonals_of_a_block * (inner - same)
     between = blocks * (blocks - 1) * (law.diagonals_of_two_blocks or 0.0) * inner
-    result: Floats = np.maximum(blocks * variance + between, 0.0)
-    return result
+    return np.maximum(blocks * variance + between, 0.0)
 
 
 def _copula_pairs(measured: CopulaSummary) -> PairCovariances:

@@ -148,8 +148,7 @@ def _bin_edges(column: IntervalColumn) -> Floats:
         return np.linspace(column.lower, column.upper, BINS + 1)
     first, last = math.ceil(column.lower), math.floor(column.upper)
     step = math.ceil((last - first + 1) / BINS)
-    edges: Floats = np.arange(first, last + step + 1, step, dtype=np.float64) - 0.5
-    return edges
+    return np.arange(first, last + step + 1, step, dtype=np.float64) - 0.5
 
 
 class NominalTally:
