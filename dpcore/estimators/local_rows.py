@@ -13,12 +13,12 @@ from fractions import Fraction
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
-    Bounds,
     Categories,
+    Floats,
     PrivateEstimator,
     feature_cells,
     feature_columns,
@@ -45,8 +45,6 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout, integer_records, quantised_projection
 from dpcore.records.schema import Cells, Neighbours, RecordSchema
 from dpcore.synthesis.jiang_greedy import PooledMoments
-
-Floats = NDArray[np.float64]
 
 RELATION = Neighbours.REPLACE_ONE
 """The release shows the number of rows, so add-remove privacy is impossible."""
@@ -103,6 +101,7 @@ def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise)
     return measure_vector(PrivateVector(query, basis.project(points)), event, noise)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NoisyRows(PrivateEstimator, ABC):
     """A release of every row with noise along a few directions, which subclasses choose.
 
@@ -114,18 +113,8 @@ class NoisyRows(PrivateEstimator, ABC):
     rows is disclosed.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        n_components: int,
-        categories: Categories | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.n_components = n_components
-        self.categories = categories
+    n_components: int
+    categories: Categories | None = None
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Measure or draw the directions, then release the rows of X along them; `y` is ignored."""
