@@ -8,7 +8,6 @@ from fractions import Fraction
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.auditing.distinguishers import (
@@ -31,9 +30,7 @@ from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 LAYOUT = GramLayout(2, 1, Fraction(1))
 """Records (1, y) with |y| at most 1, so that the squared norm is at most 2."""

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.auditing.attack_table import has_several
 from dpcore.auditing.attacks import Finding, attack
@@ -27,8 +26,7 @@ from dpcore.mechanisms.registry import Event, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout, GramSum
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 ATTACK_DRAWS, SINGLE_DRAWS = 1_200, 6_000
 """Draws of an attack on each of its two tables, a matter of seconds; the second if a draw is a single number."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Rho
 from dpcore.auditing.known_noise import (
@@ -33,9 +32,7 @@ from dpcore.mechanisms.components.power_method import POWER
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout, GramSum
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 ERROR = 1e-6
 """Probability with which an attack may falsely refute an honest mechanism."""

@@ -20,7 +20,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.measure import Released
@@ -28,9 +27,7 @@ from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.registry import Event, cost_of, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import upper_triangle
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 SIZE_TOLERANCE = 6.0
 """Standard errors by which the mean square of the noise may fall short of the planned variance.

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
+
 Counts = NDArray[np.int64]
 
 THRESHOLD_COUNT = 400

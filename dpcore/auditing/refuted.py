@@ -13,14 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.auditing.lower_bounds import entrywise_lower_bound, sample_lower_bound
 from dpcore.auditing.worst_pairs import steep_pair
-from dpcore.records.schema import Neighbours
+from dpcore.records.schema import Codes, Floats, Neighbours
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Rng = np.random.Generator
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, release_statement
 from dpcore.auditing.lower_bounds import lower_bound_of_parts, sample_lower_bound, weighted_lower_bound
@@ -29,9 +28,7 @@ from dpcore.mechanisms.registry import cost_of, gram_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 SIMULATED = ("wishart-difference-trace", "wishart-difference", "gaussian", "laplace")
 """Mechanisms whose noise along the worst pair has a law in closed form."""

@@ -28,10 +28,8 @@ from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import seed_of
 from dpcore.records.decoding import ClassRules, LevelRule
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn, Role
+from dpcore.records.schema import UNKNOWN, Cells, Codes, Column, Floats, IntervalColumn, Kind, NominalColumn, Role
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Bounds = tuple[ArrayLike, ArrayLike]
 Categories = Mapping[int, Sequence[float]]
 """Public values of the categorical features, by the feature's index."""

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
-    Floats,
     SamplingEstimator,
     feature_cells,
     feature_columns,
@@ -26,7 +25,7 @@ from dpcore.mechanisms.eigenvalues import EIGENVALUES
 from dpcore.noise.sources import SystemNoise, public_generator
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours, RecordSchema
+from dpcore.records.schema import Floats, Neighbours, RecordSchema
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

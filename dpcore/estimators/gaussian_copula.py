@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from dpcore.estimators._arrays import (
     LABEL,
     Categories,
-    Floats,
     SamplingEstimator,
     codes_of,
     exact_delta,
@@ -37,7 +36,7 @@ from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, Neighbours, PrivacyUnit, RecordSchema
+from dpcore.records.schema import Cells, Floats, Neighbours, PrivacyUnit, RecordSchema
 from dpcore.synthesis.copula.generator import Copula, cells_of_schema, grouped_encoding
 from dpcore.synthesis.generators import synthetic_rows
 

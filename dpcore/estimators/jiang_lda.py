@@ -21,7 +21,6 @@ from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
     LABEL,
     Categories,
-    Floats,
     SamplingEstimator,
     codes_of,
     exact_delta,
@@ -44,7 +43,7 @@ from dpcore.noise.sources import SystemNoise
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, Neighbours, PrivacyUnit, RecordSchema
+from dpcore.records.schema import Cells, Floats, Neighbours, PrivacyUnit, RecordSchema
 from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
 
 EIGENVALUE_CUTOFF = 1e-3

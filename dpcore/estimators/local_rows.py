@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike
 from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
     Categories,
-    Floats,
     PrivateEstimator,
     feature_cells,
     feature_columns,
@@ -43,7 +42,7 @@ from dpcore.noise.sources import Noise, SystemNoise, draw_seed, public_generator
 from dpcore.planning.layouts import count_weight
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout, integer_records, quantised_projection
-from dpcore.records.schema import Cells, Neighbours, RecordSchema
+from dpcore.records.schema import Cells, Floats, Neighbours, RecordSchema
 from dpcore.synthesis.jiang_greedy import PooledMoments
 
 RELATION = Neighbours.REPLACE_ONE

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from dpcore.estimators._arrays import (
     LABEL,
     Bounds,
-    Floats,
     SamplingEstimator,
     codes_of,
     exact_delta,
@@ -53,6 +52,7 @@ from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import (
     Cells,
+    Floats,
     IntervalColumn,
     Kind,
     Neighbours,

@@ -23,11 +23,10 @@ from dpcore.measurements.noise_law import NoiseCovariance
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import NominalColumn, level_names
+from dpcore.records.schema import Floats, NominalColumn, level_names
 from dpcore.stats import Z95
 from dpcore.synthesis.generators import ClassGaussians
 
-Floats = NDArray[np.float64]
 NamedGap = tuple[str, float, float, float]
 """A quantity's name, measured value, synthetic value, and the standard deviation of their difference."""
 

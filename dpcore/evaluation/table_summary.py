@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.records.encoding import Encoding, level_of
-from dpcore.records.schema import Cells, Column, IntervalColumn, NominalColumn
+from dpcore.records.schema import Cells, Column, Floats, IntervalColumn, NominalColumn
 from dpcore.synthesis.class_rows import rows_by_class
 from dpcore.synthesis.generators import ClassGaussians
-
-Floats = NDArray[np.float64]
 
 BINS = 24
 

@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.evaluation.table_summary import ClassSums, TableSummary
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.records.encoding import Encoding, level_corners
-from dpcore.records.schema import Column, IntervalColumn, NominalColumn, level_names
+from dpcore.records.schema import Column, Floats, IntervalColumn, NominalColumn, level_names
 from dpcore.stats import Z95
 from dpcore.synthesis.generators import ClassGaussians, Generator
-
-Floats = NDArray[np.float64]
 
 CONSTANT = 1e-6
 """A quantity with a smaller spread is constant up to rounding, and correlates with nothing."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.inference.functionals import NotIdentifiedError, level_index
 from dpcore.inference.intervals import Quotient
@@ -13,9 +12,7 @@ from dpcore.measure import ReleasedVector
 from dpcore.measurements.noise_law import draw_vector_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.records.binning import ColumnCells
-from dpcore.records.schema import MISSING_LEVEL, IntervalColumn, LevelValue, RecordSchema
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import MISSING_LEVEL, Floats, IntervalColumn, LevelValue, RecordSchema
 
 
 class NoisyHistograms:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measurements.noise_law import PURPOSE, SEED
 from dpcore.noise.sources import public_generator
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 CLEAR = 0.95
 """Products are clearly positive definite if they exceed their noise in this share of the draws."""

@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.inference.functionals import ColumnFunctionals, Functional, NotIdentifiedError, Regressor
 from dpcore.inference.gram_estimates import NoisyProducts
@@ -30,9 +29,8 @@ from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import LevelValue
+from dpcore.records.schema import Floats, LevelValue
 
-Floats = NDArray[np.float64]
 Given = dict[str, LevelValue]
 
 DRAWS = 1 << 15

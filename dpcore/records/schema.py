@@ -30,6 +30,12 @@ MISSING_LEVEL = "(missing)"
 LevelValue = str | int | bool
 Cells = dict[str, NDArray[np.generic]]
 
+Floats = NDArray[np.float64]
+"""Real numbers: interval cells, and everything that is computed from points."""
+
+Codes = NDArray[np.int64]
+"""Whole numbers that name levels, cells, groups or classes."""
+
 
 class Neighbours(StrEnum):
     """The neighbouring relation: the pairs of tables that the guarantee makes indistinguishable."""
