@@ -17,7 +17,7 @@ import numpy as np
 from dpcore.auditing.attack_table import has_several
 from dpcore.auditing.attacks import Finding, attack
 from dpcore.auditing.known_noise import NoiseSize, entry_deviations, noisy_entries, released_values
-from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.components.exponential_pca import mean_overlap
 from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, points_width
@@ -72,16 +72,10 @@ def _draw_vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
     return NoiseSize.of(np.array(values, dtype=np.float64)[:, None] / mechanism.deviation(event))
 
 
-def _release_empty(event: GramEvent, noise: Noise) -> Released:
-    return measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
-
-
 def _draw_added_noise(event: GramEvent, noise: Noise) -> Floats:
     """Draw the noise of a release, from an empty table."""
-    drawn: Floats = noisy_entries(event, released_values(_release_empty(event, noise))[None])[0] / entry_deviations(
-        event
-    )
-    return drawn
+    released = measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
+    return noisy_entries(event, released_values(released)[None]).ravel() / entry_deviations(event)
 
 
 def _draw_direction_noise(event: GramEvent, noise: Noise) -> Floats:

@@ -52,7 +52,6 @@ class Attack:
     """
 
     event: GramEvent | VectorEvent
-    pair: str
     tables: Tables
     judge: Judge
     law: Law | None
@@ -61,8 +60,7 @@ class Attack:
         """Release a table `count` times through the real measurement functions."""
         event = self.event
         if isinstance(event, VectorEvent):
-            whole = np.rint(table * event.query.unit).astype(np.int64).tolist()
-            vector = PrivateVector(event.query, whole)
+            vector = PrivateVector(event.query, np.rint(table * event.query.unit).astype(np.int64).tolist())
             return np.array([measure_vector(vector, event, noise).numbers() for _ in range(count)])
         if event.mechanism == POWER.name:
             return np.array([_draw_transcript(table, event, noise) for _ in range(count)])
@@ -97,12 +95,11 @@ def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
     Its norm is the nuclear norm under add-remove, and the larger of the positive and the negative part under
     replace-one.
     """
-    both = attack.event.neighbours is Neighbours.ADD_REMOVE
 
     def norm(matrices: Floats) -> Floats:
         values = np.linalg.eigvalsh(matrices).reshape(len(matrices), -1)
         up, down = np.maximum(values, 0).sum(axis=1), np.maximum(-values, 0).sum(axis=1)
-        norms: Floats = up + down if both else np.maximum(up, down)
+        norms: Floats = up + down if attack.event.neighbours is Neighbours.ADD_REMOVE else np.maximum(up, down)
         return norms
 
     one, two = attack.tables

@@ -105,8 +105,7 @@ def entry_deviations(event: Event) -> Floats:
     if isinstance(event, VectorEvent):
         return np.full(event.query.size, vector_mechanism(event.mechanism).deviation(event) / event.query.unit)
     blocks, size = event.layout.blocks, event.layout.dimension
-    output = mechanism_of(event.mechanism).output
-    if output is not Output.GRAM:
+    if mechanism_of(event.mechanism).output is not Output.GRAM:
         return np.full(event.components or blocks * size, math.sqrt(2) * float(event.noise) / UNIT)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     block = np.where(np.eye(size, dtype=bool), expected.diagonal_sd, expected.off_diagonal_sd)
