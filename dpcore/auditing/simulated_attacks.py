@@ -131,16 +131,11 @@ def _attacked_budget(name: str, dimension: int) -> Budget:
     return SIMULATED_EPSILON
 
 
-def _records_apart(event: GramEvent) -> float:
-    """Return the distance of the worst pair along the attacked direction, in squared records."""
-    single = event.neighbours is Neighbours.ADD_REMOVE
-    return float(event.layout.squared_norm) * (1 if single else 2)
-
-
 def _attack_wishart(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
     trace_factor = event.mechanism == "wishart-difference-trace"
     tail = wishart_tail(event.layout.dimension, event.neighbours, trace_factor=trace_factor)
-    return tail.bound_epsilon(float(event.noise) / noise * _records_apart(event), draws=draws, rng=rng)
+    apart = float(event.layout.squared_norm) * (1 if event.neighbours is Neighbours.ADD_REMOVE else 2)
+    return tail.bound_epsilon(float(event.noise) / noise * apart, draws=draws, rng=rng)
 
 
 def _attack_gaussian(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:

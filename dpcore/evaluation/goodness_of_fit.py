@@ -44,18 +44,18 @@ def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str
     """Return the utility report of a release, extended by its goodness of fit."""
     utility = utility_report(measured, summary)
     columns, pairs = column_gaps(utility["columns"], summary.rows), pair_gaps(measured, summary)
-    coverage, spectrum = category_coverage(utility["columns"]), utility["spectrum"]
-    metrics = {
-        "means_inside": columns.share,
-        "pairs_inside": pairs.share,
-        "category_coverage": coverage["share"],
-        "spectrum_above_noise": _share_above_noise(measured, spectrum),
-    }
+    coverage = category_coverage(utility["columns"])
     return {
         **utility,
         "fit": {"columns": columns.as_json(), "pairs": pairs.as_json()},
         "coverage": coverage,
-        "metrics": utility["metrics"] | metrics,
+        "metrics": {
+            **utility["metrics"],
+            "means_inside": columns.share,
+            "pairs_inside": pairs.share,
+            "category_coverage": coverage["share"],
+            "spectrum_above_noise": _share_above_noise(measured, utility["spectrum"]),
+        },
     }
 
 
@@ -143,8 +143,7 @@ def _column_gaps(column: dict[str, Any], rows: int) -> Iterator[NamedGap]:
     measured, synthetic, name = column["measured"], column["synthetic"], column["name"]
     if "levels" not in column:
         if measured["mean"] is not None:
-            present = max(rows * (1 - synthetic["missing_share"]), 1.0)
-            drawing = synthetic["sd"] / math.sqrt(present)
+            drawing = synthetic["sd"] / math.sqrt(max(rows * (1 - synthetic["missing_share"]), 1.0))
             width = synthetic["edges"][-1] - synthetic["edges"][0]
             allowed = math.hypot(measured["mean_margin"] / Z95, drawing, GRID_DEVIATION * width)
             yield name, measured["mean"], synthetic["mean"], allowed
@@ -245,8 +244,7 @@ def _owners(encoding: Encoding) -> NDArray[np.int64]:
 
 def _covariances(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
     """Return the quantities' covariances, their covariances with class indicators, and the classes' shares."""
-    rows = max(float(sums.counts.sum()), 1.0)
-    mean, shares = sums.mean, sums.counts / rows
+    rows, mean, shares = sums.rows, sums.mean, sums.counts / sums.rows
     covariance = of_rows @ (sums.seconds.sum(axis=0) / rows - np.outer(mean, mean)) @ of_rows.T
     with_classes = (sums.sums / rows - np.outer(shares, mean)) @ of_rows.T
     return covariance, with_classes, shares

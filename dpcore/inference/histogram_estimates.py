@@ -34,10 +34,9 @@ class NoisyHistograms:
 
     def mean(self, name: str) -> Quotient:
         """Return the mean position of the present values; the shift bounds their distance from the cells' centres."""
-        cells = self._cells[name]
+        cells, column = self._cells[name], self._cells[name].column
         places, _ = cells.positions()
         last = [0.0] * (cells.count - len(places))  # missing cells, if they have a level
-        column = cells.column
         assert isinstance(column, IntervalColumn)  # noqa: S101  nominal columns have no positions
         reach = (np.diff(cells.edges) - column.is_whole) / (2 * column.half_width)
         likely = np.maximum(self._counts[name][: len(places)], 0.0)
@@ -46,9 +45,8 @@ class NoisyHistograms:
 
     def share(self, name: str, level: LevelValue) -> Quotient:
         """Return the share of a level among the known cells."""
-        cells = self._cells[name]
+        cells, column = self._cells[name], self._cells[name].column
         indicator = np.zeros(cells.count)
-        column = cells.column
         if not isinstance(column, IntervalColumn):
             indicator[level_index(column, level)] = 1.0
         elif column.missing_level and level == MISSING_LEVEL:
