@@ -82,7 +82,7 @@ class Tail:
         thinning = tilt * (traces[beyond] - threshold) + np.abs(whole[beyond])
         return int(np.count_nonzero(rng.random(len(thinning)) < np.exp(-thinning)))
 
-    def bound_epsilon(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
+    def certify_epsilon(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
         """Attack two tables that differ by `shift` in the trace, in units of 1/c; return a lower bound on epsilon."""
         middle = self.shape * (FAR_THRESHOLD if self.rest is None else far_with_trace(draws))
         tilt = 1 - self.shape / middle
@@ -135,7 +135,7 @@ def _attack_wishart(event: GramEvent, draws: int, rng: np.random.Generator, nois
     trace_factor = event.mechanism == "wishart-difference-trace"
     tail = wishart_tail(event.layout.dimension, event.neighbours, trace_factor=trace_factor)
     apart = float(event.layout.squared_norm) * (1 if event.neighbours is Neighbours.ADD_REMOVE else 2)
-    return tail.bound_epsilon(float(event.noise) / noise * apart, draws=draws, rng=rng)
+    return tail.certify_epsilon(float(event.noise) / noise * apart, draws=draws, rng=rng)
 
 
 def _attack_gaussian(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
