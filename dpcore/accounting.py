@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,25 +22,24 @@ LARGEST_FIGURE = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Epsilon:
-    """A pure privacy cost; costs add."""
+class _PositiveFigure:
+    """A positive figure, named by its class."""
 
     value: Fraction
 
     def __post_init__(self) -> None:
         if not self.value > 0:
-            raise ValueError(f"epsilon must be positive, got {self.value}")
+            raise ValueError(f"{type(self).__name__.lower()} must be positive, got {self.value}")
 
 
 @dataclass(frozen=True, slots=True)
-class Rho:
+class Epsilon(_PositiveFigure):
+    """A pure privacy cost; costs add."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rho(_PositiveFigure):
     """The cost of Gaussian noise, (sensitivity / scale)² / 2, which is also its zCDP cost; costs add."""
-
-    value: Fraction
-
-    def __post_init__(self) -> None:
-        if not self.value > 0:
-            raise ValueError(f"rho must be positive, got {self.value}")
 
 
 Budget = Epsilon | Rho
@@ -114,9 +113,8 @@ def release_statement(cost: Cost, *, delta: Fraction) -> Statement:
     added: Fraction | float = cost.epsilon
     if cost.rho:
         gaussian = gaussian_epsilon(float_above(cost.rho), delta=float(delta))
-        added = gaussian
-        if cost.epsilon:
-            added = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)  # rounded up
+        rounded_up = math.nextafter(float_above(cost.epsilon) + gaussian, INFINITE)
+        added = rounded_up if cost.epsilon else gaussian
     converted = _as_zcdp(cost, delta) if cost.rho_of_pure else INFINITE
     if converted < added:
         return Statement(converted, delta, cost.delta_num)
@@ -220,12 +218,20 @@ def _upper_tail(x: float) -> float:
 @functools.lru_cache(maxsize=256)  # planning repeats the same conversions
 def gaussian_epsilon(rho: float, *, delta: float) -> float:
     """The smallest epsilon at which Gaussian noise meets a delta, rounded up; infinite when delta is 0."""
+    return _least_epsilon(lambda epsilon: gaussian_delta(rho, epsilon=epsilon), rho, delta, margin=1e-9)
+
+
+def _least_epsilon(curve: Callable[[float], float], rho: float, delta: float, *, margin: float) -> float:
+    """The smallest epsilon at which a curve of deltas meets a delta; infinite when delta is 0.
+
+    It is sought below zCDP's simple conversion, an upper bound, which the relative margin widens.
+    """
     if not delta > 0 or not math.isfinite(rho):
         return INFINITE
-    low, high = 0.0, (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + 1e-9)  # zCDP's simple conversion
+    low, high = 0.0, (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + margin)
     for _ in range(64):
         middle = (low + high) / 2
-        low, high = (low, middle) if gaussian_delta(rho, epsilon=middle) <= delta else (middle, high)
+        low, high = (low, middle) if curve(middle) <= delta else (middle, high)
     return high
 
 
@@ -290,8 +296,7 @@ def group_delta(cost: Cost, *, epsilon: Fraction, size: int) -> float:
 
 def _epsilon_left(cost: Cost, epsilon: Fraction) -> float:
     """An epsilon minus the pure costs, rounded down."""
-    rest = epsilon - cost.epsilon
-    return -float_above(-rest)
+    return -float_above(cost.epsilon - epsilon)
 
 
 def delta_of_rho(rho: float, *, epsilon: float) -> float:
@@ -319,13 +324,8 @@ def delta_of_rho(rho: float, *, epsilon: float) -> float:
 @functools.lru_cache(maxsize=256)  # planning repeats the same conversions
 def epsilon_of_rho(rho: float, *, delta: float) -> float:
     """An epsilon such that rho-zCDP implies (epsilon, delta)-DP; infinite when delta is 0."""
-    if not delta > 0 or not math.isfinite(rho):
-        return INFINITE
-    low, high = 0.0, rho + 2 * math.sqrt(rho * math.log(1 / delta))  # the simple conversion is an upper bound
-    for _ in range(64):
-        middle = (low + high) / 2
-        low, high = (low, middle) if delta_of_rho(rho, epsilon=middle) <= delta else (middle, high)
-    return high * (1 + 1e-12)  # covers the rounding of the search itself
+    least = _least_epsilon(lambda epsilon: delta_of_rho(rho, epsilon=epsilon), rho, delta, margin=0.0)
+    return least * (1 + 1e-12)  # covers the rounding of the search itself
 
 
 @functools.lru_cache(maxsize=256)  # planning repeats the same conversions

@@ -12,12 +12,11 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, triangle_size
+from dpcore.mechanisms.base import UNIT, GramEvent, Output, PrivateValue, Triangles, triangle_size
 from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise
@@ -29,7 +28,7 @@ from dpcore.records.exact_sums import (
     require_exact_product,
     upper_triangle,
 )
-from dpcore.records.schema import Cells
+from dpcore.records.schema import Cells, Codes, Floats
 
 STORED = "triangles"
 """The key of a measurement's whole numbers in its stored form."""
@@ -38,10 +37,10 @@ STORED = "triangles"
 class RecordEncoder(Protocol):
     """Encodes cells as points of the unit ball, by a pure function of each record and of public or released values."""
 
-    def encode(self, cells: Cells) -> NDArray[np.float64]:
+    def encode(self, cells: Cells) -> Floats:
         """Points, one per record."""
 
-    def classes(self, cells: Cells) -> NDArray[np.int64]:
+    def classes(self, cells: Cells) -> Codes:
         """The class block of each record."""
 
 
@@ -49,14 +48,14 @@ class LinearMap(Protocol):
     """A public linear map from encoded points to the coordinates in which they are measured."""
 
     @property
-    def columns(self) -> NDArray[np.float64] | None:
+    def columns(self) -> Floats | None:
         """The entries as whole multiples of 2^-20; None for the identity."""
 
-    def framed(self, points: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+    def framed(self, points: Floats) -> tuple[Floats, float]:
         """The points relative to the centre of the measurement frame, and the frame's radius, their unit of length."""
 
 
-class PrivateGram:
+class PrivateGram(PrivateValue):
     """Exact second moments of raw rows, which can only be measured."""
 
     __slots__ = ("_sum",)
@@ -72,15 +71,9 @@ class PrivateGram:
     def _triangles(self) -> Triangles:
         return self._sum.upper_triangles()
 
-    def __repr__(self) -> str:
-        return "PrivateGram(<private>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("private values are not serialised")
-
 
 def exact_gram(
-    chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
+    chunks: Iterable[tuple[Cells, Floats | None]],
     encoding: RecordEncoder,
     layout: GramLayout,
     projection: LinearMap,
@@ -93,7 +86,7 @@ def exact_gram(
 
 
 def gram_sum(
-    chunks: Iterable[tuple[Cells, NDArray[np.float64] | None]],
+    chunks: Iterable[tuple[Cells, Floats | None]],
     encoding: RecordEncoder,
     layout: GramLayout,
     projection: LinearMap,
@@ -124,7 +117,7 @@ class Released:
         if tuple(len(part) for part in self.values) != _sizes(self.event):
             raise ValueError("a released measurement must have the shape of its event")
 
-    def matrices(self) -> NDArray[np.float64]:
+    def matrices(self) -> Floats:
         """The noisy blocks as symmetric matrices, in records."""
         p = self.event.layout.dimension
         rows, columns = upper_triangle(p)
@@ -134,15 +127,15 @@ class Released:
             block[columns, rows] = block[rows, columns]
         return result
 
-    def basis(self) -> NDArray[np.float64]:
+    def basis(self) -> Floats:
         """The released directions, one per column."""
         return np.array(self.values, dtype=np.float64).T / (1 << PROJECTION_BITS)
 
-    def spectrum(self) -> NDArray[np.float64]:
+    def spectrum(self) -> Floats:
         """The noisy eigenvalues, in records."""
         return np.array([value * self.event.step / UNIT for value in self.values[0]])
 
-    def counts_and_sums(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def counts_and_sums(self) -> tuple[Floats, Floats]:
         """Noisy counts and sums of points, one per block."""
         weight = float(self.event.layout.count_weight)
         rows = np.array([[cell * self.event.step / UNIT for cell in part] for part in self.values])
@@ -170,14 +163,14 @@ def _digest(body: dict[str, Any]) -> str:
 
 def _sizes(event: GramEvent) -> tuple[int, ...]:
     """The number of whole numbers in each part of a measurement."""
-    output = mechanism_of(event.mechanism).output
-    if output is Output.BASIS:
-        return (event.layout.dimension - event.layout.heads,) * event.components
-    if output is Output.SPECTRUM:
-        return (event.components,)
-    if output is Output.SUMS:
-        return (event.layout.dimension,) * event.layout.blocks
-    return (triangle_size(event.layout.dimension),) * event.layout.blocks
+    layout = event.layout
+    sizes = {
+        Output.GRAM: (triangle_size(layout.dimension),) * layout.blocks,
+        Output.BASIS: (layout.dimension - layout.heads,) * event.components,
+        Output.SPECTRUM: (event.components,),
+        Output.SUMS: (layout.dimension,) * layout.blocks,
+    }
+    return sizes[mechanism_of(event.mechanism).output]
 
 
 def measure_gram(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
@@ -205,7 +198,7 @@ class ReleasedVector:
         if len(self.values) != self.event.query.size:
             raise ValueError("a released measurement must have the shape of its event")
 
-    def numbers(self) -> NDArray[np.float64]:
+    def numbers(self) -> Floats:
         """The noisy answer as real numbers."""
         return np.array(self.values, dtype=np.float64) / self.event.query.unit
 

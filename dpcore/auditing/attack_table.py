@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.auditing.distinguishers import (
@@ -31,9 +31,7 @@ from dpcore.mechanisms.registry import mechanism_of, vector_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 LAYOUT = GramLayout(2, 1, Fraction(1))
 """Records (1, y) with |y| at most 1, so that the squared norm is at most 2."""
@@ -50,35 +48,29 @@ def _outer(record: Floats) -> Floats:
     return np.outer(record, record)[None]
 
 
-def _full_length_records(
-    name: str, judge: Judge, budget: Budget = ATTACKED_EPSILON
-) -> Callable[[Neighbours, bool], Attack]:
-    """Return an attack with records of full length: one record or none (add-remove), or two orthogonal ones.
+def _full_length_records(name: str, judge: Judge, budget: Budget, neighbours: Neighbours, several: bool) -> Attack:
+    """Return an attack with records of full length: (1, 1) or none (add-remove), or (1, 1) or (1, -1).
 
     With several classes, replace-one moves the record to another class. These pairs attain the bounds S1 and S2 and,
     for several blocks of equal entries, S3 and S6.
     """
 
-    def prepare(neighbours: Neighbours, several: bool) -> Attack:
-        layout = replace(LAYOUT, blocks=2) if several else LAYOUT
-        event = cast(GramMechanism, mechanism_of(name)).calibrate(layout, neighbours, budget)
-        one, other = (_outer(record) for record in orthogonal_pair(2))
-        nothing = 0 * one
-        if several:
-            one, other, nothing = (np.concatenate(x) for x in ((one, nothing), (nothing, one), (nothing, nothing)))
-        if neighbours is Neighbours.ADD_REMOVE:
-            return Attack(event, "(1, 1) or nothing", (one, nothing), judge, added_noise)
-        return Attack(event, "another class" if several else "(1, 1) or (1, -1)", (one, other), judge, added_noise)
-
-    return prepare
+    layout = replace(LAYOUT, blocks=2) if several else LAYOUT
+    event = cast(GramMechanism, mechanism_of(name)).calibrate(layout, neighbours, budget)
+    one, other = (_outer(record) for record in orthogonal_pair(2))
+    nothing = 0 * one
+    if several:
+        one, other, nothing = (np.concatenate(x) for x in ((one, nothing), (nothing, one), (nothing, nothing)))
+    return Attack(event, (one, nothing if neighbours is Neighbours.ADD_REMOVE else other), judge, added_noise)
 
 
 def _laplace_gram(neighbours: Neighbours, several: bool) -> Attack:
-    prepared = _full_length_records("laplace", number_by_number)(neighbours, several)
+    """Return an attack with records of full length, turned if that changes more entries."""
+    prepared = _full_length_records("laplace", number_by_number, ATTACKED_EPSILON, neighbours, several)
     if several or neighbours is Neighbours.ADD_REMOVE:
         return prepared
     x, y = steep_pair(2, float(best_l1_weight(neighbours)))
-    return replace(prepared, pair="orthogonal and turned", tables=(2 * _outer(x), 2 * _outer(y)))
+    return replace(prepared, tables=(2 * _outer(x), 2 * _outer(y)))
 
 
 def _point(x: float, y: float) -> Floats:
@@ -92,18 +84,24 @@ MANY = 1000 * E1
 
 
 def _directions_or_eigenvalues(
-    name: str, judge: Judge, law: Law | None, budget: Budget, most: int, replaced: Tables, removed: Tables
-) -> Callable[[Neighbours, bool], Attack]:
-    """Return an attack on directions or eigenvalues in the plane: on one of them, or with `several` on `most`."""
+    name: str,
+    neighbours: Neighbours,
+    several: bool,
+    *,
+    judge: Judge,
+    law: Law | None,
+    budget: Budget,
+    most: int,
+    replaced: Tables,
+    removed: Tables,
+) -> Attack:
+    """Return an attack on directions or eigenvalues in the plane: on one of them, or with `several` on `most`.
 
-    def prepare(neighbours: Neighbours, several: bool) -> Attack:
-        mechanism = cast(ComponentMechanism, mechanism_of(name))
-        event = mechanism.calibrate(PLANE, neighbours, budget, components=most if several else 1)
-        if neighbours is Neighbours.ADD_REMOVE:
-            return Attack(event, "a point or nothing, beside others", removed, judge, law)
-        return Attack(event, "one point or another, beside others", replaced, judge, law)
-
-    return prepare
+    A point is replaced by another or removed, beside others.
+    """
+    mechanism = cast(ComponentMechanism, mechanism_of(name))
+    event = mechanism.calibrate(PLANE, neighbours, budget, components=most if several else 1)
+    return Attack(event, removed if neighbours is Neighbours.ADD_REMOVE else replaced, judge, law)
 
 
 def _jiang(neighbours: Neighbours, several: bool) -> Attack:
@@ -116,10 +114,8 @@ def _jiang(neighbours: Neighbours, several: bool) -> Attack:
     event = vector_mechanism("jiang-laplace").calibrate(query, neighbours, Epsilon(Fraction(10)))
     one = _jiang_answer(np.array([1.0, 1, 0]), 0, classes)
     two = _jiang_answer(np.array([1.0 if several else 0.0, 0, 1]), classes - 1, classes)
-    if neighbours is Neighbours.ADD_REMOVE:
-        return Attack(event, "(1, a) or nothing", (one, 0 * one), number_by_number, added_noise)
-    pair = "(1, a) or (1, b), in another class" if several else "(1, a) or (0, b)"
-    return Attack(event, pair, (one, two), number_by_number, added_noise)
+    other = 0 * one if neighbours is Neighbours.ADD_REMOVE else two
+    return Attack(event, (one, other), number_by_number, added_noise)
 
 
 def _jiang_answer(x: Floats, label: int, classes: int) -> Floats:
@@ -129,58 +125,70 @@ def _jiang_answer(x: Floats, label: int, classes: int) -> Floats:
 
 
 def _rows(neighbours: Neighbours, several: bool) -> Attack:
+    """Attack a row at one end of a diagonal or at the other."""
     event = vector_mechanism("noisy-rows").calibrate(RowsQuery(1, 2), neighbours, ATTACKED_EPSILON)
     corner = np.full(2, 1 / np.sqrt(2))
-    return Attack(event, "opposite diagonals", (corner, -corner), number_by_number, added_noise)
+    return Attack(event, (corner, -corner), number_by_number, added_noise)
 
 
-def _histograms(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours, bool], Attack]:
+def _histograms(name: str, judge: Judge, budget: Budget, neighbours: Neighbours, several: bool) -> Attack:
     """Return an attack on two columns of two cells: one record changes both columns, or is added."""
-
-    def prepare(neighbours: Neighbours, several: bool) -> Attack:
-        event = vector_mechanism(name).calibrate(
-            HistogramsQuery((2, 2), (Fraction(1), Fraction(1))), neighbours, budget
-        )
-        one, two = np.array([1.0, 0, 1, 0]), np.array([0.0, 1, 0, 1])
-        if neighbours is Neighbours.ADD_REMOVE:
-            return Attack(event, "(a, a) or nothing", (one, 0 * one), judge, added_noise)
-        return Attack(event, "(a, a) or (b, b)", (one, two), judge, added_noise)
-
-    return prepare
+    query = HistogramsQuery((2, 2), (Fraction(1), Fraction(1)))
+    one, two = np.array([1.0, 0, 1, 0]), np.array([0.0, 1, 0, 1])
+    tables = one, 0 * one if neighbours is Neighbours.ADD_REMOVE else two
+    return Attack(vector_mechanism(name).calibrate(query, neighbours, budget), tables, judge, added_noise)
 
 
-def _score(name: str, judge: Judge, budget: Budget) -> Callable[[Neighbours, bool], Attack]:
+def _score(name: str, judge: Judge, budget: Budget, neighbours: Neighbours, several: bool) -> Attack:
     """Return an attack on a score: a record that is predicted right, or one predicted wrong or absent, which add 0."""
-
-    def prepare(neighbours: Neighbours, several: bool) -> Attack:
-        event = vector_mechanism(name).calibrate(ScoreQuery("accuracy"), neighbours, budget)
-        other = "nothing" if neighbours is Neighbours.ADD_REMOVE else "wrong"
-        return Attack(event, f"right or {other}", (np.array([1.0]), np.array([0.0])), judge, added_noise)
-
-    return prepare
+    event = vector_mechanism(name).calibrate(ScoreQuery("accuracy"), neighbours, budget)
+    return Attack(event, (np.array([1.0]), np.array([0.0])), judge, added_noise)
 
 
 ATTACKS: dict[str, Callable[[Neighbours, bool], Attack]] = {
-    "wishart-difference-trace": _full_length_records("wishart-difference-trace", along_the_change),
-    "wishart-difference": _full_length_records("wishart-difference", along_the_change),
-    "nuclear-k-norm": _full_length_records("nuclear-k-norm", nuclear_ratio),
-    "gaussian": _full_length_records("gaussian", along_the_change, ATTACKED_RHO),
+    "wishart-difference-trace": partial(
+        _full_length_records, "wishart-difference-trace", along_the_change, ATTACKED_EPSILON
+    ),
+    "wishart-difference": partial(_full_length_records, "wishart-difference", along_the_change, ATTACKED_EPSILON),
+    "nuclear-k-norm": partial(_full_length_records, "nuclear-k-norm", nuclear_ratio, ATTACKED_EPSILON),
+    "gaussian": partial(_full_length_records, "gaussian", along_the_change, ATTACKED_RHO),
     "laplace": _laplace_gram,
-    "laplace-sums": _full_length_records("laplace-sums", number_by_number),
+    "laplace-sums": partial(_full_length_records, "laplace-sums", number_by_number, ATTACKED_EPSILON),
     "jiang-laplace": _jiang,
     "noisy-rows": _rows,
-    "histogram-laplace": _histograms("histogram-laplace", number_by_number, Epsilon(Fraction(4))),
-    "histogram-gaussian": _histograms("histogram-gaussian", along_the_change, ATTACKED_RHO),
-    "score-laplace": _score("score-laplace", number_by_number, ATTACKED_EPSILON),
-    "score-gaussian": _score("score-gaussian", along_the_change, ATTACKED_RHO),
-    "noisy-power-method": _directions_or_eigenvalues(
-        "noisy-power-method", along_the_transcript, noise_of_products, ATTACKED_RHO, 2, (E1, E2), (MANY + E1, MANY)
+    "histogram-laplace": partial(_histograms, "histogram-laplace", number_by_number, Epsilon(Fraction(4))),
+    "histogram-gaussian": partial(_histograms, "histogram-gaussian", along_the_change, ATTACKED_RHO),
+    "score-laplace": partial(_score, "score-laplace", number_by_number, ATTACKED_EPSILON),
+    "score-gaussian": partial(_score, "score-gaussian", along_the_change, ATTACKED_RHO),
+    "noisy-power-method": partial(
+        _directions_or_eigenvalues,
+        "noisy-power-method",
+        judge=along_the_transcript,
+        law=noise_of_products,
+        budget=ATTACKED_RHO,
+        most=2,
+        replaced=(E1, E2),
+        removed=(MANY + E1, MANY),
     ),
-    "exponential-pca": _directions_or_eigenvalues(
-        "exponential-pca", along_the_directions, None, ATTACKED_EPSILON, 1, (E1 + E2, 2 * E2), (E1 + E2, E2)
+    "exponential-pca": partial(
+        _directions_or_eigenvalues,
+        "exponential-pca",
+        judge=along_the_directions,
+        law=None,
+        budget=ATTACKED_EPSILON,
+        most=1,
+        replaced=(E1 + E2, 2 * E2),
+        removed=(E1 + E2, E2),
     ),
-    "eigenvalues-only": _directions_or_eigenvalues(
-        "eigenvalues-only", number_by_number, added_noise, ATTACKED_EPSILON, 2, (2 * E1, E1 + E2), (E1, 0 * E1)
+    "eigenvalues-only": partial(
+        _directions_or_eigenvalues,
+        "eigenvalues-only",
+        judge=number_by_number,
+        law=added_noise,
+        budget=ATTACKED_EPSILON,
+        most=2,
+        replaced=(2 * E1, E1 + E2),
+        removed=(E1, 0 * E1),
     ),
 }
 """One entry per mechanism that draws noise; a test checks that none is missing."""

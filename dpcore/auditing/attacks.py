@@ -90,11 +90,8 @@ class Finding:
 
 def targets() -> list[tuple[MechanismEntry, Neighbours]]:
     """Return every mechanism that draws noise with every neighbour relation that it supports."""
-    return [(entry, relation) for entry in ENTRIES if _draws_noise(entry) for relation in entry.neighbours]
-
-
-def _draws_noise(entry: MechanismEntry) -> bool:
-    return entry.mechanism is not None or entry.vector is not None
+    drawing = [entry for entry in ENTRIES if entry.mechanism is not None or entry.vector is not None]
+    return [(entry, relation) for entry in drawing for relation in entry.neighbours]
 
 
 def attack(

@@ -13,12 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.auditing.attack_table import has_several
 from dpcore.auditing.attacks import Finding, attack
 from dpcore.auditing.known_noise import NoiseSize, entry_deviations, noisy_entries, released_values
-from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.measure import PrivateGram, measure_gram
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.components.exponential_pca import mean_overlap
 from dpcore.mechanisms.components.orthonormal import FRAME_UNIT, points_width
@@ -27,8 +26,7 @@ from dpcore.mechanisms.registry import Event, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout, GramSum
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 ATTACK_DRAWS, SINGLE_DRAWS = 1_200, 6_000
 """Draws of an attack on each of its two tables, a matter of seconds; the second if a draw is a single number."""
@@ -74,16 +72,10 @@ def _draw_vector_size(event: VectorEvent, noise: Noise) -> NoiseSize:
     return NoiseSize.of(np.array(values, dtype=np.float64)[:, None] / mechanism.deviation(event))
 
 
-def _release_empty(event: GramEvent, noise: Noise) -> Released:
-    return measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
-
-
 def _draw_added_noise(event: GramEvent, noise: Noise) -> Floats:
     """Draw the noise of a release, from an empty table."""
-    drawn: Floats = noisy_entries(event, released_values(_release_empty(event, noise))[None])[0] / entry_deviations(
-        event
-    )
-    return drawn
+    released = measure_gram(PrivateGram(GramSum(event.layout)), event, noise)
+    return noisy_entries(event, released_values(released)[None]).ravel() / entry_deviations(event)
 
 
 def _draw_direction_noise(event: GramEvent, noise: Noise) -> Floats:
@@ -98,8 +90,7 @@ def _draw_direction_noise(event: GramEvent, noise: Noise) -> Floats:
     along.blocks[0, 1, 1] = round(Fraction(DIRECTION_LOSS) / event.noise * UNIT)
     direction = measure_gram(PrivateGram(along), replace(event, layout=layout, components=1), noise).basis()[:, 0]
     planned = (1 - mean_overlap(DIRECTION_POINTS, 1, DIRECTION_LOSS)) / (DIRECTION_POINTS - 1)
-    drawn: Floats = direction[1:] / math.sqrt(planned)
-    return drawn
+    return direction[1:] / math.sqrt(planned)
 
 
 def _draw_product_noise(event: GramEvent, noise: Noise) -> Floats:
@@ -107,8 +98,7 @@ def _draw_product_noise(event: GramEvent, noise: Noise) -> Floats:
     width = points_width(event.layout)
     frame = np.zeros((width, event.components), dtype=np.int64)
     product = draw_noisy_product([[0] * width for _ in range(width)], frame, event.noise, noise)
-    drawn: Floats = product.ravel() / (float(event.noise) * FRAME_UNIT)
-    return drawn
+    return product.ravel() / (float(event.noise) * FRAME_UNIT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Rho
 from dpcore.auditing.known_noise import (
@@ -33,9 +32,7 @@ from dpcore.mechanisms.components.power_method import POWER
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout, GramSum
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 ERROR = 1e-6
 """Probability with which an attack may falsely refute an honest mechanism."""
@@ -55,7 +52,6 @@ class Attack:
     """
 
     event: GramEvent | VectorEvent
-    pair: str
     tables: Tables
     judge: Judge
     law: Law | None
@@ -64,8 +60,7 @@ class Attack:
         """Release a table `count` times through the real measurement functions."""
         event = self.event
         if isinstance(event, VectorEvent):
-            whole = np.rint(table * event.query.unit).astype(np.int64).tolist()
-            vector = PrivateVector(event.query, whole)
+            vector = PrivateVector(event.query, np.rint(table * event.query.unit).astype(np.int64).tolist())
             return np.array([measure_vector(vector, event, noise).numbers() for _ in range(count)])
         if event.mechanism == POWER.name:
             return np.array([_draw_transcript(table, event, noise) for _ in range(count)])
@@ -100,12 +95,11 @@ def nuclear_ratio(attack: Attack, first: Floats, second: Floats) -> float:
     Its norm is the nuclear norm under add-remove, and the larger of the positive and the negative part under
     replace-one.
     """
-    both = attack.event.neighbours is Neighbours.ADD_REMOVE
 
     def norm(matrices: Floats) -> Floats:
         values = np.linalg.eigvalsh(matrices).reshape(len(matrices), -1)
         up, down = np.maximum(values, 0).sum(axis=1), np.maximum(-values, 0).sum(axis=1)
-        norms: Floats = up + down if both else np.maximum(up, down)
+        norms: Floats = up + down if attack.event.neighbours is Neighbours.ADD_REMOVE else np.maximum(up, down)
         return norms
 
     one, two = attack.tables

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
 from dpcore.mechanisms.registry import Event
 from dpcore.mechanisms.vectors import VectorEvent
-from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, Neighbours, NominalColumn, RecordSchema
+from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, Floats, Neighbours, NominalColumn, RecordSchema
 
-Floats = NDArray[np.float64]
 WeightedRows = tuple[Cells, Floats | None]
 """Rows and the weight of each row (None: all 1)."""
 

@@ -20,7 +20,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.measure import Released
@@ -28,9 +27,7 @@ from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.registry import Event, cost_of, gram_mechanism, mechanism_of, vector_mechanism
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import upper_triangle
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 SIZE_TOLERANCE = 6.0
 """Standard errors by which the mean square of the noise may fall short of the planned variance.
@@ -108,8 +105,7 @@ def entry_deviations(event: Event) -> Floats:
     if isinstance(event, VectorEvent):
         return np.full(event.query.size, vector_mechanism(event.mechanism).deviation(event) / event.query.unit)
     blocks, size = event.layout.blocks, event.layout.dimension
-    output = mechanism_of(event.mechanism).output
-    if output is not Output.GRAM:
+    if mechanism_of(event.mechanism).output is not Output.GRAM:
         return np.full(event.components or blocks * size, math.sqrt(2) * float(event.noise) / UNIT)
     expected = gram_mechanism(event.mechanism).expected_error(event)
     block = np.where(np.eye(size, dtype=bool), expected.diagonal_sd, expected.off_diagonal_sd)

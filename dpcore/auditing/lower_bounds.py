@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
+
 Counts = NDArray[np.int64]
 
 THRESHOLD_COUNT = 400
@@ -113,8 +114,7 @@ def _best_event(first: Floats, second: Floats, delta: float, error: float) -> tu
 def _bounds(hits: Counts, others: Counts, trials: int, delta: float, error: float) -> Floats:
     """Return log((p_low - delta) / q_high), at least 0."""
     low, high = _interval(hits, others, trials, error)
-    bounds: Floats = np.log(np.maximum((low - delta) / high, 1.0))
-    return bounds
+    return np.log(np.maximum((low - delta) / high, 1.0))
 
 
 def _interval(hits: Counts, others: Counts, trials: int, error: float) -> tuple[Floats, Floats]:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from dpcore.noise.sources import public_generator
+from dpcore.records.schema import Floats
 
-Floats = NDArray[np.float64]
 Release = Callable[[Floats], Floats]
 """A whole release: a function from rows to synthetic rows."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from dpcore.auditing.hostile_rows import WeightedRows, hostile_pair, hostile_rows
 from dpcore.auditing.replay_measurements import ReplayedGram, ReplayedHistograms, ReplayedMeasurement, ReplayedScore
-from dpcore.measure import ReleasedVector, measure_vector
+from dpcore.measure import measure_vector
 from dpcore.measurements.frame_measurements import measurement_inputs
 from dpcore.measurements.group_encoding import GroupedEncoding
 from dpcore.measurements.histograms import count_cells
@@ -173,12 +173,8 @@ def _replayed_measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replaye
             grouped = _invented_groups(plan, seed)
             yield name, ReplayedGram(event, grouped, Projection("none", grouped.width, grouped.width, None))
         else:
-            yield (
-                name,
-                ReplayedGram(
-                    event, *measurement_inputs(name, encoding, _invented_framed_projection(plan, name, encoding, seed))
-                ),
-            )
+            projection = _invented_framed_projection(plan, name, encoding, seed)
+            yield name, ReplayedGram(event, *measurement_inputs(name, encoding, projection))
 
 
 def _invented_framed_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
@@ -210,17 +206,14 @@ def _invented_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -
 
 def _invented_groups(plan: Plan, seed: str) -> GroupedEncoding:
     """Return the groups that the marginals of hostile rows give, scaled to the expected number of rows."""
-    return grouped_encoding(plan.schema, _invented_marginals(plan, seed), plan.event)
-
-
-def _invented_marginals(plan: Plan, seed: str) -> ReleasedVector:
     event, generator = plan.marginals_event, public_generator(seed, "marginals")
     assert event is not None  # noqa: S101  only a plan with marginals comes here
     assert isinstance(event.query, HistogramsQuery)  # noqa: S101  the only vectors that a plan measures
     chunks = [(hostile_rows(plan.schema, INVENTED_ROWS, generator), None) for _ in range(INVENTED_CHUNKS)]
     counts = count_cells(chunks, cells_of_schema(plan.schema), event.query)
     many = [count * plan.expected_rows // (INVENTED_ROWS * INVENTED_CHUNKS) for count in counts]
-    return measure_vector(PrivateVector(event.query, many), event, SeededNoise(int(seed, 16)))
+    marginals = measure_vector(PrivateVector(event.query, many), event, SeededNoise(int(seed, 16)))
+    return grouped_encoding(plan.schema, marginals, plan.event)
 
 
 def _invented_model(plan: Plan, query: ScoreQuery, seed: str) -> Scorer:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Cost, Epsilon, Rho, release_statement
 from dpcore.auditing.lower_bounds import lower_bound_of_parts, sample_lower_bound, weighted_lower_bound
@@ -29,9 +28,7 @@ from dpcore.mechanisms.registry import cost_of, gram_mechanism
 from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 SIMULATED = ("wishart-difference-trace", "wishart-difference", "gaussian", "laplace")
 """Mechanisms whose noise along the worst pair has a law in closed form."""
@@ -76,8 +73,7 @@ class Tail:
         """Draw tr Z of Z = A - B given xᵀAx + yᵀBy (gained) and xᵀBx + yᵀAy (lost); A's share of each is a Beta."""
         sides = [total * (2 * rng.beta(self.shape / 2, self.shape / 2, len(total)) - 1) for total in (gained, lost)]
         outside = [rng.gamma(self.rest, size=len(gained)) if self.rest else np.zeros(len(gained)) for _ in range(2)]
-        whole: Floats = sides[0] + sides[1] + outside[0] - outside[1]
-        return whole
+        return sides[0] + sides[1] + outside[0] - outside[1]
 
     def count_hits(self, threshold: float, tilt: float, draws: int, rng: np.random.Generator) -> int:
         """Count draws beyond the threshold; each is accepted with probability exp(-tilt (trace - threshold))."""
@@ -86,7 +82,7 @@ class Tail:
         thinning = tilt * (traces[beyond] - threshold) + np.abs(whole[beyond])
         return int(np.count_nonzero(rng.random(len(thinning)) < np.exp(-thinning)))
 
-    def bound_epsilon(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
+    def certify_epsilon(self, shift: float, *, draws: int, rng: np.random.Generator) -> float:
         """Attack two tables that differ by `shift` in the trace, in units of 1/c; return a lower bound on epsilon."""
         middle = self.shape * (FAR_THRESHOLD if self.rest is None else far_with_trace(draws))
         tilt = 1 - self.shape / middle
@@ -135,16 +131,11 @@ def _attacked_budget(name: str, dimension: int) -> Budget:
     return SIMULATED_EPSILON
 
 
-def _records_apart(event: GramEvent) -> float:
-    """Return the distance of the worst pair along the attacked direction, in squared records."""
-    single = event.neighbours is Neighbours.ADD_REMOVE
-    return float(event.layout.squared_norm) * (1 if single else 2)
-
-
 def _attack_wishart(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:
     trace_factor = event.mechanism == "wishart-difference-trace"
     tail = wishart_tail(event.layout.dimension, event.neighbours, trace_factor=trace_factor)
-    return tail.bound_epsilon(float(event.noise) / noise * _records_apart(event), draws=draws, rng=rng)
+    apart = float(event.layout.squared_norm) * (1 if event.neighbours is Neighbours.ADD_REMOVE else 2)
+    return tail.certify_epsilon(float(event.noise) / noise * apart, draws=draws, rng=rng)
 
 
 def _attack_gaussian(event: GramEvent, draws: int, rng: np.random.Generator, noise: float) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 
 def orthogonal_pair(dimension: int) -> tuple[Floats, Floats]:

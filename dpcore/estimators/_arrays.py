@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dpcore.accounting import release_statement, total
 from dpcore.mechanisms.base import GramEvent
@@ -24,15 +25,28 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.registry import cost_of
 from dpcore.mechanisms.vectors import VectorEvent
+from dpcore.noise.sources import seed_of
 from dpcore.records.decoding import ClassRules, LevelRule
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import UNKNOWN, Cells, Column, IntervalColumn, Kind, NominalColumn
+from dpcore.records.schema import UNKNOWN, Cells, Codes, Column, Floats, IntervalColumn, Kind, NominalColumn, Role
 
-Floats = NDArray[np.float64]
+Bounds = tuple[ArrayLike, ArrayLike]
+Categories = Mapping[int, Sequence[float]]
+"""Public values of the categorical features, by the feature's index."""
+
+LABEL = "label"
+"""The name of the column of classes."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Base of all estimators: scikit-learn's tags say that any cell is accepted and that fits are random."""
+    """Base of all estimators: scikit-learn's tags say that any cell is accepted and that fits are random.
+
+    The fields of an estimator are its parameters; scikit-learn reads them from the signature of `__init__`.
+    """
+
+    epsilon: float | Fraction
+    bounds: Bounds
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -41,10 +55,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has
         return tags
 
 
-Codes = NDArray[np.int64]
-Bounds = tuple[ArrayLike, ArrayLike]
-Categories = Mapping[int, Sequence[float]]
-"""Public values of the categorical features, by the feature's index."""
+@dataclass(kw_only=True, eq=False, repr=False)
+class SamplingEstimator(PrivateEstimator):
+    """Base of the estimators that sample synthetic rows from what they measured."""
+
+    neighbours: str = "replace-one"
+    random_state: str | int | None = None
+
+    def _sampling_seed(self, rows: int) -> str:
+        """Return the seed of a sample of that many rows; only a fitted estimator has one."""
+        check_is_fitted(self, "privacy_")
+        if rows < 1:
+            raise ValueError(f"n must be at least 1, got {rows}")
+        return seed_of(self.random_state)
 
 
 def feature_name(index: int) -> str:
@@ -83,6 +106,15 @@ def feature_bounds(features: int, bounds: Bounds) -> tuple[list[float], list[flo
         rule = f"bounds must be (lower, upper), each a number or one for each of {features} features"
         raise ValueError(f"{rule}, got {bounds!r}") from None
     return lower, upper
+
+
+def label_column(classes: Sequence[Any]) -> NominalColumn:
+    """Return the column of the public classes.
+
+    Raises: ValueError for a class that is listed twice.
+    """
+    levels = level_indices("classes", classes)
+    return NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL)
 
 
 def level_indices(name: str, values: Sequence[Any]) -> tuple[int, ...]:
@@ -186,12 +218,11 @@ def feature_rows(points: Floats, encoding: Encoding, categories: Categories) -> 
     levels = {code.column.name: code.column for code in encoding.codes if isinstance(code.column, NominalColumn)}
     plain = {name: LevelRule((0.0,) * column.level_count) for name, column in levels.items()}
     cells = encoding.decode(points, ClassRules(0, plain, {}))
-    features = len(encoding.codes)
     columns = [
         np.asarray(categories[i], dtype=np.float64)[cells[feature_name(i)].astype(np.int64)]
         if i in categories
         else cells[feature_name(i)].astype(np.float64)
-        for i in range(features)
+        for i in range(len(encoding.codes))
     ]
     return np.column_stack(columns)
 

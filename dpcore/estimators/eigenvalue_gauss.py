@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
+from numpy.typing import ArrayLike
 
 from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
-    Bounds,
-    PrivateEstimator,
+    SamplingEstimator,
     feature_cells,
     feature_columns,
     finite_fraction,
@@ -23,15 +22,14 @@ from dpcore.measure import Released, exact_gram, measure_gram
 from dpcore.measurements.projection import no_projection
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
-from dpcore.noise.sources import SystemNoise, public_generator, seed_of
+from dpcore.noise.sources import SystemNoise, public_generator
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours, RecordSchema
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours, RecordSchema
 
 
-class EigenvalueGauss(PrivateEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class EigenvalueGauss(SamplingEstimator):
     """Rows with the spectrum of the data only: PCA-Gauss, Algorithm 1, with a fixed public centre.
 
     The largest eigenvalues of the second moments are measured once; their eigenvectors are not
@@ -49,22 +47,8 @@ class EigenvalueGauss(PrivateEstimator):
     Guarantee: pure epsilon for each row (GUARANTEE.md, M6).
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        n_components: int,
-        expected_rows: int,
-        neighbours: str = "replace-one",
-        random_state: str | int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.n_components = n_components
-        self.expected_rows = expected_rows
-        self.neighbours = neighbours
-        self.random_state = random_state
+    n_components: int
+    expected_rows: int
 
     def fit(self, X: ArrayLike, y: None = None) -> Self:
         """Measure the largest eigenvalues of the rows of X."""
@@ -80,10 +64,7 @@ class EigenvalueGauss(PrivateEstimator):
 
     def sample(self, n: int = 1) -> Floats:
         """Return independent N(0, eigenvalue / expected rows) values in each of the undisclosed coordinates."""
-        check_is_fitted(self, "spectrum_")
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        seed = seed_of(self.random_state)
+        seed = self._sampling_seed(n)
         variances = np.maximum(self.spectrum_.spectrum(), 0.0) / self.expected_rows
         normals: Floats = public_generator(seed, "eigenvalues").standard_normal((n, len(variances)))
         return normals * np.sqrt(variances)

@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from dpcore.estimators._arrays import (
-    Bounds,
+    LABEL,
     Categories,
-    PrivateEstimator,
+    SamplingEstimator,
     codes_of,
     exact_delta,
     feature_cells,
     feature_columns,
     feature_name,
     finite_fraction,
-    level_indices,
+    label_column,
     numeric_rows,
     privacy_statement,
     target_values,
 )
-from dpcore.estimators.moment_mixture import LABEL
 from dpcore.measure import exact_gram, measure_gram, measure_vector
 from dpcore.measurements.histograms import exact_histograms
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.queries import HistogramsQuery
-from dpcore.noise.sources import SystemNoise, seed_of
+from dpcore.noise.sources import SystemNoise
 from dpcore.planning.allocation import preset_or_fractions
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, COPULA, PlanRequest
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
+from dpcore.records.schema import Cells, Floats, Neighbours, PrivacyUnit, RecordSchema
 from dpcore.synthesis.copula.generator import Copula, cells_of_schema, grouped_encoding
 from dpcore.synthesis.generators import synthetic_rows
-
-Floats = NDArray[np.float64]
 
 
 def measure_copula(cells: Cells, plan: Plan) -> Copula:
@@ -58,7 +54,8 @@ def measure_copula(cells: Cells, plan: Plan) -> Copula:
     return Copula(plan.schema, replace(NoisyMoments.from_released(released), marginals=marginals))
 
 
-class GaussianCopula(PrivateEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GaussianCopula(SamplingEstimator):
     """A model of numbers and categories: noisy histograms of the columns, and noisy tables of their pairs.
 
     It is a copula because marginals and dependence are measured separately; the dependence of a pair
@@ -74,28 +71,11 @@ class GaussianCopula(PrivateEstimator):
         ((10, 2), True, 1.0)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        delta: float | Fraction = 0,
-        neighbours: str = "replace-one",
-        classes: Sequence[Any] | None = None,
-        categories: Categories | None = None,
-        mechanism: str = AUTO,
-        allocation: str | Mapping[str, float | Fraction] = AUTO,
-        random_state: str | int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.neighbours = neighbours
-        self.classes = classes
-        self.categories = categories
-        self.mechanism = mechanism
-        self.allocation = allocation
-        self.random_state = random_state
+    delta: float | Fraction = 0
+    classes: Sequence[Any] | None = None
+    categories: Categories | None = None
+    mechanism: str = AUTO
+    allocation: str | Mapping[str, float | Fraction] = AUTO
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the rows of X, with the labels y if `classes` are given."""
@@ -111,10 +91,7 @@ class GaussianCopula(PrivateEstimator):
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
         """Return synthetic rows within the bounds, with labels if `fit` had them."""
-        check_is_fitted(self, "moments_")
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        seed = seed_of(self.random_state)
+        seed = self._sampling_seed(n)
         cells = synthetic_rows(Encoding(self.plan_.schema), self.copula_, n, seed).cells()
         rows = np.column_stack([self._values(i, cells[feature_name(i)]) for i in range(self.n_features_in_)])
         return rows if self.classes is None else (rows, np.asarray(self.classes)[cells[LABEL].astype(np.int64)])
@@ -128,8 +105,7 @@ class GaussianCopula(PrivateEstimator):
     def _schema(self, features: int) -> RecordSchema:
         columns = feature_columns(features, self.bounds, self.categories or {})
         if self.classes is not None:
-            levels = level_indices("classes", self.classes)
-            columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
+            columns.append(label_column(self.classes))
         return RecordSchema(tuple(columns))
 
     def _plan_request(self, schema: RecordSchema) -> PlanRequest:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
@@ -18,41 +19,39 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
-    Bounds,
+    LABEL,
     Categories,
-    PrivateEstimator,
+    SamplingEstimator,
     codes_of,
     exact_delta,
     feature_cells,
     feature_columns,
     feature_rows,
     finite_fraction,
-    level_indices,
+    label_column,
     numeric_rows,
     privacy_statement,
     target_values,
 )
-from dpcore.estimators.moment_mixture import LABEL
 from dpcore.measure import Released, ReleasedVector, exact_gram, measure_gram, measure_vector
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import no_projection
 from dpcore.mechanisms.names import MOMENTS
 from dpcore.mechanisms.queries import GRID
 from dpcore.mechanisms.vectors import JIANG_LAPLACE, UnitCoordinates, exact_moments
-from dpcore.noise.sources import SystemNoise, seed_of
+from dpcore.noise.sources import SystemNoise
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, Kind, Neighbours, NominalColumn, PrivacyUnit, RecordSchema, Role
+from dpcore.records.schema import Cells, Floats, Neighbours, PrivacyUnit, RecordSchema
 from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
-
-Floats = NDArray[np.float64]
 
 EIGENVALUE_CUTOFF = 1e-3
 """Directions with a smaller eigenvalue than this share of the largest are ignored in predictions."""
 
 
-class DifferentialLda(PrivateEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class DifferentialLda(SamplingEstimator):
     """Linear discriminant analysis from one private measurement, and synthetic rows that match it.
 
     Class counts, class sums and the pooled second moment are measured together. `mechanism`
@@ -71,26 +70,10 @@ class DifferentialLda(PrivateEstimator):
         ((10, 2), 10, 1.0)
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        classes: Sequence[Any],
-        delta: float | Fraction = 0,
-        neighbours: str = "replace-one",
-        mechanism: str = AUTO,
-        categories: Categories | None = None,
-        random_state: str | int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.classes = classes
-        self.delta = delta
-        self.neighbours = neighbours
-        self.mechanism = mechanism
-        self.categories = categories
-        self.random_state = random_state
+    classes: Sequence[Any]
+    delta: float | Fraction = 0
+    mechanism: str = AUTO
+    categories: Categories | None = None
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -134,10 +117,7 @@ class DifferentialLda(PrivateEstimator):
 
     def sample(self, n: int = 1) -> tuple[Floats, NDArray[Any]]:
         """Return synthetic rows within the bounds, whose moments are close to the measured ones, and their classes."""
-        check_is_fitted(self, "moments_")
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        seed = seed_of(self.random_state)
+        seed = self._sampling_seed(n)
         coordinates = UnitCoordinates(self.encoding_)
         points, classes = GreedySampler(self._pooled(), tuple(coordinates.blocks)).sample(n, seed)
         rows = feature_rows(coordinates.encoded(points), self.encoding_, self.categories or {})
@@ -161,9 +141,7 @@ class DifferentialLda(PrivateEstimator):
 
     def _schema(self, features: int) -> RecordSchema:
         columns = feature_columns(features, self.bounds, self.categories or {})
-        levels = level_indices("classes", self.classes)
-        label = NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL)
-        return RecordSchema((*columns, label))
+        return RecordSchema((*columns, label_column(self.classes)))
 
     def _cells(self, rows: Floats, y: ArrayLike) -> Cells:
         labels = codes_of(target_values(y, len(rows)), self.classes)

@@ -13,11 +13,10 @@ from fractions import Fraction
 from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dpcore.accounting import Epsilon
 from dpcore.estimators._arrays import (
-    Bounds,
     Categories,
     PrivateEstimator,
     feature_cells,
@@ -43,10 +42,8 @@ from dpcore.noise.sources import Noise, SystemNoise, draw_seed, public_generator
 from dpcore.planning.layouts import count_weight
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout, integer_records, quantised_projection
-from dpcore.records.schema import Cells, Neighbours, RecordSchema
+from dpcore.records.schema import Cells, Floats, Neighbours, RecordSchema
 from dpcore.synthesis.jiang_greedy import PooledMoments
-
-Floats = NDArray[np.float64]
 
 RELATION = Neighbours.REPLACE_ONE
 """The release shows the number of rows, so add-remove privacy is impossible."""
@@ -84,14 +81,12 @@ class RowBasis:
     def project(self, points: Floats) -> list[int]:
         """Return the projected points as integers of the grid, row by row; squared norms are at most 4^16 (N1)."""
         layout = GramLayout(self.dimension + 1, 1, Fraction(1))
-        flat: list[int] = integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
-        return flat
+        return integer_records(points, self.columns, layout)[:, 1:].astype(np.int64).ravel().tolist()
 
     def lift(self, projected: Floats) -> Floats:
         """Return the points nearest to the centre that have these projections."""
         basis = self.columns / (1 << PROJECTION_BITS)
-        lifted: Floats = self.centre + (projected - self.centre @ basis) @ np.linalg.pinv(basis)
-        return lifted
+        return self.centre + (projected - self.centre @ basis) @ np.linalg.pinv(basis)
 
 
 def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise) -> ReleasedVector:
@@ -105,6 +100,7 @@ def publish_rows(points: Floats, basis: RowBasis, budget: Epsilon, noise: Noise)
     return measure_vector(PrivateVector(query, basis.project(points)), event, noise)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NoisyRows(PrivateEstimator, ABC):
     """A release of every row with noise along a few directions, which subclasses choose.
 
@@ -116,18 +112,8 @@ class NoisyRows(PrivateEstimator, ABC):
     rows is disclosed.
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        n_components: int,
-        categories: Categories | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.n_components = n_components
-        self.categories = categories
+    n_components: int
+    categories: Categories | None = None
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Measure or draw the directions, then release the rows of X along them; `y` is ignored."""
@@ -214,5 +200,4 @@ def _split_epsilon(epsilon: Epsilon) -> tuple[Epsilon, Epsilon]:
 
 def _leading(covariance: Floats, count: int) -> Floats:
     """Return the eigenvectors of the largest eigenvalues."""
-    vectors: Floats = np.linalg.eigh(covariance)[1][:, ::-1][:, :count]
-    return vectors
+    return np.linalg.eigh(covariance)[1][:, ::-1][:, :count]

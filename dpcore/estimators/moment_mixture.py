@@ -8,25 +8,25 @@ sampling only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from dpcore.estimators._arrays import (
+    LABEL,
     Bounds,
-    PrivateEstimator,
+    SamplingEstimator,
     codes_of,
     exact_delta,
     feature_cells,
     feature_columns,
     feature_name,
     finite_fraction,
-    level_indices,
+    label_column,
     numbers_of,
     numeric_rows,
     privacy_statement,
@@ -45,29 +45,28 @@ from dpcore.measurements.projection import (
 )
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.names import MEAN, MOMENTS, PROJECTION
-from dpcore.noise.sources import SystemNoise, draw_seed, seed_of
+from dpcore.noise.sources import SystemNoise, draw_seed
 from dpcore.planning.allocation import preset_or_fractions
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import (
     Cells,
+    Floats,
     IntervalColumn,
     Kind,
     Neighbours,
-    NominalColumn,
     PrivacyUnit,
     RecordSchema,
     Role,
 )
 from dpcore.synthesis.generators import ClassGaussians, synthetic_rows
 
-Floats = NDArray[np.float64]
-
-LABEL, TARGET = "label", "target"
+TARGET = "target"
 
 
-class MomentMixture(PrivateEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class MomentMixture(SamplingEstimator):
     """Gaussians, one per class, fitted to moments that are measured once with differential privacy.
 
     Parameters: `epsilon` and `bounds` (lower, upper; numbers or one per feature) are
@@ -90,55 +89,28 @@ class MomentMixture(PrivateEstimator):
 
     projection_kind: ClassVar[str] = "none"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        delta: float | Fraction = 0,
-        neighbours: str = "replace-one",
-        classes: Sequence[Any] | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        n_components: int | str = AUTO,
-        expected_rows: int | None = None,
-        mechanism: str = AUTO,
-        allocation: str | Mapping[str, float | Fraction] = AUTO,
-        generator: str = AUTO,
-        radius: float | Fraction | str = 1,
-        random_state: str | int | None = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.delta = delta
-        self.neighbours = neighbours
-        self.classes = classes
-        self.target_bounds = target_bounds
-        self.n_components = n_components
-        self.expected_rows = expected_rows
-        self.mechanism = mechanism
-        self.allocation = allocation
-        self.generator = generator
-        self.radius = radius
-        self.random_state = random_state
+    delta: float | Fraction = 0
+    classes: Sequence[Any] | None = None
+    target_bounds: tuple[float, float] | None = None
+    n_components: int | str = AUTO
+    expected_rows: int | None = None
+    mechanism: str = AUTO
+    allocation: str | Mapping[str, float | Fraction] = AUTO
+    generator: str = AUTO
+    radius: float | Fraction | str = 1
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the moments of the rows of X, together with y if its classes or bounds are given."""
         rows = numeric_rows(self, X)
-        schema = self._schema(rows.shape[1])
-        self.plan_ = make_plan(self._plan_request(schema))
+        self.plan_ = make_plan(self._plan_request(self._schema(rows.shape[1])))
         self.encoding_ = Encoding(self.plan_.schema)
-        cells = self._cells(rows, y)
-        self.projection_, self.moments_ = self._measure(cells)
-        delta = exact_delta(self.delta)
-        self.privacy_ = privacy_statement(self.plan_.events, delta=delta, neighbours=self.neighbours)
+        self.projection_, self.moments_ = self._measure(self._cells(rows, y))
+        self.privacy_ = privacy_statement(self.plan_.events, delta=exact_delta(self.delta), neighbours=self.neighbours)
         return self
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
         """Return synthetic rows within the bounds, with labels or targets if `fit` had them."""
-        check_is_fitted(self, "moments_")
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}")
-        seed = seed_of(self.random_state)
+        seed = self._sampling_seed(n)
         mixture = ClassGaussians(self._noisy_moments(), self.projection_)
         cells = synthetic_rows(self.encoding_, mixture, n, seed).cells()
         rows = np.column_stack([cells[feature_name(i)] for i in range(self.n_features_in_)]).astype(np.float64)
@@ -149,8 +121,7 @@ class MomentMixture(PrivateEstimator):
     def _schema(self, features: int) -> RecordSchema:
         columns = feature_columns(features, self.bounds, {})
         if self.classes is not None:
-            levels = level_indices("classes", self.classes)
-            columns.append(NominalColumn(name=LABEL, kind=Kind.CATEGORICAL, levels=levels, role=Role.LABEL))
+            columns.append(label_column(self.classes))
         if self.target_bounds is not None:
             low, high = self.target_bounds
             columns.append(
@@ -219,7 +190,7 @@ class MomentMixture(PrivateEstimator):
         event = self.plan_.events[name]
         assert isinstance(event, GramEvent)  # noqa: S101  marginals are measured by another estimator
         encoding, projection = measurement_inputs(name, self.encoding_, projection)
-        return measure_gram(exact_gram(_once(cells), encoding, event.layout, projection), event, SystemNoise())
+        return measure_gram(exact_gram([(cells, None)], encoding, event.layout, projection), event, SystemNoise())
 
     def _noisy_moments(self) -> NoisyMoments:
         basis = self.projection_.basis() if self.plan_.reuses_gram else None
@@ -256,7 +227,3 @@ class Modips(MomentMixture):
             mechanism="laplace",
             random_state=random_state,
         )
-
-
-def _once(cells: Cells) -> Iterator[tuple[Cells, None]]:
-    yield cells, None

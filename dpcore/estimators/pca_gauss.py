@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from fractions import Fraction
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from dpcore.estimators._arrays import Bounds
 from dpcore.estimators.moment_mixture import MomentMixture
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.schema import RecordSchema
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PcaGauss(MomentMixture):
     """PCA-Gauss, corrected: private principal components, then noisy moments in their coordinates.
 
@@ -27,40 +25,7 @@ class PcaGauss(MomentMixture):
 
     projection_kind: ClassVar[str] = "private-pca"
 
-    def __init__(
-        self,
-        *,
-        epsilon: float | Fraction,
-        bounds: Bounds,
-        delta: float | Fraction = 0,
-        neighbours: str = "replace-one",
-        classes: Sequence[Any] | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        n_components: int | str = AUTO,
-        expected_rows: int | None = None,
-        mechanism: str = AUTO,
-        allocation: str | Mapping[str, float | Fraction] = AUTO,
-        projection_mechanism: str = AUTO,
-        generator: str = AUTO,
-        radius: float | Fraction | str = 1,
-        random_state: str | int | None = None,
-    ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            bounds=bounds,
-            delta=delta,
-            neighbours=neighbours,
-            classes=classes,
-            target_bounds=target_bounds,
-            n_components=n_components,
-            expected_rows=expected_rows,
-            mechanism=mechanism,
-            allocation=allocation,
-            generator=generator,
-            radius=radius,
-            random_state=random_state,
-        )
-        self.projection_mechanism = projection_mechanism
+    projection_mechanism: str = AUTO
 
     def _plan_request(self, schema: RecordSchema) -> PlanRequest:
         return replace(super()._plan_request(schema), projection_mechanism=self.projection_mechanism)

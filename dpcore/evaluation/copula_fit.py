@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.evaluation.table_summary import ClassSums
 from dpcore.evaluation.utility import MeasuredSummary
@@ -15,12 +14,10 @@ from dpcore.measurements.groups import ColumnGroups
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.records.encoding import ColumnCode, Encoding, level_corners
-from dpcore.records.schema import Column, IntervalColumn, NominalColumn
+from dpcore.records.schema import Column, Floats, IntervalColumn, NominalColumn
 from dpcore.stats import Z95
 from dpcore.synthesis.copula.generator import Copula
 from dpcore.synthesis.generators import ClassGaussians
-
-Floats = NDArray[np.float64]
 
 
 def measured_summary(encoding: Encoding, moments: NoisyMoments, projection: Projection) -> MeasuredSummary:

@@ -23,11 +23,10 @@ from dpcore.measurements.noise_law import NoiseCovariance
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import NominalColumn, level_names
+from dpcore.records.schema import Floats, NominalColumn, level_names
 from dpcore.stats import Z95
 from dpcore.synthesis.generators import ClassGaussians
 
-Floats = NDArray[np.float64]
 NamedGap = tuple[str, float, float, float]
 """A quantity's name, measured value, synthetic value, and the standard deviation of their difference."""
 
@@ -45,18 +44,18 @@ def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str
     """Return the utility report of a release, extended by its goodness of fit."""
     utility = utility_report(measured, summary)
     columns, pairs = column_gaps(utility["columns"], summary.rows), pair_gaps(measured, summary)
-    coverage, spectrum = category_coverage(utility["columns"]), utility["spectrum"]
-    metrics = {
-        "means_inside": columns.share,
-        "pairs_inside": pairs.share,
-        "category_coverage": coverage["share"],
-        "spectrum_above_noise": _share_above_noise(measured, spectrum),
-    }
+    coverage = category_coverage(utility["columns"])
     return {
         **utility,
         "fit": {"columns": columns.as_json(), "pairs": pairs.as_json()},
         "coverage": coverage,
-        "metrics": utility["metrics"] | metrics,
+        "metrics": {
+            **utility["metrics"],
+            "means_inside": columns.share,
+            "pairs_inside": pairs.share,
+            "category_coverage": coverage["share"],
+            "spectrum_above_noise": _share_above_noise(measured, utility["spectrum"]),
+        },
     }
 
 
@@ -98,8 +97,7 @@ class Gaps:
     @property
     def sizes(self) -> Floats:
         """Gaps in standard deviations."""
-        sizes: Floats = (self.synthetic - self.measured) / np.hypot(self.deviations, GRID_DEVIATION)
-        return sizes
+        return (self.synthetic - self.measured) / np.hypot(self.deviations, GRID_DEVIATION)
 
     @property
     def inside(self) -> int:
@@ -145,8 +143,7 @@ def _column_gaps(column: dict[str, Any], rows: int) -> Iterator[NamedGap]:
     measured, synthetic, name = column["measured"], column["synthetic"], column["name"]
     if "levels" not in column:
         if measured["mean"] is not None:
-            present = max(rows * (1 - synthetic["missing_share"]), 1.0)
-            drawing = synthetic["sd"] / math.sqrt(present)
+            drawing = synthetic["sd"] / math.sqrt(max(rows * (1 - synthetic["missing_share"]), 1.0))
             width = synthetic["edges"][-1] - synthetic["edges"][0]
             allowed = math.hypot(measured["mean_margin"] / Z95, drawing, GRID_DEVIATION * width)
             yield name, measured["mean"], synthetic["mean"], allowed
@@ -247,8 +244,7 @@ def _owners(encoding: Encoding) -> NDArray[np.int64]:
 
 def _covariances(of_rows: Floats, sums: ClassSums) -> tuple[Floats, Floats, Floats]:
     """Return the quantities' covariances, their covariances with class indicators, and the classes' shares."""
-    rows = max(float(sums.counts.sum()), 1.0)
-    mean, shares = sums.mean, sums.counts / rows
+    rows, mean, shares = sums.rows, sums.mean, sums.counts / sums.rows
     covariance = of_rows @ (sums.seconds.sum(axis=0) / rows - np.outer(mean, mean)) @ of_rows.T
     with_classes = (sums.sums / rows - np.outer(shares, mean)) @ of_rows.T
     return covariance, with_classes, shares
@@ -303,8 +299,7 @@ def _second_moment_variance(moments: NoisyMoments, of_points: Floats) -> Floats:
     variance = law.diagonal * same + law.off_diagonal * (np.outer(lengths, lengths) + inner - 2 * same)
     variance += law.diagonals_of_a_block * (inner - same)
     between = blocks * (blocks - 1) * (law.diagonals_of_two_blocks or 0.0) * inner
-    result: Floats = np.maximum(blocks * variance + between, 0.0)
-    return result
+    return np.maximum(blocks * variance + between, 0.0)
 
 
 def _copula_pairs(measured: CopulaSummary) -> PairCovariances:

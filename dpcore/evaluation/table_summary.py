@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.records.encoding import Encoding, level_of
-from dpcore.records.schema import Cells, Column, IntervalColumn, NominalColumn
+from dpcore.records.schema import Cells, Floats, IntervalColumn, NominalColumn
 from dpcore.synthesis.class_rows import rows_by_class
 from dpcore.synthesis.generators import ClassGaussians
-
-Floats = NDArray[np.float64]
 
 BINS = 24
 
@@ -28,16 +26,20 @@ class ClassSums:
     seconds: Floats
 
     @property
+    def rows(self) -> float:
+        """Number of points over all classes, taken as 1 if it is less."""
+        return max(float(self.counts.sum()), 1.0)
+
+    @property
     def mean(self) -> Floats:
         """Mean encoded point over all classes."""
-        mean: Floats = self.sums.sum(axis=0) / max(float(self.counts.sum()), 1.0)
+        mean: Floats = self.sums.sum(axis=0) / self.rows
         return mean
 
     @staticmethod
     def from_moments(mixture: ClassGaussians) -> ClassSums:
         """Return the released moments, lifted to encoded coordinates."""
-        basis = mixture.projection.lifting
-        classes = mixture.moments.classes
+        basis, classes = mixture.projection.lifting, mixture.moments.classes
         means = mixture.projection.lift(np.array([c.mean for c in classes]))
         seconds = [basis @ c.covariance @ basis.T + np.outer(m, m) for c, m in zip(classes, means, strict=True)]
         counts = np.array([c.count for c in classes])
@@ -50,9 +52,13 @@ class TableSummary:
     def __init__(self, encoding: Encoding) -> None:
         self._encoding = encoding
         blocks, width = encoding.schema.class_count, encoding.width
-        self._sums = ClassSums(np.zeros(blocks), np.zeros((blocks, width)), np.zeros((blocks, width, width)))
+        self.sums = ClassSums(np.zeros(blocks), np.zeros((blocks, width)), np.zeros((blocks, width, width)))
+        """Moments of the encoded synthetic points."""
         self.rows = 0
-        self._columns = {c.name: _column_tally(c) for c in encoding.schema.columns}
+        self._columns: dict[str, IntervalTally | NominalTally] = {
+            c.name: IntervalTally(c) if isinstance(c, IntervalColumn) else NominalTally(c)
+            for c in encoding.schema.columns
+        }
 
     def add(self, cells: Cells) -> None:
         """Add a chunk of decoded cells."""
@@ -60,9 +66,9 @@ class TableSummary:
         self.rows += len(classes)
         for block, rows in rows_by_class(classes):
             mine = coordinates[:, rows]
-            self._sums.counts[block] += mine.shape[1]
-            self._sums.sums[block] += mine.sum(axis=1)
-            self._sums.seconds[block] += mine @ mine.T
+            self.sums.counts[block] += mine.shape[1]
+            self.sums.sums[block] += mine.sum(axis=1)
+            self.sums.seconds[block] += mine @ mine.T
         for name, tally in self._columns.items():
             tally.add(cells[name])
 
@@ -74,18 +80,13 @@ class TableSummary:
         """Add the totals of another summary of the same columns."""
         self.rows += other.rows
         for mine, theirs in (
-            (self._sums.counts, other._sums.counts),
-            (self._sums.sums, other._sums.sums),
-            (self._sums.seconds, other._sums.seconds),
+            (self.sums.counts, other.sums.counts),
+            (self.sums.sums, other.sums.sums),
+            (self.sums.seconds, other.sums.seconds),
         ):
             mine += theirs
         for name, tally in self._columns.items():
             tally.totals += other._columns[name].totals
-
-    @property
-    def sums(self) -> ClassSums:
-        """Moments of the encoded synthetic points."""
-        return self._sums
 
     def column(self, name: str) -> dict[str, Any]:
         """Return the summary of one column's synthetic values."""
@@ -148,8 +149,7 @@ def _bin_edges(column: IntervalColumn) -> Floats:
         return np.linspace(column.lower, column.upper, BINS + 1)
     first, last = math.ceil(column.lower), math.floor(column.upper)
     step = math.ceil((last - first + 1) / BINS)
-    edges: Floats = np.arange(first, last + step + 1, step, dtype=np.float64) - 0.5
-    return edges
+    return np.arange(first, last + step + 1, step, dtype=np.float64) - 0.5
 
 
 class NominalTally:
@@ -167,7 +167,3 @@ class NominalTally:
     def summary(self) -> dict[str, Any]:
         """Return the shares of the levels."""
         return {"shares": (self.totals / max(float(self.totals.sum()), 1.0)).tolist()}
-
-
-def _column_tally(column: Column) -> IntervalTally | NominalTally:
-    return IntervalTally(column) if isinstance(column, IntervalColumn) else NominalTally(column)

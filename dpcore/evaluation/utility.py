@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.evaluation.table_summary import ClassSums, TableSummary
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.records.encoding import Encoding, level_corners
-from dpcore.records.schema import Column, IntervalColumn, NominalColumn, level_names
+from dpcore.records.schema import Column, Floats, IntervalColumn, NominalColumn, level_names
 from dpcore.stats import Z95
 from dpcore.synthesis.generators import ClassGaussians, Generator
-
-Floats = NDArray[np.float64]
 
 CONSTANT = 1e-6
 """A quantity with a smaller spread is constant up to rounding, and correlates with nothing."""
@@ -46,7 +43,7 @@ class MeasuredSummary:
         The part of a coordinate that the projection keeps has the noise of the moments, the rest that of the centre;
         both scale with the radius of the frame, if there is one.
         """
-        projection, rows = self.mixture.projection, max(float(self.sums.counts.sum()), 1.0)
+        projection, rows = self.mixture.projection, self.sums.rows
         kept: Floats = np.linalg.norm(projection.basis(), axis=1)
         left_out: Floats = np.sqrt(np.maximum(1 - kept**2, 0))
         deviations: Floats = np.hypot(self._moments_deviation() * kept, self._centre_deviation() * left_out) / rows
@@ -78,8 +75,7 @@ class MeasuredSummary:
 
     def class_shares(self) -> tuple[Floats, Floats]:
         """Return the noisy shares of the label's levels, and their margins."""
-        rows = max(float(self.sums.counts.sum()), 1.0)
-        margin = Z95 * self._count_and_sum_noise()[0] / rows
+        margin = Z95 * self._count_and_sum_noise()[0] / self.sums.rows
         return self.mixture.moments.weights, np.full(len(self.sums.counts), margin)
 
     def column(self, column: Column) -> dict[str, Any]:
@@ -104,12 +100,10 @@ class MeasuredSummary:
             return {"mean": None, "mean_margin": None, "sd": None}
         known = self.encoding.present_values(self.sums.mean).get(column.name)
         present = known.share if known else 1.0
-        rows = max(float(self.sums.counts.sum()), 1.0)
         mean = float(self.sums.mean[at]) * self.encoding.scale / present
-        second = float(self.sums.seconds[:, at, at].sum()) / rows * self.encoding.scale**2 / present
-        position = min(1.0, max(-1.0, mean))
+        second = float(self.sums.seconds[:, at, at].sum()) / self.sums.rows * self.encoding.scale**2 / present
         return {
-            "mean": column.middle + column.half_width * position,
+            "mean": column.middle + column.half_width * min(1.0, max(-1.0, mean)),
             "mean_margin": column.half_width * margin / present,
             "sd": column.half_width * math.sqrt(max(0.0, second - mean**2)),
         }
@@ -143,8 +137,7 @@ def readable_map(encoding: Encoding) -> tuple[list[str], Floats]:
 
 def correlations(encoding: Encoding, sums: ClassSums) -> tuple[list[str], Floats]:
     """Return the names and correlations of all readable quantities, including the label's levels."""
-    names, matrix = readable_map(encoding)
-    total = max(float(sums.counts.sum()), 1.0)
+    (names, matrix), total = readable_map(encoding), sums.rows
     second = matrix @ sums.seconds.sum(axis=0) @ matrix.T / total
     mean = matrix @ sums.mean
     label = encoding.schema.label
@@ -201,15 +194,12 @@ def _column_report(column: Column, measured: MeasuredSummary, summary: TableSumm
 def noisy_spectrum(measured: MeasuredSummary) -> dict[str, Any]:
     """Return the eigenvalues of each class's noisy second moments per unit, and the noise level on that scale."""
     released = measured.mixture.moments.released
-    error = gram_mechanism(released.event.mechanism).expected_error(released.event)
-    label = measured.encoding.schema.label
-    apart = label is not None and released.event.layout.blocks > 1
-    names = level_names(label) if label is not None and apart else ["all rows"]
-    total, heads = max(float(measured.sums.counts.sum()), 1.0), released.event.layout.heads
-    blocks = []
-    for name, matrix in zip(names, released.matrices(), strict=True):
-        values = np.linalg.eigvalsh(matrix[heads:, heads:])[::-1] / total
-        blocks.append({"label": name, "eigenvalues": values.tolist()})
+    label, heads, total = measured.encoding.schema.label, released.event.layout.heads, measured.sums.rows
+    names = level_names(label) if label is not None and released.event.layout.blocks > 1 else ["all rows"]
+    blocks = [
+        {"label": name, "eigenvalues": (np.linalg.eigvalsh(matrix[heads:, heads:])[::-1] / total).tolist()}
+        for name, matrix in zip(names, released.matrices(), strict=True)
+    ]
     average = np.mean([max(0.0, float(np.mean(b["eigenvalues"]))) for b in blocks])
-    level = error.operator / total
+    level = gram_mechanism(released.event.mechanism).expected_error(released.event).operator / total
     return {"blocks": blocks, "noise_level": level, "signal_to_noise": float(average / level)}

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.records.encoding import ColumnCode, Encoding, level_corners
-from dpcore.records.schema import MISSING_LEVEL, IntervalColumn, LevelValue, NominalColumn, level_names
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import MISSING_LEVEL, Floats, IntervalColumn, LevelValue, NominalColumn, level_names
 
 
 class NotIdentifiedError(ValueError):

@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.inference.functionals import Functional, NotIdentifiedError
 from dpcore.measure import Released
 from dpcore.measurements.noise_law import draw_gram_noise, draw_sums_noise
 from dpcore.mechanisms.base import GramEvent
 from dpcore.records.exact_sums import GRID_BITS, POINT_BITS
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 CLOSE = 1e-5
 """Relative tolerance for a functional to lie in the span of the projection."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.inference.functionals import NotIdentifiedError, level_index
 from dpcore.inference.intervals import Quotient
@@ -13,9 +12,7 @@ from dpcore.measure import ReleasedVector
 from dpcore.measurements.noise_law import draw_vector_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.records.binning import ColumnCells
-from dpcore.records.schema import MISSING_LEVEL, IntervalColumn, LevelValue, RecordSchema
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import MISSING_LEVEL, Floats, IntervalColumn, LevelValue, RecordSchema
 
 
 class NoisyHistograms:
@@ -37,10 +34,9 @@ class NoisyHistograms:
 
     def mean(self, name: str) -> Quotient:
         """Return the mean position of the present values; the shift bounds their distance from the cells' centres."""
-        cells = self._cells[name]
+        cells, column = self._cells[name], self._cells[name].column
         places, _ = cells.positions()
         last = [0.0] * (cells.count - len(places))  # missing cells, if they have a level
-        column = cells.column
         assert isinstance(column, IntervalColumn)  # noqa: S101  nominal columns have no positions
         reach = (np.diff(cells.edges) - column.is_whole) / (2 * column.half_width)
         likely = np.maximum(self._counts[name][: len(places)], 0.0)
@@ -49,9 +45,8 @@ class NoisyHistograms:
 
     def share(self, name: str, level: LevelValue) -> Quotient:
         """Return the share of a level among the known cells."""
-        cells = self._cells[name]
+        cells, column = self._cells[name], self._cells[name].column
         indicator = np.zeros(cells.count)
-        column = cells.column
         if not isinstance(column, IntervalColumn):
             indicator[level_index(column, level)] = 1.0
         elif column.missing_level and level == MISSING_LEVEL:

@@ -12,12 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measurements.noise_law import PURPOSE, SEED
 from dpcore.noise.sources import public_generator
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 CLEAR = 0.95
 """Products are clearly positive definite if they exceed their noise in this share of the draws."""
@@ -121,9 +119,8 @@ class Quotient:
         along, pair = np.array([1.0, -estimate]), np.stack([self.noise_top, self.noise_bottom])
         noise, drawn = pair @ pair.T / pair.shape[1], along @ pair
         chance = max(0.0, float(along @ self.spread @ along)) if estimand is Estimand.POPULATION else 0.0
-        covariance = noise
+        covariance = noise + self.spread if chance else noise
         if chance:
-            covariance = noise + self.spread
             drawn = drawn + math.sqrt(chance) * _standard_normal(len(drawn))
         rounding = self.shift[0] + abs(estimate) * self.shift[1]  # in the worst case all of one sign
         reach = float(np.quantile(np.abs(drawn + rounding), confidence)) ** 2 / float(np.mean(drawn**2))
@@ -170,8 +167,7 @@ def coefficients(
     for j in range(count):
         others = [i for i in range(count) if i != j]
         if all_clear or _is_clear(noisy, noise, others):
-            quotient = _coefficient(noisy, noise, j, others, per_row)
-            intervals.append(quotient.interval(estimand, confidence))
+            intervals.append(_coefficient(noisy, noise, j, others, per_row).interval(estimand, confidence))
         else:
             intervals.append(unbounded_interval(estimand, confidence, UNCLEAR))
     return intervals

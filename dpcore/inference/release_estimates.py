@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.inference.functionals import ColumnFunctionals, Functional, NotIdentifiedError, Regressor
 from dpcore.inference.gram_estimates import NoisyProducts
@@ -30,9 +29,8 @@ from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import LevelValue
+from dpcore.records.schema import Floats, LevelValue
 
-Floats = NDArray[np.float64]
 Given = dict[str, LevelValue]
 
 DRAWS = 1 << 15
@@ -95,11 +93,10 @@ class ReleaseInference:
         `sums` are separately measured counts and sums. `components` is the measurement for the projection: a Gram of
         all coordinates identifies what the projection drops. In a frame only the classes' sizes are identified.
         """
-        classes = encoding.schema.class_count
-        measured = partial(NoisyProducts, classes=classes, draws=draws)
+        measured = partial(NoisyProducts, classes=encoding.schema.class_count, draws=draws)
         if projection is not None and projection.frame is not None:
-            sizes = measured(released, basis=_empty_basis(encoding, released), refusal=CLIPPED)
-            return ReleaseInference(encoding, [sizes])
+            nothing = _empty_basis(encoding, released)
+            return ReleaseInference(encoding, [measured(released, basis=nothing, refusal=CLIPPED)])
         basis = None if projection is None or projection.columns is None else projection.basis()
         measurements = [measured(released, basis=basis, sums=sums)]
         if components is not None and mechanism_of(components.event.mechanism).output is Output.GRAM:
@@ -232,15 +229,14 @@ class ReleaseInference:
         measured, terms = self._measurement_for([counted, top, bottom])
         noisy, noise = measured.noisy(terms), measured.noise(terms)
         records = max(0.0, float(noisy[0, 0]))
-        quotient = Quotient(
+        return Quotient(
             top=noisy[0, 1],
             bottom=noisy[0, 2],
             noise_top=noise[:, 0, 1],
             noise_bottom=noise[:, 0, 2],
             spread=measured.layout.rows_per_unit * self._spread(measured, terms, index),
             shift=(records * measured.rounding_bound(terms[1]), records * measured.rounding_bound(terms[2])),
-        )
-        return quotient.interval(estimand, confidence)
+        ).interval(estimand, confidence)
 
     def _spread(self, measured: NoisyProducts, terms: Floats, index: int | None) -> Floats:
         """Return the sums of squares and products of top and bottom, over all records or those of a class."""
@@ -263,11 +259,9 @@ def _shared_spread(noisy: Floats) -> Floats:
 
     The terms are the class's indicator, top, bottom, and the indicators of all classes.
     """
-    counts = np.diag(noisy)[3:]
-    filled = counts >= 1
-    sums = noisy[3:, 1:3][filled]
-    between = sums.T @ (sums / counts[filled, None])
-    share = noisy[0, 0] / max(float(counts[filled].sum()), 1.0)
-    own = noisy[0, 1:3]
+    filled = np.diag(noisy)[3:] >= 1
+    counts, sums, own = np.diag(noisy)[3:][filled], noisy[3:, 1:3][filled], noisy[0, 1:3]
+    between = sums.T @ (sums / counts[:, None])
+    share = noisy[0, 0] / max(float(counts.sum()), 1.0)
     around: Floats = share * (noisy[1:3, 1:3] - between) + np.outer(own, own) / max(noisy[0, 0], 1.0)
     return around

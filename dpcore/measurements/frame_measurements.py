@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import RecordEncoder, Released
 from dpcore.measurements.measurement_frame import Frame
@@ -20,9 +19,7 @@ from dpcore.mechanisms.names import CENTRE, RADIUS, SPREAD
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GRID_BITS, GramLayout, integer_records
-from dpcore.records.schema import Cells
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Cells, Codes, Floats
 
 ROOM = 1.3
 """Ratio of the squared radius to the mean squared length; points beyond the radius are clipped."""
@@ -46,7 +43,7 @@ class SquaredLengths:
         squares: Floats = np.einsum("ij,ij->i", body, body)[:, None] / (1 << 2 * GRID_BITS)
         return squares
 
-    def classes(self, cells: Cells) -> NDArray[np.int64]:
+    def classes(self, cells: Cells) -> Codes:
         """Return the class of each row, as the encoding has it."""
         return self.encoding.classes(cells)
 

@@ -14,14 +14,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measurements.groups import ColumnGroups
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, RecordSchema
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import Cells, Codes, Floats, RecordSchema
 
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(12)
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
@@ -63,12 +59,8 @@ class GroupedEncoding:
         points = np.zeros((rows, self.width))
         for column, corners, place in zip(self.groups, self.corners, self.slices, strict=True):
             points[:, place] = np.vstack([corners, np.zeros(corners.shape[1])])[column.codes(cells)]
-        return self._clipped(points / self.radius)
-
-    @staticmethod
-    def _clipped(points: Floats) -> Floats:
-        """Scale points into [-1, 1] per coordinate; `integer_records` enforces the exact bound on their length."""
-        longest = np.abs(points).max(axis=1, initial=1.0)
+        points /= self.radius
+        longest = np.abs(points).max(axis=1, initial=1.0)  # `integer_records` enforces the exact bound on lengths
         clipped: Floats = points / longest[:, None]
         return clipped
 

@@ -22,10 +22,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.records.binning import UNCOUNTED, ColumnCells
-from dpcore.records.schema import Cells, NominalColumn
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import Cells, Codes, Floats, NominalColumn
 
 MOST_GROUPS = 10
 """Target number of an interval column's groups, which hold about equal shares of the units."""
@@ -46,8 +43,7 @@ LEAST_DEVIATIONS = 3.0
 
 def least_group_size(event: GramEvent, columns: int) -> float:
     """Return the number of units that a group must hold; a function of public constants alone."""
-    noise = entry_noise(event)
-    return LEAST_DEVIATIONS * noise * USUAL_LENGTH * columns
+    return LEAST_DEVIATIONS * entry_noise(event) * USUAL_LENGTH * columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,11 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.queries import GRID, HistogramsQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.records.binning import UNCOUNTED, ColumnCells
-from dpcore.records.schema import Cells, Column
-
-Floats = NDArray[np.float64]
-
+from dpcore.records.schema import Cells, Column, Floats
 
 MANY_CELLS = 5
 FEW_WEIGHT = Fraction(1, 4)

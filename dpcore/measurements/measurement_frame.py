@@ -14,11 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.records.exact_sums import SMALLEST_RADIUS
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +43,11 @@ class Frame:
 
     def centred(self, points: Floats) -> Floats:
         """Return the points relative to the centre; a pure function of each coordinate."""
-        offsets: Floats = np.clip(points - self.centre, -1.0, 1.0)
-        return offsets
+        return np.clip(points - self.centre, -1.0, 1.0)
 
     def to_encoded(self, framed: Floats) -> Floats:
         """Return framed points in encoded coordinates."""
-        points: Floats = framed * self.radius + self.centre
-        return points
+        return framed * self.radius + self.centre
 
     def scaled(self, factor: float) -> Frame:
         """Return the frame with its radius multiplied by `factor`, but at least `SMALLEST_RADIUS`."""

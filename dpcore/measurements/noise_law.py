@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
 from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
@@ -21,9 +20,7 @@ from dpcore.mechanisms.sensitivity import best_l1_weight
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.noise.sources import public_generator
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 PURPOSE = "uncertainty"
 SEED = "5eed"

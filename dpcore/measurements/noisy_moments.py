@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import Released, ReleasedVector
 from dpcore.measurements.shrinkage import (
@@ -21,8 +20,7 @@ from dpcore.measurements.shrinkage import (
     shared_covariance,
     shrunk_offsets,
 )
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 
 def nearest_covariance(matrix: Floats) -> Floats:
@@ -148,9 +146,8 @@ class NoisyMoments:
         `basis` projects blocks that were measured in more coordinates; `sums` are separately
         measured counts and sums, which replace those of the blocks.
         """
-        weight = float(released.event.layout.count_weight)
-        blocks = released.matrices()
-        heads = released.event.layout.heads
+        layout, blocks = released.event.layout, released.matrices()
+        weight, heads = float(layout.count_weight), layout.heads
         if sums is not None:
             blocks = _replace_sums(blocks, sums, weight)
         if basis is not None:
@@ -158,7 +155,7 @@ class NoisyMoments:
             whole[:heads, :heads], whole[heads:, heads:] = np.eye(heads), basis
             blocks = whole.T @ blocks @ whole
         noise = MatrixNoise.on_points(released.event, blocks.shape[1] - heads)
-        if released.event.layout.labels:
+        if layout.labels:
             return NoisyMoments(_labelled_moments(blocks[0], heads, weight, noise), released, basis=basis)
         classes = tuple(ClassMoments.from_block(block, weight, noise) for block in blocks)
         return NoisyMoments(classes, released, sums, basis=basis)

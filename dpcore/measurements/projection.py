@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import Released
 from dpcore.measurements.measurement_frame import Frame
@@ -15,8 +14,7 @@ from dpcore.mechanisms.registry import mechanism_of
 from dpcore.noise.sources import public_generator
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import PROJECTION_BITS, quantised_projection
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 
 def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Floats:
@@ -26,8 +24,7 @@ def haar_basis(width: int, dimension: int, generator: np.random.Generator) -> Fl
     a uniform matrix, as in RON-Gauss's Algorithm 2, is not rotation-invariant.
     """
     factor, triangle = np.linalg.qr(generator.standard_normal((width, dimension)))
-    signed: Floats = factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
-    return signed
+    return factor * np.where(np.diag(triangle) < 0, -1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,21 +15,18 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.queries import GRID, ScoreQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import public_generator
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import POINT_BITS, PROJECTION_BITS, require_exact_product, whole_points
-from dpcore.records.schema import Cells, IntervalColumn, RecordSchema, Role
+from dpcore.records.schema import Cells, Floats, IntervalColumn, RecordSchema, Role
 
-Floats = NDArray[np.float64]
 Chunks = Iterable[tuple[Cells, Floats | None]]
 """Chunks of rows, each with the rows' shares of their persons (None: all 1)."""
 
 ACCURACY, RMSE, SILHOUETTE = "accuracy", "rmse", "silhouette"
-SCORES = (ACCURACY, RMSE, SILHOUETTE)
 
 TRAINING_ROWS = 20_000
 """The most synthetic rows that a model is trained on; it uses the first ones."""
@@ -158,8 +155,7 @@ class TargetScorer:
         product = whole_points(points[:, :target]) @ self.weights
         predicted = np.clip(product * self.unit + self.offset, -1.0, 1.0)
         error = (np.clip(points[:, target] * self.encoding.scale, -1.0, 1.0) - predicted) / 2
-        scores: Floats = np.trunc(error * error * GRID)
-        return scores
+        return np.trunc(error * error * GRID)
 
 
 def _train_ridge(encoding: Encoding, cells: Cells) -> TargetScorer:

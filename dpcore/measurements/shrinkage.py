@@ -12,12 +12,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.registry import gram_mechanism
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 SMALLEST = 1e-300
 """Lower bound of denominators, so that 0 / 0 is defined."""
@@ -85,8 +83,7 @@ def _shrunk_variances(noisy: Floats, noise: MatrixNoise) -> Floats:
     mean = max(float(noisy.mean()), 0.0)
     drawn = mean + _james_stein(noisy - mean, 2 * len(noisy) * noise.entry**2)
     drawn = np.maximum(drawn, LEAST_VARIANCE * mean)
-    kept: Floats = drawn * (mean * len(noisy) / max(float(drawn.sum()), SMALLEST))
-    return kept
+    return drawn * (mean * len(noisy) / max(float(drawn.sum()), SMALLEST))
 
 
 def _james_stein(offsets: Floats, noise: float) -> Floats:

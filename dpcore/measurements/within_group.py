@@ -13,7 +13,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 SURE = 3.0
 """Standard deviations by which a half must differ: there are many halves, and a false alarm far out is costly."""
@@ -109,8 +109,7 @@ def _fit_hump(smooth: NDArray[np.bool_], counts: Floats, widths: Floats) -> Floa
     """Return the unimodal fit to the smooth cells, interpolated at the others."""
     density = _unimodal_density(counts[smooth] / widths[smooth], widths[smooth] ** 2)
     places = np.arange(len(counts))
-    hump: Floats = np.maximum(np.interp(places, places[smooth], density), 0.0) * widths
-    return hump
+    return np.maximum(np.interp(places, places[smooth], density), 0.0) * widths
 
 
 def _unimodal_density(density: Floats, weights: Floats) -> Floats:

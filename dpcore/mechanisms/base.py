@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from dpcore.accounting import Budget, float_above
 from dpcore.noise.sources import Noise
@@ -18,6 +18,18 @@ UNIT = 1 << 2 * GRID_BITS
 
 Triangles = list[list[int]]
 """Upper triangles, row by row, one per block."""
+
+
+class PrivateValue:
+    """A value that can only be measured: it is not shown when printed, and not serialised."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<private>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("private values are not serialised")
 
 
 class Output(StrEnum):
@@ -153,21 +165,15 @@ def is_diagonal(dimension: int) -> list[bool]:
     return [i == j for i in range(dimension) for j in range(i, dimension)]
 
 
-def add_scaled_noise(
-    sums: Triangles, dimension: int, on_diagonal: Sequence[int], off_diagonal: Sequence[int]
-) -> Triangles:
-    """Add diagonal and off-diagonal noise, entry by entry, row by row."""
-    diagonal, other = iter(on_diagonal), iter(off_diagonal)
-    pattern = is_diagonal(dimension)
-    return [[s + next(diagonal if d else other) for s, d in zip(block, pattern, strict=True)] for block in sums]
-
-
 def require_budget(mechanism: str, budget: Budget, kind: type[Budget]) -> Fraction:
     """Return the budget's value, or raise ValueError if it is not of the kind that the mechanism spends."""
     if not isinstance(budget, kind):
         raise ValueError(f"{mechanism} spends {kind.__name__}, not {type(budget).__name__}")
     return budget.value
 
+
+STEP_SHARE_BITS = 10
+"""The output step of continuous noise is at most 2^-10 of the noise's standard deviation."""
 
 LARGEST_SCALE = 1 << 54
 """Discrete noise is drawn in 64-bit integers, which contain its tail up to this scale."""
@@ -180,9 +186,24 @@ def integer_scale(mechanism: str, scale: Fraction) -> Fraction:
     return Fraction(float_above(scale))
 
 
-def gram_saturation_delta(event: GramEvent) -> Fraction:
-    """The increase of delta by the probability that 64-bit noise on Gram blocks saturates."""
-    return saturation_delta(event.layout.blocks * triangle_size(event.layout.dimension), event.noise)
+class CertifiedNoise:
+    """Noise of which every decision and rounding is certified."""
+
+    __slots__ = ()
+
+    def delta_num(self, event: object) -> Fraction:
+        """Zero: the output is that of exact real arithmetic."""
+        return Fraction(0)
+
+
+class SaturatingNoise:
+    """Discrete noise on Gram blocks, drawn in 64-bit integers."""
+
+    __slots__ = ()
+
+    def delta_num(self, event: GramEvent) -> Fraction:
+        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
+        return saturation_delta(event.layout.blocks * triangle_size(event.layout.dimension), event.noise)
 
 
 def saturation_delta(numbers: int, scale: Fraction) -> Fraction:

@@ -10,8 +10,8 @@ from dpcore.mechanisms.base import (
     UNIT,
     GramEvent,
     Output,
+    SaturatingNoise,
     Triangles,
-    gram_saturation_delta,
     integer_scale,
     points_matrix,
     require_budget,
@@ -26,7 +26,7 @@ FIRST_BITS = 128
 
 
 @dataclass(frozen=True, slots=True)
-class EigenvalueMechanism:
+class EigenvalueMechanism(SaturatingNoise):
     """Discrete Laplace noise of one scale on the largest eigenvalues of the points' second moments.
 
     Guarantee: pure epsilon = (L1 sensitivity of the rounded eigenvalues) / scale
@@ -50,18 +50,13 @@ class EigenvalueMechanism:
 
     def cost(self, event: GramEvent, neighbours: Neighbours | None = None) -> Budget:
         """Epsilon = sensitivity / scale."""
-        relation = neighbours or event.neighbours
-        return Epsilon(self._sensitivity(event.layout, relation, event.components) / event.noise)
+        return Epsilon(self._sensitivity(event.layout, neighbours or event.neighbours, event.components) / event.noise)
 
     def draw(self, sums: Triangles, event: GramEvent, noise: Noise) -> list[list[int]]:
         """Draw the noisy eigenvalues on the integer grid, in descending order of the exact ones."""
         exact = rounded_eigenvalues(points_matrix(sums[0], event.layout))[: event.components]
         added = noise.discrete_laplace(float_above(event.noise), event.components)
         return [[value + extra for value, extra in zip(exact, added, strict=True)]]
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return gram_saturation_delta(event)
 
     def _sensitivity(self, layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
         """The L1 sensitivity on the integer grid; rounding adds at most one to the change of each eigenvalue."""

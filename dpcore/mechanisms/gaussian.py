@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Rho
-from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Output, Triangles, is_diagonal, require_budget
+from dpcore.mechanisms.base import (
+    UNIT,
+    CertifiedNoise,
+    ExpectedError,
+    GramEvent,
+    Output,
+    Triangles,
+    is_diagonal,
+    require_budget,
+)
 from dpcore.mechanisms.sensitivity import gram_frobenius, root_above
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
@@ -16,7 +25,7 @@ from dpcore.records.schema import Neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class GaussianMechanism:
+class GaussianMechanism(CertifiedNoise):
     """Normal noise of variance s² on the diagonal and s²/2 off it; the sum is rounded to the grid.
 
     Guarantee: that of continuous Gaussian noise with rho = (Frobenius sensitivity)² / (2 s²)
@@ -52,10 +61,6 @@ class GaussianMechanism:
             off_diagonal_sd=scale / math.sqrt(2),
             diagonal_sd=scale,
         )
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """Zero: the rounding is certified, so the output is that of exact real arithmetic."""
-        return Fraction(0)
 
 
 def _squared_sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:

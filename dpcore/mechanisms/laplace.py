@@ -12,10 +12,10 @@ from dpcore.mechanisms.base import (
     ExpectedError,
     GramEvent,
     Output,
+    SaturatingNoise,
     Triangles,
-    add_scaled_noise,
-    gram_saturation_delta,
     integer_scale,
+    is_diagonal,
     require_budget,
 )
 from dpcore.mechanisms.sensitivity import best_l1_weight, gram_weighted_l1
@@ -25,7 +25,7 @@ from dpcore.records.schema import Neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceMechanism:
+class LaplaceMechanism(SaturatingNoise):
     """Discrete Laplace noise of scale b on the diagonal and b/w off it, drawn once for both symmetric entries.
 
     Guarantee: pure epsilon = (weighted L1 sensitivity) / b (GUARANTEE.md, M4); the
@@ -51,9 +51,10 @@ class LaplaceMechanism:
         """Draw noisy triangles on the integer grid."""
         p, blocks = event.layout.dimension, len(sums)
         off_scale = float_above(event.noise / best_l1_weight(event.neighbours))
-        diagonal = noise.discrete_laplace(float_above(event.noise), blocks * p)
-        other = noise.discrete_laplace(off_scale, blocks * p * (p - 1) // 2)
-        return add_scaled_noise(sums, p, diagonal, other)
+        diagonal = iter(noise.discrete_laplace(float_above(event.noise), blocks * p))
+        other = iter(noise.discrete_laplace(off_scale, blocks * p * (p - 1) // 2))
+        pattern = is_diagonal(p)
+        return [[s + next(diagonal if d else other) for s, d in zip(block, pattern, strict=True)] for block in sums]
 
     def expected_error(self, event: GramEvent) -> ExpectedError:
         """Exact root mean square Frobenius norm; the operator norm's semicircle limit."""
@@ -67,20 +68,15 @@ class LaplaceMechanism:
             diagonal_sd=diagonal,
         )
 
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return gram_saturation_delta(event)
-
 
 def _weighted_sensitivity(layout: GramLayout, neighbours: Neighbours, weight: Fraction) -> Fraction:
-    bound = gram_weighted_l1(
+    return UNIT * gram_weighted_l1(
         neighbours,
         squared_norm=layout.squared_norm,
         dimension=layout.dimension,
         blocks=layout.blocks,
         weight=weight,
     )
-    return bound * UNIT
 
 
 LAPLACE = LaplaceMechanism()

@@ -11,8 +11,8 @@ from dpcore.mechanisms.base import (
     UNIT,
     GramEvent,
     Output,
+    SaturatingNoise,
     Triangles,
-    gram_saturation_delta,
     integer_scale,
     require_budget,
 )
@@ -23,7 +23,7 @@ from dpcore.records.schema import Neighbours
 
 
 @dataclass(frozen=True, slots=True)
-class LaplaceSums:
+class LaplaceSums(SaturatingNoise):
     """Discrete Laplace noise on the first row of every block: the count times s² and the sum of points times s.
 
     Guarantee: pure epsilon = (L1 sensitivity of the row) / scale (GUARANTEE.md, S6 and M4).
@@ -52,10 +52,6 @@ class LaplaceSums:
         """Standard deviations of the noise on a count and on a coordinate of the sum, in records."""
         deviation, weight = math.sqrt(2) * float(event.noise) / UNIT, float(event.layout.count_weight)
         return deviation / weight**2, deviation / weight
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """The probability that 64-bit noise saturates, times (1 + e^epsilon)."""
-        return gram_saturation_delta(event)
 
 
 def _sums_sensitivity(layout: GramLayout, neighbours: Neighbours) -> Fraction:

@@ -11,7 +11,17 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from dpcore.accounting import Budget, Epsilon
-from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Output, Triangles, require_budget, triangle_size
+from dpcore.mechanisms.base import (
+    STEP_SHARE_BITS,
+    UNIT,
+    CertifiedNoise,
+    ExpectedError,
+    GramEvent,
+    Output,
+    Triangles,
+    require_budget,
+    triangle_size,
+)
 from dpcore.mechanisms.sensitivity import gram_nuclear
 from dpcore.noise.nuclear import NuclearNoise
 from dpcore.noise.sources import Noise
@@ -24,12 +34,9 @@ if TYPE_CHECKING:
 LARGEST_DIMENSION = 8
 """A block of this size is accepted once in about 1500 draws; each further dimension makes that ten times rarer."""
 
-STEP_SHARE_BITS = 10
-"""The output step is at most 2^-10 of the noise's standard deviation."""
-
 
 @dataclass(frozen=True, slots=True)
-class NuclearMechanism:
+class NuclearMechanism(CertifiedNoise):
     """Noise of density proportional to exp(-c |Z|) on the blocks, where |Z| is the sum of their nuclear norms.
 
     Under replace-one the density is proportional to exp(-2c max(tr Z₊, tr Z₋)), over all blocks together.
@@ -80,10 +87,6 @@ class NuclearMechanism:
             off_diagonal_sd=math.sqrt(off_diagonal) / rate,
             diagonal_sd=math.sqrt((squared - p * (p - 1) * off_diagonal) / p) / rate,
         )
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """Zero: every decision and rounding is certified, so the output is that of exact real arithmetic."""
-        return Fraction(0)
 
     def _sensitivity(self, layout: GramLayout, neighbours: Neighbours) -> Fraction:
         if layout.dimension > LARGEST_DIMENSION:

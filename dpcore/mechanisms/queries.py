@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import UNIT, triangle_size
 from dpcore.mechanisms.sensitivity import histograms_l1, histograms_l2_squared, jiang_moments_l1, rows_l1, score_sum_l1
 from dpcore.records.exact_sums import GRID_BITS
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 GRID = 1 << GRID_BITS
 """One, on the grid of records and on that of counts, which are fractional: a person's rows have shares."""
@@ -59,6 +56,7 @@ class MomentsQuery:
     numeric: int
     levels: tuple[int, ...]
     classes: int = 1
+    unit: ClassVar[int] = UNIT
 
     def __post_init__(self) -> None:
         if self.numeric < 0 or self.width < 1 or self.classes < 1 or any(count < 2 for count in self.levels):
@@ -73,11 +71,6 @@ class MomentsQuery:
     def size(self) -> int:
         """The length of the answer."""
         return self.classes * (1 + self.width) + triangle_size(self.width)
-
-    @property
-    def unit(self) -> int:
-        """One, on the grid of products of records."""
-        return UNIT
 
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, M9, on the grid."""
@@ -99,6 +92,7 @@ class HistogramsQuery:
     cells: tuple[int, ...]
     weights: tuple[Fraction, ...]
     rows_per_unit: int = 1
+    unit: ClassVar[int] = GRID
 
     def __post_init__(self) -> None:
         if not self.cells or any(count < 1 for count in self.cells) or self.rows_per_unit < 1:
@@ -112,11 +106,6 @@ class HistogramsQuery:
         """The length of the answer."""
         return sum(self.cells)
 
-    @property
-    def unit(self) -> int:
-        """One, on the answer's grid."""
-        return GRID
-
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S7: L1 norm, on the grid."""
         return histograms_l1(neighbours, weights=self.weights, rows=self.rows_per_unit) * GRID
@@ -127,11 +116,10 @@ class HistogramsQuery:
 
     def as_json(self) -> dict[str, Any]:
         """The query's parameters."""
-        weights = [str(weight) for weight in self.weights]
         return {
             "ask": "histograms",
             "cells": list(self.cells),
-            "weights": weights,
+            "weights": [str(weight) for weight in self.weights],
             "rows_per_unit": self.rows_per_unit,
         }
 
@@ -147,6 +135,7 @@ class RowsQuery:
 
     rows: int
     dimension: int
+    unit: ClassVar[int] = GRID
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.dimension < 1:
@@ -156,11 +145,6 @@ class RowsQuery:
     def size(self) -> int:
         """The length of the answer."""
         return self.rows * self.dimension
-
-    @property
-    def unit(self) -> int:
-        """One, on the grid of records."""
-        return GRID
 
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, M10, on the grid: one row moves by at most the L1 diameter of the ball."""
@@ -184,20 +168,12 @@ class ScoreQuery:
     of: str | None = None
     clusters: int | None = None
     rows_per_unit: int = 1
+    size: ClassVar[int] = 1
+    unit: ClassVar[int] = GRID
 
     def __post_init__(self) -> None:
         if self.rows_per_unit < 1 or (self.clusters is not None and self.clusters < 2):
             raise ValueError("a score needs one row a unit, and two clusters where there are any")
-
-    @property
-    def size(self) -> int:
-        """The length of the answer."""
-        return 1
-
-    @property
-    def unit(self) -> int:
-        """One, on the answer's grid."""
-        return GRID
 
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S8, on the grid."""

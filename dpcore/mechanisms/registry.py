@@ -36,10 +36,7 @@ def gram_mechanism(name: str) -> GramMechanism:
 
     Raises: KeyError for any other name.
     """
-    mechanism = mechanism_of(name)
-    if mechanism.output is not Output.GRAM:
-        raise KeyError(name)
-    return cast(GramMechanism, mechanism)
+    return cast(GramMechanism, _mechanism_with(Output.GRAM, name))
 
 
 def basis_mechanism(name: str) -> ComponentMechanism:
@@ -47,10 +44,14 @@ def basis_mechanism(name: str) -> ComponentMechanism:
 
     Raises: KeyError for any other name.
     """
+    return cast(ComponentMechanism, _mechanism_with(Output.BASIS, name))
+
+
+def _mechanism_with(output: Output, name: str) -> Mechanism:
     mechanism = mechanism_of(name)
-    if mechanism.output is not Output.BASIS:
+    if mechanism.output is not output:
         raise KeyError(name)
-    return cast(ComponentMechanism, mechanism)
+    return mechanism
 
 
 def vector_mechanism(name: str) -> VectorMechanism:

@@ -11,13 +11,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon, Rho, float_above
-from dpcore.mechanisms.base import integer_scale, require_budget, saturation_delta
+from dpcore.mechanisms.base import CertifiedNoise, PrivateValue, integer_scale, require_budget, saturation_delta
 from dpcore.mechanisms.queries import (
     GRID,
     HistogramsQuery,
@@ -32,12 +32,8 @@ from dpcore.mechanisms.sensitivity import root_above
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
 from dpcore.records.encoding import ColumnCode, Encoding, level_of
-from dpcore.records.exact_sums import GRID_BITS, ROWS_AT_ONCE, require_exact_product
-from dpcore.records.schema import Cells, IntervalColumn, Neighbours, NominalColumn
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-Integers = NDArray[np.object_]
+from dpcore.records.exact_sums import GRID_BITS, ROWS_AT_ONCE, BigIntegers, require_exact_product
+from dpcore.records.schema import Cells, Codes, Floats, IntervalColumn, Neighbours, NominalColumn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +134,7 @@ class VectorLaplace:
 
 
 @dataclass(frozen=True, slots=True)
-class VectorGaussian:
+class VectorGaussian(CertifiedNoise):
     """Normal noise of one scale on every number of the answer to one kind of query, rounded to the grid.
 
     Guarantee: that of Gaussian noise with rho = (L2 sensitivity)² / (2 scale²) (GUARANTEE.md, M11 and
@@ -162,10 +158,6 @@ class VectorGaussian:
         """Draw the noisy answer in whole numbers of its grid."""
         return NormalSums(len(answer), noise).add_and_round(answer, [event.noise**2] * len(answer))
 
-    def delta_num(self, event: VectorEvent) -> Fraction:
-        """Zero: the rounding is certified."""
-        return Fraction(0)
-
     def deviation(self, event: VectorEvent) -> float:
         """The scale."""
         return float(event.noise)
@@ -184,7 +176,7 @@ SCORE_LAPLACE = VectorLaplace("score-laplace", ScoreQuery)
 SCORE_GAUSSIAN = VectorGaussian("score-gaussian", ScoreQuery)
 
 
-class PrivateVector:
+class PrivateVector(PrivateValue):
     """The exact answer to a query of raw rows, which can only be measured."""
 
     __slots__ = ("_answer", "_query")
@@ -201,12 +193,6 @@ class PrivateVector:
 
     def _whole_numbers(self) -> Sequence[int]:
         return self._answer
-
-    def __repr__(self) -> str:
-        return "PrivateVector(<private>)"
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("private values are not serialised")
 
 
 class UnitCoordinates:
@@ -271,7 +257,7 @@ def exact_moments(chunks: Iterable[Cells], coordinates: UnitCoordinates, classes
     """The exact answer to the moments query of a table in chunks."""
     require_exact_product()
     query = coordinates.query(classes)
-    total: Integers = np.full(query.size, 0, dtype=object)
+    total: BigIntegers = np.full(query.size, 0, dtype=object)
     for cells in chunks:
         records = coordinates.records(cells)
         labels = coordinates.encoding.classes(cells) if classes > 1 else np.zeros(len(records), dtype=np.int64)
@@ -281,7 +267,7 @@ def exact_moments(chunks: Iterable[Cells], coordinates: UnitCoordinates, classes
     return PrivateVector(query, total.tolist())
 
 
-def _chunk_sums(records: Floats, labels: Codes, classes: int) -> Integers:
+def _chunk_sums(records: Floats, labels: Codes, classes: int) -> BigIntegers:
     """Counts, class sums and upper triangle as integers on the grid of products; exact below 2^53."""
     member = np.where(labels[:, None] == np.arange(classes), float(GRID), 0.0)
     counts = member.sum(axis=0) * GRID

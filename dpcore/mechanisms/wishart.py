@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Budget, Epsilon
-from dpcore.mechanisms.base import UNIT, ExpectedError, GramEvent, Output, Triangles, require_budget
+from dpcore.mechanisms.base import (
+    STEP_SHARE_BITS,
+    UNIT,
+    CertifiedNoise,
+    ExpectedError,
+    GramEvent,
+    Output,
+    Triangles,
+    require_budget,
+)
 from dpcore.mechanisms.sensitivity import gram_nuclear
 from dpcore.noise.sources import Noise
 from dpcore.noise.wishart import WishartDifference
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
-
-STEP_SHARE_BITS = 10
-"""The output step is at most 2^-10 of the noise's standard deviation."""
 
 FREE_EDGE = 3.33
 """Edge of the spectrum of a difference of two free Marchenko-Pastur laws of ratio 1.
@@ -25,7 +31,7 @@ It is the minimum of 2z/(1-z²) + 1/z on (0, 1), at z⁴ + 4z² = 1.
 
 
 @dataclass(frozen=True, slots=True)
-class WishartMechanism:
+class WishartMechanism(CertifiedNoise):
     """Noise on every block that is the difference of two Wishart matrices.
 
     Guarantee: pure epsilon = c times the nuclear sensitivity (GUARANTEE.md, M1). With
@@ -71,10 +77,6 @@ class WishartMechanism:
             off_diagonal_sd=math.sqrt(off_diagonal),
             diagonal_sd=math.sqrt((squared - p * (p - 1) * off_diagonal) / p),
         )
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """Zero: the rounding is certified, so the output is that of exact real arithmetic."""
-        return Fraction(0)
 
     def _sensitivity(self, neighbours: Neighbours, layout: GramLayout) -> Fraction:
         if self.trace_factor and neighbours is not Neighbours.REPLACE_ONE:

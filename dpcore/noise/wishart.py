@@ -98,10 +98,9 @@ class WishartDifference:
         root = arb(2).sqrt()
         normals = [(2 * u - 1).erfinv() * root for u in self._normals.balls()]
         size = self.dimension * (self.dimension + 1)
-        products = []
-        for start in range(0, len(normals), size):
-            factor = arb_mat(self.dimension, self.dimension + 1, normals[start : start + size])
-            products.append(factor * factor.transpose())
+        parts = (normals[start : start + size] for start in range(0, len(normals), size))
+        factors = [arb_mat(self.dimension, self.dimension + 1, part) for part in parts]
+        products = [factor * factor.transpose() for factor in factors]
         return products[: self.blocks], products[self.blocks :]
 
     def _trace_pair(self) -> tuple[arb, arb]:

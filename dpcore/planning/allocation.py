@@ -31,15 +31,13 @@ FRAME_SHARES: Shares = {RADIUS: Fraction(1, 40), CENTRE: Fraction(3, 40), SPREAD
 """The shares of a measured frame: a squared length is one number, a centre has one number per coordinate."""
 
 
-def _pca_gauss(alpha: Fraction) -> Shares:
-    rest = 1 - alpha
-    return {PROJECTION: alpha, MEAN: rest / 10, MOMENTS: rest * 9 / 10}
-
-
 PRESETS: dict[str, Shares] = {
     "ron-gauss": {MEAN: Fraction(3, 10), MOMENTS: Fraction(7, 10)},
     "pca-gauss": {MEAN: Fraction(1, 10), MOMENTS: Fraction(9, 10)},
-    **{f"pca-gauss-0.{tenths}": _pca_gauss(Fraction(tenths, 10)) for tenths in range(1, 10)},
+    **{
+        f"pca-gauss-{float(alpha):g}": {PROJECTION: alpha, MEAN: (1 - alpha) / 10, MOMENTS: (1 - alpha) * 9 / 10}
+        for alpha in (Fraction(tenths, 10) for tenths in range(1, 10))
+    },
 }
 """The papers' splits: mean and covariance measured separately, and PCA-Gauss's grid of alphas for the components."""
 
@@ -89,11 +87,9 @@ def marginals_share(request: PlanRequest, kind: type[Budget]) -> Fraction:
 
 
 def _require_measured(request: PlanRequest, allocation: Shares) -> None:
-    copula = request.generator == COPULA
-    measured = {MOMENTS, MARGINALS if copula else MEAN}
-    measured |= {PROJECTION} if request.projection == "private-pca" else set()
+    copula, components = request.generator == COPULA, request.projection == "private-pca"
     frame = set(FRAME_SHARES) if request.radius == AUTO else set()
-    measured |= frame
+    measured = {MOMENTS, MARGINALS if copula else MEAN} | frame | ({PROJECTION} if components else set())
     unused = sorted(set(allocation) - measured)
     if unused:
         raise PlanError(
@@ -102,7 +98,7 @@ def _require_measured(request: PlanRequest, allocation: Shares) -> None:
             where="model.allocation",
             hint=f"use `allocation: auto`, a preset, or fractions of {', '.join(sorted(measured))} only",
         )
-    components_first = request.projection == "private-pca" and MEAN in allocation  # components need their own
+    components_first = components and MEAN in allocation  # components need their own
     missing = {MOMENTS} | frame | ({PROJECTION} if components_first else set()) | ({MARGINALS} if copula else set())
     if missing - set(allocation):
         raise PlanError(

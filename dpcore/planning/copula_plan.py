@@ -16,8 +16,8 @@ from dpcore.planning.layouts import WEIGHT_GRID, unit_rows
 from dpcore.planning.mechanism_choice import best_event, delta_needed_error, require_releasable
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
-from dpcore.planning.validation import require_projection_mechanism, too_wide_error
-from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS, GramLayout
+from dpcore.planning.validation import require_exact_width, require_projection_mechanism
+from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import NominalColumn
 
 COORDINATES = {Rho: 6, Epsilon: 4}
@@ -32,9 +32,9 @@ LEAST_GROUPS = 4
 
 def is_for_copula(request: PlanRequest) -> bool:
     """Return whether the copula is to be chosen: the generator is open, and the table is mixed and large enough."""
-    allowed = request.generator == AUTO and request.projection == "none" and MEAN not in (request.allocation or {})
-    allowed = allowed and request.radius == 1
-    if not allowed or (MOMENTS in (request.allocation or {}) and MARGINALS not in (request.allocation or {})):
+    allocation = request.allocation or {}
+    allowed = request.generator == AUTO and request.projection == "none" and request.radius == 1
+    if not allowed or MEAN in allocation or (MOMENTS in allocation and MARGINALS not in allocation):
         return False
     columns = request.schema.encoded_columns
     if not any(isinstance(column, NominalColumn) or column.is_whole for column in columns):
@@ -73,8 +73,7 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
         kind = type(way)
         share = marginals_share(request, kind)
         layout = GramLayout(1 + COORDINATES[kind] * len(columns), schema.class_count, GROUPS_WEIGHT, rows_per_unit)
-        if layout.dimension > (most := EXACT >> (POINT_BITS + PROJECTION_BITS)):
-            raise too_wide_error(layout.dimension, most)
+        require_exact_width(layout.dimension)
         if request.mechanism == AUTO or budget_kind(require_releasable(request)) is kind:
             choices.append(
                 (best_event(request, layout, [budget_of_share(request, 1 - share, kind, kind)]), share, kind)

@@ -125,15 +125,13 @@ class ColumnNoise:
     @property
     def part_of_range(self) -> float:
         """The largest noise relative to the distance between the bounds; of a share, the noise itself."""
-        width = 2 * self.column.half_width if isinstance(self.column, IntervalColumn) else 1.0
-        return self.most / width
+        return self.most / (2 * self.column.half_width) if isinstance(self.column, IntervalColumn) else self.most
 
 
 def column_noise(plan: Plan) -> list[ColumnNoise]:
     """Return the expected noise of every column, for the expected rows and without missing values."""
     encoding = Encoding(plan.schema)
-    class_sd, _ = count_and_sum_noise(plan.event, plan.mean_event)
-    class_part = class_sd / plan.expected_rows
+    class_part = count_and_sum_noise(plan.event, plan.mean_event)[0] / plan.expected_rows
     count_part = class_part * math.sqrt(plan.event.layout.classes)
     every_mean = plan.knows_centre or _kept_part(plan, encoding) == 1
     result = []
@@ -181,23 +179,18 @@ def _position_sd(plan: Plan, encoding: Encoding, role: Role) -> float:
     If a centre replaces the rest, so does the noise of that centre.
     """
     kept = 1.0 if role is Role.TARGET else _kept_part(plan, encoding)
-    measured, centre = _mean_sd(plan), _centre_sd(plan)
-    return encoding.scale * math.hypot(math.sqrt(kept) * measured, math.sqrt(1 - kept) * centre)
+    measured = plan.expected_error()["mean_sd"]
+    return encoding.scale * math.hypot(math.sqrt(kept) * measured, math.sqrt(1 - kept) * _centre_sd(plan, measured))
 
 
 def _kept_part(plan: Plan, encoding: Encoding) -> float:
     return 1.0 if plan.projection == "none" else plan.dimension / encoding.feature_width
 
 
-def _mean_sd(plan: Plan) -> float:
-    """Return the noise on one coordinate of the mean point of all classes together."""
-    return plan.expected_error()["mean_sd"]
-
-
-def _centre_sd(plan: Plan) -> float:
+def _centre_sd(plan: Plan, mean_sd: float) -> float:
     """Return the noise on one coordinate of the centre that replaces what the projection drops."""
     if not plan.knows_centre:
         return 0.0
     if plan.projection_event is None:
-        return _mean_sd(plan)
+        return mean_sd
     return count_and_sum_noise(plan.projection_event)[1] / plan.expected_rows

@@ -27,13 +27,11 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
 
     Raises: PlanError if the generator is unknown or does not fit the schema.
     """
-    schema = request.schema
-    has_target = any(column.role is Role.TARGET for column in schema.columns)
-    choice = request.generator
+    schema, choice = request.schema, request.generator
     if choice == AUTO and schema.label:
         return _choose_class_generator(request, budgets, reasons), schema
     if choice == AUTO:
-        choice = "supervised" if has_target else "gaussian"
+        choice = "supervised" if any(column.role is Role.TARGET for column in schema.columns) else "gaussian"
         why = {
             "supervised": "the target is measured jointly with the features and never projected",
             "gaussian": "there is neither label nor target",

@@ -28,18 +28,18 @@ def _candidates(request: PlanRequest, layout: GramLayout, budgets: list[Budget])
         names = [f"{pure}-trace" if request.neighbours is Neighbours.REPLACE_ONE else pure, "gaussian"]
     else:
         names = [require_releasable(request)]
-    events = []
-    for name in names:
-        for budget in budgets:
-            if (name == "gaussian") == isinstance(budget, Rho):
-                events.append(_calibrate(name, layout, request, budget))
+    events = [
+        _calibrate(name, layout, request, budget)
+        for name in names
+        for budget in budgets
+        if (name == "gaussian") == isinstance(budget, Rho)
+    ]
     if not events:
         raise delta_needed_error(request.mechanism)
     return events
 
 
 def _calibrate(name: str, layout: GramLayout, request: PlanRequest, budget: Budget) -> GramEvent:
-    fault = ""
     try:
         return gram_mechanism(name).calibrate(layout, request.neighbours, budget)
     except ValueError as error:

@@ -62,7 +62,7 @@ def make_plan(request: PlanRequest) -> Plan:
     require_radius(request)
     generator, schema = choose_generator(request, moments_budgets(request, shares), reasons)
     request, encoding = replace(request, generator=generator), Encoding(schema)
-    require_exact_width(encoding)
+    require_exact_width(encoding.width)
     dimension = choose_dimension(request, encoding, moments_budgets(request, shares), reasons)
     shares = _best_shares(request, encoding, dimension, shares)
     first, event = _choose_events(request, encoding, shares, dimension, reasons)
@@ -190,8 +190,7 @@ def _choose_events(
     request: PlanRequest, encoding: Encoding, shares: Shares, dimension: int, reasons: list[str]
 ) -> tuple[GramEvent | None, GramEvent]:
     """Return the event of the projection, if it is measured, and that of the moments."""
-    blocks = encoding.schema.class_count
-    layout = moments_layout(request, projected_size(request, encoding, dimension), blocks)
+    layout = moments_layout(request, projected_size(request, encoding, dimension), encoding.schema.class_count)
     first, event = None, best_event(request, layout, moments_budgets(request, shares))
     if request.projection_mechanism != AUTO:
         first = _plan_named_components(request, encoding, dimension, event, shares[PROJECTION], reasons)
@@ -217,10 +216,9 @@ def _principal_events(
     """
     share = shares[PROJECTION]
     if share == 0:
-        layout = moments_layout(request, encoding.width, encoding.schema.class_count)
-        wide = best_event(request, layout, moments_budgets(request, shares))
         reasons.append("private principal components come out of the measured moments, at no cost of their own")
-        return None, wide
+        layout = moments_layout(request, encoding.width, encoding.schema.class_count)
+        return None, best_event(request, layout, moments_budgets(request, shares))
     why = "the least expected error" if request.allocation is None else "as the specification says"
     reasons.append(f"private principal components are measured apart with {float(share):g} of the budget: {why}")
     kind = budget_kind(second.mechanism)
@@ -248,7 +246,7 @@ def _plan_named_components(
 
 def _components_event(request: PlanRequest, encoding: Encoding, dimension: int, budget: Budget) -> GramEvent:
     """Return the event of a noisy Gram matrix of all coordinates, or of a basis for the features."""
-    name, fault = request.projection_mechanism, ""
+    name = request.projection_mechanism
     try:
         if mechanism_of(name).output is Output.GRAM:
             layout = components_layout(request, encoding.width)
@@ -257,5 +255,9 @@ def _components_event(request: PlanRequest, encoding: Encoding, dimension: int, 
         return basis_mechanism(name).calibrate(layout, request.neighbours, budget, components=dimension)
     except ValueError as error:
         fault = str(error)
-    where, hint = "model.projection.mechanism", "use `mechanism: auto` for the projection"
-    raise PlanError(fault, rule="mechanism-not-applicable", where=where, hint=hint)
+    raise PlanError(
+        fault,
+        rule="mechanism-not-applicable",
+        where="model.projection.mechanism",
+        hint="use `mechanism: auto` for the projection",
+    )

@@ -8,7 +8,6 @@ from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import offered_under
 from dpcore.planning.allocation import Shares
 from dpcore.planning.request import AUTO, PlanError, PlanRequest
-from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS
 from dpcore.records.schema import RecordSchema
 
@@ -30,8 +29,7 @@ def require_projection_mechanism(request: PlanRequest, shares: Shares) -> None:
     name = request.projection_mechanism
     if name == AUTO:
         return
-    entry = BY_NAME.get(name)
-    known = offered_under(COMPONENTS_KEY)
+    entry, known = BY_NAME.get(name), offered_under(COMPONENTS_KEY)
     faults = {
         "projection-mechanism-unused": (
             request.projection != "private-pca",
@@ -54,21 +52,16 @@ def require_projection_mechanism(request: PlanRequest, shares: Shares) -> None:
             raise PlanError(message, rule=rule, where=where, hint=hint)
 
 
-def require_exact_width(encoding: Encoding) -> None:
-    """Raise a PlanError for records too wide for exact sums."""
+def require_exact_width(width: int) -> None:
+    """Raise a PlanError for records with too many coordinates for exact sums."""
     most = EXACT >> (POINT_BITS + PROJECTION_BITS)
-    if encoding.width > most:
-        raise too_wide_error(encoding.width, most)
-
-
-def too_wide_error(width: int, most: int) -> PlanError:
-    """Return the error for a record with too many coordinates."""
-    return PlanError(
-        f"the record has {width} encoded coordinates, more than {most}",
-        rule="record-too-wide",
-        where="columns",
-        hint="declare fewer columns or categories; beyond that sums are not exact",
-    )
+    if width > most:
+        raise PlanError(
+            f"the record has {width} encoded coordinates, more than {most}",
+            rule="record-too-wide",
+            where="columns",
+            hint="declare fewer columns or categories; beyond that sums are not exact",
+        )
 
 
 def require_radius(request: PlanRequest) -> None:

@@ -16,10 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.records.encoding import level_of
-from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
+from dpcore.records.schema import MISSING, Codes, Column, Floats, IntervalColumn, Kind, NominalColumn
 
 MOST_WHOLE_CELLS = 128
 """The largest number of whole numbers that have one cell each."""
@@ -56,10 +53,7 @@ class ColumnCells:
     @property
     def counts_all(self) -> bool:
         """Whether every record falls into some cell, whatever its value."""
-        column = self.column
-        if not isinstance(column, NominalColumn):
-            return True
-        return column.other is not None
+        return isinstance(self.column, IntervalColumn) or self.column.other is not None
 
     def codes(self, cells: NDArray[np.generic]) -> Codes:
         """The cell of each value; `UNCOUNTED` for a nominal value that maps to no level."""

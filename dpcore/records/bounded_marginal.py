@@ -12,9 +12,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 STEPS = 100
 NORMAL_SCORES = np.linspace(-6.0, 6.0, 12 * STEPS + 1)

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.records.bounded_marginal import BoundedShape
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Codes, Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class LevelRule:
 
     offsets: tuple[float, ...]
 
-    def choose(self, scores: Floats) -> NDArray[np.int64]:
+    def choose(self, scores: Floats) -> Codes:
         """Index of the chosen level, one per row of scores."""
         best = scores[:, 0] + self.offsets[0]
         chosen = np.zeros(len(scores), dtype=np.int64)

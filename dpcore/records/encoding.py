@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +28,16 @@ from dpcore.records.bounded_marginal import BoundedShape
 from dpcore.records.decoding import ClassRules, PresentValues
 from dpcore.records.schema import (
     MISSING,
-    UNKNOWN,
     Cells,
+    Codes,
     Column,
+    Floats,
     IntervalColumn,
     Kind,
     NominalColumn,
     RecordSchema,
     Role,
 )
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 
 def level_corners(column: NominalColumn) -> Floats:
@@ -50,8 +49,7 @@ def level_corners(column: NominalColumn) -> Floats:
     count = column.level_count
     if column.kind is Kind.BOOLEAN and count == 2:
         return np.array([[-1.0], [1.0]])
-    corners: Floats = (np.eye(count) - 1 / count) * math.sqrt(count / (count - 1))
-    return corners
+    return (np.eye(count) - 1 / count) * math.sqrt(count / (count - 1))
 
 
 def level_of(codes: Codes, column: NominalColumn) -> Codes:
@@ -175,13 +173,9 @@ class Encoding:
 
     def __init__(self, schema: RecordSchema) -> None:
         self.schema = schema
-        self.codes: list[ColumnCode] = []
-        start = 0
-        for column in schema.encoded_columns:
-            stop = start + _coordinate_count(column)
-            self.codes.append(ColumnCode(column, start, stop))
-            start = stop
-        self.width = start
+        edges = [0, *accumulate(_coordinate_count(column) for column in schema.encoded_columns)]
+        self.codes = [ColumnCode(*code) for code in zip(schema.encoded_columns, edges[:-1], edges[1:], strict=True)]
+        self.width = edges[-1]
         self.target_width = sum(c.stop - c.start for c in self.codes if c.column.role is Role.TARGET)
         self.feature_width = self.width - self.target_width
         self.scale = math.sqrt(len(self.codes))
@@ -289,9 +283,4 @@ class Encoding:
 
 
 def _coordinate_count(column: Column) -> int:
-    if isinstance(column, NominalColumn):
-        return int(level_corners(column).shape[1])
-    return 1 + column.missing_level
-
-
-__all__ = ["MISSING", "UNKNOWN", "ColumnCode", "Encoding", "level_corners", "level_of"]
+    return level_corners(column).shape[1] if isinstance(column, NominalColumn) else 1 + column.missing_level

@@ -16,9 +16,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
-IntegerBlocks = NDArray[np.object_]
+from dpcore.records.schema import Codes, Floats
+
+BigIntegers = NDArray[np.object_]
+"""Python integers, which do not overflow."""
 
 GRID_BITS = 16
 """Records enter the Gram matrix on the grid 2^-16."""
@@ -172,7 +173,7 @@ class GramSum:
     def __init__(self, layout: GramLayout) -> None:
         self.layout = layout
         shape = (layout.blocks, layout.dimension, layout.dimension)
-        self.blocks: IntegerBlocks = np.full(shape, 0, dtype=object)
+        self.blocks: BigIntegers = np.full(shape, 0, dtype=object)
 
     def add(self, records: Floats, classes: Codes) -> None:
         """Add a chunk of integer records to the blocks of their classes."""

@@ -30,6 +30,12 @@ MISSING_LEVEL = "(missing)"
 LevelValue = str | int | bool
 Cells = dict[str, NDArray[np.generic]]
 
+Floats = NDArray[np.float64]
+"""Real numbers: interval cells, and everything that is computed from points."""
+
+Codes = NDArray[np.int64]
+"""Whole numbers that name levels, cells, groups or classes."""
+
 
 class Neighbours(StrEnum):
     """The neighbouring relation: the pairs of tables that the guarantee makes indistinguishable."""
@@ -183,28 +189,24 @@ class RecordSchema:
     by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        names = [column.name for column in self.columns]
-        if len(set(names)) != len(names):
-            raise ValueError("columns must have different names")
-        if any(c.role is Role.LABEL and not isinstance(c, NominalColumn) for c in self.columns):
-            raise ValueError("the label must be a nominal column")
-        if any(c.role is Role.TARGET and not isinstance(c, IntervalColumn) for c in self.columns):
-            raise ValueError("the target must be an interval column")
-        if sum(column.role is Role.LABEL for column in self.columns) > 1:
-            raise ValueError("at most one column may be the label")
-        if sum(column.role is Role.TARGET for column in self.columns) > 1:
-            raise ValueError("at most one column may be the target")
-        if not self.encoded_columns:
-            raise ValueError("at least one column besides the label is needed")
-        object.__setattr__(self, "by_name", dict(zip(names, self.columns, strict=True)))
+        object.__setattr__(self, "by_name", {column.name: column for column in self.columns})
+        labels, targets = ([c for c in self.columns if c.role is role] for role in (Role.LABEL, Role.TARGET))
+        rules = {
+            "columns must have different names": len(self.by_name) == len(self.columns),
+            "the label must be a nominal column": all(isinstance(c, NominalColumn) for c in labels),
+            "the target must be an interval column": all(isinstance(c, IntervalColumn) for c in targets),
+            "at most one column may be the label": len(labels) <= 1,
+            "at most one column may be the target": len(targets) <= 1,
+            "at least one column besides the label is needed": len(labels) < len(self.columns),
+        }
+        for rule, holds in rules.items():
+            if not holds:
+                raise ValueError(rule)
 
     @property
     def label(self) -> NominalColumn | None:
         """The column that splits the moments into class blocks."""
-        for column in self.columns:
-            if isinstance(column, NominalColumn) and column.role is Role.LABEL:
-                return column
-        return None
+        return next((c for c in self.columns if isinstance(c, NominalColumn) and c.role is Role.LABEL), None)
 
     @property
     def encoded_columns(self) -> tuple[Column, ...]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-Codes = NDArray[np.int64]
+from dpcore.records.schema import Codes, Floats
 
 
 def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
@@ -18,6 +17,6 @@ def rows_by_class(classes: Codes) -> Iterator[tuple[int, slice | Codes]]:
         yield int(index), slice(int(mine[0]), int(mine[-1]) + 1) if together else mine
 
 
-def draw_classes(rows: int, weights: NDArray[np.float64], generator: np.random.Generator) -> Codes:
+def draw_classes(rows: int, weights: Floats, generator: np.random.Generator) -> Codes:
     """Draw the classes of independent rows with these shares; the result is sorted by class."""
     return np.repeat(np.arange(len(weights)), generator.multinomial(rows, weights))

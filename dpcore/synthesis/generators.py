@@ -15,13 +15,10 @@ from dpcore.measurements.projection import Projection
 from dpcore.noise.sources import bulk_generator, public_generator
 from dpcore.records.decoding import ClassRules
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Cells, NominalColumn, RecordSchema
+from dpcore.records.schema import Cells, Codes, Floats, NominalColumn, RecordSchema
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
 from dpcore.synthesis.level_choice import fit_level_rule
-
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 
 ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
 """Size limits of a chunk: large enough for array operations, small enough for a processor's cache."""
@@ -101,9 +98,7 @@ def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projec
 
 def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
     """Return the decoder that turns a generator's points into cells."""
-    if isinstance(generator, Copula):
-        return generator.decoder()
-    return Decoder(encoding, generator, seed)
+    return CopulaDecoder(generator.encoding) if isinstance(generator, Copula) else Decoder(encoding, generator, seed)
 
 
 class Decoder:

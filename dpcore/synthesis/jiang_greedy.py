@@ -11,16 +11,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.noisy_moments import NoisyMoments, nearest_covariance
 from dpcore.mechanisms.queries import MomentsQuery
 from dpcore.mechanisms.vectors import UnitCoordinates
 from dpcore.noise.sources import public_generator
+from dpcore.records.schema import Codes, Floats
 
-Floats = NDArray[np.float64]
-Codes = NDArray[np.int64]
 Block = tuple[int, int]
 
 LEAST_SPREAD = 0.01

@@ -6,11 +6,9 @@ Post-processing: it sees sampled points and released shares, never rows.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.records.decoding import LevelRule
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 SWEEPS = 30
 CLOSE = 1e-3

@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Epsilon
 from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, require_budget
 from dpcore.mechanisms.components.orthonormal import on_grid, orthonormal, pooled_points, require_components
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats, Neighbours
 
 GIBBS_SWEEPS = 30
 """Sweeps of the Gibbs sampler, a public constant.
@@ -186,8 +183,7 @@ class Envelope:
         m, b = len(self.losses), self.spread
         u = proposals**2 @ self.losses
         most = m / 2 * math.log(m / b) - (m - b) / 2
-        logarithms: Floats = m / 2 * np.log1p(2 * u / b) - u - most
-        return logarithms
+        return m / 2 * np.log1p(2 * u / b) - u - most
 
 
 EXPONENTIAL_PCA = BinghamMechanism()

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from dpcore.mechanisms.base import Triangles, points_matrix
 from dpcore.records.exact_sums import PROJECTION_BITS, GramLayout
+from dpcore.records.schema import Floats
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FRAME_UNIT = 1 << PROJECTION_BITS
@@ -41,14 +41,12 @@ def pooled_points(sums: Triangles, layout: GramLayout) -> list[list[int]]:
 
 def orthonormal(matrix: Floats) -> Floats:
     """An orthonormal basis of the matrix's column space; for a standard normal matrix that space is uniform."""
-    frame: Floats = np.linalg.qr(matrix)[0]
-    return frame
+    return np.linalg.qr(matrix)[0]
 
 
 def on_grid(frame: Floats) -> Integers:
     """Entries rounded to whole multiples of 2^-20."""
-    whole: Integers = np.rint(frame * FRAME_UNIT).astype(np.int64)
-    return whole
+    return np.rint(frame * FRAME_UNIT).astype(np.int64)
 
 
 def contraction(frame: Floats) -> Integers:

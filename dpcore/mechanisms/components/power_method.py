@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.accounting import Budget, Rho
-from dpcore.mechanisms.base import UNIT, GramEvent, Output, Triangles, require_budget
+from dpcore.mechanisms.base import UNIT, CertifiedNoise, GramEvent, Output, Triangles, require_budget
 from dpcore.mechanisms.components.orthonormal import (
     FRAME_UNIT,
     Integers,
@@ -24,7 +23,7 @@ from dpcore.mechanisms.sensitivity import gram_frobenius, root_above
 from dpcore.noise.certified import NormalSums
 from dpcore.noise.sources import Noise
 from dpcore.records.exact_sums import GramLayout
-from dpcore.records.schema import Neighbours
+from dpcore.records.schema import Floats, Neighbours
 
 ITERATIONS = 6
 """Noisy multiplications, a public constant.
@@ -36,7 +35,7 @@ or 0.9, 8 to 64 coordinates and 10^3 to 10^5 rows, four to eight steps captured 
 
 
 @dataclass(frozen=True, slots=True)
-class PowerMechanism:
+class PowerMechanism(CertifiedNoise):
     """Directions of the points' second moments G by L steps of X <- orthonormal(G X + noise).
 
     Every iterate is a function of earlier noisy products, hence public for the next step.
@@ -80,9 +79,7 @@ class PowerMechanism:
         *_, (_, product) = self.draw_transcript(sums, event, noise)
         return [[int(cell) for cell in column] for column in contraction(orthonormal(product)).T]
 
-    def draw_transcript(
-        self, sums: Triangles, event: GramEvent, noise: Noise
-    ) -> Iterator[tuple[Integers, NDArray[np.float64]]]:
+    def draw_transcript(self, sums: Triangles, event: GramEvent, noise: Noise) -> Iterator[tuple[Integers, Floats]]:
         """Draw every step's frame and noisy product; the cost covers all of them, though only the last is released."""
         moments = pooled_points(sums, event.layout)
         shape = (points_width(event.layout), event.components)
@@ -91,10 +88,6 @@ class PowerMechanism:
             frame = contraction(orthonormal(product))
             product = draw_noisy_product(moments, frame, event.noise, noise)
             yield frame, product
-
-    def delta_num(self, event: GramEvent) -> Fraction:
-        """Zero: the rounding is certified, so every step is that of exact real arithmetic."""
-        return Fraction(0)
 
 
 def product_sensitivity(layout: GramLayout, neighbours: Neighbours, components: int) -> Fraction:
@@ -116,7 +109,7 @@ def exact_product(moments: list[list[int]], frame: Integers) -> list[list[int]]:
     return [[int(cell) for cell in row] for row in product.tolist()]
 
 
-def draw_noisy_product(moments: list[list[int]], frame: Integers, scale: Fraction, noise: Noise) -> NDArray[np.float64]:
+def draw_noisy_product(moments: list[list[int]], frame: Integers, scale: Fraction, noise: Noise) -> Floats:
     """Draw one step's measurement: the exact product with normal noise on every entry, rounded without error."""
     cells = [cell for row in exact_product(moments, frame) for cell in row]
     noisy = NormalSums(len(cells), noise).add_and_round(cells, [(scale * FRAME_UNIT) ** 2] * len(cells))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.group_encoding import GroupedEncoding
@@ -21,11 +20,9 @@ from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.base import GramEvent
 from dpcore.noise.sources import public_generator
 from dpcore.records.binning import ColumnCells
-from dpcore.records.schema import MISSING, Cells, RecordSchema
+from dpcore.records.schema import MISSING, Cells, Codes, RecordSchema
 from dpcore.synthesis.copula.max_entropy import TableLaw, fit_table_law
 from dpcore.synthesis.copula.pair_tables import PairTables, pair_tables
-
-Codes = NDArray[np.int64]
 
 
 def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
@@ -76,10 +73,6 @@ class Copula:
     def law(self, seed: str) -> TableLaw:
         """Return the fitted law of rows of groups, and their classes."""
         return fit_table_law(self.tables, public_generator(seed, "fitting"))
-
-    def decoder(self) -> CopulaDecoder:
-        """Return the decoder that turns groups into cells."""
-        return CopulaDecoder(self.encoding)
 
 
 @dataclass(frozen=True, slots=True)

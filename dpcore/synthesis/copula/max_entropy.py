@@ -10,7 +10,6 @@ tables. Post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,12 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from dpcore.records.schema import Codes, Floats
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.pair_tables import PairTables
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-Codes = NDArray[np.int64]
 
 PILOT_ROWS = 16_384
 """Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
@@ -49,8 +47,7 @@ class ScoreWeights:
 
     def scores(self, indicators: Singles) -> Singles:
         """Return the scores of every row."""
-        scores: Singles = indicators @ self.slopes.astype(np.float32) + self.offsets.astype(np.float32)
-        return scores
+        return indicators @ self.slopes.astype(np.float32) + self.offsets.astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +80,8 @@ class TableLaw:
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
         """Draw groups of shape (rows, columns), and classes; rows are sorted by class."""
         classes = draw_classes(rows, self.weights, generator)
-        groups, indicators = np.empty((rows, len(self.columns)), dtype=np.int64), _empty_indicators(rows, self.sizes)
-        stop = 0
+        groups = np.empty((rows, len(self.columns)), dtype=np.int64)
+        indicators, stop = np.zeros((rows, sum(self.sizes)), dtype=np.float32), 0
         for index, (law, size) in enumerate(zip(self.columns, self.sizes, strict=True)):
             groups[:, index] = law.draw(classes, indicators[:, :stop], generator)
             indicators[np.arange(rows), stop + groups[:, index]] = 1.0
@@ -94,23 +91,19 @@ class TableLaw:
 
 def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
     """Fit the law to the measured pair tables, column by column, on rows drawn from the columns before."""
-    with threadpool_limits(1):  # many small products: more threads are slower
-        return _fit_columns(tables, generator)
-
-
-def _fit_columns(tables: PairTables, generator: np.random.Generator) -> TableLaw:
-    """Fit each column's law, and draw the column's groups for the fits of later columns."""
     weights = tables.weights
     sizes = tuple(share.shape[1] for share in tables.shares)
     classes = generator.permutation(_proportional_classes(weights, PILOT_ROWS))
-    indicators, stop = _empty_indicators(len(classes), sizes), 0
-    fitter, laws = _ColumnFitter(tables), []
-    for index, size in enumerate(sizes):
-        law = fitter.fit_column(index, classes, indicators[:, :stop])
-        drawn = law.draw(classes, indicators[:, :stop], generator)
-        indicators[np.arange(len(classes)), stop + drawn] = 1.0
-        stop += size
-        laws.append(law)
+    indicators, stop = np.zeros((len(classes), sum(sizes)), dtype=np.float32), 0
+    laws = []
+    with threadpool_limits(1):  # many small products: more threads are slower
+        fitter = _ColumnFitter(tables)
+        for index, size in enumerate(sizes):
+            law = fitter.fit_column(index, classes, indicators[:, :stop])
+            drawn = law.draw(classes, indicators[:, :stop], generator)
+            indicators[np.arange(len(classes)), stop + drawn] = 1.0
+            stop += size
+            laws.append(law)
     return TableLaw(weights, tuple(laws), sizes)
 
 
@@ -129,7 +122,7 @@ class _ColumnFitter:
         """Fit the law of one column, given drawn rows of the label and earlier columns."""
         place = self._place(index)
         shares = self._shares[place]
-        indicators = np.hstack([_indicators(classes, len(self._weights)), earlier])
+        indicators = np.hstack([np.eye(len(self._weights), dtype=np.float32)[classes], earlier])
         targets = np.vstack([self._label_excess(index), self._pooled[: place.start, place]])
         penalties = np.vstack([self._label_penalty(index), *(self._pair_penalty(b, index) for b in range(index))])
         mean = indicators.mean(axis=0, dtype=np.float64)
@@ -145,8 +138,7 @@ class _ColumnFitter:
 
     def _label_excess(self, index: int) -> Floats:
         place = self._place(index)
-        excess: Floats = self._joint[:, place] - np.outer(self._weights, self._shares[place])
-        return excess
+        return self._joint[:, place] - np.outer(self._weights, self._shares[place])
 
     def _label_penalty(self, index: int) -> Floats:
         expected = np.outer(self._weights, self._shares[self._place(index)])
@@ -187,8 +179,7 @@ class _ColumnFitter:
         share = float(self._weights[k])
         offset = self._joint[k, self._place(index)] / share - common
         noise = len(common) * float(self._tables.variances[index]) / (self._tables.total * share) ** 2
-        shares: Floats = common + offset * max(0.0, 1 - noise / max(float(offset @ offset), 1e-300))
-        return shares
+        return common + offset * max(0.0, 1 - noise / max(float(offset @ offset), 1e-300))
 
 
 def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
@@ -283,14 +274,6 @@ class _SoftmaxFit:
         by_slope = (self._points.T @ scores).astype(np.float64) / len(scores) - self._targets + self._white.T @ pulled
         by_offset = scores.mean(axis=0, dtype=np.float64) - self._shares
         return value, (np.vstack([by_slope, by_offset]) * self._scale).ravel()
-
-
-def _indicators(classes: Codes, count: int) -> Singles:
-    return np.eye(count, dtype=np.float32)[classes]
-
-
-def _empty_indicators(rows: int, sizes: Sequence[int]) -> Singles:
-    return np.zeros((rows, sum(sizes)), dtype=np.float32)
 
 
 def _proportional_classes(weights: Floats, rows: int) -> Codes:

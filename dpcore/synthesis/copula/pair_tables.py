@@ -11,14 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measure import Released
 from dpcore.measurements.group_encoding import GroupedEncoding
 from dpcore.measurements.noisy_moments import onto_simplex
 from dpcore.mechanisms.registry import gram_mechanism
-
-Floats = NDArray[np.float64]
+from dpcore.records.schema import Floats
 
 ROUNDING = 1e-6
 """Variance of the integer grid; keeps denominators positive."""

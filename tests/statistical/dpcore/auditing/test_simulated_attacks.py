@@ -80,7 +80,7 @@ def test_in_one_dimension_the_attack_reaches_nearly_the_whole_claim(epsilon: flo
     """For one unit record and noise of rate epsilon this is the Laplace mechanism, for which a threshold is optimal."""
     tail, noise = wishart_tail(1, ADD, trace_factor=False), generator(15)
     assert tail == Tail(1.0)
-    assert 0.85 * epsilon <= tail.bound_epsilon(epsilon, draws=SIZE, rng=noise) <= epsilon
+    assert 0.85 * epsilon <= tail.certify_epsilon(epsilon, draws=SIZE, rng=noise) <= epsilon
     plain = [wishart_difference(1, 1, epsilon, SIZE, noise)[:, 0, 0, 0] for _ in range(2)]
     assert 0.85 * epsilon <= sample_lower_bound(1 + plain[0], plain[1]) <= epsilon
 
