@@ -68,8 +68,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment_of(folder: Path) -> dict[str, str]:
-    """What commands get: nothing that leads to the checkout."""
-    foreign = ("PYTHONPATH", "VIRTUAL_ENV", "PREFECT_API_URL")
+    """What commands get: nothing that leads to the checkout, and compiled modules for the next one."""
+    foreign = ("PYTHONPATH", "VIRTUAL_ENV", "PREFECT_API_URL", "PYTHONDONTWRITEBYTECODE")
     return {name: value for name, value in os.environ.items() if name not in foreign} | {"PWD": str(folder)}
 
 
