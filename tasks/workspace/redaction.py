@@ -18,7 +18,9 @@ LANDING_REFUSED = "the landing data were refused; the operator was told why"
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-ROOMS = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("dpcore", "expectations", "tasks", "flows", "deployments")
+"""Our own; where the program is installed from a wheel, other libraries are beside them."""
 
 
 def own_error(error: Exception, stage: str) -> PrivacyError:
@@ -46,5 +48,5 @@ def _no_room(error: Exception) -> PrivacyError | None:
 def _place(error: BaseException) -> str:
     """File and line of the innermost frame of our own code."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if Path(f.filename).is_relative_to(ROOMS) and ".venv" not in f.filename]
+    own = [frame for frame in frames if any(Path(frame.filename).is_relative_to(ROOT / name) for name in PACKAGES)]
     return f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "an unknown place"
