@@ -159,8 +159,9 @@ def _argument_name(name: str, info: ParameterInfo) -> str:
 
 
 def _metavar(kind: Any) -> str:
-    parts = [part for part in (typing.get_args(kind) or (kind,)) if part is not types.NoneType]
-    return _METAVARS.get(parts[0], "TEXT")
+    """The placeholder of an option's value, also of one that may be left out or repeated."""
+    parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
+    return _metavar(parts[0]) if parts else _METAVARS.get(kind, "TEXT")
 
 
 def _default_of_option(info: ParameterInfo) -> str:
