@@ -17,19 +17,25 @@ if TYPE_CHECKING:
 
 
 def approve(
-    release_id: str = typer.Argument(metavar="RELEASE", help="A release that waits, as `history` lists them."),
+    release_id: str = typer.Argument(
+        metavar="RELEASE", help="A release that waits for approval, as `history` lists it."
+    ),
     workspace: Path = WorkspaceOption,
-    reason: str = typer.Option("", "--reason", help="Why; it is kept in the ledger."),
+    reason: str = typer.Option("", "--reason", help="The reason for the decision; the ledger keeps it."),
     who: str | None = typer.Option(None, "--who", help="Who decides.", show_default="the account's name"),
     refuse: bool = typer.Option(False, "--refuse", help="Do not publish it; what it cost stays spent."),
     key: Path | None = typer.Option(
         None, "--key", help="The approver's key: a PEM file, or an OpenSSH public key that an agent signs for."
     ),
     bundle: Path | None = typer.Option(
-        None, "--bundle", help="With --key and --out: the sealed bundle that was looked at; no workspace is needed."
+        None, "--bundle", help="With --key and --out: the sealed bundle that the approver read; no workspace is needed."
     ),
-    out: Path | None = typer.Option(None, "--out", help="Write the signed decision there, for --add."),
-    add: Path | None = typer.Option(None, "--add", help="Add the decision that an approver signed elsewhere."),
+    out: Path | None = typer.Option(
+        None, "--out", help="With --bundle: write the signed decision to this file, for --add."
+    ),
+    add: Path | None = typer.Option(
+        None, "--add", help="Add the decision in this file, which an approver signed elsewhere."
+    ),
     as_json: bool = JsonFlag,
 ) -> None:
     """Publish a release that waits for approval, or refuse it."""

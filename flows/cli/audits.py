@@ -21,19 +21,21 @@ if TYPE_CHECKING:
 
 
 def audit(
-    release_id: str | None = typer.Argument(None, metavar="[RELEASE]", help="One release; all without it."),
+    release_id: str | None = typer.Argument(None, metavar="[RELEASE]", help="Audit this release only, instead of all."),
     workspace: Path = WorkspaceOption,
-    since: str | None = typer.Option(None, "--since", metavar="PERIOD|DATE", help="Only releases of then and later."),
+    since: str | None = typer.Option(
+        None, "--since", metavar="PERIOD|DATE", help="Only releases of this month or date, and later ones."
+    ),
     export: Path | None = typer.Option(None, "--export", help="A ledger export, instead of a workspace."),
     bundles: Path | None = typer.Option(None, "--bundles", help="With --export: the folder of the bundles."),
     public_keys: list[Path] | None = typer.Option(
-        None, "--public-key", help="A key that you trust; it must be one of the ledger's. May be repeated."
+        None, "--public-key", help="A public key that you trust; it must be one of the ledger's. May be repeated."
     ),
     sample: int | None = typer.Option(
-        None, "--sample", metavar="ROWS", min=1, help="Redraw at least so many rows of each table, at random, not all."
+        None, "--sample", metavar="ROWS", min=1, help="Redraw a random part of each table, of at least this many rows."
     ),
     allow_not_shown: bool = typer.Option(
-        False, "--allow-not-shown", help="Exit 0 also if something could be shown neither to hold nor to be broken."
+        False, "--allow-not-shown", help="Exit 0 even if a check could be shown neither to hold nor to be broken."
     ),
     as_json: bool = JsonFlag,
 ) -> None:
@@ -105,9 +107,15 @@ def _show_checks(checks: list[Check]) -> None:
 
 
 def mechanisms(
-    attacked: bool = typer.Option(False, "--audit", help="Attack every mechanism: claimed against measured epsilon."),
-    thorough: bool = typer.Option(False, "--thorough", help="With --audit: ten times the draws, some minutes."),
-    draws: int = typer.Option(1000, "--draws", min=100, help="Real draws on each of an attack's two tables."),
+    attacked: bool = typer.Option(
+        False, "--audit", help="Attack every mechanism, and compare the claimed epsilon with the measured one."
+    ),
+    thorough: bool = typer.Option(
+        False, "--thorough", help="With --audit: draw ten times as often, which takes some minutes."
+    ),
+    draws: int = typer.Option(
+        1000, "--draws", min=100, help="With --audit: how often to draw on each of an attack's two tables."
+    ),
     as_json: bool = JsonFlag,
 ) -> None:
     """List every mechanism with its paper, guarantee and proof status; with --audit, attack them."""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tasks.spec import ReleaseSpec
     from tasks.workspace.folders import Workspace
 
-budget_app = typer.Typer(help="The population's lifetime budget.", invoke_without_command=True)
+budget_app = typer.Typer(
+    help="Show the balance of the population's lifetime budget, or raise its cap.", invoke_without_command=True
+)
 
 
 def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerState]:
@@ -109,12 +111,12 @@ def _cap_words(cap: dict[str, Any]) -> str:
 
 @budget_app.command("raise")
 def raise_cap(
-    reason: str = typer.Option(..., "--reason", help="Why the cap changes; it is kept in the ledger."),
+    reason: str = typer.Option(..., "--reason", help="Why the cap changes; the ledger keeps the reason."),
     workspace: Path = WorkspaceOption,
     who: str | None = typer.Option(None, "--who", help="Who decides.", show_default="the account's name"),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Write the spec's lifetime into the ledger as the new cap."""
+    """Write `privacy.lifetime` of the specification into the ledger as the new cap."""
     from dpcore.errors import RefusedError
     from tasks.ledger.opening import writable_ledger
     from tasks.spec.plan import basis_of, cap_of

@@ -44,7 +44,7 @@ def _joined(folder: Path) -> Joined:
 def history(
     workspace: Path = WorkspaceOption,
     status: str | None = typer.Option(None, "--status", help="Only releases of this status, such as failed."),
-    limit: int | None = typer.Option(None, "--limit", min=1, help="Only the latest so many."),
+    limit: int | None = typer.Option(None, "--limit", min=1, help="Only the latest N releases."),
     as_json: bool = JsonFlag,
 ) -> None:
     """List all releases with their ledger entries and flow runs."""
@@ -116,9 +116,9 @@ def _ranges(numbers: Sequence[int]) -> str:
 def show(
     release_id: str | None = typer.Argument(None, metavar="RELEASE", help="A release id, as `history` lists them."),
     workspace: Path = WorkspaceOption,
-    schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of records instead."),
-    sbom: bool = typer.Option(False, "--sbom", help="Print what was installed, as a CycloneDX document, instead."),
-    everything: bool = typer.Option(False, "--all", help="With --json: ledger entries, flow runs and bundle as well."),
+    schema: bool = typer.Option(False, "--schema", help="Print instead the JSON Schema of all records."),
+    sbom: bool = typer.Option(False, "--sbom", help="Print instead what was installed, as a CycloneDX document."),
+    everything: bool = typer.Option(False, "--all", help="With --json: include ledger entries, flow runs and bundle."),
     as_json: bool = JsonFlag,
 ) -> None:
     """Show one release: its record, ledger entries, flow runs and bundle; or the schema of all records."""

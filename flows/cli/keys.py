@@ -59,8 +59,10 @@ def _pem(public: str) -> str:
 @keys_app.command("enrol")
 def enrol(
     public: str = typer.Argument(metavar="PUBLIC", help="A file with an Ed25519 public key, or its text."),
-    role: list[str] = typer.Option(..., "--role", metavar="release|cap|approve", help="What it may sign; repeatable."),
-    name: str = typer.Option("", "--name", help="Whose it is; `approve: {by: [NAME]}` means this person."),
+    role: list[str] = typer.Option(
+        ..., "--role", metavar="release|cap|approve", help="What the key may sign; may be repeated."
+    ),
+    name: str = typer.Option("", "--name", help="Whose key it is; `approve: {by: [NAME]}` names this person."),
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
@@ -87,11 +89,11 @@ def enrol(
 @keys_app.command("revoke")
 def revoke(
     key_id: str = typer.Argument(metavar="KEY_ID", help="As `keys show` lists it."),
-    reason: str = typer.Option(..., "--reason", help="Why; it is kept in the ledger."),
+    reason: str = typer.Option(..., "--reason", help="The reason; the ledger keeps it."),
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
-    """Let a key write no more; what it signed before stays good."""
+    """Revoke a key: it may sign nothing more, and what it signed before stays valid."""
     from tasks.ledger.key_changes import revoke_key
 
     place, spec = open_place(workspace)
@@ -124,7 +126,7 @@ def trust(
 @keys_app.command("rotate")
 def rotate(
     agent: str | None = typer.Option(
-        None, "--agent", metavar="PUBLIC", help="The new key is this one, which an SSH agent keeps."
+        None, "--agent", metavar="PUBLIC", help="Use this key, which an SSH agent keeps, as the new one."
     ),
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
@@ -144,7 +146,7 @@ def rotate(
 
 @keys_app.command("encrypt")
 def encrypt(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
-    """Encrypt the key file; DPRELEASE_KEY_PASSPHRASE_FILE names a file with the passphrase, or it is asked for."""
+    """Encrypt the key file; the command asks for a passphrase, or reads the file in DPRELEASE_KEY_PASSPHRASE_FILE."""
     from tasks.keys.passphrase import ask_passphrase
     from tasks.ledger.key_changes import encrypt_key
 

@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 def land(
     file: Path = typer.Argument(..., metavar="FILE", help="The file to move into the landing folder."),
     workspace: Path = WorkspaceOption,
-    name: str | None = typer.Option(None, "--as", metavar="NAME", help="Its name there; as it is called by default."),
-    replace: bool = typer.Option(False, "--replace", help="Replace a file of that name."),
+    name: str | None = typer.Option(
+        None, "--as", metavar="NAME", help="The name in the landing folder.", show_default="the file's own name"
+    ),
+    replace: bool = typer.Option(False, "--replace", help="Replace a file of the same name."),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Move a file into the landing folder, all at once, and have its month announced."""
+    """Move a file into the landing folder in one step, and announce its month to the server."""
     from tasks.intake.arrivals import Arrivals
     from tasks.spec import load_spec
     from tasks.workspace.folders import Workspace

@@ -24,12 +24,12 @@ MARKS = {"COMPLETE": ("✓ ", "green"), "FAIL": ("✗ ", "red"), "START": ("… 
 def lineage(
     context: typer.Context,
     release_id: str | None = typer.Argument(None, metavar="[RELEASE]", help="A release id, as `history` lists them."),
-    flush: bool = typer.Option(False, "--flush", help="Send the events that wait to the endpoint of release.yaml."),
+    flush: bool = typer.Option(False, "--flush", help="Send waiting events to the endpoint that release.yaml names."),
     schema: bool = typer.Option(False, "--schema", help="Print the JSON Schema of our facets, and nothing else."),
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
-    """Show where a release came from and what each measurement cost, or send lineage that waits."""
+    """Show how a release was made and what each measurement cost, or send lineage events that wait."""
     if schema:
         from tasks.lineage.facets import facet_schema
 

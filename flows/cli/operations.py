@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tasks.spec import ReleaseSpec
     from tasks.workspace.folders import Workspace
 
-OwnerUrl = typer.Option(None, "--owner-url", help="The address of the tables' owner, if `ledger` names another role.")
+OwnerUrl = typer.Option(
+    None, "--owner-url", help="The database address of the tables' owner, if `ledger` names another role."
+)
 
 ledger_app = typer.Typer(help="Export, reconcile or share the budget ledger.", no_args_is_help=True)
 
@@ -66,7 +68,7 @@ def _write(draft: Path, text: str) -> None:
 
 @ledger_app.command("reconcile")
 def reconcile(
-    reason: str = typer.Option(..., "--reason", help="What happened to the ledger; it is kept in it."),
+    reason: str = typer.Option(..., "--reason", help="What happened to the ledger; the ledger keeps the reason."),
     nothing_was_spent: bool = typer.Option(
         False, "--nothing-was-spent", help="Declare that nothing was released after the backup."
     ),
@@ -86,7 +88,7 @@ def reconcile(
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
-    """Answer for what a ledger does not know, or for keys that announced themselves; then releases may go on."""
+    """Declare what was spent but is missing from the ledger, or vouch for older keys, so that releases may go on."""
     from dpcore.errors import RefusedError
     from tasks.ledger import operations
 
@@ -188,7 +190,7 @@ def grant(
     workspace: Path = WorkspaceOption,
     as_json: bool = JsonFlag,
 ) -> None:
-    """Let another PostgreSQL role spend from a population's budget; its owner may."""
+    """Let another PostgreSQL role spend from a population's budget; only the population's owner can."""
     from tasks.ledger.opening import ledger_address
     from tasks.ledger.operations import grant_population
 
@@ -204,7 +206,7 @@ def grant(
 
 @ledger_app.command("set-aside")
 def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
-    """Take entries that a role appended and no program can read out of a shared ledger; they are kept as evidence."""
+    """Move entries that no program can read out of a shared ledger, and keep them as evidence."""
     from tasks.keys.signing import signing_key
     from tasks.ledger import operations
     from tasks.ledger.opening import ledger_address
@@ -245,14 +247,14 @@ def backup(
 
 
 def restore(
-    archive: Path = typer.Argument(..., metavar="ARCHIVE", help="What `dprelease backup` wrote."),
+    archive: Path = typer.Argument(..., metavar="ARCHIVE", help="An archive that `dprelease backup` wrote."),
     workspace: Path = typer.Option(..., "--workspace", "-w", help="A new or empty folder."),
     ledger_url: str | None = typer.Option(
         None, "--ledger-url", help="Restore the ledger there, and name it in the specification."
     ),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Bring a workspace back from an archive; nothing is released on it until it is reconciled."""
+    """Restore a workspace from an archive; nothing is released in it until `ledger reconcile`."""
     from tasks.backup import archive as archives
 
     root = workspace.resolve()

@@ -24,17 +24,26 @@ def run(
         None, "--input", metavar="PATH", help="Release this file, folder or URL instead of the source."
     ),
     period: str | None = typer.Option(None, "--period", help="The data's month, such as 2026-11."),
-    supersedes: str | None = typer.Option(None, "--supersedes", metavar="ID", help="Release this period once more."),
-    reason: str | None = typer.Option(None, "--reason", help="Why a release is superseded."),
+    supersedes: str | None = typer.Option(
+        None, "--supersedes", metavar="ID", help="Release the month of this release once more; it is charged again."
+    ),
+    reason: str | None = typer.Option(
+        None, "--reason", help="Why the earlier release is superseded; the reason is published."
+    ),
     keep_server: bool = typer.Option(
-        False, "--keep-server", help="Leave the server for the next run in this workspace, if none is configured."
+        False, "--keep-server", help="Leave the server running for the next run in this workspace."
     ),
     idle_minutes: float = typer.Option(
-        10.0, "--idle-minutes", min=0.0, help="How long a server that is kept waits for another run."
+        10.0, "--idle-minutes", min=0.0, help="With --keep-server: how long the server waits for another run."
     ),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Release one period, here and now."""
+    """Release one month now.
+
+    There is one release for each name and month: a month that is already published is not released again. After a
+    failed check, a crash or an interruption, run the same month again: it continues from the stored measurement, free
+    of charge.
+    """
     from flows.cli.progress import shown
     from flows.server.embedded import ended_if_refused, forbid_core_dumps, kept_from_collection, use_server
     from flows.server.isolation import isolated
@@ -202,13 +211,15 @@ def record_in(bundle: Path) -> dict[str, Any]:
 
 
 def check(
-    release_id: str = typer.Argument(metavar="RELEASE", help="A published release, as `history` lists them."),
+    release_id: str = typer.Argument(metavar="RELEASE", help="A published release, as `history` lists it."),
     workspace: Path = WorkspaceOption,
     raw: bool = typer.Option(
-        False, "--raw", help="Compare with the raw rows, exactly, into the vault: private, and not for any decision."
+        False,
+        "--raw",
+        help="Write an exact, private comparison with the raw rows into the vault; base no decision on it.",
     ),
     given: str | None = typer.Option(
-        None, "--input", metavar="PATH", help="With --raw: the raw rows, instead of the source."
+        None, "--input", metavar="PATH", help="With --raw: compare with this file, folder or URL instead of the source."
     ),
     as_json: bool = JsonFlag,
 ) -> None:

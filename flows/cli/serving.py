@@ -20,13 +20,23 @@ OpenServerOption = typer.Option(
 
 def serve(
     workspace: Path = WorkspaceOption,
-    port: int = typer.Option(4200, "--port", min=0, max=65535, help="Where the server's pages are; 0 is any."),
-    auditor_port: int | None = typer.Option(
-        None, "--auditor-port", min=0, max=65535, help="Where auditors log in and see the pages, read only; 0 is any."
+    port: int = typer.Option(
+        4200, "--port", min=0, max=65535, help="The port of the server's pages; 0 takes any free port."
     ),
-    poll: bool = typer.Option(False, "--poll", help="Look at landing/ again and again: for network mounts."),
-    settle: float = typer.Option(5.0, "--settle", min=0.1, help="Seconds after which an unchanged file is complete."),
-    pool: str | None = typer.Option(None, "--pool", help="Let workers of this Prefect work pool run the flows."),
+    auditor_port: int | None = typer.Option(
+        None,
+        "--auditor-port",
+        min=0,
+        max=65535,
+        help="A read-only port for auditors; 0 takes any free port.",
+    ),
+    poll: bool = typer.Option(
+        False, "--poll", help="Poll landing/ instead of waiting for file events: for network mounts."
+    ),
+    settle: float = typer.Option(
+        5.0, "--settle", min=0.1, help="Seconds without a change after which a file is complete."
+    ),
+    pool: str | None = typer.Option(None, "--pool", help="Hand the flows to the workers of this Prefect work pool."),
     accept_open_server: str | None = OpenServerOption,
     as_json: bool = JsonFlag,
 ) -> None:
@@ -51,11 +61,11 @@ def serve(
 
 
 def worker(
-    pool: str = typer.Option(..., "--pool", help="The Prefect work pool whose runs it takes."),
+    pool: str = typer.Option(..., "--pool", help="The Prefect work pool to take runs from."),
     workspaces: list[Path] = WorkspacesOption,
     accept_open_server: str | None = OpenServerOption,
 ) -> None:
-    """Run what a work pool has for these workspaces; runs of anything else are refused."""
+    """Run the flows that `serve --pool` hands to a Prefect work pool, for these workspaces only."""
     from tasks.workspace.folders import Workspace
 
     places = [Workspace(folder.resolve()) for folder in workspaces]

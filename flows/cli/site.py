@@ -30,7 +30,7 @@ def site(
 ) -> None:
     """Write static pages for auditors: releases, budget, ledger, lineage, drift, and evidence to verify offline.
 
-    A failed audit is shown, loudly, and is no error of this command; `dprelease audit` is the one that fails.
+    A failed audit is shown on the pages and does not fail this command; `dprelease audit` fails.
     """
     from tasks.workspace.folders import Workspace
 

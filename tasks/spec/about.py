@@ -32,16 +32,12 @@ Sector = Literal["Technology", "Healthcare", "Education", "Government", "Energy"
 class AboutSpec(Section):
     """Who publishes the release, for whom and why. All of it is public, none of it shapes a measurement."""
 
-    curator: PublicText | None = None
-    description: PublicText | None = None
-    use: PublicText | None = None
-    region: PublicText | None = None
-    sector: Sector | None = None
-    """As the DP Deployments Registry names them."""
-    access: PublicText | None = None
-    """Who may see the raw data, and how they are kept."""
-    why: PublicText | None = None
-    """How epsilon, bounds and model were chosen."""
-    links: tuple[PublicText, ...] = Field(default=())
-    authors: tuple[PublicText, ...] = Field(default=())
-    """Who filled this in."""
+    curator: PublicText | None = Field(default=None, description="Who publishes the release.")
+    description: PublicText | None = Field(default=None, description="What the data are about.")
+    use: PublicText | None = Field(default=None, description="What the release is meant to be used for.")
+    region: PublicText | None = Field(default=None, description="Where the people in the data live.")
+    sector: Sector | None = Field(default=None, description="The sector, as the DP Deployments Registry names it.")
+    access: PublicText | None = Field(default=None, description="Who may see the raw data, and how they are kept.")
+    why: PublicText | None = Field(default=None, description="How epsilon, bounds and model were chosen.")
+    links: tuple[PublicText, ...] = Field(default=(), description="Pages that say more about the release.")
+    authors: tuple[PublicText, ...] = Field(default=(), description="Who filled in this section.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, model_validator
 
 from dpcore.measurements.scores import ACCURACY, RMSE, SILHOUETTE
 from dpcore.planning.budgeted_checks import BudgetedCheck
@@ -48,27 +48,34 @@ THRESHOLDS = ("at_least", "at_most")
 """Keys of a budgeted check that decide after it was measured."""
 
 
+BUDGET = "The fraction of epsilon that the check spends, between 0 and 1."
+
+
 class AccuracySpec(Section):
     """How often a classifier of the synthetic rows must be right about the label of the real ones."""
 
-    budget: Part
-    at_least: Share | None = None
+    budget: Part = Field(description=BUDGET)
+    at_least: Share | None = Field(default=None, description="The smallest accuracy that passes.")
 
 
 class RmseSpec(Section):
     """How far a prediction of the target may be off, in the target's unit."""
 
-    budget: Part
-    at_most: PositiveFloat | None = None
+    budget: Part = Field(description=BUDGET)
+    at_most: PositiveFloat | None = Field(
+        default=None, description="The largest error that passes, in the target's unit."
+    )
 
 
 class SilhouetteSpec(Section):
     """How well the real rows must fall into clusters of the synthetic ones."""
 
-    budget: Part
-    at_least: Share | None = None
-    clusters: Clusters | None = None
-    """None is one for each level of the label, or eight."""
+    budget: Part = Field(description=BUDGET)
+    at_least: Share | None = Field(default=None, description="The smallest silhouette that passes.")
+    clusters: Clusters | None = Field(
+        default=None,
+        description="The number of clusters, from 2 to 1,000; by default one for each level of the label, or eight.",
+    )
 
 
 class ChecksSpec(Section):
@@ -77,22 +84,49 @@ class ChecksSpec(Section):
     The last three read the real rows once more, and take their part of epsilon for it.
     """
 
-    min_rows: PositiveWhole | None = None
-    mean_gap: PositiveFloat | None = None
-    category_gap: PositiveFloat | None = None
-    correlation_gap: PositiveFloat | None = None
-    signal_to_noise: PositiveFloat | None = None
-    means_inside: Share | None = None
-    """Share of means and shares that differ by no more than noise and drawing explain."""
-    pairs_inside: Share | None = None
-    """The same of pairs of columns."""
-    category_coverage: Share | None = None
-    """Share of the levels clearly above 0 that appear in the synthetic table."""
-    spectrum_above_noise: Share | None = None
-    """Share of the measured directions that rise above the noise."""
-    accuracy: AccuracySpec | None = None
-    rmse: RmseSpec | None = None
-    silhouette: SilhouetteSpec | None = None
+    min_rows: PositiveWhole | None = Field(default=None, description="The smallest noisy count of rows that passes.")
+    mean_gap: PositiveFloat | None = Field(
+        default=None,
+        description="The largest difference between a column's measured and synthetic mean, as a share of its range.",
+    )
+    category_gap: PositiveFloat | None = Field(
+        default=None, description="The largest difference between a level's measured and synthetic share."
+    )
+    correlation_gap: PositiveFloat | None = Field(
+        default=None,
+        description="The largest root mean square of the differences between measured and synthetic correlations.",
+    )
+    signal_to_noise: PositiveFloat | None = Field(
+        default=None,
+        description="The smallest ratio of the average measured eigenvalue to the expected operator norm of the noise.",
+    )
+    means_inside: Share | None = Field(
+        default=None,
+        description="The smallest fraction of means and shares that differ from the measurement by no more than "
+        "the noise and the drawing of rows explain.",
+    )
+    pairs_inside: Share | None = Field(default=None, description="The same fraction for pairs of columns.")
+    category_coverage: Share | None = Field(
+        default=None,
+        description="The smallest fraction of the levels measured clearly above 0 that appear in the synthetic table.",
+    )
+    spectrum_above_noise: Share | None = Field(
+        default=None, description="The smallest fraction of the measured directions that rise above the noise."
+    )
+    accuracy: AccuracySpec | None = Field(
+        default=None,
+        description="A classifier trained on the synthetic rows predicts the label of the real rows; "
+        "the noisy share of correct predictions is checked.",
+    )
+    rmse: RmseSpec | None = Field(
+        default=None,
+        description="A regression trained on the synthetic rows predicts the target of the real rows; "
+        "the noisy root mean square error is checked.",
+    )
+    silhouette: SilhouetteSpec | None = Field(
+        default=None,
+        description="Clusters of the synthetic rows are applied to the real rows; the noisy silhouette is checked.",
+    )
 
     @property
     def budgeted(self) -> tuple[BudgetedCheck, ...]:

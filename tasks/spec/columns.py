@@ -38,7 +38,9 @@ def _refuse_free_text(kind: object) -> object:
 class Impute(Section):
     """`{impute: VALUE}`: what a missing cell counts as; for interval columns in ticks."""
 
-    impute: Any
+    impute: Any = Field(
+        description="A value inside the bounds, or a category.", json_schema_extra={"values": "a value of the column"}
+    )
 
 
 class ColumnSpec(Section):
@@ -49,16 +51,45 @@ class ColumnSpec(Section):
     """
 
     # The order matters: a field's validator sees the fields above it.
-    name: ColumnName
-    kind: Annotated[Kind, BeforeValidator(_refuse_free_text)]
-    role: Role = Role.FEATURE
-    timezone: TimezoneName | None = None
-    bounds: tuple[float, float] | None = Field(default=None, validate_default=True)
-    categories: tuple[LevelValue, ...] | None = Field(default=None, validate_default=True)
-    other: LevelValue | None = None
-    missing: Literal["category"] | Impute | None = None
-    unit: PublicText | None = None
-    """What the numbers count, such as `years`; for the codebook."""
+    name: ColumnName = Field(description="The column's name in the data and in the release.")
+    kind: Annotated[Kind, BeforeValidator(_refuse_free_text)] = Field(
+        description="The type of the cells. Free text cannot be released."
+    )
+    role: Role = Field(
+        default=Role.FEATURE,
+        description="At most one column is what analysts will want to predict: a `label` (categorical or boolean) or a "
+        "`target` (numeric or integer). Each class of a label is measured by itself.",
+    )
+    timezone: TimezoneName | None = Field(
+        default=None, description="For timestamps without an offset: their IANA time zone, `UTC` by default."
+    )
+    bounds: tuple[float, float] | None = Field(
+        default=None,
+        validate_default=True,
+        description="The public range of a numeric, integer, date or timestamp column, which needs one. "
+        "Values outside are clamped to the nearer bound.",
+        json_schema_extra={"values": "`[lowest, highest]`"},
+    )
+    categories: tuple[LevelValue, ...] | None = Field(
+        default=None,
+        validate_default=True,
+        description="The public levels of a categorical column, which needs at least two and may have at most 2,000.",
+        json_schema_extra={"values": "list of texts, of whole numbers or of booleans"},
+    )
+    other: LevelValue | None = Field(
+        default=None,
+        description="The category that every undeclared value is mapped to; required above 100 categories.",
+        json_schema_extra={"values": "one of `categories`"},
+    )
+    missing: Literal["category"] | Impute | None = Field(
+        default=None,
+        description="What a missing cell counts as: a level of its own, so that the released column has gaps too, or a "
+        "fixed value. Without the key it counts as the middle of the bounds, or as `other`.",
+        json_schema_extra={"values": "`category` or `{impute: VALUE}`"},
+    )
+    unit: PublicText | None = Field(
+        default=None, description="The unit of a numeric or integer column, such as `years`; the codebook shows it."
+    )
 
     @field_validator("role")
     @classmethod

@@ -21,12 +21,27 @@ AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
 class ProjectionSpec(Section):
     """How the features are projected, and to how many dimensions."""
 
-    kind: ProjectionKind = "ron"
-    dimension: AutoOrWhole = "auto"
-    mechanism: Slug | None = None
-    """For `private-pca`: what gives the components, measured apart from the moments; `auto` is the same as none."""
-    public: FilledText | None = None
-    """For `public-pca`: a file of public rows with the same columns, relative to the workspace."""
+    kind: ProjectionKind = Field(
+        default="ron",
+        description="`ron` is a random orthonormal projection; `private-pca` measures principal components with noise; "
+        "`public-pca` takes them from public rows; `none` keeps every coordinate. `auto` is `none` for a mixed table "
+        "that is left to `copula` or where every coordinate rises above the noise, and else `ron`.",
+    )
+    dimension: AutoOrWhole = Field(
+        default="auto", description="The number of dimensions after the projection; `auto` lets the planner choose."
+    )
+    # The default is left out of the description, so that specifications without the key keep their digest.
+    mechanism: Slug | None = Field(
+        default=None,
+        description="For `private-pca`: the mechanism that measures the components, apart from the moments: one that "
+        "`model.mechanism` offers, `noisy-power-method` (needs a delta) or `exponential-pca` (labelled approximate). "
+        "`auto` is the same as leaving it out.",
+        json_schema_extra={"values": "name of a mechanism"},
+    )
+    public: FilledText | None = Field(
+        default=None,
+        description="For `public-pca`: a file of public rows with the same columns, relative to the workspace.",
+    )
 
     @field_validator("dimension")
     @classmethod
@@ -60,13 +75,13 @@ class ProjectionSpec(Section):
 class AllocationSpec(Section):
     """Which fraction of epsilon each measurement takes; together exactly 1."""
 
-    radius: ExactFraction | None = None
-    centre: ExactFraction | None = None
-    spread: ExactFraction | None = None
-    projection: ExactFraction | None = None
-    mean: ExactFraction | None = None
-    moments: ExactFraction | None = None
-    marginals: ExactFraction | None = None
+    radius: ExactFraction | None = Field(default=None, description="For `model.radius: auto`: the radius.")
+    centre: ExactFraction | None = Field(default=None, description="For `model.radius: auto`: the centre.")
+    spread: ExactFraction | None = Field(default=None, description="For `model.radius: auto`: the spread.")
+    projection: ExactFraction | None = Field(default=None, description="For `private-pca`: the components.")
+    mean: ExactFraction | None = Field(default=None, description="The mean, if it is measured apart from the moments.")
+    moments: ExactFraction | None = Field(default=None, description="Counts, sums and second moments.")
+    marginals: ExactFraction | None = Field(default=None, description="For `copula`: the histograms of the columns.")
 
     @property
     def shares(self) -> dict[str, Fraction]:
@@ -117,14 +132,37 @@ AutoOrRadius = Annotated[
 class ModelSpec(Section):
     """What is measured and what is drawn from it; whatever is `auto` the planner chooses."""
 
-    projection: ProjectionSpec = Field(default_factory=ProjectionSpec)
-    mechanism: Slug = "auto"
-    generator: GeneratorName = "auto"
-    allocation: AutoOrAllocation = "auto"
-    radius: AutoOrRadius = None
-    """Of the ball in which points are measured: `auto` buys centre and radius; 1, the whole ball, is the same as none.
-
-    Left out of the description then, so that specifications without the key keep their digest."""
+    projection: ProjectionSpec = Field(
+        default_factory=ProjectionSpec, description="How the encoded columns are projected before they are measured."
+    )
+    mechanism: Slug = Field(
+        default="auto",
+        description="The noise on the moments: `wishart-difference-trace`, `wishart-difference`, `nuclear-k-norm` (up "
+        "to 8 dimensions) or `laplace`; with a delta also `gaussian`. `auto` takes the least expected noise.",
+        json_schema_extra={"values": "`auto` or name of a mechanism"},
+    )
+    generator: GeneratorName = Field(
+        default="auto",
+        description="What synthetic rows are drawn from: `gaussian`; `supervised` (with a target); `mixture` (one "
+        "covariance for each class); `lda` (one covariance for all classes: for few rows or many classes); `copula` "
+        "(mixed tables: a histogram of every column, and tables of all pairs; it keeps every column, so it has no "
+        "projection). `auto` takes `copula` for a mixed table with enough rows under `projection: {kind: none}` or "
+        "`{kind: auto}`.",
+    )
+    allocation: AutoOrAllocation = Field(
+        default="auto",
+        description="How the budget is split between measurements: fractions, or a paper's split: `ron-gauss` (0.3 for "
+        "the mean), `pca-gauss` (0.1), `pca-gauss-0.1` to `pca-gauss-0.9` (that fraction for the components).",
+        json_schema_extra={"values": "`auto`, a paper's split, or mapping of fractions"},
+    )
+    # The radius 1 is left out of the description, so that specifications without the key keep their digest.
+    radius: AutoOrRadius = Field(
+        default=None,
+        description="The radius of the ball in which points are measured, from 1/256 to 1. Numbers seldom fill their "
+        "bounds, so `auto` spends an eighth of the budget on centre and spread, measures points around that centre and "
+        "in units of that spread, and clips points beyond. For tables of numbers. By default 1, the whole ball.",
+        json_schema_extra={"values": "`auto` or number"},
+    )
 
     @property
     def shares(self) -> dict[str, Fraction] | None:

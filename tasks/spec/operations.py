@@ -60,10 +60,12 @@ OneCharacter = Annotated[str, AfterValidator(_one_character)]
 class CsvSpec(Section):
     """The dialect of CSV files."""
 
-    delimiter: OneCharacter = ","
-    encoding: Annotated[str, AfterValidator(_text_encoding)] = "utf-8"
-    decimal: Literal[".", ","] = "."
-    quote: OneCharacter = '"'
+    delimiter: OneCharacter = Field(default=",", description="The character between two cells.")
+    encoding: Annotated[str, AfterValidator(_text_encoding)] = Field(
+        default="utf-8", description="The text encoding, by a name that Python knows."
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="The decimal mark.")
+    quote: OneCharacter = Field(default='"', description="The character around cells that hold a delimiter.")
 
     @model_validator(mode="after")
     def _marks_differ(self) -> Self:
@@ -120,9 +122,20 @@ class QueryFacts(Section):
 class QuerySpec(Section):
     """A query whose rows are the data of a release."""
 
-    url: Annotated[str, AfterValidator(_database_url)] = Field(repr=False)
-    sql: Annotated[FilledText, AfterValidator(_select)] = Field(repr=False)
-    rows: RowsOf = "table"
+    url: Annotated[str, AfterValidator(_database_url)] = Field(
+        repr=False,
+        description="The address of a PostgreSQL or SQLite database, or `env:NAME` for an environment variable that "
+        "holds it. A password in the address is refused.",
+    )
+    sql: Annotated[FilledText, AfterValidator(_select)] = Field(
+        repr=False,
+        description="One statement that only reads. `:period`, `:period_start` and `:period_end` stand for the month.",
+    )
+    rows: RowsOf = Field(
+        default="table",
+        description="Whose rows the guarantee is about: the table's, for a statement that is row by row, or the "
+        "answer's, for any other.",
+    )
 
     @model_validator(mode="after")
     def _rows_are_the_tables(self) -> Self:
@@ -168,12 +181,23 @@ def without_file_scheme(path: str) -> str:
 class SourceSpec(Section):
     """Where the data come from and which of their columns are left out: files that land, or a query."""
 
-    path: Annotated[FilledText, AfterValidator(_without_credentials)] = ""
-    """Empty where the data come from a query."""
-    query: QuerySpec | None = None
-    period: str | None = None
-    drop: tuple[FilledText, ...] = ()
-    csv: CsvSpec = Field(default_factory=CsvSpec)
+    # Empty if the data come from a query.
+    path: Annotated[FilledText, AfterValidator(_without_credentials)] = Field(
+        default="",
+        description="A file, folder, partitioned folder or pattern, relative to the workspace, of Parquet or CSV "
+        "files, or the URL of a store, such as `s3://...`. Either this or `query` is needed.",
+    )
+    query: QuerySpec | None = Field(
+        default=None, description="The data are the answer of a database, instead of files."
+    )
+    period: str | None = Field(
+        default=None,
+        description="A regular expression with the group `period`, which finds the data's month in a file name.",
+    )
+    drop: tuple[FilledText, ...] = Field(
+        default=(), description="Columns of the data that are left out. Undeclared columns are refused, not ignored."
+    )
+    csv: CsvSpec = Field(default_factory=CsvSpec, description="The dialect of CSV files.")
 
     @field_validator("period")
     @classmethod
@@ -226,9 +250,13 @@ class SourceSpec(Section):
 class ScheduleSpec(Section):
     """When releases happen by themselves; without `cron` and `on_landing`, never."""
 
-    cron: Annotated[str, AfterValidator(valid_cron)] | None = None
-    timezone: TimezoneName = "UTC"
-    on_landing: StrictBool = False
+    cron: Annotated[str, AfterValidator(valid_cron)] | None = Field(
+        default=None, description="A cron expression; the last complete month is released at these times."
+    )
+    timezone: TimezoneName = Field(default="UTC", description="The IANA time zone of `cron` and of the nightly audit.")
+    on_landing: StrictBool = Field(
+        default=False, description="Whether a month is released as soon as its file is complete in `landing/`."
+    )
 
 
 def _is_address(text: str) -> str:
@@ -241,7 +269,9 @@ def _is_address(text: str) -> str:
 class RunnerSpec(Section):
     """Where the streaming pass runs: on threads, or on a Dask cluster."""
 
-    dask: Annotated[str, AfterValidator(_is_address)]
+    dask: Annotated[str, AfterValidator(_is_address)] = Field(
+        description="The address of a Dask scheduler, such as `tls://host:8786`, or `local` for one process per core."
+    )
 
 
 def ledger_url(text: str) -> str:
@@ -275,7 +305,9 @@ def _names_a_host(url: str) -> bool:
 class LineageSpec(Section):
     """Where lineage events are sent, besides the workspace's log."""
 
-    url: Annotated[str, AfterValidator(_endpoint_url)]
+    url: Annotated[str, AfterValidator(_endpoint_url)] = Field(
+        description="The address of an OpenLineage endpoint. A bearer token belongs in `keys/lineage.token`."
+    )
 
 
 PLAIN = ("none", "required")
@@ -284,8 +316,8 @@ PLAIN = ("none", "required")
 class ApproversSpec(Section):
     """Names or fingerprints of enrolled keys, and how many of them must approve."""
 
-    by: tuple[FilledText, ...]
-    at_least: PositiveWhole = 1
+    by: tuple[FilledText, ...] = Field(description="Names or fingerprints of keys with the role `approve`.")
+    at_least: PositiveWhole = Field(default=1, description="How many of them must approve.")
 
     @model_validator(mode="after")
     def _enough_are_named(self) -> Self:

@@ -48,8 +48,16 @@ def _read_row_limit(value: object) -> Any:
 class UnitSpec(Section):
     """Whom the guarantee protects: `row`, or `{person: COLUMN, rows: weight | at-most N}`."""
 
-    person: ColumnName | None = None
-    rows: Annotated[int | Literal["weight"], PlainValidator(_read_row_limit)] = "weight"
+    person: ColumnName | None = Field(
+        default=None, description="The column that identifies a person; a mapping needs it. It is never released."
+    )
+    rows: Annotated[int | Literal["weight"], PlainValidator(_read_row_limit)] = Field(
+        default="weight",
+        description="How a person's rows count: `weight` lets each person count once, however many rows there are; "
+        "`at-most 3` uses a person's first three rows (of a query's answer, the first by their own values), with three "
+        "times the noise.",
+        json_schema_extra={"values": "`weight` or `at-most N`"},
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -79,10 +87,11 @@ class UnitSpec(Section):
 class LifetimeSpec(Section):
     """What all releases over a population may reveal together."""
 
-    epsilon: ExactDecimal
-    delta: ExactDecimal = Fraction(0)
-    delta_num: ExactDecimal = Fraction(1, 10**9)
-    """Cap on what finite precision may add to delta."""
+    epsilon: ExactDecimal = Field(description="The cap on epsilon.")
+    delta: ExactDecimal = Field(default=Fraction(0), description="The cap on delta.")
+    delta_num: ExactDecimal = Field(
+        default=Fraction(1, 10**9), description="The cap on what finite precision may add to delta."
+    )
 
     @field_validator("epsilon")
     @classmethod
@@ -101,12 +110,29 @@ class LifetimeSpec(Section):
 class PrivacySpec(Section):
     """What one release may reveal, about whom, out of which budget. Epsilon has no default."""
 
-    population: Slug
-    unit: UnitSpec = Field(default_factory=lambda: UnitSpec.model_validate("row"))
-    neighbours: Neighbours = Neighbours.REPLACE_ONE
-    epsilon: ExactDecimal
-    delta: ExactDecimal = Fraction(0)
-    lifetime: LifetimeSpec
+    population: Slug = Field(
+        description="The name of the people whose lifetime budget pays; several specifications may share it."
+    )
+    unit: UnitSpec = Field(
+        default_factory=lambda: UnitSpec.model_validate("row"),
+        description="Whom the guarantee protects: each row by itself (the default), or a person with all their rows.",
+        json_schema_extra={"values": "`row` or mapping"},
+    )
+    neighbours: Neighbours = Field(
+        default=Neighbours.REPLACE_ONE,
+        description="What epsilon is about: the values of one unit (`replace-one`), or whether the unit is in the data "
+        "at all (`add-remove`). The record also states epsilon under the other one, or that it is not protected.",
+    )
+    epsilon: ExactDecimal = Field(
+        description="What one release may reveal, from 1e-12 to 100. There is no default; common values lie between "
+        "0.1 and 10."
+    )
+    delta: ExactDecimal = Field(
+        default=Fraction(0), description="The delta of one release, at most 0.001; 0 is a pure guarantee."
+    )
+    lifetime: LifetimeSpec = Field(
+        description="The cap on all releases of the population together. The first release writes it into the ledger."
+    )
 
     @field_validator("epsilon", mode="before")
     @classmethod

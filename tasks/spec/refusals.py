@@ -96,7 +96,7 @@ def _explain(problem: ErrorDetails) -> tuple[str, str, str, Place]:
         message = f"{shown(problem['input'])} is not one of {', '.join(known)}"
         return "unknown-value", message, suggestion(problem["input"], known), place
     rule, message, hint = _WRONG_TYPES.get(
-        problem["type"], (problem["type"].replace("_", "-"), problem["msg"], "see release.yaml in the README")
+        problem["type"], (problem["type"].replace("_", "-"), problem["msg"], "see the guide on the specification")
     )
     return rule, f"{message}, got {shown(problem['input'])}", hint, place
 

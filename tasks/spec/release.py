@@ -47,22 +47,46 @@ def _writable_rows(rows: int | str) -> int | str:
 class ReleaseSpec(Section):
     """A release as its steward specifies it; everything in it is public knowledge about the data."""
 
-    name: Slug
-    source: SourceSpec
-    privacy: PrivacySpec
-    expected_rows: PositiveWhole
-    columns: tuple[ColumnSpec, ...]
-    model: ModelSpec = Field(default_factory=ModelSpec)
-    rows: Annotated[AutoOrWhole, AfterValidator(_writable_rows)] = "auto"
-    checks: ChecksSpec = Field(default_factory=ChecksSpec)
-    schedule: ScheduleSpec = Field(default_factory=ScheduleSpec)
-    approve: ApprovalRule = "none"
-    about: AboutSpec | None = None
-    runner: RunnerSpec | None = None
-    ledger: Annotated[str, AfterValidator(ledger_url)] | None = None
-    """None is the SQLite file of the workspace."""
-    lineage: LineageSpec | None = None
-    """None is the workspace's log alone."""
+    name: Slug = Field(
+        description="The name of the series of releases: at most 64 lower-case letters, digits and hyphens."
+    )
+    source: SourceSpec = Field(description="Where the data come from.")
+    privacy: PrivacySpec = Field(description="Whom the guarantee protects, what a release costs, and the budget.")
+    expected_rows: PositiveWhole = Field(
+        description="About how many rows a month has, as the public knows it; with `unit: {person: ...}`, how many "
+        "persons if `rows` is `weight`. It drives every automatic choice; the exact number is never used."
+    )
+    columns: tuple[ColumnSpec, ...] = Field(description="The columns of the release, in order.")
+    model: ModelSpec = Field(
+        default_factory=ModelSpec, description="What is measured, and what synthetic rows are drawn from."
+    )
+    rows: Annotated[AutoOrWhole, AfterValidator(_writable_rows)] = Field(
+        default="auto", description="The number of synthetic rows; `auto` is the noisy count."
+    )
+    checks: ChecksSpec = Field(default_factory=ChecksSpec, description="What a release must reach to be published.")
+    schedule: ScheduleSpec = Field(
+        default_factory=ScheduleSpec, description="When `dprelease serve` releases by itself; never, without it."
+    )
+    approve: ApprovalRule = Field(
+        default="none",
+        description="Whether a release waits for `dprelease approve`: `required` accepts any key with the role "
+        "`approve`; a mapping names the approvers, each with a key of their own. Who and why go into the ledger.",
+        json_schema_extra={"values": "`none`, `required` or mapping"},
+    )
+    about: AboutSpec | None = Field(default=None, description="Public text for the registry entry.")
+    runner: RunnerSpec | None = Field(
+        default=None,
+        description="A Dask cluster that sums up the data, with the same result to the bit; without it, all cores of "
+        "this machine.",
+    )
+    ledger: Annotated[str, AfterValidator(ledger_url)] | None = Field(
+        default=None,
+        description="`postgresql://user@host/database`, for a ledger that several workspaces share; without it, "
+        "`ledger.db` beside the specification. A password in the address is refused.",
+    )
+    lineage: LineageSpec | None = Field(
+        default=None, description="Where OpenLineage events are sent, besides the workspace's own log."
+    )
     _recorded_query: QueryFacts | None = PrivateAttr(default=None)
     """What a record says of the query, where the specification comes from one."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from support import ROOT
-from support.deployments.guides import GUIDES, Step, blocks_of, is_shown, section_of, steps_of
-
-from flows.cli import app
+from support.deployments.guides import GUIDES, Step, blocks_of, is_shown, steps_of
+from support.links import broken_links, links
 
 README = ROOT / "README.md"
 DOCUMENTS = [README, *sorted(GUIDES.glob("*.md"))]
@@ -30,15 +31,22 @@ each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path
 # ---------------------------------------------------------------- what the documents hold
 
 
+PEOPLE = {"steward", "analyst", "auditor", "operator"}
+REFERENCE = {"formats", "specification", "commands", "glossary"}
+
+
 def test_there_is_a_guide_for_everybody():
-    assert {path.stem for path in GUIDES.glob("*.md")} == {"steward", "analyst", "auditor", "operator", "formats"}
+    assert {path.stem for path in GUIDES.glob("*.md")} == PEOPLE | REFERENCE
 
 
 @each_document
 def test_what_a_document_links_to_is_there(path: Path):
-    links = [link for link in re.findall(r"\]\(([^)#]+)\)", path.read_text()) if "://" not in link]
-    assert links
-    assert not [link for link in links if not (path.parent / link).exists()]
+    assert links(path)
+    assert broken_links(path) == []
+
+
+def test_the_readme_links_to_every_guide():
+    assert {f"deployments/guides/{name}.md" for name in PEOPLE | REFERENCE} <= set(links(README))
 
 
 @each_document
@@ -60,10 +68,40 @@ def test_no_document_uses_the_port_that_people_use(path: Path):
     assert "4200" not in ports
 
 
-def test_the_readme_names_every_command():
-    names = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
-    table = section_of(README.read_text(), "Commands")
-    assert not [name for name in names if f"`{name}" not in table]
+# ---------------------------------------------------------------- the glossary
+
+GLOSSARY = GUIDES / "glossary.md"
+
+
+@pytest.mark.parametrize("path", [path for path in DOCUMENTS if path != GLOSSARY], ids=lambda path: path.name)
+def test_every_document_links_to_the_glossary(path: Path):
+    assert "glossary.md" in {target.partition("#")[0].rpartition("/")[2] for target in links(path)}
+
+
+def test_the_glossary_explains_each_term_once_in_order_and_briefly():
+    _, *entries = re.split(r"^### ", GLOSSARY.read_text(), flags=re.MULTILINE)
+    terms = [entry.partition("\n")[0] for entry in entries]
+    assert len(terms) > 40
+    assert terms == sorted(set(terms), key=str.lower)
+    assert not [entry for entry in entries if not 5 < len(entry.partition("\n")[2].split()) < 75]
+
+
+# ---------------------------------------------------------------- the README
+
+
+def test_the_readme_shows_a_picture_that_is_small():
+    (picture,) = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README.read_text())
+    assert 10_000 < (ROOT / picture).stat().st_size < 300_000
+
+
+def test_the_readme_s_library_example_runs():
+    (example,) = [block.body for block in blocks_of(README.read_text()) if block.kind == "python"]
+    assert len(example.splitlines()) <= 6
+    known: dict[str, Any] = {"X": np.linspace(-1, 1, 400).reshape(50, 8), "y": ["no", "yes"] * 25}
+    exec(compile(example, str(README), "exec"), known)  # noqa: S102  our own page
+    assert known["X_new"].shape == (10_000, 8)
+    assert set(known["y_new"]) <= {"no", "yes"}
+    assert known["model"].privacy_["epsilon"] == 1
 
 
 # ---------------------------------------------------------------- the reader has teeth

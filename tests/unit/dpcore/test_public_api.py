@@ -107,7 +107,7 @@ def test_who_models_rows_can_sample_them_and_lda_predicts() -> None:
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "deployments" / "guides").glob("*.md"))]
 ROOMS = {"dpcore", "expectations", "tasks", "flows", "deployments", "benchmarks"}
 IMPORTED = {
-    "README.md": {"dpcore.PcaGauss", "dpcore.RonGauss"},
+    "README.md": {"dpcore.RonGauss"},
     "analyst.md": {"tasks.answers.intervals.read_inference"},
 }
 """What Python on the pages imports of this project."""

@@ -18,7 +18,8 @@ from dpcore.mechanisms.entry import COMPONENTS_KEY, MOMENTS_KEY, PROJECTION_KEY,
 from tasks.spec import load_spec
 from tasks.spec.plan import plan_release
 
-README = (ROOT / "README.md").read_text()
+ESTIMATORS = (ROOT / "dpcore" / "README.md").read_text()
+REFERENCE = (ROOT / "deployments" / "guides" / "specification.md").read_text()
 NAMING = (MOMENTS_KEY, COMPONENTS_KEY, PROJECTION_KEY)
 APART = {"projection": 0.5, "moments": 0.5}
 SPEC: dict[str, Any] = {
@@ -64,6 +65,12 @@ def planned(folder: Path, part: dict[str, Any], *, delta: bool) -> set[str]:
     return {event.mechanism for event in plan.events.values()} | {plan.projection}
 
 
+def section_of_reference(place: str) -> str:
+    """The part of the reference page about a section of release.yaml, with the parts below it."""
+    start = REFERENCE.index(f"# {place}\n")
+    return REFERENCE[start : REFERENCE.find("\n## ", start)]
+
+
 def fitted(place: str, mechanism: str) -> dict[str, Any]:
     """What an estimator states after it was fitted to a few public rows, with the mechanism if it takes one by name."""
     kind = getattr(dpcore, place.removeprefix("dpcore."))
@@ -83,14 +90,16 @@ def test_a_mechanism_can_be_had_wherever_it_is_listed(entry: MechanismEntry, tmp
     gaussian = "rho" in entry.guarantee
     for place in entry.offered:
         if place.startswith("dpcore."):
-            assert place.removeprefix("dpcore.") in README
+            assert place.removeprefix("dpcore.") in ESTIMATORS
             assert entry.name in str(fitted(place, entry.name))
         else:
             part = CALLING[place] if place in CALLING else naming(place, entry.name)
             if entry.kind == "check" and gaussian:  # a check spends what the moments spend
                 part = part | {"model": {"mechanism": "gaussian"}}
             assert entry.name in planned(tmp_path, part, delta=gaussian)
-            assert f"`{place.rsplit('.', 1)[0].replace('checks.*', 'checks')}" in README
+            section, _, key = place.partition(":")[0].replace("checks.*", "checks.accuracy").rpartition(".")
+            assert f"| `{key}` |" in section_of_reference(section)
+            assert place not in NAMING or f"`{entry.name}`" in section_of_reference("model")
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.name)
