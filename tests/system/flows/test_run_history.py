@@ -24,7 +24,7 @@ ARROWS = {
     ("allocate budget", "project"),
     ("project", "estimate moments"),
     ("estimate moments", "sample"),
-    ("estimate moments", "decode"),
+    ("sample", "decode"),
     ("decode", "check"),
     ("check", "publish"),
 }
