@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import time
@@ -15,7 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
-from tasks.workspace.folders import Workspace, private_file
+from tasks.workspace.files import private_file
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import try_lock
 from tasks.workspace.reading import open_regular, parse_json, read_text
 
 SERVING = "serving.json"
@@ -128,12 +129,9 @@ def is_served(workspace: Workspace) -> bool:
     """Whether a `dprelease serve` of this workspace is alive: it holds the lock as long as it is."""
     try:
         with open_regular(workspace.prefect_home / LOCK) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not try_lock(file, shared=True)
     except OSError:
         return False
-    return False
 
 
 @contextmanager
@@ -148,11 +146,7 @@ def serving_alone(workspace: Workspace, *, patiently: bool = False) -> Iterator[
 
 def _take(file: TextIO, pause: float) -> bool:
     time.sleep(pause)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return try_lock(file)
 
 
 @contextmanager

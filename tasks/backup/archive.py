@@ -30,7 +30,8 @@ from tasks.ledger.operations import export_lines, imported_entries, write_new
 from tasks.ledger.state import Entry, LedgerState
 from tasks.ledger.store import Ledger, Row
 from tasks.spec import ReleaseSpec, load_spec
-from tasks.workspace.folders import PRIVATE_FILE, SPEC_NAME, Workspace
+from tasks.workspace.files import PRIVATE_FILE
+from tasks.workspace.folders import SPEC_NAME, Workspace
 from tasks.workspace.reading import open_regular, parse_json, read_text
 
 EVENTS, MEASUREMENTS, FINGERPRINTS = "ledger/events.ndjson", "ledger/measurements.ndjson", "ledger/fingerprints.ndjson"

@@ -7,7 +7,6 @@ that come twice and archives larger than the disk are refused before anything is
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import tarfile
 from io import BufferedReader
@@ -18,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints
 
 from dpcore.errors import WorkspaceError
 from tasks.bundle.staging import sha256_of
-from tasks.workspace.folders import PRIVATE_FILE, SPEC_NAME
+from tasks.workspace.files import PRIVATE_FILE, flush_written
+from tasks.workspace.folders import SPEC_NAME
 from tasks.workspace.reading import open_regular
 
 VERSION = 1
@@ -125,8 +125,7 @@ def _place(folder: Path, name: str, content: IO[bytes] | None) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
         shutil.copyfileobj(content or io.BytesIO(), file)
-        file.flush()
-        os.fsync(file.fileno())
+        flush_written(file)
     path.chmod(_mode(PurePosixPath(name)))
     return sha256_of(path)
 

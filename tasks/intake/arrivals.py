@@ -27,7 +27,8 @@ from tasks.intake.quarantine import put_apart
 from tasks.landing.file_names import matching_names, period_of
 from tasks.spec import ReleaseSpec
 from tasks.workspace.clock import Clock, steady_clock
-from tasks.workspace.folders import Workspace, held
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import hold_lock
 from tasks.workspace.redaction import own_error
 
 SETTLE_SECONDS = 10.0
@@ -118,7 +119,7 @@ class Arrivals:
     @contextmanager
     def announcing(self) -> Iterator[None]:
         """Wait until no other process announces, so that each month is announced by one."""
-        with held(self.workspace.landing / ".announcing.lock"):
+        with hold_lock(self.workspace.landing / ".announcing.lock"):
             yield
 
     def scan(self, spec: ReleaseSpec, *, settle: float = SETTLE_SECONDS, patience: float | None = None) -> Scan:
@@ -158,7 +159,7 @@ class Arrivals:
         """One process at a time looks at the files, or brings one in."""
         if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
             self.workspace.create()
-        with held(self.workspace.landing / ".arrivals.lock"):
+        with hold_lock(self.workspace.landing / ".arrivals.lock"):
             yield
 
     def _key(self, path: Path) -> str:

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dpcore.errors import WorkspaceError
-from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.files import PRIVATE_FILE
 
 BUSY_SECONDS = 60.0
 TABLES = (

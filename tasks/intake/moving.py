@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dpcore.errors import LandingError, WorkspaceError
 from tasks.intake.inspection import signature
-from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.files import create_private, flush_to_disk, flush_written
 from tasks.workspace.reading import open_regular
 
 DRAFT = ".landing-"
@@ -51,7 +51,7 @@ def place(draft: Path, target: Path) -> None:
     """Give a draft its name, for good."""
     if draft != target:
         draft.replace(target)
-    _sync(target.parent)
+    flush_to_disk(target.parent, best_effort=True)
 
 
 def _draft(source: Path, target: Path) -> Path:
@@ -80,7 +80,7 @@ def _linked(source: Path, draft: Path) -> bool:
     try:
         if source.is_symlink():
             return False
-        _sync(source)
+        flush_to_disk(source, best_effort=True)
         os.link(source, draft)
     except OSError:
         return False
@@ -89,13 +89,9 @@ def _linked(source: Path, draft: Path) -> bool:
 
 def _copy(source: Path, draft: Path) -> None:
     before = signature(source)
-    with (
-        open_regular(source) as read,
-        os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as written,
-    ):
+    with open_regular(source) as read, create_private(draft) as written:
         shutil.copyfileobj(read, written, 1 << 20)
-        written.flush()
-        os.fsync(written.fileno())
+        flush_written(written)
     if signature(source) != before:
         draft.unlink()
         raise LandingError(
@@ -104,13 +100,3 @@ def _copy(source: Path, draft: Path) -> None:
             where="FILE",
             hint="land it when it is complete; it is where it was",
         )
-
-
-def _sync(path: Path) -> None:
-    """Make a file's content or a folder's names outlive a power cut, where the file system can."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -37,6 +37,7 @@ from openlineage.client.serde import Serde
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
 from tasks.workspace.build_identity import version_of
 from tasks.workspace.clock import MINUTE_FORMAT
+from tasks.workspace.files import flush_to_disk
 from tasks.workspace.reading import read_text
 from tasks.workspace.redaction import LANDING_REFUSED
 
@@ -243,16 +244,7 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
     finally:
         os.close(descriptor)
     if size == 0:
-        flush_folder(path.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Bring a folder's entries to disk: a file that is new in it, or has a new name."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        flush_to_disk(path.parent)
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from tasks.ledger.operations import export_lines
 from tasks.ledger.state import Entry
 from tasks.site.survey import Bundle, Survey
 from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import try_lock
 
 MARK = ".dprelease-site"
 """The file by which a folder is known as a site of ours."""
@@ -130,18 +130,10 @@ def _locked(path: Path) -> int:
     if not _is_own(found, stat.S_ISREG) or found.st_size:
         os.close(descriptor)
         raise _refused("its lock's name belongs to something else", "site-foreign", f"move {path.name} away")
-    if not _takes(descriptor) or not _is_still(path, descriptor):
+    if not try_lock(descriptor) or not _is_still(path, descriptor):
         os.close(descriptor)
         raise _refused("another process is writing it", "site-busy", "wait until it has finished")
     return descriptor
-
-
-def _takes(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
