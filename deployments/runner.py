@@ -23,7 +23,7 @@ from deployments.execution import ReleaseRunner, ReleaseWorker
 from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
 from deployments.supervision import LATER
 from dpcore.errors import LedgerError, PrivacyError, RefusedError
-from flows.landing import needs_a_person
+from flows.retries import needs_a_person
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
 

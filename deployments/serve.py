@@ -30,6 +30,7 @@ from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_serve
 from flows.server.isolation import isolation_of
 from flows.server.keeping import end_kept_server, kept_here
 from flows.server.worker_process import SERVED
+from tasks.intake import SETTLE_SECONDS
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
@@ -295,7 +296,7 @@ def main() -> None:
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--port", type=int, default=4200)
     parser.add_argument("--auditor-port", type=int)
-    parser.add_argument("--settle", type=float, default=5.0)
+    parser.add_argument("--settle", type=float, default=SETTLE_SECONDS)
     parser.add_argument("--pool")
     parser.add_argument("--accept-open-server")
     parser.add_argument("--poll", action="store_true")

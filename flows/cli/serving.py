@@ -9,6 +9,7 @@ from pathlib import Path
 import typer
 
 from flows.cli.output import JsonFlag, WorkspaceOption
+from tasks.intake import SETTLE_SECONDS
 
 WorkspacesOption = typer.Option(
     ["."], "--workspace", "-w", help="A workspace folder; may be repeated.", show_default="current folder"
@@ -25,7 +26,9 @@ def serve(
         None, "--auditor-port", min=0, max=65535, help="Where auditors log in and see the pages, read only; 0 is any."
     ),
     poll: bool = typer.Option(False, "--poll", help="Look at landing/ again and again: for network mounts."),
-    settle: float = typer.Option(5.0, "--settle", min=0.1, help="Seconds after which an unchanged file is complete."),
+    settle: float = typer.Option(
+        SETTLE_SECONDS, "--settle", min=0.1, help="Seconds after which an unchanged file is complete."
+    ),
     pool: str | None = typer.Option(None, "--pool", help="Let workers of this Prefect work pool run the flows."),
     accept_open_server: str | None = OpenServerOption,
     as_json: bool = JsonFlag,

@@ -31,7 +31,6 @@ from tasks.workspace.folders import Workspace
 from tasks.workspace.locks import hold_lock
 from tasks.workspace.redaction import own_error
 
-SETTLE_SECONDS = 10.0
 PATIENCE = 6
 """By default, how many times longer what looks unfinished is left alone."""
 
@@ -122,7 +121,7 @@ class Arrivals:
         with hold_lock(self.workspace.landing / ".announcing.lock"):
             yield
 
-    def scan(self, spec: ReleaseSpec, *, settle: float = SETTLE_SECONDS, patience: float | None = None) -> Scan:
+    def scan(self, spec: ReleaseSpec, *, settle: float, patience: float | None = None) -> Scan:
         """Look at every file that source.path finds; record what is complete and sound, put apart what is not sound.
 
         Raises: PrivacyError if a file could not be judged; the others were.
@@ -272,8 +271,8 @@ def wait_until_settled(
     spec: ReleaseSpec,
     *,
     period: str | None = None,
-    seconds: float = 600.0,
-    settle: float = SETTLE_SECONDS,
+    seconds: float,
+    settle: float,
     patience: float | None = None,
 ) -> tuple[LandingError, ...]:
     """Wait, before landing data are read, until none of them is being written; returns what was put apart meanwhile.
