@@ -34,6 +34,7 @@ from tasks.intake import SETTLE_SECONDS
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
+from tasks.workspace.redaction import ErrorBoundary
 
 START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0
@@ -148,16 +149,14 @@ def _listen(port: int, option: str = "--port") -> socket.socket:
 
     Raises: RefusedError if somebody else has the port.
     """
-    try:
+    taken = RefusedError(
+        f"port {port} is taken",
+        rule="port-taken",
+        where=option,
+        hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
+    )
+    with ErrorBoundary(OSError, refusal=lambda _: taken):
         return listen(port)
-    except OSError:
-        taken = RefusedError(
-            f"port {port} is taken",
-            rule="port-taken",
-            where=option,
-            hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
-        )
-    raise taken
 
 
 def require_password(server: Server, *, accepted: str | None) -> None:

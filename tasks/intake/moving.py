@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpcore.errors import LandingError, WorkspaceError
+from dpcore.errors import LandingError, PrivacyError, WorkspaceError
 from tasks.intake.inspection import signature
 from tasks.workspace.files import create_private, flush_to_disk, flush_written
 from tasks.workspace.reading import open_regular
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 DRAFT = ".landing-"
 
@@ -55,24 +56,31 @@ def place(draft: Path, target: Path) -> None:
 
 
 def _draft(source: Path, target: Path) -> Path:
-    draft, fault = target.with_name(f"{DRAFT}{secrets.token_hex(8)}{target.suffix}"), ""
+    draft = target.with_name(f"{DRAFT}{secrets.token_hex(8)}{target.suffix}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f"{DRAFT}*"):
-            left.unlink(missing_ok=True)
-        if not _linked(source, draft):
-            _copy(source, draft)
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    if fault:
+        with ErrorBoundary(OSError, refusal=_unwritable_landing):
+            _link_or_copy(source, draft)
+    except PrivacyError:
         draft.unlink(missing_ok=True)
-        raise WorkspaceError(
-            f"the file cannot be brought in: {fault}",
-            rule="landing-unwritable",
-            where="landing",
-            hint="check the permissions and the space on the disk; the file is where it was",
-        )
+        raise
     return draft
+
+
+def _link_or_copy(source: Path, draft: Path) -> None:
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    for left in draft.parent.glob(f"{DRAFT}*"):
+        left.unlink(missing_ok=True)
+    if not _linked(source, draft):
+        _copy(source, draft)
+
+
+def _unwritable_landing(error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the file cannot be brought in: {reason_of(error)}",
+        rule="landing-unwritable",
+        where="landing",
+        hint="check the permissions and the space on the disk; the file is where it was",
+    )
 
 
 def _linked(source: Path, draft: Path) -> bool:

@@ -25,6 +25,7 @@ from tasks.keys.ssh_agent import SSH_TYPE, sign_with_agent
 from tasks.workspace.files import flush_to_disk, write_atomically
 from tasks.workspace.locks import hold_lock
 from tasks.workspace.reading import read_bytes
+from tasks.workspace.redaction import ErrorBoundary
 
 KEY_FILE = "signing.key"
 NEXT_FILE = "signing.key.next"
@@ -100,11 +101,11 @@ def read_public(read: Callable[[], str], *, where: str, hint: str) -> PublicKey:
 
     Raises: WorkspaceError, which says where.
     """
-    try:
+    fault = WorkspaceError(
+        "there is no readable Ed25519 public key", rule="public-key-unreadable", where=where, hint=hint
+    )
+    with ErrorBoundary(OSError, ValueError, refusal=lambda _: fault):
         return PublicKey.from_text(read().strip())
-    except (OSError, ValueError):
-        fault = "there is no readable Ed25519 public key"
-        raise WorkspaceError(fault, rule="public-key-unreadable", where=where, hint=hint) from None
 
 
 class Signer(Protocol):

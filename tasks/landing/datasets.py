@@ -45,6 +45,7 @@ from tasks.landing.fragments import (
 )
 from tasks.spec import ReleaseSpec
 from tasks.workspace.reading import open_regular
+from tasks.workspace.redaction import ErrorBoundary
 
 HASHED_AT_ONCE = 1 << 22
 TEXT_AT_ONCE = 1 << 20
@@ -84,14 +85,8 @@ class Landing:
         return grouped([piece for part in parts for piece in self._pieces(part)], size, self.where)
 
     def _pieces(self, part: Part) -> list[tuple[Part, int]]:
-        pieces: list[tuple[Part, int]] | None = None
-        try:
-            pieces = part.pieces()
-        except part.faults:
-            pieces = None
-        if pieces is None:
-            raise self.unreadable()
-        return pieces
+        with ErrorBoundary(*part.faults, refusal=lambda _: self.unreadable()):
+            return part.pieces()
 
     def version(self) -> tuple[str, ...]:
         """What changes when a file does, without reading any.
@@ -131,13 +126,10 @@ class Landing:
 
     def _file_schema(self, part: Part) -> pa.Schema:
         schema: pa.Schema | None = None
-        is_empty = False
-        try:
+        with ErrorBoundary(*part.faults, refusal=lambda _: self.unreadable()):
             is_empty = part.file.stat().st_size == 0
             if not is_empty and (not part.is_text or self._has_whole_lines(part.file)):
                 schema = part.schema()
-        except part.faults:
-            schema = None
         if is_empty:
             raise self._refusal("a landing file is empty", "file-empty", "land the file again, complete")
         if schema is None:

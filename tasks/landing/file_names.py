@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from dpcore.errors import LandingError
 from tasks.spec.operations import without_file_scheme
+from tasks.workspace.redaction import ErrorBoundary
 
 PERIOD = re.compile(r"(?!0000|9999)[0-9]{4}-(0[1-9]|1[0-2])")  # months that have one before and one after
 ENDINGS = (".parquet", ".csv")
@@ -63,24 +64,13 @@ def elsewhere(url: str, where: str = "source.path") -> list[Path]:
     from fsspec.core import url_to_fs
     from upath import UPath
 
-    found: list[Path] | None = None
-    try:
+    with ErrorBoundary(Exception, refusal=lambda _: _unreachable_store(where)):  # its client raises what it likes
         store, pattern = url_to_fs(url)
         store.invalidate_cache()
         paths: Any = [
             UPath(store.unstrip_protocol(path), **store.storage_options) for path in sorted(store.glob(pattern))
         ]
         found = [file for path in paths for file in ([path] if path.is_file() else data_files(path))]
-    except Exception:  # noqa: BLE001  a store's client raises what it likes
-        found = None
-    if found is None:
-        raise LandingError(
-            "the store of the landing data cannot be asked for its files",
-            rule="source-unreachable",
-            where=where,
-            hint="check the address, the network and the credentials, and that the client for this kind of URL is "
-            "installed (s3fs for s3://)",
-        )
     return [file for file in found if not file.name.startswith((".", "_"))]
 
 
@@ -122,19 +112,27 @@ def _split(root: Path, pattern: str) -> tuple[Path, str]:
 
 
 def _glob(base: Path, pattern: str) -> list[Path]:
-    found: list[Path] | None = None
-    try:
-        found = sorted(base.glob(pattern))
-    except (ValueError, IndexError, NotImplementedError):
-        found = None
-    if found is None:
-        raise LandingError(
-            f"source.path {pattern!r} is no pattern for files",
-            rule="path-malformed",
-            where="source.path",
-            hint="write a file, a folder, or a pattern such as landing/*.parquet",
-        )
-    return found
+    with ErrorBoundary(ValueError, IndexError, NotImplementedError, refusal=lambda _: _no_pattern(pattern)):
+        return sorted(base.glob(pattern))
+
+
+def _no_pattern(pattern: str) -> LandingError:
+    return LandingError(
+        f"source.path {pattern!r} is no pattern for files",
+        rule="path-malformed",
+        where="source.path",
+        hint="write a file, a folder, or a pattern such as landing/*.parquet",
+    )
+
+
+def _unreachable_store(where: str) -> LandingError:
+    return LandingError(
+        "the store of the landing data cannot be asked for its files",
+        rule="source-unreachable",
+        where=where,
+        hint="check the address, the network and the credentials, and that the client for this kind of URL is "
+        "installed (s3fs for s3://)",
+    )
 
 
 def data_files(path: Path) -> list[Path]:

@@ -8,7 +8,6 @@ the work: by person, which brings each person's rows together in the data's orde
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ from numpy.typing import NDArray
 from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.landing.fragments import changed
 from tasks.landing.sorting import BATCH_ROWS, SORT_BYTES, in_order, vault_full
+from tasks.workspace.files import create_private
+from tasks.workspace.redaction import ErrorBoundary
 
 KEYED = pa.schema([("position", pa.int64()), ("key", pa.large_string())])
 """Rows on their way to their persons."""
@@ -273,23 +274,12 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _private_file(scratch: Path) -> Path:
-    path, is_made = scratch / f"persons-{secrets.token_hex(8)}", False
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        is_made = True
-    except OSError:
-        is_made = False
-    if not is_made:
-        raise vault_full()
-    return path
+    path = scratch / f"persons-{secrets.token_hex(8)}"
+    with ErrorBoundary(OSError, refusal=lambda _: vault_full()), create_private(path):
+        return path
 
 
 def _write(file: IO[bytes], values: NDArray[Any]) -> None:
-    is_full = False
-    try:
+    with ErrorBoundary(OSError, refusal=lambda _: vault_full()):
         file.write(np.ascontiguousarray(values).data)
         file.flush()
-    except OSError:
-        is_full = True
-    if is_full:
-        raise vault_full()

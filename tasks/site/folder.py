@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpcore.errors import RefusedError, WorkspaceError
+from dpcore.errors import WorkspaceError
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
 from tasks.ledger.entry_keys import Key
@@ -25,6 +25,7 @@ from tasks.ledger.state import Entry
 from tasks.site.survey import Bundle, Survey
 from tasks.workspace.folders import Workspace
 from tasks.workspace.locks import try_lock
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 MARK = ".dprelease-site"
 """The file by which a folder is known as a site of ours."""
@@ -68,20 +69,18 @@ def write_site(out: Path, pages: Mapping[str, str], survey: Survey) -> None:
 
     Raises: RefusedError; then the site of before is still there.
     """
-    fault: RefusedError | None = None
-    try:
-        with _draft(out) as draft:
-            for name, text in pages.items():
-                _write(draft / name, text)
-            _write_evidence(draft / EVIDENCE, survey)
-            _write(draft / MARK, json.dumps({"program": "dprelease site", "pages": len(pages)}) + "\n")
-            _require_ours(out)  # writing took a while
-            _show(draft, out)
-    except OSError as error:
-        hint = "check the folder's owner, its permissions and the space on its disk"
-        fault = _refused(error.strerror or "unknown fault", "site-unwritable", hint)
-    if fault is not None:
-        raise fault
+    with ErrorBoundary(OSError, refusal=_unwritable_site), _draft(out) as draft:
+        for name, text in pages.items():
+            _write(draft / name, text)
+        _write_evidence(draft / EVIDENCE, survey)
+        _write(draft / MARK, json.dumps({"program": "dprelease site", "pages": len(pages)}) + "\n")
+        _require_ours(out)  # writing took a while
+        _show(draft, out)
+
+
+def _unwritable_site(error: OSError) -> WorkspaceError:
+    hint = "check the folder's owner, its permissions and the space on its disk"
+    return _refused(reason_of(error), "site-unwritable", hint)
 
 
 def _write(path: Path, text: str) -> None:

@@ -16,6 +16,7 @@ from dpcore.errors import WorkspaceError
 from tasks.workspace.files import PRIVATE_FILE, PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_private
 from tasks.workspace.locks import hold_lock, lock, try_lock
 from tasks.workspace.reading import read_text
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 SPEC_NAME = "release.yaml"
 ALIVE, NOTE = ".alive", "note.json"
@@ -88,14 +89,9 @@ class Workspace:
 
         Raises: WorkspaceError if the folder cannot be written, or if a private one may hold files of somebody else.
         """
-        fault = ""
-        try:
+        with ErrorBoundary(OSError, refusal=_unwritable):
             self.make_folders()
             self._create_key("fingerprint.key")
-        except OSError as error:
-            fault = error.strerror or "unknown fault"
-        if fault:
-            raise _unwritable(fault)
 
     def make_folders(self) -> None:
         """Make the folders, the private ones for their owner alone.
@@ -260,19 +256,14 @@ def _require_own(folder: Path) -> None:
 
 def _try_writing(folder: Path) -> None:
     probe = folder / f".probe-{secrets.token_hex(4)}"
-    fault = ""
-    try:
+    with ErrorBoundary(OSError, refusal=_unwritable):
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    if fault:
-        raise _unwritable(fault)
 
 
-def _unwritable(fault: str) -> WorkspaceError:
+def _unwritable(error: OSError) -> WorkspaceError:
     return WorkspaceError(
-        f"the workspace cannot be written: {fault}",
+        f"the workspace cannot be written: {reason_of(error)}",
         rule="workspace-unwritable",
         where="--workspace",
         hint="check the folder's owner, its permissions and the space on its disk",

@@ -1,0 +1,58 @@
+"""An error that replaces a foreign one carries nothing of it: no cause, no context, and no frame that knows it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from dpcore.errors import WorkspaceError
+from tasks.workspace.redaction import ErrorBoundary
+
+CELL = "Ada Lovelace, 36"
+
+
+def ours(_error: Exception) -> WorkspaceError:
+    return WorkspaceError("it cannot be read", rule="unreadable", where="here", hint="look")
+
+
+def fail_directly() -> None:
+    with ErrorBoundary(ValueError, OSError, refusal=ours):
+        raise ValueError(CELL)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    with ErrorBoundary(ValueError, refusal=ours):
+        yield
+
+
+def fail_in_a_generator() -> None:
+    with guarded():
+        raise ValueError(CELL)
+
+
+@pytest.mark.parametrize("fail", [fail_directly, fail_in_a_generator])
+def test_the_error_that_replaces_another_is_free_of_it(fail) -> None:
+    with pytest.raises(WorkspaceError) as caught:
+        fail()
+    assert (caught.value.rule, caught.value.__cause__, caught.value.__context__) == ("unreadable", None, None)
+    assert CELL not in "".join(traceback.format_exception(caught.value))
+
+
+def test_no_variable_of_the_boundary_leads_to_the_foreign_error() -> None:
+    with pytest.raises(WorkspaceError) as caught:
+        fail_directly()
+    stack = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
+    assert not [name for frame in stack for name, shown in (frame.locals or {}).items() if CELL in shown]
+
+
+def test_errors_that_are_not_listed_and_our_own_pass_as_they_are() -> None:
+    with pytest.raises(KeyError), ErrorBoundary(ValueError, refusal=ours):
+        raise KeyError("other")
+    own = WorkspaceError("full", rule="disk-full", where="disk", hint="make room")
+    with pytest.raises(WorkspaceError) as caught, ErrorBoundary(OSError, refusal=ours):
+        raise own
+    assert caught.value is own
