@@ -64,25 +64,25 @@ def back_up(workspace: Workspace, out: Path, *, now: datetime) -> Backup:
     """
     spec = load_spec(workspace.spec_path)
     with ExitStack() as held:
-        for name in sorted({spec.name, *_names(workspace)}):
+        for name in sorted({spec.name, *_release_names(workspace)}):
             held.enter_context(workspace.exclusive(name))
         ledger = held.enter_context(closing(writable_ledger(workspace, spec)))
-        for name in sorted({spec.name, *_names(workspace)}):
+        for name in sorted({spec.name, *_release_names(workspace)}):
             held.enter_context(ledger.exclusive(name))
         state = ledger.state()
         head = state.head
         made_at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         found = Backup(made_at, head.seq if head else 0, head.hash if head else "", 0)
         files: list[int] = []
-        write_new(out, lambda draft: files.append(_write(draft, workspace, spec, ledger, found)))
+        write_new(out, lambda draft: files.append(_write_archive(draft, workspace, spec, ledger, found)))
     return Backup(found.made_at, found.entries, found.head, files[0])
 
 
-def _names(workspace: Workspace) -> Iterator[str]:
+def _release_names(workspace: Workspace) -> Iterator[str]:
     return (folder.name for folder in workspace.releases.glob("*") if folder.is_dir())
 
 
-def _write(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger, found: Backup) -> int:
+def _write_archive(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger, found: Backup) -> int:
     digests: dict[str, str] = {}
     sizes: dict[str, int] = {}
     with tarfile.open(draft, "w") as archive:

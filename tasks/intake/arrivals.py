@@ -22,7 +22,7 @@ from typing import cast
 from dpcore.errors import LandingError, PrivacyError
 from tasks.intake.file_registry import Announcement, FileVersion, Look, Registry
 from tasks.intake.inspection import Judgement, ends_within_a_line, fingerprint, judge, signature
-from tasks.intake.moving import drafted, place
+from tasks.intake.moving import open_draft, place
 from tasks.intake.quarantine import put_apart
 from tasks.landing.file_names import matching_names, period_of
 from tasks.spec import ReleaseSpec
@@ -142,7 +142,7 @@ class Arrivals:
         It is at its place already, or is moved there from `source`: then a bad one never gets there.
         Raises: LandingError if the name is taken, or if the file changes meanwhile; WorkspaceError.
         """
-        draft = drafted(source, path, replace=replace) if source else nullcontext(path)
+        draft = open_draft(source, path, replace=replace) if source else nullcontext(path)
         with self._looking():
             with draft as file:
                 reading = self._read(file, spec, path)
@@ -246,11 +246,11 @@ def _summary(outcomes: Mapping[Path, Outcome | PrivacyError], spec: ReleaseSpec)
     return Scan(
         landed=tuple(o for o in outcomes.values() if isinstance(o, FileVersion)),
         refused=tuple(o for o in outcomes.values() if isinstance(o, LandingError)),
-        writing=frozenset(_month(path, spec) for path, o in outcomes.items() if o is Pause.WRITING),
+        writing=frozenset(_month_of_name(path, spec) for path, o in outcomes.items() if o is Pause.WRITING),
     )
 
 
-def _month(path: Path, spec: ReleaseSpec) -> str | None:
+def _month_of_name(path: Path, spec: ReleaseSpec) -> str | None:
     try:
         return period_of(path, spec.source.period)
     except LandingError:

@@ -209,7 +209,7 @@ class Registry:
         with self._transaction() as db:
             query = f"SELECT {COLUMNS} FROM versions WHERE {condition}"  # noqa: S608  conditions are our own
             row = db.execute(query, values).fetchone()
-        return None if row is None else _version(row)
+        return None if row is None else _version_in_row(row)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -236,7 +236,7 @@ def _ensure_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
 
 
-def _version(row: tuple[str, str | None, str | None, int]) -> FileVersion:
+def _version_in_row(row: tuple[str, str | None, str | None, int]) -> FileVersion:
     token, period, refused, handled = row
     return FileVersion(token, period, refused, bool(handled))
 

@@ -23,7 +23,7 @@ DRAFT = ".landing-"
 
 
 @contextmanager
-def drafted(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
+def open_draft(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
     """The source under a hidden name beside its target, to be placed or put apart; then the source is removed.
 
     If anything goes wrong the source stays, and nothing else. To be used by one process at a time.
@@ -39,7 +39,7 @@ def drafted(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
             where="FILE",
             hint="give it another name with --as, or replace the one that is there with --replace",
         )
-    draft = _draft(source, target)
+    draft = _make_draft(source, target)
     try:
         yield draft
         with suppress(OSError):  # what may not be removed stays; it has landed nevertheless
@@ -55,7 +55,7 @@ def place(draft: Path, target: Path) -> None:
     flush_to_disk(target.parent, best_effort=True)
 
 
-def _draft(source: Path, target: Path) -> Path:
+def _make_draft(source: Path, target: Path) -> Path:
     draft = target.with_name(f"{DRAFT}{secrets.token_hex(8)}{target.suffix}")
     try:
         with ErrorBoundary(OSError, refusal=_unwritable_landing):
@@ -70,8 +70,8 @@ def _link_or_copy(source: Path, draft: Path) -> None:
     draft.parent.mkdir(parents=True, exist_ok=True)
     for left in draft.parent.glob(f"{DRAFT}*"):
         left.unlink(missing_ok=True)
-    if not _linked(source, draft):
-        _copy(source, draft)
+    if not _try_link(source, draft):
+        _copy_unchanged(source, draft)
 
 
 def _unwritable_landing(error: OSError) -> WorkspaceError:
@@ -83,7 +83,7 @@ def _unwritable_landing(error: OSError) -> WorkspaceError:
     )
 
 
-def _linked(source: Path, draft: Path) -> bool:
+def _try_link(source: Path, draft: Path) -> bool:
     """Whether the file could get a second name: on the same file system, and if it is no link itself."""
     try:
         if source.is_symlink():
@@ -95,7 +95,7 @@ def _linked(source: Path, draft: Path) -> bool:
     return True
 
 
-def _copy(source: Path, draft: Path) -> None:
+def _copy_unchanged(source: Path, draft: Path) -> None:
     before = signature(source)
     with open_regular(source) as read, create_private(draft) as written:
         shutil.copyfileobj(read, written, 1 << 20)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpcore.errors import LandingError
 from dpcore.records.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
-from tasks.landing.cells import is_text
+from tasks.landing.cells import is_text_type
 from tasks.landing.file_names import (
     PERIOD,
     data_files,
@@ -37,11 +37,11 @@ from tasks.landing.fragments import (
     LONGEST_LINE,
     Fragment,
     Part,
+    file_version,
     grouped,
     is_elsewhere,
     portable_version,
     unreadable,
-    version_of,
 )
 from tasks.spec import ReleaseSpec
 from tasks.workspace.reading import open_regular
@@ -93,7 +93,7 @@ class Landing:
 
         Raises: LandingError if a file is gone, or its store does not tell one version from another.
         """
-        versions = tuple(version for version in map(version_of, self.files) if version is not None)
+        versions = tuple(version for version in map(file_version, self.files) if version is not None)
         if len(versions) < len(self.files):
             raise self._refusal(
                 "a landing file is gone, or its store does not tell its versions apart",
@@ -198,7 +198,7 @@ def _family(kind: pa.DataType, column: Column | None) -> str:
         (pa.types.is_integer, "int64"),
         (pa.types.is_boolean, "bool"),
         (pa.types.is_temporal, "datetime64[us]"),
-        (is_text, "str"),
+        (is_text_type, "str"),
     )
     if pa.types.is_null(kind) and column is not None:  # all missing: whatever was declared
         return landing_dtypes(column)[0]

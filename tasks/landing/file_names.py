@@ -42,7 +42,7 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     """The same, but also those of another format that the pattern names; a folder stands for its data files."""
     if "://" in pattern:
         return elsewhere(pattern)
-    base, rest = _split(root, pattern)
+    base, rest = _split_pattern(root, pattern)
     files = [file for path in _glob(base, rest) for file in ([path] if _is_data(path) else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
@@ -88,7 +88,7 @@ def would_match(pattern: str, relative: Path) -> bool:
 
 def folder_of(root: Path, pattern: str) -> Path:
     """The folder under which every file lies that a pattern can find."""
-    base, rest = _split(root, pattern)
+    base, rest = _split_pattern(root, pattern)
     parts = Path(rest).parts
     fixed = list(takewhile(lambda part: not set(part) & set("*?["), parts))
     folder = base.joinpath(*fixed)
@@ -103,7 +103,7 @@ def relative_pattern(root: Path, pattern: str) -> str | None:
     return str(inside.relative_to(root)) if inside.is_relative_to(root) else None
 
 
-def _split(root: Path, pattern: str) -> tuple[Path, str]:
+def _split_pattern(root: Path, pattern: str) -> tuple[Path, str]:
     """The folder from which to search, and what to search for."""
     given = Path(pattern)
     if given.is_absolute():

@@ -168,7 +168,7 @@ class LineageRun:
             ),
             "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
         }
-        facets |= {"nominalTime": _month(self._period)} if self._period else {}
+        facets |= {"nominalTime": _nominal_month(self._period)} if self._period else {}
         return facets if job == FLOW else facets | {"parent": self._parent()}
 
     def _parent(self) -> RunFacet:
@@ -192,7 +192,7 @@ def _tag(key: str, value: str) -> tags_run.TagsRunFacetFields:
     return tags_run.TagsRunFacetFields(key=key, value=value, source="dprelease")
 
 
-def _month(period: str) -> nominal_time_run.NominalTimeRunFacet:
+def _nominal_month(period: str) -> nominal_time_run.NominalTimeRunFacet:
     """The data's month, such as 2026-11, from its first moment to that of the next."""
     year, month = (int(part) for part in period.split("-"))
     after = f"{year + month // 12:04d}-{month % 12 + 1:02d}"

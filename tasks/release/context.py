@@ -53,10 +53,10 @@ class ReleaseRun(PlannedRelease):
         """
         if not self.arrival.is_queried or self.arrival.landing.files[0].exists():
             return
-        from tasks.landing.sql import spooled
+        from tasks.landing.sql import spool_query
 
         target = self.arrival.landing.files[0]
-        spooled(self.spec, target, period=self.period, root=self.workspace.root, environment=os.environ)
+        spool_query(self.spec, target, period=self.period, root=self.workspace.root, environment=os.environ)
 
     @cached_property
     def readings(self) -> Readings:

@@ -26,7 +26,7 @@ ROOMS = Path(__file__).resolve().parents[2]
 def own_error(error: Exception, stage: str) -> PrivacyError:
     """An error of our own, free of data by rule, without traceback, cause or context that could hold a value."""
     own = error if isinstance(error, PrivacyError) else _no_room(error)
-    own = own or StageFailedError(stage, type(error).__name__, _place(error))
+    own = own or StageFailedError(stage, type(error).__name__, _innermost_place(error))
     own.__context__ = own.__cause__ = None
     if isinstance(own, LandingError):
         own.args = (LANDING_REFUSED,)  # what logs and states show; `message` keeps the verdict
@@ -76,7 +76,7 @@ def _no_room(error: Exception) -> PrivacyError | None:
     )
 
 
-def _place(error: BaseException) -> str:
+def _innermost_place(error: BaseException) -> str:
     """File and line of the innermost frame of our own code."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if Path(f.filename).is_relative_to(ROOMS) and ".venv" not in f.filename]
