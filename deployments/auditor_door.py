@@ -28,7 +28,8 @@ from starlette.types import Receive, Scope, Send
 from deployments.auditor_routes import WITHHELD, Route, find_route
 from flows.server.connection import Server, known_server
 from flows.server.embedded import LOOPBACK
-from tasks.workspace.folders import Workspace, private_file
+from tasks.workspace.files import private_file
+from tasks.workspace.folders import Workspace
 
 USER = "auditor"
 PASSWORD_FILE = "auditor.password"  # noqa: S105  a file name

@@ -40,19 +40,19 @@ def registered_flow(client: SyncPrefectClient, run: FlowRun, workspaces: Sequenc
     Raises: RefusedError naming the settings that are not.
     """
     if run.deployment_id is None:
-        raise _refusal("no deployment")
+        raise _unregistered("no deployment")
     stored = client.read_deployment(run.deployment_id)
     full = (client.read_flow(run.flow_id).name, stored.name)
     for workspace in workspaces:
         for registered in deployments_of(workspace, load_spec(workspace.spec_path)):
             if (registered.flow_name, registered.name) == full:
                 if changed := changes(stored, run, registered):
-                    raise _refusal(", ".join(changed))
+                    raise _unregistered(", ".join(changed))
                 return FLOWS[full[0]]
-    raise _refusal("name")
+    raise _unregistered("name")
 
 
-def _refusal(what: str) -> RefusedError:
+def _unregistered(what: str) -> RefusedError:
     return RefusedError(
         f"the stored deployment is not the registered one: {what}",
         rule="deployment-changed",

@@ -17,11 +17,11 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.states import Cancelled, Crashed
 
-from flows.monthly import plain_utc
 from tasks.intake.arrivals import Arrivals
 from tasks.ledger.opening import ledger_state
 from tasks.schedule.due import Due, due_periods, schedule_began
 from tasks.spec import ReleaseSpec
+from tasks.workspace.clock import plain_utc
 from tasks.workspace.folders import Workspace
 
 ALIVE = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]

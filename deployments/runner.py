@@ -23,7 +23,7 @@ from deployments.execution import ReleaseRunner, ReleaseWorker
 from deployments.recovery import catch_up, close_dead_runs, drop_late_firings, resume_arrivals
 from deployments.supervision import LATER
 from dpcore.errors import LedgerError, PrivacyError, RefusedError
-from flows.landing import needs_a_person
+from flows.retries import needs_a_person
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
 
@@ -31,7 +31,7 @@ AT_ONCE = 2
 """Runs side by side; releases of one name wait for each other anyway."""
 
 
-async def serve(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
+async def run_deployments(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
     """Register, recover what a server that was down left, and run what comes."""
     runner = ReleaseRunner(workspace, name=spec.name, limit=AT_ONCE, pause_on_shutdown=False)
     async with get_client() as client:
@@ -118,7 +118,7 @@ def main() -> None:
     try:
         spec = load_spec(workspace.spec_path)
         wanted = list(deployments_of(workspace, spec, pool=asked.pool))
-        asyncio.run((register if asked.pool else serve)(workspace, spec, wanted))
+        asyncio.run((register if asked.pool else run_deployments)(workspace, spec, wanted))
     except PrivacyError as error:
         hint = f" ({error.hint})" if isinstance(error, RefusedError) else ""
         sys.stderr.write(f"{error}{hint}\n")

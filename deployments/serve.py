@@ -30,9 +30,11 @@ from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_serve
 from flows.server.isolation import isolation_of
 from flows.server.keeping import end_kept_server, kept_here
 from flows.server.worker_process import SERVED
+from tasks.intake import SETTLE_SECONDS
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
+from tasks.workspace.redaction import ErrorBoundary
 
 START_SECONDS = 180.0
 REGISTER_SECONDS = 120.0
@@ -147,16 +149,14 @@ def _listen(port: int, option: str = "--port") -> socket.socket:
 
     Raises: RefusedError if somebody else has the port.
     """
-    try:
+    taken = RefusedError(
+        f"port {port} is taken",
+        rule="port-taken",
+        where=option,
+        hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
+    )
+    with ErrorBoundary(OSError, refusal=lambda _: taken):
         return listen(port)
-    except OSError:
-        taken = RefusedError(
-            f"port {port} is taken",
-            rule="port-taken",
-            where=option,
-            hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
-        )
-    raise taken
 
 
 def require_password(server: Server, *, accepted: str | None) -> None:
@@ -295,7 +295,7 @@ def main() -> None:
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--port", type=int, default=4200)
     parser.add_argument("--auditor-port", type=int)
-    parser.add_argument("--settle", type=float, default=5.0)
+    parser.add_argument("--settle", type=float, default=SETTLE_SECONDS)
     parser.add_argument("--pool")
     parser.add_argument("--accept-open-server")
     parser.add_argument("--poll", action="store_true")

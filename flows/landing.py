@@ -5,10 +5,12 @@ from __future__ import annotations
 from prefect import flow
 from prefect.runtime import flow_run
 
-from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, LedgerError, PrivacyError, SpecError
-from flows.monthly import label_run, settle
+from dpcore.errors import LandingError, PrivacyError
+from flows.monthly import label_run
 from flows.release import ReleaseRequest, release
+from flows.retries import needs_a_person
 from flows.server.worker_process import served
+from flows.settling import await_landing
 from tasks.boundary import redacted, tell
 from tasks.intake.arrivals import Arrivals
 from tasks.intake.file_registry import Announcement
@@ -16,10 +18,6 @@ from tasks.ledger.opening import ledger_state
 from tasks.schedule.due import is_decided
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
-
-PASSING = ("landing-unsettled", "landing-changed")
-DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-differs", "supersedes-wrong")
-"""Refusals of the ledger that a person's decision ends; others, such as a database that is away, end by themselves."""
 
 
 def _run_name() -> str:
@@ -56,7 +54,7 @@ def release_arrival(place: Workspace, token: str) -> None:
     if arrival is None or arrival.handled:
         tell("this arrival was dealt with before; nothing was read or spent")
         return
-    settle(place, spec, arrival.period)
+    await_landing(place, spec, arrival.period)
     seen = arrivals.latest(arrival.period)  # what lands from here on is announced by itself
     try:
         release(ReleaseRequest(workspace=str(place.root), period=arrival.period))
@@ -73,12 +71,3 @@ def _is_behind(place: Workspace, spec: ReleaseSpec, arrival: Announcement, error
     """Whether a month was decided in another way and its data are gone: no fault, the arrival only came late."""
     gone = isinstance(error, LandingError) and error.rule == "landing-missing"
     return gone and arrival.period is not None and is_decided(spec, ledger_state(place), arrival.period)
-
-
-def needs_a_person(error: PrivacyError) -> bool:
-    """Whether another try would end in the same way until somebody decides something."""
-    if isinstance(error, LandingError):
-        return error.rule not in PASSING
-    if isinstance(error, LedgerError):
-        return error.rule in DECISIONS
-    return isinstance(error, BudgetExceededError | CheckFailedError | SpecError)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID
 
 from prefect import flow
@@ -13,16 +13,16 @@ from prefect.runtime import deployment, flow_run
 from dpcore.errors import CheckFailedError, PrivacyError, RefusedError
 from flows.release import ReleaseRequest, release
 from flows.server.worker_process import served
+from flows.settling import await_landing
 from tasks.artifacts import Board
 from tasks.boundary import redacted, tell, tell_operator
-from tasks.intake.arrivals import wait_until_settled
 from tasks.ledger.opening import ledger_state
 from tasks.ledger.store import utc_now
 from tasks.schedule.due import Due, due_periods, schedule_began
 from tasks.spec import ReleaseSpec, load_spec
+from tasks.workspace.clock import plain_utc
 from tasks.workspace.folders import Workspace
 
-SETTLE_SECONDS = 600.0
 SCHEDULED = "auto-scheduled"
 """How Prefect tags a run that a schedule started."""
 NO_DATA = "landing-missing"
@@ -58,19 +58,10 @@ def release_due(place: Workspace, *, since: datetime, now: datetime, fired: date
         raise CheckFailedError(f"not released: {', '.join(failed)}; `dprelease history` says why")
 
 
-def settle(place: Workspace, spec: ReleaseSpec, period: str | None) -> None:
-    """Wait until nothing is being written to a month's landing data; the operator is told what is put apart.
-
-    Raises: LandingError if that takes too long.
-    """
-    for refusal in wait_until_settled(place, spec, period=period, seconds=SETTLE_SECONDS):
-        tell_operator(f"a file was put into quarantine ({refusal.rule})")
-
-
 def _fault(place: Workspace, spec: ReleaseSpec, period: str) -> str | None:
     """Release a month; None if it came to its end, else the rule or kind of what went wrong. Its own run tells more."""
     try:
-        settle(place, spec, period)
+        await_landing(place, spec, period)
         release(ReleaseRequest(workspace=str(place.root), period=period))
     except PrivacyError as error:
         tell_operator(f"{period} was not released: {error}")
@@ -104,8 +95,3 @@ def _registered_at() -> datetime:
     with get_client(sync_client=True) as client:
         created = client.read_deployment(UUID(deployment.id)).created
     return plain_utc(created) if created else utc_now()
-
-
-def plain_utc(moment: datetime) -> datetime:
-    """A moment of Prefect's own type as the standard library's."""
-    return datetime.fromtimestamp(moment.timestamp(), UTC)

@@ -31,7 +31,7 @@ def verify(place: Workspace) -> None:
     Raises: CheckFailedError for the first one that is broken.
     """
     checks = audit_workspace(place, runs=complete_runs(place))
-    _show(load_spec(place.spec_path).name, checks)
+    _show_findings(load_spec(place.spec_path).name, checks)
     faults, open_ends = broken(checks), not_shown(checks)
     if faults:
         raise CheckFailedError(f"the audit failed at {faults[0].name}: {faults[0].detail}")
@@ -44,7 +44,7 @@ def verify(place: Workspace) -> None:
 HOLDS = {"holds": "yes", "broken": "NO", "not-shown": "not shown"}
 
 
-def _show(name: str, checks: list[Check]) -> None:
+def _show_findings(name: str, checks: list[Check]) -> None:
     rows = [
         {"": number, "check": check.name, "holds": HOLDS[check.outcome], "detail": check.detail}
         for number, check in enumerate(checks, start=1)

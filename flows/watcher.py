@@ -23,6 +23,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NoReturn
 
+from tasks.intake import SETTLE_SECONDS
+
 if TYPE_CHECKING:
     from tasks.intake.arrivals import Scan
     from tasks.intake.file_registry import Announcement
@@ -179,7 +181,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="flows.watcher", description="Takes up what lands, and announces its months.")
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--poll", action="store_true", help="look for changes, where none are told (network mounts)")
-    parser.add_argument("--settle", type=float, default=10.0, help="seconds without a change until a file is complete")
+    parser.add_argument(
+        "--settle", type=float, default=SETTLE_SECONDS, help="seconds without a change until a file is complete"
+    )
     parser.add_argument(
         "--patience", type=float, help="seconds for what looks unfinished; six times as many by default"
     )

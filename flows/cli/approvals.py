@@ -59,15 +59,15 @@ def approve(
         refuse = signed.content.decision == "refuse"
     if refuse:
         entry = approval.refuse(place, release_id, **said)
-        content = {"release_id": release_id, "status": "refused", **_said(entry)}
+        content = {"release_id": release_id, "status": "refused", **_decision_json(entry)}
     else:
         folder, record, entry = approval.approve(place, release_id, **said)
         published = folder.is_dir()
         content = {"release_id": release_id, "status": "published" if published else "awaiting-approval"}
-        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _said(entry)
+        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _decision_json(entry)
         if published:
             _tell_history(place, record["flow_run_id"], entry)
-    print_json(content) if as_json else _show(content)
+    print_json(content) if as_json else _show_decision(content)
 
 
 def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, add: Path | None) -> None:
@@ -104,7 +104,7 @@ def _cost(record: dict[str, Any]) -> dict[str, Any]:
     return {name: privacy[name] for name in ("epsilon", "delta", "delta_num")} | {"rows": record["rows"]}
 
 
-def _said(entry: Entry) -> dict[str, Any]:
+def _decision_json(entry: Entry) -> dict[str, Any]:
     facts = entry.facts
     by = "refused_by" if entry.kind == "refuse" else "approved_by"
     key = facts.get("approver", entry.key_id)
@@ -128,7 +128,7 @@ def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
         server.ask("POST", f"{run}/set_state", {"state": state, "force": True}, seconds=5)
 
 
-def _show(content: dict[str, Any]) -> None:
+def _show_decision(content: dict[str, Any]) -> None:
     out = console()
     by = content.get("approved_by") or content["refused_by"]
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}", end="")

@@ -46,11 +46,9 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
     from dpcore.accounting import population_balance
     from tasks.ledger.store import utc_now
     from tasks.schedule.outlook import Outlook, left
-    from tasks.spec.plan import cap_of
 
-    population = spec.privacy.population
-    known = state.populations.get(population)
-    cap = known.cap if known else cap_of(spec)
+    population, outlook = spec.privacy.population, Outlook(spec, plan, state, utc_now())
+    known, cap = state.populations.get(population), outlook.cap
     spent, committed = state.spent(population), state.committed(population)
     used = population_balance(committed, delta=cap.delta)
     figures = {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")}
@@ -61,7 +59,7 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "reserved": population_balance(state.reserved(population), delta=cap.delta).as_json(),
         "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
         "releases_left": cap.releases_left(committed, plan.cost),
-        "warnings": Outlook(spec, plan, state, utc_now()).warnings,
+        "warnings": outlook.warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,
     }
 

@@ -45,7 +45,7 @@ def lineage(
     if release_id is None:
         _flush(place, as_json=as_json)
     else:
-        _show(place, release_id, as_json=as_json)
+        _show_graph(place, release_id, as_json=as_json)
 
 
 def _explain(context: typer.Context, *, as_json: bool, both: bool) -> None:
@@ -57,7 +57,7 @@ def _explain(context: typer.Context, *, as_json: bool, both: bool) -> None:
     typer.echo(context.get_help())
 
 
-def _show(place: Workspace, release_id: str, *, as_json: bool) -> None:
+def _show_graph(place: Workspace, release_id: str, *, as_json: bool) -> None:
     from tasks.lineage.graph import lineage_graph
 
     graph = lineage_graph(place, release_id)

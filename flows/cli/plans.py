@@ -46,7 +46,7 @@ def plan(
     if plot is not None:
         _draw(outlook, plot)
         content["plot"] = str(plot)
-    print_json(content) if as_json else _show(outlook, content)
+    print_json(content) if as_json else _show_plan(outlook, content)
 
 
 def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _draw(outlook: Outlook, path: Path) -> None:
 # -- for people --------------------------------------------------------------------
 
 
-def _show(outlook: Outlook, content: dict[str, Any]) -> None:
+def _show_plan(outlook: Outlook, content: dict[str, Any]) -> None:
     from tasks.bundle.query_text import query_words
 
     out = console()
@@ -156,7 +156,7 @@ def _epsilon_left(left: float | None) -> str:
     return f"epsilon {at_least(left)}"
 
 
-def _figures(title: str, *columns: str) -> Table:
+def _figures_table(title: str, *columns: str) -> Table:
     """A table of numbers, set off from what is above, with every column but the first to the right."""
     result = table(title, *columns)
     for column in result.columns[1:]:
@@ -170,7 +170,7 @@ def _show_year(out: Console, outlook: Outlook, content: dict[str, Any]) -> None:
     steps = content["year"]
     deltas = {"delta_spent": "delta", "delta_num_spent": "delta_num"}
     shown = {key: name for key, name in deltas.items() if any(step[key] for step in steps)}
-    year = _figures("the months ahead", "data of", "costs", "spent after", *shown.values(), "left", "")
+    year = _figures_table("the months ahead", "data of", "costs", "spent after", *shown.values(), "left", "")
     year.columns[-1].justify = "left"
     for step in steps:
         spent = [_number(step[key], at_most) for key in ("epsilon", "epsilon_spent", *shown)]
@@ -232,7 +232,7 @@ def _show_alternatives(out: Console, outlook: Outlook) -> None:
     wide = outlook.plan.encoded_width
     names = ("epsilon", "releases", "last one", "mean's noise", "share's", "signal to", "coordinates")
     units = ("a release", "left", "", "% of range", "points", "noise", f"of {wide}")
-    result = _figures("what another epsilon would buy", *names)
+    result = _figures_table("what another epsilon would buy", *names)
     result.add_row(*(f"[dim]{unit}[/]" for unit in units))
     for other in outlook.alternatives:
         row = _alternative_row(other)
@@ -254,7 +254,7 @@ def _alternative_row(other: Alternative) -> list[str]:
 
 
 def _show_columns(out: Console, outlook: Outlook, columns: list[dict[str, Any]]) -> None:
-    result = _figures(f"noise at {outlook.spec.expected_rows:,} rows", "column", "of", "from", "to", "")
+    result = _figures_table(f"noise at {outlook.spec.expected_rows:,} rows", "column", "of", "from", "to", "")
     result.columns[1].justify = result.columns[-1].justify = "left"
     for names, column in _grouped(columns):
         ends = (f"{column['noise_sd'][end]:.3g}" for end in ("least", "most"))

@@ -19,7 +19,7 @@ STILL_SECONDS = 5.0
 """Between one line and the next while nothing is heard of the first stage."""
 
 
-class _Lines(logging.Handler):
+class _ProgressLines(logging.Handler):
     """Shows the messages of the stages as they come."""
 
     def __init__(self, out: Console, status: Status) -> None:
@@ -52,7 +52,7 @@ def shown(first: str) -> Iterator[None]:
     if not out.is_terminal or out.is_dumb_terminal:
         out.print(f"{first} ...")
     with out.status(first) as status:
-        handler = _Lines(out, status)
+        handler = _ProgressLines(out, status)
         logger.setLevel(logging.INFO)
         logger.propagate = False
         logger.addHandler(handler)

@@ -45,7 +45,7 @@ def run(
     of charge.
     """
     from flows.cli.progress import shown
-    from flows.server.embedded import ended_if_refused, forbid_core_dumps, kept_from_collection, use_server
+    from flows.server.embedded import end_if_refused, forbid_core_dumps, kept_from_collection, use_server
     from flows.server.isolation import isolated
     from flows.server.keeping import in_use, retire_stale_server
     from tasks.workspace.folders import Workspace
@@ -62,7 +62,7 @@ def run(
         server = _server(place, idle_minutes if keep_server else None)
         if server is None and not is_loaded():  # where a server starts, the second core is the server's
             held.enter_context(helped())
-        with ended_if_refused(server), kept_from_collection():
+        with end_if_refused(server), kept_from_collection():
             planned = _refuse_early(place, scratch, request)
         with shown("releasing" if is_up else "starting the orchestration server (up to a minute)"):
             try:

@@ -94,7 +94,7 @@ def month_table(rng: np.random.Generator, t: int) -> pa.Table:
     columns["arrival"] = _arrivals(rng, rows, t)
     columns["readmitted"] = _readmissions(rng, columns)
     columns |= _identities(rng, rows)
-    return _as_table(_record(rng, columns))
+    return _as_table(_patient_record(rng, columns))
 
 
 def _patients(rng: np.random.Generator, rows: int, t: int) -> dict[str, Values]:
@@ -158,17 +158,19 @@ def _identities(rng: np.random.Generator, rows: int) -> dict[str, Values]:
     return {"patient_name": np.array(names, dtype=object), "address": np.array(addresses, dtype=object)}
 
 
-def _record(rng: np.random.Generator, columns: dict[str, Values]) -> dict[str, tuple[Values, Values]]:
+def _patient_record(rng: np.random.Generator, columns: dict[str, Values]) -> dict[str, tuple[Values, Values]]:
     """The columns as a clerk would have typed them: rounded, some missing, a few wrong; with masks of null."""
     typed = columns | {"age": columns["age"].round(1), "bmi": columns["bmi"].round(1)}
     recorded = {}
     for name, values in typed.items():
         null = rng.random(values.size) < MISSING_SHARES.get(name, 0.0)
-        recorded[name] = _dirtied(rng, values, null, DIRT[name]) if name in DIRT else (values, null)
+        recorded[name] = _make_dirty(rng, values, null, DIRT[name]) if name in DIRT else (values, null)
     return recorded
 
 
-def _dirtied(rng: np.random.Generator, values: Values, null: Values, dirt: tuple[object, ...]) -> tuple[Values, Values]:
+def _make_dirty(
+    rng: np.random.Generator, values: Values, null: Values, dirt: tuple[object, ...]
+) -> tuple[Values, Values]:
     """The values and the mask of null after a few cells have gone wrong."""
     values, null = values.copy(), null.copy()
     which = np.where(rng.random(values.size) < DIRTY_SHARE, rng.integers(len(dirt), size=values.size), -1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import time
@@ -15,8 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
-from tasks.workspace.folders import Workspace, private_file
+from tasks.workspace.files import private_file
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import try_lock
 from tasks.workspace.reading import open_regular, parse_json, read_text
+from tasks.workspace.redaction import ErrorBoundary
 
 SERVING = "serving.json"
 """In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
@@ -82,16 +84,10 @@ class Server:
         request = urllib.request.Request(  # noqa: S310  http or https, as configured
             self.api_url.rstrip("/") + path, data=body, headers=headers, method=method
         )
-        fault = ""
-        try:
-            with self._opener().open(request, timeout=seconds) as answer:
-                text = answer.read()
-                return json.loads(text) if text else None
-        except urllib.error.HTTPError as error:
-            fault = f"it answered with status {error.code}"
-        except (OSError, ValueError) as error:
-            fault = f"it did not answer ({type(error).__name__})"
-        raise ServerUnreachableError(f"the orchestration server cannot be used: {fault}")
+        boundary = ErrorBoundary(OSError, ValueError, refusal=_unreachable_server)
+        with boundary, self._opener().open(request, timeout=seconds) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
 
     def _opener(self) -> urllib.request.OpenerDirector:
         """Redirections are not followed: they would carry the password along. A server beside us needs no proxy."""
@@ -101,6 +97,13 @@ class Server:
         if not self.auth:
             return {}
         return {"Authorization": f"Basic {base64.b64encode(self.auth.encode()).decode()}"}
+
+
+def _unreachable_server(error: Exception) -> ServerUnreachableError:
+    fault = f"it did not answer ({type(error).__name__})"
+    if isinstance(error, urllib.error.HTTPError):
+        fault = f"it answered with status {error.code}"
+    return ServerUnreachableError(f"the orchestration server cannot be used: {fault}")
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
@@ -128,12 +131,9 @@ def is_served(workspace: Workspace) -> bool:
     """Whether a `dprelease serve` of this workspace is alive: it holds the lock as long as it is."""
     try:
         with open_regular(workspace.prefect_home / LOCK) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not try_lock(file, shared=True)
     except OSError:
         return False
-    return False
 
 
 @contextmanager
@@ -148,11 +148,7 @@ def serving_alone(workspace: Workspace, *, patiently: bool = False) -> Iterator[
 
 def _take(file: TextIO, pause: float) -> bool:
     time.sleep(pause)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return try_lock(file)
 
 
 @contextmanager

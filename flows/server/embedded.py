@@ -68,7 +68,7 @@ def use_server(workspace: Workspace) -> bool:
 
 
 @contextmanager
-def ended_if_refused(server: WaitingServer | None) -> Iterator[None]:
+def end_if_refused(server: WaitingServer | None) -> Iterator[None]:
     """A block that may refuse the release, while a server loads; the server ends with it then."""
     try:
         yield

@@ -6,7 +6,6 @@ way. Every run holds a shared lock on a file beside them; the server ends once n
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -28,7 +27,8 @@ from flows.server.embedded import (
     start_waiting,
     use_in_prefect,
 )
-from tasks.workspace.folders import PRIVATE_FILE, Workspace
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import hold_lock, lock, open_lock, try_lock, unlock
 from tasks.workspace.reading import parse_json, read_text
 
 USERS = "users.lock"
@@ -91,8 +91,7 @@ def _lasting_environment() -> dict[str, str]:
 @contextmanager
 def in_use(workspace: Workspace) -> Iterator[None]:
     """Keep a server that an earlier run left from ending; one that is ending is gone before the block begins."""
-    with _users(workspace) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    with hold_lock(workspace.prefect_home / USERS, shared=True) as descriptor:
         os.utime(descriptor)
         try:
             yield
@@ -105,27 +104,14 @@ def await_idleness(workspace: Workspace, idle_seconds: float) -> int:
 
     The lock that it leaves open, and goes with the process, lets runs that come now wait for its end.
     """
-    descriptor = _open_users(workspace)
+    descriptor = open_lock(workspace.prefect_home / USERS)
     while True:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)  # comes when the last user goes
+        lock(descriptor)  # comes when the last user goes
         rest = os.fstat(descriptor).st_mtime + idle_seconds - time.time()
         if rest <= 0:
             return descriptor
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        unlock(descriptor)
         time.sleep(min(rest, idle_seconds))
-
-
-@contextmanager
-def _users(workspace: Workspace) -> Iterator[int]:
-    descriptor = _open_users(workspace)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _open_users(workspace: Workspace) -> int:
-    return os.open(workspace.prefect_home / USERS, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
 
 
 # -- one that cannot be used -------------------------------------------------------
@@ -167,10 +153,8 @@ def kept_here(workspace: Workspace) -> dict[str, Any] | None:
 
 def end_kept_server(workspace: Workspace) -> bool:
     """End the kept server if no run uses it; whether its place is free then."""
-    with _users(workspace) as descriptor:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with os.fdopen(open_lock(workspace.prefect_home / USERS)) as users:
+        if not try_lock(users):
             return False
         for number in (signal.SIGTERM, signal.SIGKILL):
             kept = kept_here(workspace)

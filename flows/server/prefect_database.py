@@ -14,7 +14,7 @@ import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.files import create_private
 from tasks.workspace.user_cache import UserCache
 
 DRIVER = "sqlite+aiosqlite:///"
@@ -84,7 +84,7 @@ def _is_copied(empty: bytes, path: Path) -> bool:
     """Put a copy in place, whole; False if another process was faster, or it cannot be done."""
     part = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as file:
+        with create_private(part) as file:
             file.write(empty)
         os.link(part, path)
     except OSError:

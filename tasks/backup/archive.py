@@ -23,15 +23,17 @@ from pathlib import Path
 from typing import IO, Any
 
 from dpcore.errors import LedgerError, WorkspaceError
-from tasks.backup.restore import LEDGER_FILE, MANIFEST, VERSION, Manifest, broken, unpack
+from tasks.backup.restore import LEDGER_FILE, MANIFEST, VERSION, Manifest, unpack, unrestorable
 from tasks.keys.signing import signing_key
 from tasks.ledger.opening import ledger_address, trust_anchors, writable_ledger
 from tasks.ledger.operations import export_lines, imported_entries, write_new
 from tasks.ledger.state import Entry, LedgerState
 from tasks.ledger.store import Ledger, Row
 from tasks.spec import ReleaseSpec, load_spec
-from tasks.workspace.folders import PRIVATE_FILE, SPEC_NAME, Workspace
+from tasks.workspace.files import PRIVATE_FILE
+from tasks.workspace.folders import SPEC_NAME, Workspace
 from tasks.workspace.reading import open_regular, parse_json, read_text
+from tasks.workspace.redaction import ErrorBoundary
 
 EVENTS, MEASUREMENTS, FINGERPRINTS = "ledger/events.ndjson", "ledger/measurements.ndjson", "ledger/fingerprints.ndjson"
 KEY_FILES = ("signing.key", "signing.pub", "ledger.pub", "fingerprint.key")
@@ -62,25 +64,25 @@ def back_up(workspace: Workspace, out: Path, *, now: datetime) -> Backup:
     """
     spec = load_spec(workspace.spec_path)
     with ExitStack() as held:
-        for name in sorted({spec.name, *_names(workspace)}):
+        for name in sorted({spec.name, *_release_names(workspace)}):
             held.enter_context(workspace.exclusive(name))
         ledger = held.enter_context(closing(writable_ledger(workspace, spec)))
-        for name in sorted({spec.name, *_names(workspace)}):
+        for name in sorted({spec.name, *_release_names(workspace)}):
             held.enter_context(ledger.exclusive(name))
         state = ledger.state()
         head = state.head
         made_at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
         found = Backup(made_at, head.seq if head else 0, head.hash if head else "", 0)
         files: list[int] = []
-        write_new(out, lambda draft: files.append(_write(draft, workspace, spec, ledger, found)))
+        write_new(out, lambda draft: files.append(_write_archive(draft, workspace, spec, ledger, found)))
     return Backup(found.made_at, found.entries, found.head, files[0])
 
 
-def _names(workspace: Workspace) -> Iterator[str]:
+def _release_names(workspace: Workspace) -> Iterator[str]:
     return (folder.name for folder in workspace.releases.glob("*") if folder.is_dir())
 
 
-def _write(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger, found: Backup) -> int:
+def _write_archive(draft: Path, workspace: Workspace, spec: ReleaseSpec, ledger: Ledger, found: Backup) -> int:
     digests: dict[str, str] = {}
     sizes: dict[str, int] = {}
     with tarfile.open(draft, "w") as archive:
@@ -156,26 +158,27 @@ def restore(archive: Path, root: Path, *, who: str, ledger_url: str | None = Non
     _require_empty(root)
     beside = root.parent / f".{root.name}.{secrets.token_hex(4)}"
     try:
-        beside.mkdir(mode=0o700, parents=True)
-        workspace = Workspace(beside)
-        workspace.make_folders()  # before there are files for them: keys are private from the start
-        manifest = unpack(archive, beside)
-        workspace.create()
-        if ledger_url is not None:
-            _point_to(workspace, ledger_url)
-        else:
-            _require_inside(workspace)
-        _restore_ledger(workspace, manifest, who)
-        beside.chmod(0o755)
-        os.rename(beside, root)  # over an empty folder, or where there is none
-    except OSError as error:
-        fault = error.strerror or type(error).__name__
-    else:
+        with ErrorBoundary(OSError, refusal=_unwritable_place):
+            beside.mkdir(mode=0o700, parents=True)
+            workspace = Workspace(beside)
+            workspace.make_folders()  # before there are files for them: keys are private from the start
+            manifest = unpack(archive, beside)
+            workspace.create()
+            if ledger_url is not None:
+                _point_to(workspace, ledger_url)
+            else:
+                _require_inside(workspace)
+            _restore_ledger(workspace, manifest, who)
+            beside.chmod(0o755)
+            os.rename(beside, root)  # over an empty folder, or where there is none
         return Backup(manifest.made_at, manifest.entries, manifest.head, len(manifest.files))
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-    raise WorkspaceError(
-        f"the workspace cannot be restored: {fault}",
+
+
+def _unwritable_place(error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the workspace cannot be restored: {error.strerror or type(error).__name__}",
         rule="workspace-unwritable",
         where="--workspace",
         hint="check the folder's owner, its permissions and the space on its disk",
@@ -207,13 +210,9 @@ def _require_inside(workspace: Workspace) -> None:
 
 def _restore_ledger(workspace: Workspace, manifest: Manifest, who: str) -> None:
     address = ledger_address(workspace, load_spec(workspace.spec_path))
-    try:
+    malformed = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+    with ErrorBoundary(*malformed, refusal=lambda _: unrestorable("its ledger cannot be read")):
         _fill_ledger(workspace, address, manifest, who)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
-        fault = broken("its ledger cannot be read")
-    else:
-        return
-    raise fault
 
 
 def _fill_ledger(workspace: Workspace, address: Path | str, manifest: Manifest, who: str) -> None:
@@ -230,7 +229,7 @@ def _point_to(workspace: Workspace, url: str) -> None:
     others = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("ledger:"))
     workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n", encoding="utf-8")
     if load_spec(workspace.spec_path).ledger != url:
-        raise broken("its specification does not let another ledger be named")
+        raise unrestorable("its specification does not let another ledger be named")
 
 
 def _restore_file(workspace: Workspace, address: Path, manifest: Manifest, mark: dict[str, str]) -> None:
@@ -298,4 +297,4 @@ def _require_archived(entries: Sequence[Entry], manifest: Manifest) -> None:
     """
     head = LedgerState.replay(entries).head
     if (head.seq if head else 0, head.hash if head else "") != (manifest.entries, manifest.head):
-        raise broken("its ledger is not the one that was archived")
+        raise unrestorable("its ledger is not the one that was archived")

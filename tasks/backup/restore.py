@@ -7,7 +7,6 @@ that come twice and archives larger than the disk are refused before anything is
 from __future__ import annotations
 
 import io
-import os
 import shutil
 import tarfile
 from io import BufferedReader
@@ -18,8 +17,10 @@ from pydantic import BaseModel, ConfigDict, NonNegativeInt, StringConstraints
 
 from dpcore.errors import WorkspaceError
 from tasks.bundle.staging import sha256_of
-from tasks.workspace.folders import PRIVATE_FILE, SPEC_NAME
+from tasks.workspace.files import PRIVATE_FILE, flush_written
+from tasks.workspace.folders import SPEC_NAME
 from tasks.workspace.reading import open_regular
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 VERSION = 1
 MANIFEST = "backup.json"
@@ -51,32 +52,30 @@ def unpack(archive: Path, folder: Path) -> Manifest:
 
     Everything that headers and manifest tell is checked before the first file is written.
     """
-    try:
-        with _opened(archive) as file, tarfile.open(fileobj=file, mode="r:") as source:
-            members = _members(source)
-            manifest = _manifest(source, members.pop(MANIFEST, None))
-            sizes = {name: member.size for name, member in members.items()}
-            if members.keys() != manifest.files.keys() or manifest.sizes not in (None, sizes):
-                raise broken("its files are not those that were archived")
-            _require_room(folder, sum(sizes.values()))
-            found = {name: _place(folder, name, source.extractfile(member)) for name, member in members.items()}
-    except (tarfile.TarError, ValueError, EOFError, RecursionError):
-        found = None
-    if found is None:
-        raise broken(NO_BACKUP)
+    boundary = ErrorBoundary(
+        tarfile.TarError, ValueError, EOFError, RecursionError, refusal=lambda _: unrestorable(NO_BACKUP)
+    )
+    with boundary, _open_archive(archive) as file, tarfile.open(fileobj=file, mode="r:") as source:
+        members = _members(source)
+        manifest = _manifest(source, members.pop(MANIFEST, None))
+        sizes = {name: member.size for name, member in members.items()}
+        if members.keys() != manifest.files.keys() or manifest.sizes not in (None, sizes):
+            raise unrestorable("its files are not those that were archived")
+        _require_room(folder, sum(sizes.values()))
+        found = {name: _write_member(folder, name, source.extractfile(member)) for name, member in members.items()}
     if found != manifest.files:
-        raise broken("its files are not those that were archived")
+        raise unrestorable("its files are not those that were archived")
     return manifest
 
 
-def _opened(archive: Path) -> BufferedReader:
-    fault = ""
-    try:
+def _open_archive(archive: Path) -> BufferedReader:
+    with ErrorBoundary(OSError, refusal=_unreadable_archive):
         return open_regular(archive)
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    raise WorkspaceError(
-        f"the archive cannot be read: {fault}",
+
+
+def _unreadable_archive(error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the archive cannot be read: {reason_of(error)}",
         rule="backup-unreadable",
         where="ARCHIVE",
         hint="name the file that `dprelease backup` wrote",
@@ -89,11 +88,11 @@ def _members(source: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     for member in source:
         name = PurePosixPath(member.name)
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or member.size < 0:
-            raise broken("it holds something that is no plain file")
+            raise unrestorable("it holds something that is no plain file")
         if str(name) != member.name or ".." in name.parts or name.parts[:1] not in PLACES:
-            raise broken("a name in it is none of a workspace's files")
+            raise unrestorable("a name in it is none of a workspace's files")
         if member.name in members:
-            raise broken("a file is in it twice")
+            raise unrestorable("a file is in it twice")
         members[member.name] = member
     return members
 
@@ -105,7 +104,7 @@ def _manifest(source: tarfile.TarFile, member: tarfile.TarInfo | None) -> Manife
     """
     content = source.extractfile(member) if member and member.size <= LARGEST_MANIFEST else None
     if content is None:
-        raise broken(NO_BACKUP)
+        raise unrestorable(NO_BACKUP)
     return Manifest.model_validate_json(content.read())
 
 
@@ -119,14 +118,13 @@ def _require_room(folder: Path, needed: int) -> None:
         )
 
 
-def _place(folder: Path, name: str, content: IO[bytes] | None) -> str:
+def _write_member(folder: Path, name: str, content: IO[bytes] | None) -> str:
     """Write one file, private while nothing is verified; returns its digest."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("xb") as file:
         shutil.copyfileobj(content or io.BytesIO(), file)
-        file.flush()
-        os.fsync(file.fileno())
+        flush_written(file)
     path.chmod(_mode(PurePosixPath(name)))
     return sha256_of(path)
 
@@ -137,7 +135,7 @@ def _mode(name: PurePosixPath) -> int:
     return 0o444 if name.parts[0] == "releases" else 0o644
 
 
-def broken(what: str) -> WorkspaceError:
+def unrestorable(what: str) -> WorkspaceError:
     """The refusal of an archive."""
     return WorkspaceError(
         f"the archive cannot be restored: {what}",

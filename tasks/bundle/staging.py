@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.workspace.clock import to_the_minute
+from tasks.workspace.files import flush_to_disk
 from tasks.workspace.reading import open_regular, read_text
 
 DATA = "data.parquet"
@@ -80,16 +81,16 @@ class Staging:
             path = self.folder / name
             path.chmod(0o444)
             os.utime(path, (minute, minute))
-            _flush(path)
+            flush_to_disk(path)
         os.utime(self.folder, (minute, minute))
-        _flush(self.folder)
+        flush_to_disk(self.folder)
         return sha256_of(self.folder / CHECKSUMS)
 
     def reveal(self) -> None:
         """Rename the finished folder into place, where everybody may read it."""
         self.folder.chmod(0o755)
         self.folder.rename(self.final)
-        _flush(self.final.parent)
+        flush_to_disk(self.final.parent)
 
     def is_sealed_as(self, digest: str) -> bool:
         """Whether a finished folder with this digest waits to be revealed."""
@@ -104,14 +105,6 @@ def checksums_in(folder: Path) -> dict[str, str]:
     """The digest of each file, as the checksums of a bundle have it."""
     text = read_text(folder / CHECKSUMS, errors="replace")
     return {name: value for value, _, name in (line.partition("  ") for line in text.splitlines() if line)}
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def faults(folder: Path, digest: str) -> Iterator[str]:

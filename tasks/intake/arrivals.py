@@ -22,15 +22,15 @@ from typing import cast
 from dpcore.errors import LandingError, PrivacyError
 from tasks.intake.file_registry import Announcement, FileVersion, Look, Registry
 from tasks.intake.inspection import Judgement, ends_within_a_line, fingerprint, judge, signature
-from tasks.intake.moving import drafted, place
+from tasks.intake.moving import open_draft, place
 from tasks.intake.quarantine import put_apart
 from tasks.landing.file_names import matching_names, period_of
 from tasks.spec import ReleaseSpec
 from tasks.workspace.clock import Clock, steady_clock
-from tasks.workspace.folders import Workspace, held
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import hold_lock
 from tasks.workspace.redaction import own_error
 
-SETTLE_SECONDS = 10.0
 PATIENCE = 6
 """By default, how many times longer what looks unfinished is left alone."""
 
@@ -118,10 +118,10 @@ class Arrivals:
     @contextmanager
     def announcing(self) -> Iterator[None]:
         """Wait until no other process announces, so that each month is announced by one."""
-        with held(self.workspace.landing / ".announcing.lock"):
+        with hold_lock(self.workspace.landing / ".announcing.lock"):
             yield
 
-    def scan(self, spec: ReleaseSpec, *, settle: float = SETTLE_SECONDS, patience: float | None = None) -> Scan:
+    def scan(self, spec: ReleaseSpec, *, settle: float, patience: float | None = None) -> Scan:
         """Look at every file that source.path finds; record what is complete and sound, put apart what is not sound.
 
         Raises: PrivacyError if a file could not be judged; the others were.
@@ -142,7 +142,7 @@ class Arrivals:
         It is at its place already, or is moved there from `source`: then a bad one never gets there.
         Raises: LandingError if the name is taken, or if the file changes meanwhile; WorkspaceError.
         """
-        draft = drafted(source, path, replace=replace) if source else nullcontext(path)
+        draft = open_draft(source, path, replace=replace) if source else nullcontext(path)
         with self._looking():
             with draft as file:
                 reading = self._read(file, spec, path)
@@ -158,7 +158,7 @@ class Arrivals:
         """One process at a time looks at the files, or brings one in."""
         if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
             self.workspace.create()
-        with held(self.workspace.landing / ".arrivals.lock"):
+        with hold_lock(self.workspace.landing / ".arrivals.lock"):
             yield
 
     def _key(self, path: Path) -> str:
@@ -246,11 +246,11 @@ def _summary(outcomes: Mapping[Path, Outcome | PrivacyError], spec: ReleaseSpec)
     return Scan(
         landed=tuple(o for o in outcomes.values() if isinstance(o, FileVersion)),
         refused=tuple(o for o in outcomes.values() if isinstance(o, LandingError)),
-        writing=frozenset(_month(path, spec) for path, o in outcomes.items() if o is Pause.WRITING),
+        writing=frozenset(_month_of_name(path, spec) for path, o in outcomes.items() if o is Pause.WRITING),
     )
 
 
-def _month(path: Path, spec: ReleaseSpec) -> str | None:
+def _month_of_name(path: Path, spec: ReleaseSpec) -> str | None:
     try:
         return period_of(path, spec.source.period)
     except LandingError:
@@ -271,8 +271,8 @@ def wait_until_settled(
     spec: ReleaseSpec,
     *,
     period: str | None = None,
-    seconds: float = 600.0,
-    settle: float = SETTLE_SECONDS,
+    seconds: float,
+    settle: float,
     patience: float | None = None,
 ) -> tuple[LandingError, ...]:
     """Wait, before landing data are read, until none of them is being written; returns what was put apart meanwhile.

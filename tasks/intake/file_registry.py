@@ -20,7 +20,8 @@ from datetime import datetime
 from pathlib import Path
 
 from dpcore.errors import WorkspaceError
-from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.files import PRIVATE_FILE
+from tasks.workspace.redaction import ErrorBoundary
 
 BUSY_SECONDS = 60.0
 TABLES = (
@@ -147,7 +148,7 @@ class Registry:
             )
         recorded = self.version(path, fingerprint)
         if recorded is None:
-            raise _unusable("a version was not kept")
+            raise _unusable_registry("a version was not kept")
         return recorded
 
     def pending(self) -> list[Announcement]:
@@ -208,7 +209,7 @@ class Registry:
         with self._transaction() as db:
             query = f"SELECT {COLUMNS} FROM versions WHERE {condition}"  # noqa: S608  conditions are our own
             row = db.execute(query, values).fetchone()
-        return None if row is None else _version(row)
+        return None if row is None else _version_in_row(row)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -216,8 +217,7 @@ class Registry:
 
         Raises: WorkspaceError if the file cannot be used.
         """
-        fault = ""
-        try:
+        with ErrorBoundary(sqlite3.Error, OSError, refusal=lambda error: _unusable_registry(type(error).__name__)):
             _ensure_private(self._path)
             with closing(sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)) as db:
                 db.execute("BEGIN IMMEDIATE")
@@ -225,10 +225,6 @@ class Registry:
                     db.execute(table)
                 yield db
                 db.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
-            fault = type(error).__name__
-        if fault:
-            raise _unusable(fault)
 
 
 def _ensure_private(path: Path) -> None:
@@ -240,7 +236,7 @@ def _ensure_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
 
 
-def _version(row: tuple[str, str | None, str | None, int]) -> FileVersion:
+def _version_in_row(row: tuple[str, str | None, str | None, int]) -> FileVersion:
     token, period, refused, handled = row
     return FileVersion(token, period, refused, bool(handled))
 
@@ -251,7 +247,7 @@ def _announcement(row: tuple[str, str | None, str | None, int, int | None]) -> A
     return Announcement(token, period, at, announcements, latest)
 
 
-def _unusable(fault: str) -> WorkspaceError:
+def _unusable_registry(fault: str) -> WorkspaceError:
     return WorkspaceError(
         f"the registry of landed files cannot be used: {fault}",
         rule="arrivals-unusable",

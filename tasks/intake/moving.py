@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpcore.errors import LandingError, WorkspaceError
+from dpcore.errors import LandingError, PrivacyError, WorkspaceError
 from tasks.intake.inspection import signature
-from tasks.workspace.folders import PRIVATE_FILE
+from tasks.workspace.files import create_private, flush_to_disk, flush_written
 from tasks.workspace.reading import open_regular
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 DRAFT = ".landing-"
 
 
 @contextmanager
-def drafted(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
+def open_draft(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
     """The source under a hidden name beside its target, to be placed or put apart; then the source is removed.
 
     If anything goes wrong the source stays, and nothing else. To be used by one process at a time.
@@ -38,7 +39,7 @@ def drafted(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
             where="FILE",
             hint="give it another name with --as, or replace the one that is there with --replace",
         )
-    draft = _draft(source, target)
+    draft = _make_draft(source, target)
     try:
         yield draft
         with suppress(OSError):  # what may not be removed stays; it has landed nevertheless
@@ -51,51 +52,54 @@ def place(draft: Path, target: Path) -> None:
     """Give a draft its name, for good."""
     if draft != target:
         draft.replace(target)
-    _sync(target.parent)
+    flush_to_disk(target.parent, best_effort=True)
 
 
-def _draft(source: Path, target: Path) -> Path:
-    draft, fault = target.with_name(f"{DRAFT}{secrets.token_hex(8)}{target.suffix}"), ""
+def _make_draft(source: Path, target: Path) -> Path:
+    draft = target.with_name(f"{DRAFT}{secrets.token_hex(8)}{target.suffix}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for left in target.parent.glob(f"{DRAFT}*"):
-            left.unlink(missing_ok=True)
-        if not _linked(source, draft):
-            _copy(source, draft)
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    if fault:
+        with ErrorBoundary(OSError, refusal=_unwritable_landing):
+            _link_or_copy(source, draft)
+    except PrivacyError:
         draft.unlink(missing_ok=True)
-        raise WorkspaceError(
-            f"the file cannot be brought in: {fault}",
-            rule="landing-unwritable",
-            where="landing",
-            hint="check the permissions and the space on the disk; the file is where it was",
-        )
+        raise
     return draft
 
 
-def _linked(source: Path, draft: Path) -> bool:
+def _link_or_copy(source: Path, draft: Path) -> None:
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    for left in draft.parent.glob(f"{DRAFT}*"):
+        left.unlink(missing_ok=True)
+    if not _try_link(source, draft):
+        _copy_unchanged(source, draft)
+
+
+def _unwritable_landing(error: OSError) -> WorkspaceError:
+    return WorkspaceError(
+        f"the file cannot be brought in: {reason_of(error)}",
+        rule="landing-unwritable",
+        where="landing",
+        hint="check the permissions and the space on the disk; the file is where it was",
+    )
+
+
+def _try_link(source: Path, draft: Path) -> bool:
     """Whether the file could get a second name: on the same file system, and if it is no link itself."""
     try:
         if source.is_symlink():
             return False
-        _sync(source)
+        flush_to_disk(source, best_effort=True)
         os.link(source, draft)
     except OSError:
         return False
     return True
 
 
-def _copy(source: Path, draft: Path) -> None:
+def _copy_unchanged(source: Path, draft: Path) -> None:
     before = signature(source)
-    with (
-        open_regular(source) as read,
-        os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as written,
-    ):
+    with open_regular(source) as read, create_private(draft) as written:
         shutil.copyfileobj(read, written, 1 << 20)
-        written.flush()
-        os.fsync(written.fileno())
+        flush_written(written)
     if signature(source) != before:
         draft.unlink()
         raise LandingError(
@@ -104,13 +108,3 @@ def _copy(source: Path, draft: Path) -> None:
             where="FILE",
             hint="land it when it is complete; it is where it was",
         )
-
-
-def _sync(path: Path) -> None:
-    """Make a file's content or a folder's names outlive a power cut, where the file system can."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from dpcore.errors import LandingError
 from tasks.intake.inspection import is_moved
-from tasks.workspace.folders import PRIVATE_FILE, PRIVATE_FOLDER, Workspace
+from tasks.workspace.files import PRIVATE_FOLDER, write_atomically
+from tasks.workspace.folders import Workspace
 
 LONGEST_NAME = 200
 """Bytes of a file's own name that are kept: file systems allow 255, prefix and ending included."""
@@ -28,7 +29,8 @@ def put_apart(
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     place = folder / f"{token[:16]}-{_shortened(name or path.name)}"
     verdict = place.with_name(f"{place.name}.verdict.json")
-    _write_privately(verdict, json.dumps(verdict_on(refusal), indent=2))
+    content = json.dumps(verdict_on(refusal), indent=2).encode()
+    write_atomically(verdict, content, draft=folder / f".{secrets.token_hex(8)}")
     try:
         path.rename(place)
     except OSError:
@@ -56,16 +58,6 @@ def verdict_on(refusal: LandingError) -> dict[str, str | None]:
 def _shortened(name: str) -> str:
     """The end of a long name, which holds what says the format."""
     return os.fsencode(name)[-LONGEST_NAME:].decode(errors="ignore")
-
-
-def _write_privately(path: Path, text: str) -> None:
-    """Write all or nothing, readable to the owner alone."""
-    draft = path.with_name(f".{secrets.token_hex(8)}")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _put_back(place: Path, path: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +22,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from dpcore.errors import WorkspaceError
 from tasks.keys.passphrase import PASSPHRASE_VARIABLE, ask_passphrase
 from tasks.keys.ssh_agent import SSH_TYPE, sign_with_agent
-from tasks.workspace.folders import held
+from tasks.workspace.files import flush_to_disk, write_atomically
+from tasks.workspace.locks import hold_lock
 from tasks.workspace.reading import read_bytes
+from tasks.workspace.redaction import ErrorBoundary
 
 KEY_FILE = "signing.key"
 NEXT_FILE = "signing.key.next"
@@ -100,11 +101,11 @@ def read_public(read: Callable[[], str], *, where: str, hint: str) -> PublicKey:
 
     Raises: WorkspaceError, which says where.
     """
-    try:
+    fault = WorkspaceError(
+        "there is no readable Ed25519 public key", rule="public-key-unreadable", where=where, hint=hint
+    )
+    with ErrorBoundary(OSError, ValueError, refusal=lambda _: fault):
         return PublicKey.from_text(read().strip())
-    except (OSError, ValueError):
-        fault = "there is no readable Ed25519 public key"
-        raise WorkspaceError(fault, rule="public-key-unreadable", where=where, hint=hint) from None
 
 
 class Signer(Protocol):
@@ -238,13 +239,13 @@ def write_key(folder: Path, key: SigningKey) -> None:
 
     The public half first: killed in between, the next start finds no key and makes both anew.
     """
-    _write_durably(folder / PUBLIC_FILE, key.public.pem.encode(), mode=0o600)
-    _write_durably(folder / KEY_FILE, key.stored(), mode=0o600)
+    _write_durably(folder / PUBLIC_FILE, key.public.pem.encode())
+    _write_durably(folder / KEY_FILE, key.stored())
 
 
 def write_anchor(folder: Path, public: PublicKey) -> None:
     """Remember the owner's key of a shared ledger."""
-    _write_durably(folder / ANCHOR_FILE, public.pem.encode(), mode=0o600)
+    _write_durably(folder / ANCHOR_FILE, public.pem.encode())
 
 
 # ---------------------------------------------------------------- rotation
@@ -259,20 +260,20 @@ def write_anchor(folder: Path, public: PublicKey) -> None:
 @contextmanager
 def rotation_lock(folder: Path) -> Iterator[None]:
     """Wait until no other process changes the keys."""
-    with held(folder / ".rotation"):
+    with hold_lock(folder / ".rotation"):
         yield
 
 
 def write_successor(folder: Path, key: SigningKey | AgentKey) -> None:
     """Step 1: the next key on disk, beside the present one."""
-    _write_durably(folder / NEXT_FILE, key.stored(), mode=0o600)
+    _write_durably(folder / NEXT_FILE, key.stored())
 
 
 def install_successor(folder: Path, public: PublicKey) -> None:
     """Step 3: the next key takes its place."""
-    _write_durably(folder / PUBLIC_FILE, public.pem.encode(), mode=0o600)
+    _write_durably(folder / PUBLIC_FILE, public.pem.encode())
     (folder / NEXT_FILE).rename(folder / KEY_FILE)
-    _flush(folder)
+    flush_to_disk(folder)
 
 
 def settle_rotation(folder: Path, is_announced: Callable[[PublicKey], bool]) -> None:
@@ -292,21 +293,9 @@ def settle_rotation(folder: Path, is_announced: Callable[[PublicKey], bool]) -> 
             (folder / NEXT_FILE).unlink()
 
 
-def _write_durably(path: Path, content: bytes, *, mode: int) -> None:
-    """Written beside, brought to disk, renamed: there is the whole file or none."""
+def _write_durably(path: Path, content: bytes) -> None:
+    """Put a private file in place, whole, so that it outlives a power cut."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.rename(path)
-    _flush(path.parent)
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_atomically(path, content, draft=draft)
+    flush_to_disk(path.parent)

@@ -44,24 +44,28 @@ def cells_of(
 
 
 def _column_cells(values: pa.Array, column: Column, decimal: str) -> NDArray[np.generic]:
-    if pa.types.is_dictionary(values.type) and is_text(values.type.value_type) and isinstance(column, NominalColumn):
+    if (
+        pa.types.is_dictionary(values.type)
+        and is_text_type(values.type.value_type)
+        and isinstance(column, NominalColumn)
+    ):
         return _of_dictionary(values, _level_parser(column)).astype(np.int64)
     plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if isinstance(column, NominalColumn):
         return _codes(plain, column)
-    if is_text(plain.type):
+    if is_text_type(plain.type):
         return _text_cells(plain, column, decimal)
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _ticks(plain, column)
-    return _numbers(plain)
+    return _to_floats(plain)
 
 
-def is_text(kind: pa.DataType) -> bool:
+def is_text_type(kind: pa.DataType) -> bool:
     """Whether an Arrow type holds text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _numbers(values: pa.Array) -> Floats:
+def _to_floats(values: pa.Array) -> Floats:
     """Numbers as float64, nulls as NaN."""
     floats = values if values.type == pa.float64() else pc.cast(values, pa.float64(), safe=False)
     numbers: Floats = floats.to_numpy(zero_copy_only=False)
@@ -73,18 +77,18 @@ def _ticks(values: pa.Array, column: IntervalColumn) -> Floats:
     if pa.types.is_null(values.type):
         return np.full(len(values), np.nan)
     if pa.types.is_date(values.type) and column.kind is Kind.DATE:
-        return _numbers(pc.cast(pc.cast(values, pa.date32(), safe=False), pa.int32()))
+        return _to_floats(pc.cast(pc.cast(values, pa.date32(), safe=False), pa.int32()))
     # in a column of times, a date is its midnight
     zoned = pc.cast(values, pa.timestamp("us"), safe=False) if pa.types.is_date(values.type) else values
     if zoned.type.tz is None and column.timezone != "UTC":
         zoned = pc.assume_timezone(zoned, column.timezone, ambiguous="earliest", nonexistent="earliest")
-    micros = _numbers(pc.cast(zoned, pa.int64())) * MICROSECONDS[zoned.type.unit]
+    micros = _to_floats(pc.cast(zoned, pa.int64())) * MICROSECONDS[zoned.type.unit]
     return micros if column.kind is Kind.TIMESTAMP else np.floor(micros / DAY_MICROSECONDS)
 
 
 def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
     """Indices into the column's levels, `MISSING` for null, `UNKNOWN` for anything else."""
-    if is_text(values.type):
+    if is_text_type(values.type):
         return _by_distinct(values, _level_parser(column)).astype(np.int64)
     if pa.types.is_null(values.type):
         return np.full(len(values), MISSING, dtype=np.int64)
@@ -93,7 +97,7 @@ def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
         return _by_distinct(named, _level_parser(column)).astype(np.int64)
     if pa.types.is_integer(values.type):  # compared as integers: large ones are not exact as floats
         return _by_distinct(pc.cast(values, pa.string()), _level_parser(column)).astype(np.int64)
-    numbers = _numbers(values)
+    numbers = _to_floats(values)
     codes = np.full(len(numbers), UNKNOWN, dtype=np.int64)
     for index, level in enumerate(column.levels):
         codes[numbers == float(level)] = index

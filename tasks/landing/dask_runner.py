@@ -36,7 +36,7 @@ def refused(message: str, rule: str, hint: str) -> RefusedError:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[S]):
+class WorkerAnswer(Generic[S]):
     """What a worker sends back: which program it is, and the sum of a piece or why there is none."""
 
     build: str
@@ -45,10 +45,10 @@ class Answer(Generic[S]):
     fault: str | None = None
 
     def __repr__(self) -> str:
-        return "Answer(<private>)"
+        return "WorkerAnswer(<private>)"
 
 
-def answered(work: Pass[S], piece: Piece) -> Answer[S]:
+def answered(work: Pass[S], piece: Piece) -> WorkerAnswer[S]:
     """The sum of a piece, on a worker; no error leaves it, since Dask would log its text and arguments."""
     build = code_digest()
     try:
@@ -56,11 +56,11 @@ def answered(work: Pass[S], piece: Piece) -> Answer[S]:
             _require_seen(piece)
             total = work.of(piece)
             _require_seen(piece)
-            return Answer(build, total)
+            return WorkerAnswer(build, total)
     except RefusedError as error:
-        return Answer(build, refusal=error.as_json())
+        return WorkerAnswer(build, refusal=error.as_json())
     except Exception as error:  # noqa: BLE001  the boundary: nothing foreign passes
-        return Answer(build, fault=str(own_error(error, "pass")))
+        return WorkerAnswer(build, fault=str(own_error(error, "pass")))
 
 
 def _require_seen(piece: Piece) -> None:
@@ -137,7 +137,7 @@ class Dask:
 
         Raises: RefusedError, without the text of whatever went wrong there.
         """
-        answer: Answer[Any] | None = None
+        answer: WorkerAnswer[Any] | None = None
         try:
             answer = future.result()
         except Exception:  # noqa: BLE001  its text comes from another machine

@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpcore.errors import LandingError
 from dpcore.records.schema import Column, RecordSchema
 from expectations.landing import landing_dtypes
-from tasks.landing.cells import is_text
+from tasks.landing.cells import is_text_type
 from tasks.landing.file_names import (
     PERIOD,
     data_files,
@@ -37,14 +37,15 @@ from tasks.landing.fragments import (
     LONGEST_LINE,
     Fragment,
     Part,
+    file_version,
     grouped,
     is_elsewhere,
     portable_version,
     unreadable,
-    version_of,
 )
 from tasks.spec import ReleaseSpec
 from tasks.workspace.reading import open_regular
+from tasks.workspace.redaction import ErrorBoundary
 
 HASHED_AT_ONCE = 1 << 22
 TEXT_AT_ONCE = 1 << 20
@@ -84,21 +85,15 @@ class Landing:
         return grouped([piece for part in parts for piece in self._pieces(part)], size, self.where)
 
     def _pieces(self, part: Part) -> list[tuple[Part, int]]:
-        pieces: list[tuple[Part, int]] | None = None
-        try:
-            pieces = part.pieces()
-        except part.faults:
-            pieces = None
-        if pieces is None:
-            raise self.unreadable()
-        return pieces
+        with ErrorBoundary(*part.faults, refusal=lambda _: self.unreadable()):
+            return part.pieces()
 
     def version(self) -> tuple[str, ...]:
         """What changes when a file does, without reading any.
 
         Raises: LandingError if a file is gone, or its store does not tell one version from another.
         """
-        versions = tuple(version for version in map(version_of, self.files) if version is not None)
+        versions = tuple(version for version in map(file_version, self.files) if version is not None)
         if len(versions) < len(self.files):
             raise self._refusal(
                 "a landing file is gone, or its store does not tell its versions apart",
@@ -131,13 +126,10 @@ class Landing:
 
     def _file_schema(self, part: Part) -> pa.Schema:
         schema: pa.Schema | None = None
-        is_empty = False
-        try:
+        with ErrorBoundary(*part.faults, refusal=lambda _: self.unreadable()):
             is_empty = part.file.stat().st_size == 0
             if not is_empty and (not part.is_text or self._has_whole_lines(part.file)):
                 schema = part.schema()
-        except part.faults:
-            schema = None
         if is_empty:
             raise self._refusal("a landing file is empty", "file-empty", "land the file again, complete")
         if schema is None:
@@ -206,7 +198,7 @@ def _family(kind: pa.DataType, column: Column | None) -> str:
         (pa.types.is_integer, "int64"),
         (pa.types.is_boolean, "bool"),
         (pa.types.is_temporal, "datetime64[us]"),
-        (is_text, "str"),
+        (is_text_type, "str"),
     )
     if pa.types.is_null(kind) and column is not None:  # all missing: whatever was declared
         return landing_dtypes(column)[0]

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 from dpcore.errors import LandingError
 from tasks.spec.operations import without_file_scheme
+from tasks.workspace.redaction import ErrorBoundary
 
 PERIOD = re.compile(r"(?!0000|9999)[0-9]{4}-(0[1-9]|1[0-2])")  # months that have one before and one after
 ENDINGS = (".parquet", ".csv")
@@ -41,7 +42,7 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     """The same, but also those of another format that the pattern names; a folder stands for its data files."""
     if "://" in pattern:
         return elsewhere(pattern)
-    base, rest = _split(root, pattern)
+    base, rest = _split_pattern(root, pattern)
     files = [file for path in _glob(base, rest) for file in ([path] if _is_data(path) else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
@@ -63,24 +64,13 @@ def elsewhere(url: str, where: str = "source.path") -> list[Path]:
     from fsspec.core import url_to_fs
     from upath import UPath
 
-    found: list[Path] | None = None
-    try:
+    with ErrorBoundary(Exception, refusal=lambda _: _unreachable_store(where)):  # its client raises what it likes
         store, pattern = url_to_fs(url)
         store.invalidate_cache()
         paths: Any = [
             UPath(store.unstrip_protocol(path), **store.storage_options) for path in sorted(store.glob(pattern))
         ]
         found = [file for path in paths for file in ([path] if path.is_file() else data_files(path))]
-    except Exception:  # noqa: BLE001  a store's client raises what it likes
-        found = None
-    if found is None:
-        raise LandingError(
-            "the store of the landing data cannot be asked for its files",
-            rule="source-unreachable",
-            where=where,
-            hint="check the address, the network and the credentials, and that the client for this kind of URL is "
-            "installed (s3fs for s3://)",
-        )
     return [file for file in found if not file.name.startswith((".", "_"))]
 
 
@@ -98,7 +88,7 @@ def would_match(pattern: str, relative: Path) -> bool:
 
 def folder_of(root: Path, pattern: str) -> Path:
     """The folder under which every file lies that a pattern can find."""
-    base, rest = _split(root, pattern)
+    base, rest = _split_pattern(root, pattern)
     parts = Path(rest).parts
     fixed = list(takewhile(lambda part: not set(part) & set("*?["), parts))
     folder = base.joinpath(*fixed)
@@ -113,7 +103,7 @@ def relative_pattern(root: Path, pattern: str) -> str | None:
     return str(inside.relative_to(root)) if inside.is_relative_to(root) else None
 
 
-def _split(root: Path, pattern: str) -> tuple[Path, str]:
+def _split_pattern(root: Path, pattern: str) -> tuple[Path, str]:
     """The folder from which to search, and what to search for."""
     given = Path(pattern)
     if given.is_absolute():
@@ -122,19 +112,27 @@ def _split(root: Path, pattern: str) -> tuple[Path, str]:
 
 
 def _glob(base: Path, pattern: str) -> list[Path]:
-    found: list[Path] | None = None
-    try:
-        found = sorted(base.glob(pattern))
-    except (ValueError, IndexError, NotImplementedError):
-        found = None
-    if found is None:
-        raise LandingError(
-            f"source.path {pattern!r} is no pattern for files",
-            rule="path-malformed",
-            where="source.path",
-            hint="write a file, a folder, or a pattern such as landing/*.parquet",
-        )
-    return found
+    with ErrorBoundary(ValueError, IndexError, NotImplementedError, refusal=lambda _: _no_pattern(pattern)):
+        return sorted(base.glob(pattern))
+
+
+def _no_pattern(pattern: str) -> LandingError:
+    return LandingError(
+        f"source.path {pattern!r} is no pattern for files",
+        rule="path-malformed",
+        where="source.path",
+        hint="write a file, a folder, or a pattern such as landing/*.parquet",
+    )
+
+
+def _unreachable_store(where: str) -> LandingError:
+    return LandingError(
+        "the store of the landing data cannot be asked for its files",
+        rule="source-unreachable",
+        where=where,
+        hint="check the address, the network and the credentials, and that the client for this kind of URL is "
+        "installed (s3fs for s3://)",
+    )
 
 
 def data_files(path: Path) -> list[Path]:

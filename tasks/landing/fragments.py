@@ -182,7 +182,7 @@ def is_elsewhere(path: Path) -> bool:
     return not isinstance(path, Path)
 
 
-def version_of(path: Path) -> str | None:
+def file_version(path: Path) -> str | None:
     """What changes when a file does, without reading it; None if it is gone, or its store does not say."""
     try:
         if is_elsewhere(path):
@@ -195,7 +195,7 @@ def version_of(path: Path) -> str | None:
 
 def portable_version(path: Path) -> str | None:
     """The same, without what only one machine sees."""
-    version = version_of(path)
+    version = file_version(path)
     return version if version is None or is_elsewhere(path) else " ".join(version.split()[:2])
 
 

@@ -140,7 +140,7 @@ class Threads:
                 future.cancel()
 
 
-def merged(sums: Iterable[S], merge: Callable[[S, S], S]) -> S | None:
+def merge_all(sums: Iterable[S], merge: Callable[[S, S], S]) -> S | None:
     """All sums put together; None if there is none."""
     total: S | None = None
     for one in sums:

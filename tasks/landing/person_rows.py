@@ -8,7 +8,6 @@ the work: by person, which brings each person's rows together in the data's orde
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -23,7 +22,9 @@ from numpy.typing import NDArray
 
 from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.landing.fragments import changed
-from tasks.landing.sorting import BATCH_ROWS, SORT_BYTES, in_order, vault_full
+from tasks.landing.sorting import BATCH_ROWS, SORT_BYTES, sort_rows, vault_full
+from tasks.workspace.files import create_private
+from tasks.workspace.redaction import ErrorBoundary
 
 KEYED = pa.schema([("position", pa.int64()), ("key", pa.large_string())])
 """Rows on their way to their persons."""
@@ -158,16 +159,16 @@ def person_rows(
     if unit.person is None:
         raise ValueError("the unit has no person column")
     traces: list[_Trace] = []
-    by_person = in_order(_keyed(keys, traces), KEYED, "hash(key), key, position", scratch=scratch, memory=memory)
+    by_person = sort_rows(_key_rows(keys, traces), KEYED, "hash(key), key, position", scratch=scratch, memory=memory)
     runs, file = _private_file(scratch), _private_file(scratch)
     try:
         with runs.open("wb") as spool:
-            for positions, firsts in _runs(by_person):
-                _write(spool, np.column_stack([positions, firsts]))
+            for positions, firsts in _person_runs(by_person):
+                _write_values(spool, np.column_stack([positions, firsts]))
         counted = pa.schema([("position", pa.int64()), ("counts", COUNTS[unit.row_rule])])
         with file.open("wb") as result:
-            for batch in in_order(_counted(runs, unit, counted), counted, "position", scratch=scratch, memory=memory):
-                _write(result, batch.column("counts").to_numpy())
+            for batch in sort_rows(_counted(runs, unit, counted), counted, "position", scratch=scratch, memory=memory):
+                _write_values(result, batch.column("counts").to_numpy())
     except BaseException:
         file.unlink()
         raise
@@ -215,7 +216,7 @@ class _Trace:
         return self._lengths.digest() + self._letters.digest()
 
 
-def _keyed(keys: Iterable[Iterable[pa.Array]], traces: list[_Trace]) -> Iterator[pa.RecordBatch]:
+def _key_rows(keys: Iterable[Iterable[pa.Array]], traces: list[_Trace]) -> Iterator[pa.RecordBatch]:
     """All rows with their position in the data; leaves a trace of each fragment."""
     position = 0
     for fragment in keys:
@@ -228,7 +229,7 @@ def _keyed(keys: Iterable[Iterable[pa.Array]], traces: list[_Trace]) -> Iterator
             yield pa.record_batch([positions, names], schema=KEYED)
 
 
-def _runs(by_person: Iterator[pa.RecordBatch]) -> Iterator[tuple[Wholes, Wholes]]:
+def _person_runs(by_person: Iterator[pa.RecordBatch]) -> Iterator[tuple[Wholes, Wholes]]:
     """Of rows ordered by person: their positions, and the place where each one's person begins in that order."""
     place, begun, last = 0, 0, None
     for batch in by_person:
@@ -273,23 +274,12 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _private_file(scratch: Path) -> Path:
-    path, is_made = scratch / f"persons-{secrets.token_hex(8)}", False
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        is_made = True
-    except OSError:
-        is_made = False
-    if not is_made:
-        raise vault_full()
-    return path
+    path = scratch / f"persons-{secrets.token_hex(8)}"
+    with ErrorBoundary(OSError, refusal=lambda _: vault_full()), create_private(path):
+        return path
 
 
-def _write(file: IO[bytes], values: NDArray[Any]) -> None:
-    is_full = False
-    try:
+def _write_values(file: IO[bytes], values: NDArray[Any]) -> None:
+    with ErrorBoundary(OSError, refusal=lambda _: vault_full()):
         file.write(np.ascontiguousarray(values).data)
         file.flush()
-    except OSError:
-        is_full = True
-    if is_full:
-        raise vault_full()

@@ -9,7 +9,7 @@ from typing import TypeVar
 from dpcore.records.schema import PrivacyUnit, RecordSchema
 from tasks.landing.datasets import Landing
 from tasks.landing.fragments import changed
-from tasks.landing.passes import Chunk, Pass, Piece, Runner, Threads, merged
+from tasks.landing.passes import Chunk, Pass, Piece, Runner, Threads, merge_all
 
 S = TypeVar("S")
 
@@ -68,7 +68,7 @@ class Readings:
         self.purposes.append(purpose)
         self._on_progress(purpose, 0.0)
         sums = enumerate(self._runner.sums(work, pieces), start=1)
-        total = merged((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
+        total = merge_all((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
         self.require_same()
         return summed(()) if total is None else total
 
@@ -96,10 +96,10 @@ class Readings:
     def _all_pieces(self) -> Sequence[Piece]:
         """The fragments, with what their rows count; persons are counted once a run."""
         if self._pieces is None:
-            self._pieces = self._rows_alone() if self._unit.person is None else self._counted(self._unit.person)
+            self._pieces = self._rows_alone() if self._unit.person is None else self._count_persons(self._unit.person)
         return self._pieces
 
-    def _counted(self, person: str) -> list[Piece]:
+    def _count_persons(self, person: str) -> list[Piece]:
         from tasks.landing.person_rows import person_rows  # takes in an engine that most releases do not need
 
         self.purposes.append("persons")

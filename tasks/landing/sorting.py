@@ -32,7 +32,7 @@ _SETTINGS: dict[str, Any] = {
 _LOCKS = ("SET enable_progress_bar = false", "SET enable_external_access = false", "SET lock_configuration = true")
 
 
-def in_order(
+def sort_rows(
     rows: Iterable[pa.RecordBatch], schema: pa.Schema, by: str, *, scratch: Path, memory: int = SORT_BYTES
 ) -> Iterator[pa.RecordBatch]:
     """The rows ordered by SQL expressions over their columns, a bounded number at a time.
@@ -102,10 +102,10 @@ def _next(batches: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Ref
     try:
         return next(batches, None), None
     except (duckdb.Error, pa.ArrowException, OSError, MemoryError) as error:
-        return None, _refusal(error)
+        return None, _sort_refusal(error)
 
 
-def _refusal(error: Exception) -> RefusedError:
+def _sort_refusal(error: Exception) -> RefusedError:
     import duckdb
 
     if isinstance(error, duckdb.IOException | OSError) or "max_temp_directory_size" in str(error):

@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from dpcore.errors import LandingError, RefusedError
 from dpcore.records.schema import RecordSchema, RowRule
-from tasks.landing.sorting import BATCH_ROWS, in_order, vault_full
+from tasks.landing.sorting import BATCH_ROWS, sort_rows, vault_full
 from tasks.landing.sql_cells import column_of, column_types
 from tasks.spec import QuerySpec, ReleaseSpec
 from tasks.spec.rowwise import DIALECTS
@@ -33,7 +33,9 @@ _BATCH_CELLS, _MOST_ROWS = 1 << 19, 65_536
 _GROUP_BATCHES = 8
 
 
-def spooled(spec: ReleaseSpec, target: Path, *, period: str | None, root: Path, environment: Mapping[str, str]) -> Path:
+def spool_query(
+    spec: ReleaseSpec, target: Path, *, period: str | None, root: Path, environment: Mapping[str, str]
+) -> Path:
     """Run the source's query and write its rows to `target`, a Parquet file for its owner alone.
 
     `root` is where a relative SQLite path begins; `environment` holds the variable that the URL may name.
@@ -44,25 +46,25 @@ def spooled(spec: ReleaseSpec, target: Path, *, period: str | None, root: Path, 
     if query is None:
         raise ValueError("the source has no query")
     parameters = _parameters(query, period)
-    address = _address(query, environment)
+    address = _query_address(query, environment)
     _require_dialect(query, address)
-    connection, refusal = _connected(address, root)
+    connection, refusal = _try_connect(address, root)
     if connection is not None:
-        refusal = _asked(connection, spec, query.sql, parameters, target)
+        refusal = _try_query(connection, spec, query.sql, parameters, target)
     if refusal is not None:
         target.unlink(missing_ok=True)
         raise refusal
     return target
 
 
-def _connected(address: str, root: Path) -> tuple[sa.Connection | None, RefusedError | None]:
+def _try_connect(address: str, root: Path) -> tuple[sa.Connection | None, RefusedError | None]:
     try:
         return _engine(address, root).connect(), None
     except Exception as error:  # noqa: BLE001  drivers have errors of their own
         return None, _unreachable(error)
 
 
-def _asked(
+def _try_query(
     connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: Mapping[str, Any], target: Path
 ) -> RefusedError | None:
     """Run the query into the file; returns why that failed."""
@@ -91,18 +93,22 @@ def _parameters(query: QuerySpec, period: str | None) -> dict[str, Any]:
     if not query.parameters:
         return {}
     if period is None:
-        raise _refused("the query needs a period", "period-missing", "name the month: --period 2026-11", f"{WHERE}.sql")
+        raise _query_refusal(
+            "the query needs a period", "period-missing", "name the month: --period 2026-11", f"{WHERE}.sql"
+        )
     start, end = months_days(period)
     values = {"period": period, "period_start": start, "period_end": end}
     return {name: values[name] for name in query.parameters}
 
 
-def _address(query: QuerySpec, environment: Mapping[str, str]) -> str:
+def _query_address(query: QuerySpec, environment: Mapping[str, str]) -> str:
     if query.variable is None:
         return query.url
     if not environment.get(query.variable):
         hint = "set it to the database's URL where the release runs, for a service in its unit or container"
-        raise _refused(f"the environment variable {query.variable} is not set", "query-variable", hint, f"{WHERE}.url")
+        raise _query_refusal(
+            f"the environment variable {query.variable} is not set", "query-variable", hint, f"{WHERE}.url"
+        )
     return environment[query.variable]
 
 
@@ -117,7 +123,7 @@ def _require_dialect(query: QuerySpec, address: str) -> None:
     if query.rows == "table" and not known:
         hint = "declare `source.query.rows: answer` if it is the rows of the answer that are to be protected"
         message = "only statements for PostgreSQL and SQLite can be read: what this answer's rows depend on is unknown"
-        raise _refused(message, "query-dialect", hint, f"{WHERE}.url")
+        raise _query_refusal(message, "query-dialect", hint, f"{WHERE}.url")
 
 
 def _engine(address: str, root: Path) -> sa.Engine:
@@ -177,11 +183,11 @@ def _spool(connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: M
     rows = max(1024, min(_MOST_ROWS, _BATCH_CELLS // len(types)))
     streamed = {"stream_results": True, "yield_per": rows}
     result = connection.execute(statement, dict(parameters), execution_options=streamed)
-    places = _places(list(result.keys()), spec)
-    _write(_batches(result.partitions(rows), places, spec.schema, types), target, types)
+    places = _column_places(list(result.keys()), spec)
+    _write_groups(_batches(result.partitions(rows), places, spec.schema, types), target, types)
 
 
-def _write(batches: Iterator[pa.RecordBatch], target: Path, types: pa.Schema) -> None:
+def _write_groups(batches: Iterator[pa.RecordBatch], target: Path, types: pa.Schema) -> None:
     with _private_writer(target, types) as writer:
         for group in _grouped(batches):
             writer.write_table(group, row_group_size=len(group))
@@ -200,8 +206,8 @@ def _put_in_own_order(target: Path, types: pa.Schema) -> None:
     try:
         with pq.ParquetFile(arrived) as file:
             rows = (_as(batch, plain) for batch in file.iter_batches(batch_size=BATCH_ROWS))
-            ordered = in_order(rows, plain, order, scratch=target.parent)
-            _write((_as(batch, types) for batch in ordered), target, types)
+            ordered = sort_rows(rows, plain, order, scratch=target.parent)
+            _write_groups((_as(batch, types) for batch in ordered), target, types)
     finally:
         arrived.unlink()
 
@@ -238,25 +244,29 @@ def _private_writer(target: Path, types: pa.Schema) -> Iterator[pq.ParquetWriter
         yield writer
 
 
-def _places(names: Sequence[str], spec: ReleaseSpec) -> dict[str, int]:
+def _column_places(names: Sequence[str], spec: ReleaseSpec) -> dict[str, int]:
     """Where each column that is wanted stands in the result.
 
     Raises: LandingError if one is missing, repeated or undeclared; nothing was fetched then.
     """
     wanted, dropped = set(column_types(spec).names), set(spec.source.drop)
     if len(set(names)) != len(names):
-        raise _refused("two columns of the query have the same name", "column-repeated", "name one of them with AS")
+        raise _query_refusal(
+            "two columns of the query have the same name", "column-repeated", "name one of them with AS"
+        )
     for name in column_types(spec).names:
         if name not in names:
             hint = "select it, or give the column that holds it this name with AS"
-            raise _refused(f"the query lacks the declared column {name!r}", "column-missing", hint, f"columns.{name}")
+            raise _query_refusal(
+                f"the query lacks the declared column {name!r}", "column-missing", hint, f"columns.{name}"
+            )
     if set(names) - wanted - dropped:
         hint = "declare every column in `columns`, name it in source.drop, or do not select it"
-        raise _refused("the query has a column that is neither declared nor dropped", "column-undeclared", hint)
+        raise _query_refusal("the query has a column that is neither declared nor dropped", "column-undeclared", hint)
     return {name: place for place, name in enumerate(names) if name in wanted}
 
 
-def _refused(message: str, rule: str, hint: str, where: str = WHERE) -> LandingError:
+def _query_refusal(message: str, rule: str, hint: str, where: str = WHERE) -> LandingError:
     return LandingError(message, rule=rule, where=where, hint=hint)
 
 
@@ -264,12 +274,14 @@ def _unreachable(error: Exception) -> RefusedError:
     """Why there is no connection, in our own words; nothing of the fault's text."""
     if isinstance(error, ImportError | sa.exc.NoSuchModuleError):
         hint = "install the database's driver beside dprelease; PostgreSQL's is in locks/extras.txt"
-        return _refused("the driver of this database is not installed", "database-driver", hint, f"{WHERE}.url")
+        return _query_refusal("the driver of this database is not installed", "database-driver", hint, f"{WHERE}.url")
     if isinstance(error, sa.exc.ArgumentError | ValueError):
         hint = "write postgresql://user@host/database or sqlite:///path, there or into the variable that it names"
-        return _refused("this is not the URL of a database", "query-url", hint, f"{WHERE}.url")
+        return _query_refusal("this is not the URL of a database", "query-url", hint, f"{WHERE}.url")
     hint = "check that the database runs, its address, and that this account may use it; nothing was measured"
-    return _refused(f"the database cannot be reached ({_kind(error)})", "database-unreachable", hint, f"{WHERE}.url")
+    return _query_refusal(
+        f"the database cannot be reached ({_kind(error)})", "database-unreachable", hint, f"{WHERE}.url"
+    )
 
 
 def _unanswered(error: Exception) -> RefusedError:
@@ -279,11 +291,13 @@ def _unanswered(error: Exception) -> RefusedError:
         return vault_full()
     if kind == "InsufficientPrivilege":
         hint = "let the database's administrator give this account the right to read those tables"
-        return _refused("the database does not let this account read what the query asks for", "query-forbidden", hint)
+        return _query_refusal(
+            "the database does not let this account read what the query asks for", "query-forbidden", hint
+        )
     if kind == "ReadOnlySqlTransaction":
-        return _refused("the query writes", "query-writes", "write one statement that only reads")
+        return _query_refusal("the query writes", "query-writes", "write one statement that only reads")
     hint = "try it with the database's own client: its tables, columns and values must allow it; nothing was measured"
-    return _refused(f"the database could not answer the query ({kind})", "query-failed", hint, f"{WHERE}.sql")
+    return _query_refusal(f"the database could not answer the query ({kind})", "query-failed", hint, f"{WHERE}.sql")
 
 
 def _kind(error: Exception) -> str:

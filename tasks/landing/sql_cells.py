@@ -45,10 +45,10 @@ def column_of(values: Sequence[Any], name: str, schema: RecordSchema) -> pa.Arra
         return _texts(values, _identifier)
     if isinstance(column, NominalColumn):
         is_whole = isinstance(column.levels[0], int)
-        texts = _texts(values, _whole_text if is_whole else _text)
+        texts = _texts(values, _whole_text if is_whole else _cell_text)
         return _truths(texts, column, schema) if column.kind is Kind.BOOLEAN else texts
     if column.kind in (Kind.NUMERIC, Kind.INTEGER):
-        return _numbers(values, column, schema)
+        return _number_cells(values, column, schema)
     return _times(values, column, schema)
 
 
@@ -70,7 +70,7 @@ def _texts(values: Sequence[Any], as_text: Callable[[Any], str]) -> pa.Array:
         return pa.array([t and t.encode(errors="replace").decode() for t in texts], type=pa.string())
 
 
-def _text(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     """A value as the text that Arrow would make of it."""
     if isinstance(value, str):
         return value
@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
 
 def _whole_text(value: Any) -> str:
     """The same, of a value that may stand for a whole number."""
-    return str(int(value)) if _is_whole_decimal(value) else _text(value)
+    return str(int(value)) if _is_whole_decimal(value) else _cell_text(value)
 
 
 def _identifier(value: Any) -> str:
@@ -116,19 +116,19 @@ def _truths(texts: pa.Array, column: NominalColumn, schema: RecordSchema) -> pa.
     return pa.array(codes == 1, mask=codes < 0)
 
 
-def _numbers(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
+def _number_cells(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
     kinds = set(map(type, values))
     if kinds <= {float, type(None)}:
         return pa.array(values, type=pa.float64(), from_pandas=True)
-    numbers = np.fromiter(map(_number, values), float, len(values))
+    numbers = np.fromiter(map(_float_or_nan, values), float, len(values))
     if kinds & {str, bytes}:
         is_text = np.fromiter((isinstance(value, str | bytes) for value in values), bool, len(values))
-        words = _texts([value for value in values if isinstance(value, str | bytes)], _text)
+        words = _texts([value for value in values if isinstance(value, str | bytes)], _cell_text)
         numbers[is_text] = _cells(words, column, schema)
     return pa.array(numbers, from_pandas=True)
 
 
-def _number(value: Any) -> float:
+def _float_or_nan(value: Any) -> float:
     try:
         return float(value) if isinstance(value, int | float | Decimal) else np.nan
     except (OverflowError, ValueError):
@@ -162,7 +162,7 @@ def _family(value: Any) -> int:
     return _WORDS if isinstance(value, str | bytes) else _OTHER
 
 
-def _moments(values: list[datetime]) -> pa.Array:
+def _moment_cells(values: list[datetime]) -> pa.Array:
     return pc.cast(pa.array([_in_utc(value) for value in values], type=pa.timestamp("us")), pa.timestamp("us", "UTC"))
 
 
@@ -176,6 +176,6 @@ def _in_utc(moment: datetime) -> datetime | None:
 _AS_ARROW: dict[int, Callable[[list[Any]], pa.Array]] = {
     _DAY: lambda values: pa.array(values, type=pa.date32()),
     _CLOCK: lambda values: pa.array(values, type=pa.timestamp("us")),
-    _MOMENT: _moments,
-    _WORDS: lambda values: _texts(values, _text),
+    _MOMENT: _moment_cells,
+    _WORDS: lambda values: _texts(values, _cell_text),
 }

@@ -24,6 +24,7 @@ from tasks.ledger.store import Ledger, Reconciliation, SetAside
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import basis_of, cap_of
 from tasks.spec.relations import at_most
+from tasks.workspace.files import flush_to_disk
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json
 
@@ -65,8 +66,7 @@ def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE)
     try:
         draft.touch(mode, exist_ok=False)
         write(draft)
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
+        flush_to_disk(draft)
         os.link(draft, path)  # unlike a rename, it refuses to replace
     except FileExistsError:
         fault = "the file exists already"

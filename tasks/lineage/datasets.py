@@ -182,12 +182,14 @@ class ReleaseDatasets:
             found["datasetType"] = dataset_type_dataset.DatasetTypeDatasetFacet(datasetType=KINDS[dataset])
         if dataset != name:
             shape = self.shapes.get(name, "matrix")
-            return found | _described([(dataset, shape)], {dataset: _measured(places, *map(str, self.schema.names))})
+            return found | _described(
+                [(dataset, shape)], {dataset: _field_from_measurements(places, *map(str, self.schema.names))}
+            )
         if dataset in (TABLE, BUNDLE, SEALED):
             fields = [(str(one.name), str(one.type)) for one in self.schema]
             every = "every column is drawn from the noisy measurements of all"
             drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.computed_from(TABLE)]
-            return found | _described(fields, {n: _measured(places, n) for n, _ in fields}, drawn)
+            return found | _described(fields, {n: _field_from_measurements(places, n) for n, _ in fields}, drawn)
         return found
 
 
@@ -199,7 +201,7 @@ def _by_stage(measurements: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {stage: tuple(n for n in names if places.get(n, SCORE) == stage) for stage in (PROJECT, ESTIMATE, SCORE)}
 
 
-def _measured(places: Places, *columns: str) -> column_lineage_dataset.Fields:
+def _field_from_measurements(places: Places, *columns: str) -> column_lineage_dataset.Fields:
     """A field that tells of landing columns what their noisy measurements tell."""
     words = "by way of differentially private measurements"
     sources = [_field(places, LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns]

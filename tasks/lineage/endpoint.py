@@ -90,7 +90,7 @@ class Endpoint:
         return SILENT if self._is_cut else answer
 
     def _status_of(self, event: bytes, seconds: float) -> int:
-        connection = self._connected(seconds)
+        connection = self._connect(seconds)
         connection.request("POST", self._path, body=event, headers=self._headers())
         response = connection.getresponse()
         if not response.will_close:  # read to its end, so that the connection can be used again
@@ -100,7 +100,7 @@ class Endpoint:
             self.close()
         return response.status
 
-    def _connected(self, seconds: float) -> HTTPConnection:
+    def _connect(self, seconds: float) -> HTTPConnection:
         if self._connection is None:
             self._connection = self._open(seconds)
             self._connection.connect()

@@ -37,6 +37,7 @@ from openlineage.client.serde import Serde
 from dpcore.errors import CheckFailedError, InterruptedReleaseError, LandingError, RefusedError
 from tasks.workspace.build_identity import version_of
 from tasks.workspace.clock import MINUTE_FORMAT
+from tasks.workspace.files import flush_to_disk
 from tasks.workspace.reading import read_text
 from tasks.workspace.redaction import LANDING_REFUSED
 
@@ -167,7 +168,7 @@ class LineageRun:
             ),
             "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
         }
-        facets |= {"nominalTime": _month(self._period)} if self._period else {}
+        facets |= {"nominalTime": _nominal_month(self._period)} if self._period else {}
         return facets if job == FLOW else facets | {"parent": self._parent()}
 
     def _parent(self) -> RunFacet:
@@ -191,7 +192,7 @@ def _tag(key: str, value: str) -> tags_run.TagsRunFacetFields:
     return tags_run.TagsRunFacetFields(key=key, value=value, source="dprelease")
 
 
-def _month(period: str) -> nominal_time_run.NominalTimeRunFacet:
+def _nominal_month(period: str) -> nominal_time_run.NominalTimeRunFacet:
     """The data's month, such as 2026-11, from its first moment to that of the next."""
     year, month = (int(part) for part in period.split("-"))
     after = f"{year + month // 12:04d}-{month % 12 + 1:02d}"
@@ -243,16 +244,7 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
     finally:
         os.close(descriptor)
     if size == 0:
-        flush_folder(path.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Bring a folder's entries to disk: a file that is new in it, or has a new name."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        flush_to_disk(path.parent)
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:

@@ -44,30 +44,30 @@ def _events(workspace: Workspace, release_id: str) -> list[Event]:
     """Each event of the release once, in order."""
     logs = [folder / LOG for folder in workspace.bundles() if folder.name == release_id]
     told = [event for path in (*logs, workspace.lineage_path) for event in events_of(path) if is_whole(event)]
-    runs = {run for event in told if _is_about(event, release_id) for run in _runs(event)}
+    runs = {run for event in told if _names_release(event, release_id) for run in _run_and_parent(event)}
     unique = {(e["run"]["runId"], e["eventType"]): e for e in reversed(told) if e["run"]["runId"] in runs}
     return list(reversed(unique.values()))
 
 
-def _is_about(event: Event, release_id: str) -> bool:
+def _names_release(event: Event, release_id: str) -> bool:
     """Whether a tag or a dataset names the release; events of early versions have no tags."""
     datasets = listed(event, "inputs") + listed(event, "outputs")
     tag = {"key": "release", "value": release_id, "source": "dprelease"}
-    is_tagged = any(entry.items() >= tag.items() for entry in _tags(event) if isinstance(entry, dict))
+    is_tagged = any(entry.items() >= tag.items() for entry in _run_tags(event) if isinstance(entry, dict))
     return is_tagged or any(dataset["name"].startswith(f"{release_id}/") for dataset in datasets)
 
 
-def _tags(event: Event) -> list[Any]:
+def _run_tags(event: Event) -> list[Any]:
     return listed(_run_facet(event, "tags"), "tags")
 
 
-def _runs(event: Event) -> list[str]:
+def _run_and_parent(event: Event) -> list[str]:
     """The event's run and its parent."""
-    parent = _parent(event)
+    parent = _parent_run(event)
     return [event["run"]["runId"], *([parent] if parent else [])]
 
 
-def _parent(event: Event) -> str | None:
+def _parent_run(event: Event) -> str | None:
     run = _run_facet(event, "parent").get("run")
     parent = run.get("runId") if isinstance(run, dict) else None
     return parent if isinstance(parent, str) else None
@@ -102,14 +102,14 @@ def _jobs(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
 def _add_event(job: dict[str, Any], event: Event) -> None:
     run = event["run"]["runId"]
     job["state"] = event["eventType"]
-    job["runs"].setdefault(run, {"run_id": run, "parent": _parent(event)})["state"] = event["eventType"]
+    job["runs"].setdefault(run, {"run_id": run, "parent": _parent_run(event)})["state"] = event["eventType"]
     if message := _run_facet(event, "errorMessage").get("message"):
         job["runs"][run]["error"] = message
     promised = [key for key in event["run"].get("facets", {}) if key.startswith(OURS)]
-    job |= {key: _plain(_run_facet(event, key)) for key in promised}
+    job |= {key: _without_schema_keys(_run_facet(event, key)) for key in promised}
 
 
-def _plain(facet: dict[str, Any]) -> dict[str, Any]:
+def _without_schema_keys(facet: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in facet.items() if not key.startswith("_")}
 
 
@@ -134,7 +134,9 @@ def _known(dataset: dict[str, Any]) -> dict[str, Any]:
     statistics = written.get("outputStatistics") if isinstance(written, dict) else None
     version = facets.get("version", {}).get("datasetVersion")
     rows = statistics.get("rowCount") if isinstance(statistics, dict) else None
-    found = {"version": version, "rows": rows} | {key: _plain(facets[key]) for key in facets if key.startswith(OURS)}
+    found = {"version": version, "rows": rows} | {
+        key: _without_schema_keys(facets[key]) for key in facets if key.startswith(OURS)
+    }
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -158,10 +160,12 @@ def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
 def spends_in_words(job: dict[str, Any]) -> list[str]:
     """What each measurement of a stage, or of the flow, cost; events of version 1 tell only what the release cost."""
     keys = [key for key in job if key.startswith(SPEND)]
-    return [_spend_words(job, key) for key in sorted(keys, key=lambda key: str(job[key].get("ledgerEntry")).zfill(20))]
+    return [
+        _spend_facet_words(job, key) for key in sorted(keys, key=lambda key: str(job[key].get("ledgerEntry")).zfill(20))
+    ]
 
 
-def _spend_words(job: dict[str, Any], key: str) -> str:
+def _spend_facet_words(job: dict[str, Any], key: str) -> str:
     spend = job[key]
     entry = f"ledger entry {spend.get('ledgerEntry')}"
     if "measurement" not in spend:
@@ -174,10 +178,10 @@ def _spend_words(job: dict[str, Any], key: str) -> str:
     if "rho" in spend:
         cost = f"rho {_figure(spend['rho'])}, alone {cost},"
     stated = f"{cost} of the release's {_figure(whole.get('epsilon'))}"
-    return f"measured {spend['measurement']}: {stated}, {entry}, {spend.get('mechanism')}{_doubt(spend)}"
+    return f"measured {spend['measurement']}: {stated}, {entry}, {spend.get('mechanism')}{_doubt_words(spend)}"
 
 
-def _doubt(spend: dict[str, Any]) -> str:
+def _doubt_words(spend: dict[str, Any]) -> str:
     return f" ({UNPROVED})" if str(spend.get("proof", "")).startswith("approximate") else ""
 
 
@@ -190,7 +194,7 @@ def guarantee_in_words(flow: dict[str, Any]) -> str | None:
     basis = f"{whole.get('neighbours')}, unit {whole.get('unit')}, population {whole.get('population')}"
     spent = whole.get("spent")
     part = f"; epsilon {_figure(spent.get('epsilon'))} of it was spent" if isinstance(spent, dict) else ""
-    doubt = next((_doubt(flow[key]) for key in flow if key.startswith(SPEND) and _doubt(flow[key])), "")
+    doubt = next((_doubt_words(flow[key]) for key in flow if key.startswith(SPEND) and _doubt_words(flow[key])), "")
     return f"{stated}{doubt}, {basis}{part if flow.get('state') != 'COMPLETE' else ''}"
 
 

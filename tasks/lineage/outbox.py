@@ -18,7 +18,6 @@ an endpoint or a name server does can hold up a release.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import threading
@@ -27,11 +26,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TextIO
 
 from tasks.lineage.endpoint import ACCEPTED, Answer, Endpoint
 from tasks.lineage.events import append_line, parsed
-from tasks.workspace.folders import PRIVATE_FOLDER, Workspace
+from tasks.workspace.files import PRIVATE_FOLDER
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import try_lock
 from tasks.workspace.reading import open_regular, parse_json, read_text
 
 ANSWER_SECONDS = 2.0
@@ -114,7 +114,7 @@ class Outbox:
         """Wait until nobody else delivers; the lock is the operating system's and goes with its process."""
         self.folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         with (self.folder / ".lock").open("w") as file:
-            while not (taken := _try_lock(file)) and time.monotonic() < deadline:
+            while not (taken := try_lock(file)) and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
             yield taken
 
@@ -185,14 +185,6 @@ class Outbox:
         with open_regular(self._log) as file:
             file.seek(max(0, end - _TAIL_BYTES))
             return hashlib.sha256(file.read(min(end, _TAIL_BYTES))).hexdigest()
-
-
-def _try_lock(file: TextIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _offer(endpoint: Endpoint, line: bytes, deadline: float) -> Answer:

@@ -73,10 +73,10 @@ class PreparedRelease(PlannedRelease):
         """
         if not self.arrival.is_queried or self.arrival.landing.files[0].exists():
             return
-        from tasks.landing.sql import spooled
+        from tasks.landing.sql import spool_query
 
         target = self.arrival.landing.files[0]
-        spooled(self.spec, target, period=self.period, root=root, environment=os.environ)
+        spool_query(self.spec, target, period=self.period, root=root, environment=os.environ)
 
     def readings(self, workspace: Workspace, scratch: Path) -> Readings:
         """Return the readings of the landing data: they count how often the data are read, and for what."""

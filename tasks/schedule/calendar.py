@@ -34,7 +34,12 @@ def firings(cron: str, timezone: str, start: datetime, end: datetime) -> Iterato
 
 
 def periods_due(cron: str, timezone: str, start: datetime, end: datetime) -> Iterator[str]:
-    """The months that the firings from `start` to `end` release, in order, each once.
+    """The months that the firings from `start` to `end` release, in order, each once."""
+    return (period for _, period in monthly_firings(cron, timezone, start, end))
+
+
+def monthly_firings(cron: str, timezone: str, start: datetime, end: datetime) -> Iterator[tuple[datetime, str]]:
+    """The first firing for each month that is released from `start` to `end`, with that month, in order.
 
     A firing releases the last month that is complete in the schedule's time zone. Only the
     first firing of each month is looked for, so a schedule of every minute costs no more.
@@ -43,7 +48,7 @@ def periods_due(cron: str, timezone: str, start: datetime, end: datetime) -> Ite
     while (firing := next(firings(cron, timezone, start, end), None)) is not None:
         period = month_before(firing.date())
         if period > latest:  # where clocks are set back over the end of a month, it begins twice
-            yield period
+            yield firing, period
             latest = period
         start = datetime.combine(_next_month(firing.date()), time(), firing.tzinfo)
 

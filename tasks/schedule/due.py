@@ -77,10 +77,10 @@ def is_decided(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
 
 def _was_refused(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
     """Whether the budget refused the month, and nobody began it again since, with success or not."""
-    mine = [entry.seq for entry in state.refusals.values() if _is_about(entry.facts, spec, period)]
-    begun = [release.reserve_seq for release in state.releases.values() if _is_about(release.facts, spec, period)]
+    mine = [entry.seq for entry in state.refusals.values() if _is_of_month(entry.facts, spec, period)]
+    begun = [release.reserve_seq for release in state.releases.values() if _is_of_month(release.facts, spec, period)]
     return bool(mine) and max(mine) > max(begun, default=0)
 
 
-def _is_about(facts: dict[str, Any], spec: ReleaseSpec, period: str) -> bool:
+def _is_of_month(facts: dict[str, Any], spec: ReleaseSpec, period: str) -> bool:
     return (facts["name"], facts["period"]) == (spec.name, period)

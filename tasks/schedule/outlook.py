@@ -7,16 +7,12 @@ population spend from the same cap.
 
 from __future__ import annotations
 
-import calendar
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, islice
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from dpcore.accounting import Cap, Cost, population_balance, times
 from dpcore.errors import SpecError
@@ -33,8 +29,7 @@ from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import cap_difference
-from tasks.schedule.calendar import periods_due
-from tasks.schedule.forecast import MONTHLY, overdue_period
+from tasks.schedule.coming import MOST_MONTHS, cap_in_force, coming_months
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import cap_of, plan_release
 from tasks.spec.privacy import MOST_EPSILON
@@ -42,9 +37,6 @@ from tasks.spec.relations import at_most
 
 _DAYS = {Kind.DATE: 1.0, Kind.TIMESTAMP: 1 / 86_400e6}
 """Columns that count time since 1970, and how many days one of their units is."""
-
-MOST_MONTHS = 600
-"""Beyond fifty years nobody asks how long a cap lasts."""
 
 
 def left(cap: float, used: Fraction | float) -> float | None:
@@ -92,30 +84,18 @@ class Outlook:
     @cached_property
     def cap(self) -> Cap:
         """The population's cap: the ledger's, or before the first release the specification's."""
-        known = self.state.populations.get(self.spec.privacy.population)
-        return known.cap if known else cap_of(self.spec)
+        return cap_in_force(self.spec, self.state)
 
     @property
     def committed(self) -> Cost:
         """What is spent or reserved."""
         return self.state.committed(self.spec.privacy.population)
 
-    def periods(self, months: int) -> Iterator[str]:
-        """The periods that the schedule releases in the months to come, after that of its last firing if it has none.
-
-        Without a schedule every month has one. The period that is late counts as one of the months.
-        """
-        schedule = self.spec.schedule
-        start = self.now.astimezone(ZoneInfo(schedule.timezone))
-        coming = periods_due(schedule.cron or MONTHLY, schedule.timezone, start, _months_later(start, months))
-        late = overdue_period(self.spec, self.state, start)
-        first = [late] if late else []
-        return islice(chain(first, (period for period in coming if period != late)), months)
-
     @cached_property
     def year(self) -> list[ForecastRelease]:
         """Every coming release of the months asked for."""
-        periods = [(period, self._counted(period)) for period in self.periods(self.months)]
+        months = coming_months(self.spec, self.state, self.now, self.months)
+        periods = [(month.period, month.is_charged) for month in months]
         return burn_down(self.cap, self.committed, self.plan.cost, periods)
 
     @property
@@ -216,12 +196,10 @@ class Outlook:
     def _largest(self) -> Fraction:
         return min(Fraction(MOST_EPSILON), self.cap.epsilon)
 
-    def _counted(self, period: str) -> bool:
-        return bool(self.state.of_period(self.spec.name, period))
-
     @cached_property
-    def _uncounted(self) -> list[str]:
-        return [period for period in self.periods(MOST_MONTHS) if not self._counted(period)]
+    def _uncharged(self) -> list[str]:
+        months = coming_months(self.spec, self.state, self.now, MOST_MONTHS)
+        return [month.period for month in months if not month.is_charged]
 
     def _plan_with(self, epsilon: Fraction) -> Plan | None:
         if epsilon == self.spec.privacy.epsilon:
@@ -234,7 +212,7 @@ class Outlook:
 
     def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
         count = self.cap.releases_left(self.committed, plan.cost)
-        coming = self._uncounted
+        coming = self._uncharged
         if count >= len(coming):
             return Alternative(epsilon, plan, count, None, None)
         until = coming[count - 1] if count else None
@@ -269,11 +247,6 @@ def _column_error(error: ColumnNoise, unit: str | None) -> dict[str, Any]:
         "percent_of_range": 100 * error.part_of_range,
         "known": error.known,
     }
-
-
-def _months_later(moment: datetime, months: int) -> datetime:
-    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
 
 
 def _months_between(first: str, last: str) -> int:

@@ -14,8 +14,8 @@ from tasks.site.svg import (
     Scale,
     calendar_ticks,
     day_number,
+    drawing,
     path_of,
-    picture,
     round_ticks,
     staircase,
     tag,
@@ -82,7 +82,7 @@ def burn_svg(burn: Burn, *, width: float, alt: str) -> Markup:
     height = 320.0 if width > 600 else 250.0
     axes = Axes.of(burn, width, height)
     parts = [*_grid(axes), *_coming(burn, axes), *_spent(burn, axes), *_cap(burn, axes), *_refusals(burn, axes)]
-    return picture(width, height, alt, parts, kind="burn")
+    return drawing(width, height, alt, parts, kind="burn")
 
 
 def _grid(axes: Axes) -> Iterator[str]:

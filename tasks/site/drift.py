@@ -84,10 +84,12 @@ def _columns(months: list[Month], pairs: list[Comparison]) -> Iterator[dict[str,
     for column in dict.fromkeys(["", *kinds]):
         mine = [name for name in names if name.column == column]
         if mine:
-            yield _card(column, kinds.get(column, ""), mine, months, pairs)
+            yield _drift_card(column, kinds.get(column, ""), mine, months, pairs)
 
 
-def _card(column: str, kind: str, names: list[Name], months: list[Month], pairs: list[Comparison]) -> dict[str, Any]:
+def _drift_card(
+    column: str, kind: str, names: list[Name], months: list[Month], pairs: list[Comparison]
+) -> dict[str, Any]:
     found = [pair.changes[name].verdict for pair in pairs for name in names if name in pair.changes]
     worst = (
         DriftVerdict.DRIFT

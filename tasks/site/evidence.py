@@ -22,11 +22,11 @@ def evidence_page(site: Site) -> str:
         keys=list(sealing_keys(site.survey)),
         commands=commands(site),
         paths={"export": f"{EVIDENCE}/{EXPORT}", "audit": f"{EVIDENCE}/{AUDIT}", "keys": f"{EVIDENCE}/{KEYS}"},
-        whole=is_whole(site),
+        whole=has_all_bundles(site),
     )
 
 
-def is_whole(site: Site) -> bool:
+def has_all_bundles(site: Site) -> bool:
     """Whether every published release of the ledger has its bundle here, so that one command verifies all."""
     published = [release for release in site.survey.state.releases.values() if release.published]
     return all(release.release_id in site.survey.bundles for release in published)
@@ -39,11 +39,11 @@ def commands(site: Site) -> list[str]:
         return []
     given = [f"--public-key {shlex.quote(f'{EVIDENCE}/{KEYS}/{key_id}.pub')}" for key_id in keys]
     rest = f"--export {EVIDENCE}/{EXPORT} --bundles {EVIDENCE}/{BUNDLES} {' '.join(given)}"
-    if is_whole(site) or not site.survey.shared:
+    if has_all_bundles(site) or not site.survey.shared:
         return [f"dprelease audit {rest}"]
-    return [f"dprelease audit {shlex.quote(release_id)} {rest}" for release_id in _own(site)]
+    return [f"dprelease audit {shlex.quote(release_id)} {rest}" for release_id in _own_release_ids(site)]
 
 
-def _own(site: Site) -> list[Any]:
+def _own_release_ids(site: Site) -> list[Any]:
     known = site.survey.state.releases
     return [release_id for release_id in site.survey.bundles if release_id in known]

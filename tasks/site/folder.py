@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dpcore.errors import RefusedError, WorkspaceError
+from dpcore.errors import WorkspaceError
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
 from tasks.ledger.entry_keys import Key
@@ -25,6 +24,8 @@ from tasks.ledger.operations import export_lines
 from tasks.ledger.state import Entry
 from tasks.site.survey import Bundle, Survey
 from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import try_lock
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 MARK = ".dprelease-site"
 """The file by which a folder is known as a site of ours."""
@@ -45,21 +46,23 @@ def require_place(workspace: Workspace, out: Path) -> None:
     taken = [workspace.landing, workspace.vault, workspace.releases, workspace.keys, workspace.prefect_home]
     real = out.resolve()
     if workspace.root.resolve().is_relative_to(real) or any(real.is_relative_to(path.resolve()) for path in taken):
-        raise _refused("the workspace itself is there", "site-in-workspace", "leave --out away, or name another folder")
+        raise _site_refusal(
+            "the workspace itself is there", "site-in-workspace", "leave --out away, or name another folder"
+        )
     _require_ours(out)
 
 
 def _require_ours(out: Path) -> None:
     if out.is_symlink() or (out.exists() and not _is_ours(out)):
         hint = "name a new or empty folder; only a site that this command wrote is replaced"
-        raise _refused("there is something else already", "site-foreign", hint)
+        raise _site_refusal("there is something else already", "site-foreign", hint)
 
 
 def _is_ours(out: Path) -> bool:
     return out.is_dir() and ((out / MARK).is_file() or not any(out.iterdir()))
 
 
-def _refused(what: str, rule: str, hint: str) -> WorkspaceError:
+def _site_refusal(what: str, rule: str, hint: str) -> WorkspaceError:
     return WorkspaceError(f"the site cannot be written: {what}", rule=rule, where="--out", hint=hint)
 
 
@@ -68,23 +71,21 @@ def write_site(out: Path, pages: Mapping[str, str], survey: Survey) -> None:
 
     Raises: RefusedError; then the site of before is still there.
     """
-    fault: RefusedError | None = None
-    try:
-        with _draft(out) as draft:
-            for name, text in pages.items():
-                _write(draft / name, text)
-            _write_evidence(draft / EVIDENCE, survey)
-            _write(draft / MARK, json.dumps({"program": "dprelease site", "pages": len(pages)}) + "\n")
-            _require_ours(out)  # writing took a while
-            _show(draft, out)
-    except OSError as error:
-        hint = "check the folder's owner, its permissions and the space on its disk"
-        fault = _refused(error.strerror or "unknown fault", "site-unwritable", hint)
-    if fault is not None:
-        raise fault
+    with ErrorBoundary(OSError, refusal=_unwritable_site), _open_site_draft(out) as draft:
+        for name, text in pages.items():
+            _write_text(draft / name, text)
+        _write_evidence(draft / EVIDENCE, survey)
+        _write_text(draft / MARK, json.dumps({"program": "dprelease site", "pages": len(pages)}) + "\n")
+        _require_ours(out)  # writing took a while
+        _put_in_place(draft, out)
 
 
-def _write(path: Path, text: str) -> None:
+def _unwritable_site(error: OSError) -> WorkspaceError:
+    hint = "check the folder's owner, its permissions and the space on its disk"
+    return _site_refusal(reason_of(error), "site-unwritable", hint)
+
+
+def _write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
 
@@ -93,7 +94,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _draft(out: Path) -> Iterator[Path]:
+def _open_site_draft(out: Path) -> Iterator[Path]:
     """An empty folder beside the site's place, while no other process writes the same site; gone in the end.
 
     It lies in a new folder of an unpredictable name, which is marked before anything else is in
@@ -105,7 +106,7 @@ def _draft(out: Path) -> Iterator[Path]:
         _sweep(out)
         around = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         try:
-            _write(around / DRAFT_MARK, _mark_of(out))
+            _write_text(around / DRAFT_MARK, _mark_of(out))
             draft = around / "site"  # with the permissions of any new folder, not those of a private one
             draft.mkdir()
             yield draft
@@ -116,7 +117,7 @@ def _draft(out: Path) -> Iterator[Path]:
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
     """Hold an empty file of ours, which is gone in the end; one that is a link or has content is not taken."""
-    descriptor = _locked(path)
+    descriptor = _open_locked(path)
     try:
         yield
     finally:
@@ -124,24 +125,16 @@ def _lock(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _locked(path: Path) -> int:
+def _open_locked(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     found = os.fstat(descriptor)
     if not _is_own(found, stat.S_ISREG) or found.st_size:
         os.close(descriptor)
-        raise _refused("its lock's name belongs to something else", "site-foreign", f"move {path.name} away")
-    if not _takes(descriptor) or not _is_still(path, descriptor):
+        raise _site_refusal("its lock's name belongs to something else", "site-foreign", f"move {path.name} away")
+    if not try_lock(descriptor) or not _is_still(path, descriptor):
         os.close(descriptor)
-        raise _refused("another process is writing it", "site-busy", "wait until it has finished")
+        raise _site_refusal("another process is writing it", "site-busy", "wait until it has finished")
     return descriptor
-
-
-def _takes(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
@@ -196,10 +189,10 @@ def _write_evidence(folder: Path, survey: Survey) -> None:
     for bundle in survey.bundles.values():
         _copy_bundle(bundle, folder / BUNDLES / bundle.folder.parent.name / bundle.folder.name)
     checks, ok = [check.as_json() for check in survey.checks], all(check.ok for check in survey.checks)
-    _write(folder / AUDIT, json.dumps({"ok": ok, "checks": checks}, indent=2) + "\n")
+    _write_text(folder / AUDIT, json.dumps({"ok": ok, "checks": checks}, indent=2) + "\n")
     _write_export(folder / EXPORT, survey.entries)
     for key_id, key in sealing_keys(survey).items():
-        _write(folder / KEYS / f"{key_id}.pub", PublicKey.from_text(key.public).pem)
+        _write_text(folder / KEYS / f"{key_id}.pub", PublicKey.from_text(key.public).pem)
 
 
 def sealing_keys(survey: Survey) -> dict[str, Key]:
@@ -228,7 +221,7 @@ def _copy_bundle(bundle: Bundle, target: Path) -> None:
 # ---------------------------------------------------------------- in one step
 
 
-def _show(draft: Path, out: Path) -> None:
+def _put_in_place(draft: Path, out: Path) -> None:
     """Put the draft in the site's place; what was there is beside the draft's mark then."""
     if not out.exists():
         draft.rename(out)

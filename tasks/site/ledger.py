@@ -75,23 +75,23 @@ def _line(site: Site, entry: Entry) -> Line:
     """A row; of an entry that cannot be read, that."""
     try:
         facts = entry.facts
-        cost, words = _cost(entry.kind, facts), WORDS.get(entry.kind, _nothing)(facts)
+        cost, words = _entry_cost(entry.kind, facts), WORDS.get(entry.kind, _nothing)(facts)
     except FAULTS:
         cost, words = "", "cannot be read"
     return Line(entry, cost, words, site.release_href(entry.release_id), entry.seq <= site.survey.verified)
 
 
-def _cost(kind: str, facts: Facts) -> str:
+def _entry_cost(kind: str, facts: Facts) -> str:
     if kind == "spend":
-        return cost_words(cost_from_json(facts["cost"]))
+        return cost_in_signs(cost_from_json(facts["cost"]))
     if kind == "reserve":
-        return cost_words(total(cost_from_json(m["cost"]) for m in facts["measurements"].values()))
+        return cost_in_signs(total(cost_from_json(m["cost"]) for m in facts["measurements"].values()))
     if kind == "reconcile":
-        return cost_words(total(cost_from_json(cost) for cost in facts["charges"].values())) or "nothing"
+        return cost_in_signs(total(cost_from_json(cost) for cost in facts["charges"].values())) or "nothing"
     return ""
 
 
-def cost_words(cost: Cost) -> str:
+def cost_in_signs(cost: Cost) -> str:
     """A cost as people read it."""
     parts = {"ε": cost.epsilon, "ρ": cost.rho, "δ num.": cost.delta_num}
     return ", ".join(f"{sign} {rounded_up(float(value))}" for sign, value in parts.items() if value)
@@ -101,13 +101,13 @@ def _nothing(_facts: Facts) -> str:
     return ""
 
 
-def _key_words(facts: Facts) -> str:
+def _key_entry_words(facts: Facts) -> str:
     how = f"replaces {short_hash(facts['replaces'])}" if facts["replaces"] else "is announced"
     roles = f", may {', '.join(facts['roles'])}" if facts.get("roles") else ""
     return f"key {short_hash(facts['key_id'])} {how}{roles}"
 
 
-def _cap_words(facts: Facts) -> str:
+def _cap_entry_words(facts: Facts) -> str:
     figures = {sign: float(Fraction(facts[kind])) for sign, kind in (("ε", "epsilon"), ("δ", "delta"))}
     words = ", ".join(f"{sign} ≤ {rounded_up(value)}" for sign, value in figures.items())
     by = f", set by {facts['who']}" if facts.get("who") else ""
@@ -120,7 +120,7 @@ def _reserve_words(facts: Facts) -> str:
     return words + replaced
 
 
-def _spend_words(facts: Facts) -> str:
+def _spend_entry_words(facts: Facts) -> str:
     return f"{facts['measurement']} by {facts['event']['mechanism']}"
 
 
@@ -137,11 +137,11 @@ def _refuse_words(facts: Facts) -> str:
 
 
 WORDS: dict[str, Callable[[Facts], str]] = {
-    "key": _key_words,
+    "key": _key_entry_words,
     "revoke": lambda facts: f"key {short_hash(facts['key_id'])} signs no more; {_person_words(facts)}",
-    "cap": _cap_words,
+    "cap": _cap_entry_words,
     "reserve": _reserve_words,
-    "spend": _spend_words,
+    "spend": _spend_entry_words,
     "fail": lambda facts: f"{facts['status']} in stage {facts['stage']}",
     "await": _bundle_words,
     "approve": _person_words,

@@ -14,7 +14,7 @@ from markupsafe import Markup
 from tasks.lineage.events import DESCRIPTIONS
 from tasks.lineage.graph import Graph, spends_in_words
 from tasks.report.wording import plain_label
-from tasks.site.svg import LETTER, picture, tag, text
+from tasks.site.svg import LETTER, drawing, tag, text
 
 PRIVATE_STAGES = ("estimate", "score")
 """Stages that read rows; none does after the last of them."""
@@ -57,7 +57,7 @@ def lineage_svg(graph: Graph, href: Href, *, columns: Columns, alt: str) -> Mark
         *(part for node in layout.stages for part in _stage(layout, columns, node, href)),
         *(part for node in layout.datasets for part in _dataset(layout, columns, node, href)),
     ]
-    return picture(columns.width, layout.height, alt, parts, kind="lineage", clickable=True)
+    return drawing(columns.width, layout.height, alt, parts, kind="lineage", clickable=True)
 
 
 # ---------------------------------------------------------------- layout
@@ -126,7 +126,7 @@ def _stage(layout: Layout, columns: Columns, node: dict[str, Any], href: Href) -
     words = f"{'✕ ' if state == 'broken' else ''}{node['name']}"
     box = tag("rect", x=x, y=y, width=width, height=BOX, rx=18.0, class_=f"stage {state}")
     inside = box + text(x + width / 2, y + BOX / 2 + 4.5, plain_label(words, 14), text_anchor="middle", class_="ink")
-    yield _linked(inside, href(node), f"stage {node['name']}, {state}")
+    yield _with_link(inside, href(node), f"stage {node['name']}, {state}")
     if columns.notes is not None:
         lines = list(_notes(node))
         for place, line in enumerate(lines):
@@ -148,8 +148,8 @@ def _dataset(layout: Layout, columns: Columns, node: dict[str, Any], href: Href)
     box = tag("rect", x=x, y=y, width=width, height=BOX, rx=7.0, class_="dataset private" if private else "dataset")
     label = plain_label(str(node["name"]).replace("-", " "), int(width / LETTER) - 2)
     place = {"text_anchor": "middle", "class_": "ink" if target is None else "link"}
-    yield _linked(box + text(x + width / 2, y + BOX / 2 + 4.5, label, **place), target, f"data: {node['name']}")
+    yield _with_link(box + text(x + width / 2, y + BOX / 2 + 4.5, label, **place), target, f"data: {node['name']}")
 
 
-def _linked(inside: str, target: str | None, label: str) -> str:
+def _with_link(inside: str, target: str | None, label: str) -> str:
     return inside if target is None else tag("a", inside, href=target, aria_label=label)

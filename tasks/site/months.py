@@ -45,13 +45,13 @@ def names_with_months(site: Site) -> dict[str, list[Month]]:
     """For each name its published months in order; of a superseded release, its successor."""
     months: dict[str, dict[str, Month]] = {}
     for release in site.survey.state.releases.values():
-        month = _month(site, release) if release.status == "published" else None
+        month = _month_of_release(site, release) if release.status == "published" else None
         if month is not None:
             months.setdefault(str(release.facts["name"]), {})[month.period] = month
     return {name: [found[period] for period in sorted(found)] for name, found in sorted(months.items())}
 
 
-def _month(site: Site, release: ReleaseState) -> Month | None:
+def _month_of_release(site: Site, release: ReleaseState) -> Month | None:
     """What a record says of a month; nothing if it is elsewhere, or was changed so that it cannot be read."""
     bundle = site.survey.bundles.get(release.release_id)
     if bundle is None or bundle.record is None:

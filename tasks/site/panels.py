@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tasks.site.svg import Scale, path_of, picture, tag, text
+from tasks.site.svg import Scale, drawing, path_of, tag, text
 
 WIDTH, LEFT = 300.0, 64.0
 MOST_POINTS = 120
@@ -35,7 +35,7 @@ def panel_svg(panel: Panel, *, alt: str) -> Markup:
     x = Scale(0.0, max(len(points) - 1.0, 1.0), LEFT + 10, WIDTH - 12)
     y = Scale(low, high, floor, 10.0)
     parts = [*_axis(panel, points, x, y, height), *_band(points, x, y), *_dots(panel, points, x, y)]
-    return picture(WIDTH, height, alt, parts, kind="panel")
+    return drawing(WIDTH, height, alt, parts, kind="panel")
 
 
 def _axis(panel: Panel, points: Sequence[tuple[str, float, float]], x: Scale, y: Scale, height: float) -> Iterator[str]:

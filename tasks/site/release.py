@@ -8,9 +8,9 @@ from tasks.ledger.state import Entry, ReleaseState
 from tasks.lineage.datasets import FILES
 from tasks.report import report
 from tasks.site.frame import Site
-from tasks.site.ledger import cost_words
+from tasks.site.ledger import cost_in_signs
 from tasks.site.lineage import NARROW, WIDE, lineage_svg
-from tasks.site.rows import SIGNS, TONES, is_elsewhere
+from tasks.site.rows import SIGNS, TONES, is_of_other_workspace
 from tasks.site.survey import FAULTS
 
 PARTS = {"projection": "model.json", "frame": "model.json", "figures": "record.json"}
@@ -44,14 +44,14 @@ def release_page(site: Site, release: ReleaseState) -> str:
         unreadable=bundle is not None and record is None,
         bundle=bundle,
         about=ABOUT,
-        elsewhere=is_elsewhere(site, release),
+        elsewhere=is_of_other_workspace(site, release),
         entries=_entries(site, release_id),
-        spent=cost_words(release.spent),
-        reserved=cost_words(release.reserved),
+        spent=cost_in_signs(release.spent),
+        reserved=cost_in_signs(release.reserved),
         superseded_by=_superseded_by(site, release_id),
         faults=[c for c in site.survey.faults if c.name.partition(": ")[0] == release_id],
         checked=[c for c in site.survey.checks if c.name.partition(": ")[0] == release_id],
-        runs=_runs(site, release_id),
+        runs=_flow_runs(site, release_id),
         drawings=_drawings(site, release_id),
     )
 
@@ -60,7 +60,7 @@ def refusal_page(site: Site, entry: Entry) -> str:
     """The page of a request for which nothing was reserved."""
     path = site.release_href(entry.release_id) or ""
     entries = _entries(site, entry.release_id)
-    return site.render("refusal.html.j2", path, entry=entry, entries=entries, runs=_runs(site, entry.release_id))
+    return site.render("refusal.html.j2", path, entry=entry, entries=entries, runs=_flow_runs(site, entry.release_id))
 
 
 def _view(record: dict[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, Any]]:
@@ -82,7 +82,7 @@ def _superseded_by(site: Site, release_id: str) -> str | None:
     return later[-1].release_id if later else None
 
 
-def _runs(site: Site, release_id: str) -> list[dict[str, Any]]:
+def _flow_runs(site: Site, release_id: str) -> list[dict[str, Any]]:
     """The flow runs that the ledger names for a release, with what the orchestrator's history says of them."""
     known = site.survey.runs or {}
     found: dict[str, list[Entry]] = {}

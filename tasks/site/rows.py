@@ -83,12 +83,12 @@ def _release_row(site: Site, release: ReleaseState) -> Row:
         delta=stated.get("delta"),
         at=last.at if release.published else "",
         words=" ".join(_words(site, release)),
-        elsewhere=is_elsewhere(site, release),
+        elsewhere=is_of_other_workspace(site, release),
         href=site.release_href(release.release_id),
     )
 
 
-def is_elsewhere(site: Site, release: ReleaseState) -> bool:
+def is_of_other_workspace(site: Site, release: ReleaseState) -> bool:
     """Whether a release was published from another workspace of a shared ledger."""
     return site.survey.shared and release.published is not None and release.release_id not in site.survey.bundles
 
@@ -101,7 +101,7 @@ def _words(site: Site, release: ReleaseState) -> Iterator[str]:
         yield f"{release.refusal.facts['who']}: {release.refusal.facts['reason']}"
     if _is_approximate(site, release):
         yield "Approximate: not proved."
-    if is_elsewhere(site, release):
+    if is_of_other_workspace(site, release):
         yield "Published from another workspace of this ledger."
 
 

@@ -34,7 +34,7 @@ def start_page(site: Site) -> str:
         strips=strips(rows),
         summary=summary(rows),
         refusals=list(_refusals(site)),
-        budgets=[_budget(site, name, known) for name, known in populations.items()],
+        budgets=[_population_budget(site, name, known) for name, known in populations.items()],
         names=sorted({row.name for row in rows}),
     )
 
@@ -51,7 +51,7 @@ def _refusals(site: Site) -> Iterator[dict[str, Any]]:
 # ---------------------------------------------------------------- budget
 
 
-def _budget(site: Site, population: str, known: Population) -> dict[str, Any]:
+def _population_budget(site: Site, population: str, known: Population) -> dict[str, Any]:
     """One population's budget in words, figures and a drawing."""
     burn = _burn(site, population)
     forecast = site.survey.forecast
@@ -121,11 +121,11 @@ def _kinds(known: Population) -> Iterator[dict[str, Any]]:
     for kind, label in KINDS.items():
         cap, used, taken = (float(getattr(source, kind)) for source in (known.cap, spent, both))
         if kind == "epsilon" or used > 0 or (cap > 0 and kind == "delta"):
-            left = {"reserved": _rounded(taken - used), "left": _rounded(cap - taken)}
+            left = {"reserved": _without_float_digits(taken - used), "left": _without_float_digits(cap - taken)}
             yield {"label": label, "cap": cap, "spent": used, **left}
 
 
-def _rounded(value: float) -> float:
+def _without_float_digits(value: float) -> float:
     """What is left, without the digits that floating point invents."""
     return float(f"{max(value, 0.0):.12g}") if math.isfinite(value) else 0.0
 

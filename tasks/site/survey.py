@@ -168,10 +168,10 @@ def _spec(workspace: Workspace) -> ReleaseSpec | None:
 
 
 def _bundle(folder: Path) -> Bundle:
-    lines = _text(folder / CHECKSUMS).splitlines()
+    lines = _text_or_nothing(folder / CHECKSUMS).splitlines()
     digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines) if _is_plain(name)}
     try:
-        record = parse_json(_text(folder / "record.json"))
+        record = parse_json(_text_or_nothing(folder / "record.json"))
     except ValueError:
         record = None
     return Bundle(folder, record if isinstance(record, dict) else None, digests)
@@ -182,7 +182,7 @@ def _is_plain(name: str) -> bool:
     return bool(name) and Path(name).name == name
 
 
-def _text(path: Path) -> str:
+def _text_or_nothing(path: Path) -> str:
     try:
         return read_text(path, errors="replace")
     except OSError:

@@ -22,11 +22,11 @@ _DAY_STEPS = (1, 2, 5, 10)
 def tag(name: str, inner: str = "", **attributes: Any) -> str:
     """An element; underscores of attribute names become hyphens, and those that are None are left out."""
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
-    written = "".join(f' {key}="{html.escape(_plain(value))}"' for key, value in given.items())
+    written = "".join(f' {key}="{html.escape(_attribute_text(value))}"' for key, value in given.items())
     return f"<{name}{written}>{inner}</{name}>"
 
 
-def _plain(value: Any) -> str:
+def _attribute_text(value: Any) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
 
 
@@ -35,7 +35,7 @@ def text(x: float, y: float, words: str, **attributes: Any) -> str:
     return tag("text", html.escape(words), x=float(x), y=float(y), **attributes)
 
 
-def picture(
+def drawing(
     width: float, height: float, alt: str, parts: Iterable[str], *, kind: str, clickable: bool = False
 ) -> Markup:
     """A whole drawing: an image with a name, or, where it holds links, a named group of them."""

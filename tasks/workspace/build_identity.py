@@ -26,10 +26,10 @@ _OF_THE_WHEEL = re.compile(r"(?!\.\./)(?![^/]+\.dist-info/(?:INSTALLER|REQUESTED
 @functools.cache
 def code_digest() -> str:
     """The digest of the program that is running."""
-    return digest_of(Path(__file__).parents[2])
+    return source_digest(Path(__file__).parents[2])
 
 
-def digest_of(root: Path) -> str:
+def source_digest(root: Path) -> str:
     """SHA-256 over every source file of a program, Python's version and the numeric libraries'."""
     lines = [f"python {platform.python_version()}"]
     lines += [f"{name} {version_of(name)}" for name in NUMERICS]

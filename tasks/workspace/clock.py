@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -32,3 +32,8 @@ def steady_clock() -> Clock:
 def to_the_minute(moment: datetime) -> datetime:
     """A moment as others are told of it, for the same reason."""
     return moment.replace(second=0, microsecond=0)
+
+
+def plain_utc(moment: datetime) -> datetime:
+    """A moment of a library's own type, such as Prefect's, as one of the standard library's in UTC."""
+    return datetime.fromtimestamp(moment.timestamp(), UTC)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -14,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import WorkspaceError
+from tasks.workspace.files import PRIVATE_FILE, PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_private
+from tasks.workspace.locks import hold_lock, lock, try_lock
 from tasks.workspace.reading import read_text
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 SPEC_NAME = "release.yaml"
-PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
-WRITABLE_BY_OTHERS = 0o022
 ALIVE = ".alive"
 SCRATCH, COMPARISONS = "run-", "comparisons"
 
@@ -89,14 +89,9 @@ class Workspace:
 
         Raises: WorkspaceError if the folder cannot be written, or if a private one may hold files of somebody else.
         """
-        fault = ""
-        try:
+        with ErrorBoundary(OSError, refusal=_unwritable):
             self.make_folders()
             self._create_key("fingerprint.key")
-        except OSError as error:
-            fault = error.strerror or "unknown fault"
-        if fault:
-            raise _unwritable(fault)
 
     def make_folders(self) -> None:
         """Make the folders, the private ones for their owner alone.
@@ -115,8 +110,8 @@ class Workspace:
     def _create_key(self, name: str) -> None:
         path = self.keys / name
         if not path.exists():
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-                file.write(secrets.token_hex(32))
+            with create_private(path) as file:
+                file.write(secrets.token_hex(32).encode())
 
     def require(self) -> None:
         """Check that this is a workspace in which a release can be made.
@@ -177,11 +172,11 @@ class Workspace:
         """
         folder = self.vault / f"{SCRATCH}{secrets.token_hex(8)}"
         with ExitStack() as alive:
-            with _locked(self.vault):  # nobody sweeps a folder that is not locked yet
+            with hold_lock(self.vault):  # nobody sweeps a folder that is not locked yet
                 self._sweep()
                 folder.mkdir(mode=PRIVATE_FOLDER)
                 file = alive.enter_context((folder / ALIVE).open("w"))
-                fcntl.flock(file, fcntl.LOCK_EX)
+                lock(file)
             try:
                 yield folder
             finally:
@@ -201,7 +196,7 @@ class Workspace:
         """
         folder = self.releases / name
         folder.mkdir(parents=True, exist_ok=True)
-        with held(folder / ".lock"):
+        with hold_lock(folder / ".lock"):
             yield
 
     def keep_comparison(self, release_id: str, page: str) -> Path:
@@ -223,50 +218,13 @@ class Workspace:
         return path
 
 
-@contextmanager
-def private_file(path: Path, content: str) -> Iterator[Path]:
-    """A file for its owner alone, as long as the block lasts."""
-    path.unlink(missing_ok=True)  # a killed process may have left one
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as file:
-        file.write(content)
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Wait until no other process holds that lock; it goes when its process does."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other process holds the folder; the lock goes when its process does."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def _is_alive(folder: Path) -> bool:
     """Whether the process that made a scratch folder still holds its lock."""
     try:
         with (folder / ALIVE).open("r+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return not try_lock(file)
     except OSError:
         return False  # its owner is removing it, or somebody else took the lock away
-    return False
 
 
 def _require_own(folder: Path) -> None:
@@ -288,19 +246,14 @@ def _require_own(folder: Path) -> None:
 
 def _try_writing(folder: Path) -> None:
     probe = folder / f".probe-{secrets.token_hex(4)}"
-    fault = ""
-    try:
+    with ErrorBoundary(OSError, refusal=_unwritable):
         probe.touch()
         probe.unlink()
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    if fault:
-        raise _unwritable(fault)
 
 
-def _unwritable(fault: str) -> WorkspaceError:
+def _unwritable(error: OSError) -> WorkspaceError:
     return WorkspaceError(
-        f"the workspace cannot be written: {fault}",
+        f"the workspace cannot be written: {reason_of(error)}",
         rule="workspace-unwritable",
         where="--workspace",
         hint="check the folder's owner, its permissions and the space on its disk",

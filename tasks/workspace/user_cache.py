@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.workspace.folders import PRIVATE_FILE, PRIVATE_FOLDER, WRITABLE_BY_OTHERS
+from tasks.workspace.files import PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_private
 from tasks.workspace.reading import open_regular
 
 FOLDER, KEY = "dprelease", "cache.key"
@@ -115,7 +115,7 @@ def _written(folder: Path, content: bytes) -> Path:
     """
     part = folder / f".part-{secrets.token_hex(8)}"
     try:
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as file:
+        with create_private(part) as file:
             file.write(content)
     except OSError:
         part.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -33,7 +32,6 @@ def period(month: int) -> str:
 def live(workspace: Workspace, months: int) -> list[str]:
     """The outcome of each month's flow."""
     from flows.monthly import monthly
-    from tasks.intake.arrivals import wait_until_settled
     from tasks.ledger.store import Ledger
 
     outcomes = []
@@ -44,7 +42,7 @@ def live(workspace: Workspace, months: int) -> list[str]:
         with (
             mock.patch("flows.monthly._registered_at", return_value=BEGIN),
             mock.patch("flows.monthly.utc_now", clock),
-            mock.patch("flows.monthly.wait_until_settled", partial(wait_until_settled, settle=0.2)),
+            mock.patch("flows.settling.SETTLE_SECONDS", 0.2),
             mock.patch.dict(Ledger.open.__kwdefaults__, clock=clock),
         ):
             try:

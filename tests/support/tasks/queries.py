@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore.errors import RefusedError
-from tasks.landing.sql import spooled
+from tasks.landing.sql import spool_query
 from tasks.spec import ReleaseSpec, parse_spec
 
 PLANTED = "planted-7781"
@@ -53,14 +53,14 @@ def specified(url: str = "sqlite:///clinic.db", sql: str = ALL, rows: str = "tab
 
 def run(spec: ReleaseSpec, folder: Path, *, period: str | None = None, **environment: str) -> pa.Table:
     target = folder / f"spool-{os.urandom(4).hex()}.parquet"
-    assert spooled(spec, target, period=period, root=folder, environment=environment) == target
+    assert spool_query(spec, target, period=period, root=folder, environment=environment) == target
     return pq.read_table(target)
 
 
 def refusal(spec: ReleaseSpec, folder: Path, *, period: str | None = None, **environment: str) -> RefusedError:
     target = folder / "refused.parquet"
     with pytest.raises(RefusedError) as caught:
-        spooled(spec, target, period=period, root=folder, environment=environment)
+        spool_query(spec, target, period=period, root=folder, environment=environment)
     assert not target.exists()
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None

@@ -22,7 +22,8 @@ from support.tasks.landings import GOOD, OTHER, PLANTED, SPEC
 from flows.server.connection import LOCK
 from tasks.intake import moving
 from tasks.intake.arrivals import Arrivals
-from tasks.workspace.folders import Workspace, held
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import hold_lock
 
 MEMORY = Path("/dev/shm")  # noqa: S108  a file system of its own on Linux
 
@@ -145,7 +146,7 @@ def test_beside_a_watcher_commands_leave_the_event_to_it(
     land: Any, workspace: Workspace, tmp_path: Path, api: EventApi, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PREFECT_API_URL", api.url)
-    with held(workspace.prefect_home / LOCK):  # as a living `serve` does
+    with hold_lock(workspace.prefect_home / LOCK):  # as a living `serve` does
         for number in range(3):
             assert land(source(tmp_path, name=f"small-2026-10-{number}.csv"))[1]["announced"] is True
     assert api.taken == []

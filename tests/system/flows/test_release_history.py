@@ -20,7 +20,8 @@ from flows.run_history import complete_runs, recorded_runs
 from flows.server.connection import LOCK, PASSWORD, SERVING, Server
 from tasks.bundle.staging import Staging
 from tasks.ledger.state import Entry
-from tasks.workspace.folders import Workspace, held
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import hold_lock
 
 COST = {"epsilon": "1", "rho": "0", "rho_of_pure": "1/2", "delta_num": "0"}
 MOMENTS = {"event": {"mechanism": "laplace"}, "cost": COST}
@@ -285,7 +286,7 @@ def test_the_server_of_this_workspace_is_found_and_may_be_gone(place: Workspace,
     (place.prefect_home / PASSWORD).write_text("operator:secret\n")
     (place.prefect_home / SERVING).write_text(json.dumps({"api_url": url}))
     assert set(recorded_runs(place) or {}) == {"a"}, "nobody serves: the file is a dead one's"
-    with held(place.prefect_home / LOCK):
+    with hold_lock(place.prefect_home / LOCK):
         assert len(recorded_runs(place) or {}) == 451
         (place.prefect_home / SERVING).write_text(json.dumps({"api_url": "http://127.0.0.1:9/api"}))
         assert set(recorded_runs(place) or {}) == {"a"}

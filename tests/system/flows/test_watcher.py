@@ -32,7 +32,8 @@ from flows.watcher import BROKEN_SECONDS
 from tasks.intake.arrivals import Arrivals
 from tasks.intake.file_registry import Announcement
 from tasks.spec import parse_spec
-from tasks.workspace.folders import Workspace, held
+from tasks.workspace.folders import Workspace
+from tasks.workspace.locks import hold_lock
 
 PATIENT = ("--patience", "60")
 """What looks unfinished is left alone for longer than a busy machine keeps a test from writing on."""
@@ -162,7 +163,7 @@ def test_a_server_that_starts_later_is_found(workspace: Workspace, api: EventApi
         wait_for(lambda: "landed" in watcher.said, "the landing")
         (workspace.prefect_home / PASSWORD).write_text("operator:secret\n")
         (workspace.prefect_home / SERVING).write_text(json.dumps({"api_url": api.url}))
-        with held(workspace.prefect_home / LOCK):  # as a living `serve` does
+        with hold_lock(workspace.prefect_home / LOCK):  # as a living `serve` does
             wait_for(lambda: api.taken, "the event")
 
 

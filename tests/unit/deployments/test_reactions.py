@@ -21,7 +21,7 @@ from dpcore.errors import (
     WorkspaceError,
 )
 from flows.announce import AGAIN_SECONDS, LONGEST_SECONDS, is_due
-from flows.landing import needs_a_person
+from flows.retries import needs_a_person
 from flows.server.connection import LOCK, PASSWORD, SERVING, known_server
 from tasks.intake.file_registry import Announcement
 

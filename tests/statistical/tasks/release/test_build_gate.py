@@ -27,7 +27,7 @@ from tasks.ledger.store import Ledger
 from tasks.release import build_gate
 from tasks.spec import load_spec
 from tasks.spec.plan import plan_release
-from tasks.workspace.build_identity import code_digest, code_facts, digest_of
+from tasks.workspace.build_identity import code_digest, code_facts, source_digest
 from tasks.workspace.folders import Workspace
 from tasks.workspace.user_cache import UserCache
 
@@ -287,7 +287,7 @@ def test_one_changed_byte_of_the_program_is_another_build(tmp_path: Path):
     source = tmp_path / "dpcore" / "deep" / "module.py"
     source.parent.mkdir(parents=True)
     source.write_text("RATE = 1\n")
-    before = digest_of(tmp_path)
-    assert digest_of(tmp_path) == before
+    before = source_digest(tmp_path)
+    assert source_digest(tmp_path) == before
     source.write_text("RATE = 2\n")
-    assert digest_of(tmp_path) != before
+    assert source_digest(tmp_path) != before

@@ -214,7 +214,7 @@ def test_a_url_may_be_given_to_one_run(tmp_path: Path) -> None:
 def test_nothing_lands_here_of_what_is_elsewhere(tmp_path: Path) -> None:
     place = workspace_of(tmp_path / "w", SOURCE.format("s3://anywhere/*.parquet"))
     spec = parse_spec(place.spec_path.read_text())
-    assert Arrivals(place).scan(spec).landed == ()
+    assert Arrivals(place).scan(spec, settle=0).landed == ()
     with pytest.raises(SpecError) as caught:
         parse_spec(place.spec_path.read_text() + "schedule: {on_landing: true}\n")
     assert caught.value.rule == "elsewhere-on-landing"

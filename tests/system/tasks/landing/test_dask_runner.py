@@ -20,7 +20,7 @@ from dpcore.errors import LandingError, RefusedError
 from dpcore.records.schema import PrivacyUnit, RowRule
 from tasks.dask_cluster import runner_of
 from tasks.landing import dask_runner
-from tasks.landing.dask_runner import Answer, Dask, answered
+from tasks.landing.dask_runner import Dask, WorkerAnswer, answered
 from tasks.landing.datasets import Landing
 from tasks.landing.passes import Pass, Piece, Threads
 from tasks.landing.readings import Readings
@@ -179,7 +179,7 @@ def test_a_worker_answers_and_never_raises(data: Path) -> None:
     assert failed.sum is None
     assert failed.fault is not None
     assert CELL not in failed.fault
-    assert repr(replace(failed, sum=3)) == repr(Answer("x")) == "Answer(<private>)"
+    assert repr(replace(failed, sum=3)) == repr(WorkerAnswer("x")) == "WorkerAnswer(<private>)"
 
 
 def test_a_cluster_that_nobody_runs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from support.tasks.queries import ALL, PLANTED, TYPES, refusal, run, specified
 LARGE = """
 import resource, sys
 from pathlib import Path
-from tasks.landing.sql import spooled
+from tasks.landing.sql import spool_query
 from tasks.spec import parse_spec
 
 folder, text = Path(sys.argv[1]), sys.stdin.read()
@@ -26,7 +26,7 @@ rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i <
     "SELECT i AS patient, i * 0.5 AS weight, i % 7 AS visits, NULL AS smoker FROM n"
 def ask(count):
     spec = parse_spec(text.replace("SELECT 1", rows.format(count)))
-    spooled(spec, folder / f"{count}.parquet", period=None, root=folder, environment={})
+    spool_query(spec, folder / f"{count}.parquet", period=None, root=folder, environment={})
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 print(-ask(140_000) + ask(700_000))
 """

@@ -534,7 +534,7 @@ def test_a_failure_in_the_middle_leaves_the_old_site(
 
 
 def test_two_writers_of_one_site_do_not_mix(put: Callable[..., None], tmp_path: Path) -> None:
-    with sites._draft(tmp_path / "site"), pytest.raises(WorkspaceError) as refusal:
+    with sites._open_site_draft(tmp_path / "site"), pytest.raises(WorkspaceError) as refusal:
         put(tmp_path / "site")
     assert refusal.value.rule == "site-busy"
     put(tmp_path / "site")
@@ -548,7 +548,7 @@ from tasks.site import folder as sites
 
 out, moment = Path(sys.argv[1]), sys.argv[2]
 end = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with sites._draft(out) as draft:
+with sites._open_site_draft(out) as draft:
     (draft / "half.html").write_text("<html>")
     (draft / sites.MARK).write_text("{}")
     if moment == "writing":
@@ -556,7 +556,7 @@ with sites._draft(out) as draft:
     if moment == "between two renames":
         move, sites._exchange = Path.rename, lambda *_: False
         Path.rename = lambda self, other: move(self, other) and end()
-    sites._show(draft, out)
+    sites._put_in_place(draft, out)
     if moment == "removing":
         sites.shutil.rmtree = end
 sys.exit("was not killed")

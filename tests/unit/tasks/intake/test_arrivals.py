@@ -590,4 +590,4 @@ def test_a_file_that_is_gone_at_once_is_refused(intake: Intake):
 
 
 def test_nothing_to_wait_for_is_no_wait(intake: Intake):
-    assert wait_until_settled(intake.workspace, intake.spec, seconds=0) == ()
+    assert wait_until_settled(intake.workspace, intake.spec, seconds=0, settle=3600) == ()

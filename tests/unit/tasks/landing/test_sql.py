@@ -20,7 +20,7 @@ from support.tasks.queries import ALL, PLANTED, SPEC, TYPES, refusal, run, speci
 from dpcore.errors import LandingError, WorkspaceError
 from tasks.landing.datasets import Landing
 from tasks.landing.person_rows import person_rows
-from tasks.landing.sql import months_days, spooled
+from tasks.landing.sql import months_days, spool_query
 from tasks.landing.sql_cells import column_of, column_types
 from tasks.landing.structure import require_sound
 from tasks.spec import parse_spec
@@ -46,7 +46,7 @@ def ordinary(patient: Any = 7, seen: str = "2026-11-03 10:00:00") -> tuple[Any, 
 def test_rows_become_a_private_file_that_reads_like_a_landed_one(tmp_path: Path):
     clinic(tmp_path, ordinary(), ordinary(patient=8))
     spec = specified()
-    target = spooled(spec, tmp_path / "rows.parquet", period=None, root=tmp_path, environment={})
+    target = spool_query(spec, tmp_path / "rows.parquet", period=None, root=tmp_path, environment={})
     assert target.stat().st_mode & 0o777 == 0o600
     assert PLANTED.encode() not in target.read_bytes(), "dropped columns are not even copied"
     require_sound(Landing((target,), spec, "source.query"))
@@ -259,7 +259,7 @@ def test_asking_makes_no_database_and_changes_none(tmp_path: Path):
 def test_a_vault_without_room_is_refused_in_our_own_words(tmp_path: Path):
     clinic(tmp_path, ordinary())
     with pytest.raises(WorkspaceError) as caught:
-        spooled(specified(), tmp_path / PLANTED / "x", period=None, root=tmp_path, environment={})
+        spool_query(specified(), tmp_path / PLANTED / "x", period=None, root=tmp_path, environment={})
     assert caught.value.rule == "vault-full"
     assert caught.value.__context__ is None
 
@@ -279,7 +279,7 @@ def test_an_sqlite_database_is_named_by_its_path_and_cannot_be_written(tmp_path:
             "columns: [{name: age, kind: numeric, bounds: [0, 1]}, {name: ill, kind: boolean}]\n"
         )
         with pytest.raises(LandingError) as caught:
-            spooled(spec, tmp_path / "out.parquet", period=None, root=tmp_path, environment={})
+            spool_query(spec, tmp_path / "out.parquet", period=None, root=tmp_path, environment={})
         assert caught.value.rule == rule
     with sqlite3.connect(path) as connection:
         assert connection.execute("select count(*) from t").fetchone() == (1,)

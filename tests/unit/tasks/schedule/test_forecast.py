@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 from support.tasks import monthly
-from support.tasks.builders import Chain
+from support.tasks.builders import Chain, unreserved
 
 from dpcore.accounting import Cost
 from tasks.ledger.state import LedgerState
-from tasks.schedule.forecast import MOST_DATES, Forecast, forecast_of
+from tasks.schedule.calendar import month_before
+from tasks.schedule.coming import MOST_MONTHS
+from tasks.schedule.forecast import Forecast, forecast_of
+from tasks.schedule.outlook import Outlook
 from tasks.spec import ReleaseSpec, load_spec
+from tasks.spec.plan import plan_release
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC)
 
@@ -114,5 +118,49 @@ def test_before_the_first_release_the_specifications_cap_counts(spec: ReleaseSpe
 def test_a_cap_for_centuries_is_not_dated(spec: ReleaseSpec) -> None:
     forecast = foreseen(spec, taken(cap="1000"))
     assert forecast.left == 10_000
-    assert len(forecast.steps) <= MOST_DATES + 1
+    assert len(forecast.steps) <= MOST_MONTHS + 1
     assert forecast.last is None
+
+
+def begun_early(how: str) -> LedgerState:
+    """A ledger in which February is published, and March, whose firing is to come, got as far as `how` says."""
+    chain = Chain().cap("1.0")
+    chain.reserve("small-2026-02-1", {"moments": "0.1"}, name="small", period="2026-02")
+    chain.spend("small-2026-02-1", epsilon="0.1").publish("small-2026-02-1")
+    if how == "refused for the budget":
+        body = {"rule": "budget-exceeded", "reason": "full", "who": None, "flow_run_id": "r"} | unreserved(
+            "small", "2026-03"
+        )
+        return LedgerState.replay(chain.add("refuse", "small-2026-03-1", body).entries)
+    early = "small-2026-03-1"
+    chain.reserve(early, {"moments": "0.1"}, name="small", period="2026-03")
+    if how != "reserved":
+        chain.spend(early, epsilon="0.1")
+    if how == "published":
+        chain.publish(early)
+    if how == "refused by a person":
+        chain.wait(early).refuse(early)
+    return LedgerState.replay(chain.entries)
+
+
+@pytest.mark.parametrize(
+    ("how", "first", "last"),
+    [
+        ("published", "2026-04", "2026-11"),
+        ("reserved", "2026-04", "2026-11"),
+        ("measured", "2026-04", "2026-11"),
+        ("refused by a person", "2026-04", "2026-11"),
+        ("refused for the budget", "2026-03", "2026-11"),
+    ],
+)
+def test_plan_and_site_agree_on_the_months_that_are_still_charged(
+    spec: ReleaseSpec, how: str, first: str, last: str
+) -> None:
+    """A month that a person refused was charged, and no run charges it again before a person asks for that."""
+    state = begun_early(how)
+    forecast, outlook = foreseen(spec, state), Outlook(spec, plan_release(spec), state, NOW)
+    charged = [step.period for step in outlook.year if step.allowed and not step.counted]
+    assert [month_before(date.date()) for date, _ in forecast.steps] == charged
+    assert (charged[0], charged[-1], outlook.present.lasts_until) == (first, last, last)
+    assert forecast.refused is not None
+    assert month_before(forecast.refused.date()) == outlook.cap_reached

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 from support.tasks.statements import refusal, specified
 
-from tasks.landing.sql import spooled
+from tasks.landing.sql import spool_query
 from tasks.spec.rowwise import require_rowwise
 
 # ---------------------------------------------------------------- an attack
@@ -35,7 +35,7 @@ def gram_of(folder: Path, sql: str, *rows: tuple[float, float]) -> np.ndarray:
         connection.executemany("INSERT INTO visits VALUES (?, ?)", rows)
     connection.close()
     spec = specified(sql, rows="answer")
-    answer = pq.read_table(spooled(spec, folder / "rows.parquet", period=None, root=folder, environment={}))
+    answer = pq.read_table(spool_query(spec, folder / "rows.parquet", period=None, root=folder, environment={}))
     points = np.column_stack([answer["weight"].to_numpy(), answer["height"].to_numpy()]) / 100 - 1
     records = np.column_stack([np.full(len(points), 0.5), points / np.sqrt(2)])
     return records.T @ records

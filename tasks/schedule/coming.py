@@ -1,0 +1,71 @@
+"""The months that a specification is still to release, as every forecast counts them."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from zoneinfo import ZoneInfo
+
+from dpcore.accounting import Cap
+from tasks.ledger.state import LedgerState
+from tasks.schedule.calendar import monthly_firings, periods_due
+from tasks.spec import ReleaseSpec
+from tasks.spec.plan import cap_of
+
+MONTHLY = "0 0 1 * *"
+"""How a specification without a cron schedule is read where months are counted: a release of every month."""
+
+LONGEST_DELAY = timedelta(days=366)
+"""A month whose firing lies longer back is not expected any more."""
+
+MOST_MONTHS = 600
+"""Fifty years: forecasts do not look further ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComingMonth:
+    """A month that the schedule will release, or that it should have released at its last firing."""
+
+    period: str
+    due: datetime
+    """When it is released, in UTC: at its firing, or now if it is late."""
+    is_charged: bool = False
+    """The ledger holds its cost: it is published, reserved, or a person refused it. No run charges it again."""
+    is_late: bool = False
+
+
+def coming_months(
+    spec: ReleaseSpec, state: LedgerState, now: datetime, months: int = MOST_MONTHS
+) -> Iterator[ComingMonth]:
+    """Return the months that are released within so many months from now, each once and in order.
+
+    The month of the last firing comes first if the ledger has no release of it: it may still come,
+    and costs as much.
+    """
+    return islice(_late_and_scheduled(spec, state, now, months), months)
+
+
+def _late_and_scheduled(spec: ReleaseSpec, state: LedgerState, now: datetime, months: int) -> Iterator[ComingMonth]:
+    cron, timezone = spec.schedule.cron or MONTHLY, spec.schedule.timezone
+    start = now.astimezone(ZoneInfo(timezone))
+    fired = list(periods_due(cron, timezone, start - LONGEST_DELAY, start))
+    late = fired[-1] if fired and not state.of_period(spec.name, fired[-1]) else None
+    if late:
+        yield ComingMonth(late, now.astimezone(UTC), is_late=True)
+    for firing, period in monthly_firings(cron, timezone, start, _months_later(start, months)):
+        if period != late:
+            yield ComingMonth(period, firing.astimezone(UTC), bool(state.of_period(spec.name, period)))
+
+
+def _months_later(moment: datetime, months: int) -> datetime:
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
+
+
+def cap_in_force(spec: ReleaseSpec, state: LedgerState) -> Cap:
+    """Return the population's cap: the ledger's, or before the first release the specification's."""
+    known = state.populations.get(spec.privacy.population)
+    return known.cap if known else cap_of(spec)
