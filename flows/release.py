@@ -24,7 +24,7 @@ from tasks.bundle.staging import Staging
 from tasks.check import check_release
 from tasks.dask_cluster import runner_of
 from tasks.estimate import estimate_moments
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import Ledger, utc_now
 from tasks.lineage.datasets import ReleaseDatasets
 from tasks.lineage.events import LineageRun

@@ -14,9 +14,11 @@ from flows.run_history import Runs, recorded_runs
 from flows.server.connection import Server, known_server
 from tasks.bundle.staging import Staging, faults
 from tasks.ledger.access import require_trusted
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.next_command import next_command
 from tasks.ledger.opening import has_ledger, readable_ledger, trust_anchors
-from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 

@@ -16,7 +16,8 @@ from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.names import PROJECTION
 from flows.run_labels import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.events import public_words
 from tasks.publish import BundleRef
 from tasks.release.context import ReleaseRun

@@ -8,8 +8,9 @@ from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise.sources import draw_seed
 from tasks.boundary import private_task, tell
 from tasks.ledger.cited_heads import require_complete_ledger
-from tasks.ledger.state import UNFINISHED, LedgerState, ReleaseState
-from tasks.ledger.store import Ledger, ReserveRequest, release_id_of
+from tasks.ledger.releases import UNFINISHED, ReleaseState, ReserveRequest, release_id_of
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
 from tasks.release.context import Grant, ReleaseRun
 from tasks.spec.plan import basis_of, cap_of

@@ -12,7 +12,7 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print
 
 if TYPE_CHECKING:
     from tasks.keys.decision import SignedDecision
-    from tasks.ledger.state import Entry
+    from tasks.ledger.entries.entry import Entry
     from tasks.workspace.folders import Workspace
 
 
@@ -80,7 +80,7 @@ def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, a
 def _write(signed: SignedDecision, out: Path, *, as_json: bool) -> None:
     import json
 
-    from tasks.ledger.operations import write_new
+    from tasks.ledger.export import write_new
 
     write_new(out, lambda draft: _write_text(draft, json.dumps(signed.as_json(), indent=2) + "\n"))
     if as_json:

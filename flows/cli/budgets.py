@@ -11,7 +11,8 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print
 
 if TYPE_CHECKING:
     from dpcore.planning.plan import Plan
-    from tasks.ledger.state import Entry, LedgerState
+    from tasks.ledger.entries.entry import Entry
+    from tasks.ledger.state import LedgerState
     from tasks.spec import ReleaseSpec
     from tasks.workspace.folders import Workspace
 
@@ -24,7 +25,7 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
     Raises: LedgerError where the specification's costs do not add to its population's, as a run does.
     """
     from tasks.ledger.opening import ledger_state
-    from tasks.ledger.store import require_adding_up
+    from tasks.ledger.refusals import require_adding_up
     from tasks.spec import load_spec
     from tasks.spec.plan import basis_of, plan_release
     from tasks.workspace.folders import Workspace

@@ -66,7 +66,7 @@ def enrol(
 ) -> None:
     """Let another key write to the ledger; this workspace's key, which needs the role cap, vouches for it."""
     from dpcore.errors import RefusedError
-    from tasks.ledger.entry_keys import ROLES
+    from tasks.ledger.entries.keys import ROLES
     from tasks.ledger.key_changes import enrol_key, given_public_key
 
     if not set(role) <= set(ROLES):

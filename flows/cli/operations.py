@@ -42,8 +42,8 @@ def export(
     """Write every ledger entry as a line of JSON, with its hash and signature."""
     from contextlib import closing
 
+    from tasks.ledger.export import export_lines, write_new
     from tasks.ledger.opening import readable_ledger
-    from tasks.ledger.operations import export_lines, write_new
 
     place, _ = open_place(workspace)
     with closing(readable_ledger(place)) as ledger:
@@ -88,7 +88,7 @@ def reconcile(
 ) -> None:
     """Answer for what a ledger does not know, or for keys that announced themselves; then releases may go on."""
     from dpcore.errors import RefusedError
-    from tasks.ledger import operations
+    from tasks.ledger import reconcile as reconciliation
 
     if vouch and not nothing_was_spent and not charge:
         _vouch(workspace, vouch, reason, as_json=as_json)
@@ -102,7 +102,7 @@ def reconcile(
         )
     charges = _charges(charge) if charge else None
     place, spec = open_place(workspace)
-    entry = operations.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
+    entry = reconciliation.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
     facts = entry.facts
     if as_json:
         shown = {name: float(Fraction(cost["epsilon"])) for name, cost in facts["charges"].items()}
@@ -113,7 +113,7 @@ def reconcile(
 
 
 def _vouch(workspace: Path, key_ids: list[str], reason: str, *, as_json: bool) -> None:
-    from tasks.ledger.operations import vouch_for_keys
+    from tasks.ledger.reconcile import vouch_for_keys
 
     place, spec = open_place(workspace)
     entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=operator())
@@ -167,7 +167,7 @@ def roles(
     """Give two PostgreSQL roles exactly the rights that they need on the ledger."""
     from tasks.keys.signing import signing_key
     from tasks.ledger.opening import ledger_address
-    from tasks.ledger.operations import give_roles
+    from tasks.ledger.sharing import give_roles
 
     place, spec = open_place(workspace)
     place.create()
@@ -190,7 +190,7 @@ def grant(
 ) -> None:
     """Let another PostgreSQL role spend from a population's budget; its owner may."""
     from tasks.ledger.opening import ledger_address
-    from tasks.ledger.operations import grant_population
+    from tasks.ledger.sharing import grant_population
 
     place, spec = open_place(workspace)
     grant_population(owner or ledger_address(place, spec), population, role, as_owner=as_owner, revoke=revoke)
@@ -206,11 +206,11 @@ def grant(
 def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Take entries that a role appended and no program can read out of a shared ledger; they are kept as evidence."""
     from tasks.keys.signing import signing_key
-    from tasks.ledger import operations
+    from tasks.ledger import sharing
     from tasks.ledger.opening import ledger_address
 
     place, spec = open_place(workspace)
-    done = operations.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
+    done = sharing.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
     if as_json:
         shown = {"first": done.first, "entries": done.entries, "roles": list(done.roles)}
         print_json({**shown, "entry": done.restore.seq})

@@ -62,8 +62,9 @@ from tasks.audit.runs import runs_check
 from tasks.keys.signing import PUBLIC_FILE, PublicKey
 from tasks.ledger.balances import replay
 from tasks.ledger.cited_heads import missing_entries
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import utc_now
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text

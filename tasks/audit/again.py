@@ -16,7 +16,7 @@ from tasks.audit.checks import BrokenError, NotShownError
 from tasks.audit.evidence import Redraw
 from tasks.audit.tables import TablePass, read_table
 from tasks.bundle.rebuild import Rebuilt, rebuild
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.workspace.build_identity import code_facts
 from tasks.workspace.reading import parse_json, read_text
 

@@ -7,9 +7,10 @@ from collections import Counter
 from dpcore.accounting import population_balance
 from tasks.audit.checks import Check, NotShownError, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.entry_content import CLOCK_TOLERANCE, time_of, time_text
-from tasks.ledger.entry_keys import trust_fault
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import CLOCK_TOLERANCE, time_of, time_text
+from tasks.ledger.entries.keys import trust_fault
+from tasks.ledger.state import LedgerState
 from tasks.spec.relations import at_most
 
 

@@ -13,7 +13,9 @@ from dpcore.measure import Measurement
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey, read_public
 from tasks.ledger.balances import History
-from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 

@@ -10,7 +10,8 @@ from tasks.audit.evidence import Evidence
 from tasks.bundle.staging import CHECKSUMS, faults, render_json, sha256_of
 from tasks.bundle.statement import STATEMENT, build_statement, envelope_of, open_envelope, predicate_of
 from tasks.keys.signing import PublicKey
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.workspace.reading import parse_json, read_text
 
 

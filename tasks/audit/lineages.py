@@ -12,7 +12,7 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from tasks.audit.checks import Check, check, require
 from tasks.audit.evidence import Evidence
 from tasks.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.events import is_whole, parsed
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.reading import parse_json, read_text

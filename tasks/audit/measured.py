@@ -13,8 +13,9 @@ from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.registry import cost_of, event_from_json
 from tasks.audit.checks import Check, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import ReleaseState, cost_to_json
+from tasks.ledger.entries.costs import cost_to_json
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.releases import ReleaseState
 
 
 def costs_check(release: ReleaseState) -> Check:

@@ -17,7 +17,10 @@ from tasks.audit.evidence import Evidence
 from tasks.bundle.odds import exponent
 from tasks.bundle.record import record_faults
 from tasks.ledger.balances import Composes
-from tasks.ledger.state import Entry, Population, ReleaseState, cost_from_json, less
+from tasks.ledger.entries.costs import cost_from_json, less
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import Population
 from tasks.spec.privacy import adds_up, specified_basis
 from tasks.spec.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.spec.release import public_digest

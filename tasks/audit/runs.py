@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.audit.checks import Check, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 
 Runs = Mapping[str, Mapping[str, Any]]
 

@@ -18,7 +18,7 @@ from tasks.audit.checks import require
 from tasks.audit.evidence import Evidence
 from tasks.bundle.staging import checksums_in
 from tasks.ledger.cited_heads import release_of
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.datasets import BUNDLE, FILES, SEALED, noisy
 from tasks.lineage.events import FLOW, listed
 from tasks.lineage.facets import GUARANTEE, SPEND

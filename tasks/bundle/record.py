@@ -24,7 +24,10 @@ from dpcore.records.schema import level_names
 from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle import guarantee_text
 from tasks.bundle.codebook import noise_limits
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
+from tasks.ledger.entries.costs import less
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.spec.plan import PlannedRelease, cap_of
 from tasks.spec.relations import relation_figures
 from tasks.workspace.build_identity import code_facts, software_versions

@@ -10,8 +10,10 @@ from typing import Any
 
 from dpcore.errors import LedgerError
 from tasks.keys.signing import PublicKey
-from tasks.ledger.entry_keys import Key, Keys, owners, trust_fault
-from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.keys import Key, Keys, owners, trust_fault
+from tasks.ledger.releases import ReleaseState, approver_name
+from tasks.ledger.state import LedgerState
 
 
 def require_trusted(state: LedgerState, anchors: Sequence[PublicKey]) -> None:
@@ -89,7 +91,7 @@ def require_approver(state: LedgerState, release: ReleaseState, key_id: str) -> 
     Raises: LedgerError.
     """
     known = state.keys.get(key_id)
-    if known is None or not _holds(known, "approve") or state.approver_name(release, key_id) is None:
+    if known is None or not _holds(known, "approve") or approver_name(state.keys, release, key_id) is None:
         raise LedgerError(
             f"the key {key_id} is not one of the approvers of {release.release_id}",
             rule="not-an-approver",

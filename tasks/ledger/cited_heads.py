@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.lineage.events import numbered_events
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.folders import Workspace

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tasks.ledger.state import LedgerState, ReleaseState
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 
 RESUMABLE = ("reserved", "measured", "failed", "check-failed")
 

@@ -19,8 +19,10 @@ from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import Signer, signing_key
 from tasks.ledger.access import require_approver
 from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, approvals_needed
+from tasks.ledger.releases import ReleaseState, approvals_needed, approver_name, approvers
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger, utc_now
 from tasks.lineage.datasets import BUNDLE, ReleaseDatasets
 from tasks.lineage.events import LineageRun
@@ -185,8 +187,8 @@ def _is_last(state: LedgerState, release: ReleaseState, approver: str) -> bool:
     Raises: LedgerError if that key may not approve it, or did.
     """
     require_approver(state, release, approver)
-    name = state.approver_name(release, approver)
-    return len(state.approvers(release) | {name}) >= approvals_needed(release)
+    name = approver_name(state.keys, release, approver)
+    return len(approvers(state.keys, release) | {name}) >= approvals_needed(release)
 
 
 def finish_reveals(workspace: Workspace, ledger: Ledger) -> None:

@@ -18,7 +18,7 @@ from dpcore.errors import RefusedError
 from dpcore.mechanisms.registry import Event
 from dpcore.noise.sources import SystemNoise, draw_seed
 from dpcore.planning.plan import Plan
-from tasks.ledger.entry_content import canonical
+from tasks.ledger.entries.fields import canonical
 from tasks.ledger.state import LedgerState
 from tasks.spec.relations import at_least, at_most
 from tasks.workspace.build_identity import code_digest, code_facts

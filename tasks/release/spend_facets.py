@@ -32,8 +32,11 @@ from dpcore.mechanisms.registry import cost_of, event_from_json
 from tasks.bundle.record import Outcome, stored_frame, stored_projection
 from tasks.bundle.staging import CHECKSUMS, checksums_in, sha256_of
 from tasks.ledger.balances import History, replay
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, cost_from_json
+from tasks.ledger.entries.costs import cost_from_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.lineage.datasets import (
     BUNDLE,
     FIGURES,

@@ -13,8 +13,11 @@ from dpcore.accounting import Cost, float_above, population_balance
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.registry import Event, cost_of
+from tasks.ledger.entries.costs import less
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.next_command import resume_command
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.release.context import ReleaseRun
 from tasks.report.wording import ABSENT, finite_precision, number
 from tasks.spec.relations import at_least, at_most, in_words

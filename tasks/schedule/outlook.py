@@ -31,8 +31,8 @@ from dpcore.planning.forecast import (
 )
 from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
+from tasks.ledger.refusals import cap_difference
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import cap_difference
 from tasks.schedule.calendar import periods_due
 from tasks.schedule.forecast import MONTHLY, overdue_period
 from tasks.spec import ReleaseSpec

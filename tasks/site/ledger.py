@@ -9,7 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cost, total
-from tasks.ledger.state import Entry, cost_from_json
+from tasks.ledger.entries.costs import cost_from_json
+from tasks.ledger.entries.entry import Entry
 from tasks.report.wording import rounded_up, short_hash
 from tasks.site.frame import ENTRIES_A_PAGE, Site
 from tasks.site.survey import FAULTS

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from dpcore.series.drift import Change, DriftVerdict, Quantity, compare_quantities
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.report.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.report.wording import DAYS_PER_UNIT
 from tasks.site.frame import Site

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.datasets import FILES
 from tasks.report import report
 from tasks.site.frame import Site

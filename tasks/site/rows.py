@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.site.frame import Site
 from tasks.site.survey import FAULTS
 from tasks.spec.relations import is_unproved

@@ -8,7 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cost, population_balance
-from tasks.ledger.state import Entry, Population
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.state import Population
 from tasks.report.wording import rounded_up
 from tasks.schedule.forecast import Forecast
 from tasks.site.burn import NARROW, WIDE, Burn, burn_svg

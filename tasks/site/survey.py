@@ -19,9 +19,10 @@ from tasks.audit import Check, Redraw, audit_workspace, broken, not_shown
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
 from tasks.ledger.balances import History, replay
-from tasks.ledger.entry_keys import trust_fault
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.state import LedgerState
 from tasks.lineage.graph import Graph, lineage_graph
 from tasks.schedule.forecast import Forecast, forecast_of
 from tasks.spec import ReleaseSpec, load_spec

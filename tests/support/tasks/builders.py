@@ -25,8 +25,11 @@ from dpcore.noise.sources import SeededNoise, SystemNoise
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 from tasks.keys.signing import PublicKey, signing_key
-from tasks.ledger.state import Entry, LedgerState, cost_to_json
-from tasks.ledger.store import Ledger, ReserveRequest
+from tasks.ledger.entries.costs import cost_to_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReserveRequest
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
 POPULATION = "people"

@@ -15,7 +15,7 @@ from tasks.audit import Check, audit_export, read_public_key
 from tasks.bundle.staging import CHECKSUMS, render_json, sha256_of
 from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
 from tasks.keys.signing import Signer
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 

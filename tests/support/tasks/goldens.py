@@ -26,9 +26,9 @@ from dpcore.accounting import Cap
 from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle.staging import Staging
 from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.export import export_lines
 from tasks.ledger.key_changes import enrol_key, rotate_key
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.operations import export_lines
 from tasks.ledger.store import Ledger
 from tasks.release.approval import approve, decide_apart
 from tasks.spec import load_spec

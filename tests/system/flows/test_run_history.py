@@ -14,7 +14,7 @@ import pytest
 from support.flows.storybook import Story
 
 from flows.run_history import complete_runs, recorded_runs
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 

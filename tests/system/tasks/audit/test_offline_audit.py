@@ -27,8 +27,8 @@ from tasks.bundle.staging import render_json
 from tasks.bundle.statement import STATEMENT, sign_statement
 from tasks.keys.signing import Signer, SigningKey, signing_key
 from tasks.ledger.balances import replay
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 

@@ -21,7 +21,7 @@ from tasks.audit import audit_workspace
 from tasks.bundle.staging import CHECKSUMS, sha256_of
 from tasks.keys.signing import PUBLIC_FILE, SigningKey, signing_key
 from tasks.ledger.cited_heads import require_complete_ledger
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.lineage.events import append_line
 from tasks.site.survey import FAULTS

@@ -27,11 +27,14 @@ from tasks.audit import audit_workspace
 from tasks.backup.archive import MANIFEST, back_up, restore
 from tasks.keys import signing
 from tasks.keys.signing import KEY_FILE, NEXT_FILE, PUBLIC_FILE, PublicKey, SigningKey, signing_key
-from tasks.ledger import key_changes, operations
+from tasks.ledger import key_changes
+from tasks.ledger import reconcile as reconciliation
+from tasks.ledger.entries.costs import cost_to_json
+from tasks.ledger.export import export_lines, import_entries, write_new
 from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.operations import export_lines, imported_entries, reconcile, write_new
-from tasks.ledger.state import LedgerState, cost_to_json
+from tasks.ledger.reconcile import reconcile
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger, Reconciliation
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
@@ -80,16 +83,16 @@ def test_an_export_can_be_verified_by_whoever_has_it(place: Place):
         ledger.reserve(request())
         lines = list(export_lines(ledger.entries()))
         assert all(set(json.loads(line)) >= {"seq", "hash", "signature"} for line in lines)
-        assert imported_entries(iter(lines)) == ledger.entries()
-        assert LedgerState.replay(imported_entries(iter(lines))).head == ledger.state().head
+        assert import_entries(iter(lines)) == ledger.entries()
+        assert LedgerState.replay(import_entries(iter(lines))).head == ledger.state().head
         with pytest.raises(LedgerError, match="was changed"):
-            LedgerState.replay(imported_entries(line.replace("6/5", "60/5") for line in lines))
+            LedgerState.replay(import_entries(line.replace("6/5", "60/5") for line in lines))
 
 
 @pytest.mark.parametrize("line", ["", "[1]", '{"seq": 1}', "null", "{"])
 def test_what_is_no_entry_is_not_imported(line: str):
     with pytest.raises(LedgerError, match="no ledger entry"):
-        imported_entries(iter([line]))
+        import_entries(iter([line]))
 
 
 def test_an_output_never_takes_the_place_of_another_file(tmp_path: Path):
@@ -472,11 +475,11 @@ def test_a_lost_ledger_is_reconciled_under_the_cap_of_the_specification(workspac
 def test_a_charge_under_a_delta_covers_noise_of_either_kind(epsilon: str):
     """What is charged costs at least the epsilon beside any pure cost and beside any Gaussian one."""
     delta = Fraction(1, 10**6)
-    charged = operations._charge(Cap(Fraction(99), delta, Fraction(0)), Fraction(epsilon))
+    charged = reconciliation._charge(Cap(Fraction(99), delta, Fraction(0)), Fraction(epsilon))
     assert charged.epsilon == Fraction(epsilon)
     gaussian = release_statement(Cost(rho=charged.rho), delta=delta)
     assert float(gaussian.epsilon) >= float(Fraction(epsilon)) * (1 - 1e-12)
-    assert operations._charge(Cap(Fraction(9), Fraction(0), Fraction(0)), Fraction(epsilon)).rho == 0
+    assert reconciliation._charge(Cap(Fraction(9), Fraction(0), Fraction(0)), Fraction(epsilon)).rho == 0
 
 
 ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {

@@ -27,8 +27,8 @@ from dpcore.errors import LedgerError
 from flows.release import finished_release
 from tasks.audit import audit_workspace
 from tasks.keys.signing import SigningKey, signing_key
-from tasks.ledger.database_common import REFUSAL
-from tasks.ledger.operations import give_roles, grant_population
+from tasks.ledger.databases.common import REFUSAL
+from tasks.ledger.sharing import give_roles, grant_population
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.release.context import prepare_run

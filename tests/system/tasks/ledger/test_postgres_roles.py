@@ -21,10 +21,11 @@ from support.tasks.postgres import Server
 from dpcore.accounting import Cost
 from dpcore.errors import LedgerError
 from tasks.keys.signing import Signer, SigningKey, signing_key
-from tasks.ledger import postgres
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.operations import give_roles, grant_population, set_aside
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.databases import postgres
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.sharing import give_roles, grant_population, set_aside
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger, Reconciliation
 
 STRANGERS = "strangers"

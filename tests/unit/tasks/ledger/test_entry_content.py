@@ -23,7 +23,8 @@ from dpcore.errors import LedgerError
 from tasks.audit import audit_export
 from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import SigningKey
-from tasks.ledger.entry_content import (
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import (
     BODIES,
     LATER_FIELDS,
     TOGETHER,
@@ -33,8 +34,8 @@ from tasks.ledger.entry_content import (
     time_of,
     time_text,
 )
-from tasks.ledger.operations import export_lines
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.export import export_lines
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger, Reconciliation
 
 WHEN = "2026-01-01T00:00:00.000000Z"

@@ -30,8 +30,10 @@ from dpcore.accounting import Cap, Epsilon
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
 from dpcore.mechanisms.laplace import LAPLACE
 from tasks.keys.signing import SigningKey
+from tasks.ledger.releases import release_id_of
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import Ledger, Transaction, release_id_of
+from tasks.ledger.store import Ledger
+from tasks.ledger.transaction import Transaction
 
 RACERS, ROOM = 16, 5
 
