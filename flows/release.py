@@ -24,6 +24,7 @@ from tasks.bundle.staging import Staging
 from tasks.check import check_release
 from tasks.dask_cluster import runner_of
 from tasks.estimate import estimate_moments
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import Ledger, utc_now
 from tasks.lineage.datasets import ReleaseDatasets
@@ -81,7 +82,7 @@ def release(request: ReleaseRequest) -> ReleaseResult:
     """Release one period of a workspace's data, once; a run that ends waiting for approval shows so in its state."""
     with delivered_afterwards(Path(request.workspace)):
         result = _release(request)
-    if result.status == "awaiting-approval":
+    if result.status == ReleaseStatus.AWAITING_APPROVAL:
         words = f"{result.release_id} waits for `dprelease approve`"
         return cast(ReleaseResult, Completed(name="AwaitingApproval", message=words, data=result))  # Prefect unwraps it
     return result
@@ -125,10 +126,10 @@ def finished_release(run: ReleaseRun) -> ReleaseState | None:
     if not releases or run.supersedes == releases[-1].release_id:
         return None
     last = releases[-1]
-    if last.status == "awaiting-approval" and last.awaiting is not None:
+    if last.status == ReleaseStatus.AWAITING_APPROVAL and (digest := last.awaited_digest):
         staging = Staging(run.workspace.bundle(run.spec.name, last.release_id))
-        return last if staging.is_sealed_as(last.awaiting.facts["bundle_digest"]) else None
-    return last if last.status == "published" else None
+        return last if staging.is_sealed_as(digest) else None
+    return last if last.status == ReleaseStatus.PUBLISHED else None
 
 
 def still_awaiting(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
@@ -136,7 +137,7 @@ def still_awaiting(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     label_again(run, known.release_id)
     tell(f"{known.release_id} waits for approval already; this run spent nothing")
     folder = Staging(run.workspace.bundle(run.spec.name, known.release_id)).folder
-    return ReleaseResult(known.release_id, "awaiting-approval", folder, {})
+    return ReleaseResult(known.release_id, ReleaseStatus.AWAITING_APPROVAL, folder, {})
 
 
 def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
@@ -157,7 +158,7 @@ def already_published(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
 
 def _published_elsewhere(known: ReleaseState) -> dict[str, Any]:
     """What the shared ledger says of a release whose bundle is in another workspace."""
-    return {"privacy": known.facts["stated"] | {"delta_num": float(known.spent.delta_num)}, "rows": None}
+    return {"privacy": known.reservation.stated | {"delta_num": float(known.spent.delta_num)}, "rows": None}
 
 
 def release_stages(run: ReleaseRun, release_id: str) -> ReleaseResult:
@@ -227,11 +228,12 @@ def recorded_failure(ledger: Ledger, grant: Grant) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _record_failure(ledger, grant, "check-failed" if isinstance(error, CheckFailedError) else "failed")
+        failed_check = isinstance(error, CheckFailedError)
+        _record_failure(ledger, grant, ReleaseStatus.CHECK_FAILED if failed_check else ReleaseStatus.FAILED)
         raise
 
 
-def _record_failure(ledger: Ledger, grant: Grant, status: str) -> None:
+def _record_failure(ledger: Ledger, grant: Grant, status: ReleaseStatus) -> None:
     try:
         release = ledger.state().releases[grant.release_id]
         if not release.spends:

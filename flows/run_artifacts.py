@@ -57,7 +57,7 @@ class RunStory:
         """Whether this run wrote an entry; only one run of a name is here at a time."""
         if entry.kind in WITHOUT_RUN:
             return entry.seq > self._before
-        return bool(entry.facts.get("flow_run_id") == self._run.flow_run_id)
+        return entry.flow_run_id == self._run.flow_run_id
 
     @property
     def _release(self) -> ReleaseState:

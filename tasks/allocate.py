@@ -37,16 +37,16 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             where=release_id,
             hint="another run was faster; run again",
         )
-    reserved = {name: body["event"] for name, body in release.facts["measurements"].items()}
+    reserved = {name: plan.event for name, plan in release.reservation.measurements.items()}
     planned = {name: event.as_json() for name, event in run.plan.events.items()}
-    if release.facts["spec_digest"] != run.spec.digest() or reserved != planned:
+    if release.reservation.spec_digest != run.spec.digest() or reserved != planned:
         raise LedgerError(
             f"the specification, or this program's plan for it, changed since {release.release_id} was reserved",
             rule="spec-changed",
             where="release.yaml",
             hint="put the old specification back to finish that release first",
         )
-    what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
+    what = "reserved" if release.reservation.flow_run_id == run.flow_run_id else "took up the reservation of"
     tell(f"{what} epsilon {at_most(run.stated['epsilon'])} for {release.release_id}")
     return Grant.of(release, builds)
 

@@ -17,6 +17,7 @@ from tasks.bundle.registry_entry import REGISTRY, deployment_text
 from tasks.bundle.staging import Staging, render_json
 from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
 from tasks.keys.signing import signing_key
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.store import Ledger
 from tasks.release.context import Grant, ReleaseRun
 from tasks.report.report import render_report
@@ -32,7 +33,7 @@ class BundleRef:
 
     folder: Path
     record: dict[str, Any]
-    status: str = "published"
+    status: ReleaseStatus = ReleaseStatus.PUBLISHED
 
 
 @private_task("publish")
@@ -66,7 +67,7 @@ def publish_bundle(
     if needs_approval(run, grant):
         ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
         tell(f"{grant.release_id} waits for approval")
-        return BundleRef(folder, record, "awaiting-approval")
+        return BundleRef(folder, record, ReleaseStatus.AWAITING_APPROVAL)
     ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
     staging.reveal()
     tell(f"published {grant.release_id}")

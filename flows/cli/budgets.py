@@ -67,8 +67,10 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
 
 def _cap_set(entry: Entry) -> dict[str, Any]:
     """When, by whom and why the present cap was written; earlier versions did not write who."""
-    facts = entry.facts
-    return {"at": entry.at, "who": facts.get("who"), "reason": facts["reason"], "ledger_entry": entry.seq}
+    from tasks.ledger.entries.bodies import CapChange
+
+    body = entry.parse(CapChange)
+    return {"at": entry.at, "who": body.who, "reason": body.reason, "ledger_entry": entry.seq}
 
 
 @budget_app.callback()

@@ -89,6 +89,7 @@ def reconcile(
     """Answer for what a ledger does not know, or for keys that announced themselves; then releases may go on."""
     from dpcore.errors import RefusedError
     from tasks.ledger import reconcile as reconciliation
+    from tasks.ledger.entries.bodies import Reconciliation
 
     if vouch and not nothing_was_spent and not charge:
         _vouch(workspace, vouch, reason, as_json=as_json)
@@ -103,25 +104,25 @@ def reconcile(
     charges = _charges(charge) if charge else None
     place, spec = open_place(workspace)
     entry = reconciliation.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
-    facts = entry.facts
+    body = entry.parse(Reconciliation)
     if as_json:
-        shown = {name: float(Fraction(cost["epsilon"])) for name, cost in facts["charges"].items()}
-        print_json({"entry": entry.seq, "charged": shown, "lost": len(facts["lost"])})
+        shown = {name: float(cost.epsilon) for name, cost in body.charges.items()}
+        print_json({"entry": entry.seq, "charged": shown, "lost": len(body.lost)})
     else:
-        said = "charging the lost releases" if facts["charges"] else "by your word that nothing was spent"
+        said = "charging the lost releases" if body.charges else "by your word that nothing was spent"
         console().print(f"reconciled in ledger entry {entry.seq}, {said}; releases may go on")
 
 
 def _vouch(workspace: Path, key_ids: list[str], reason: str, *, as_json: bool) -> None:
     from tasks.ledger.reconcile import vouch_for_keys
 
-    place, spec = open_place(workspace)
-    entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=operator())
+    (place, spec), who = open_place(workspace), operator()
+    entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=who)
     if as_json:
-        print_json({"entry": entry.seq, "vouched": signed, "who": entry.facts["who"]})
+        print_json({"entry": entry.seq, "vouched": signed, "who": who})
         return
     words = ", ".join(f"{key_id} and the {count} entries it signed" for key_id, count in signed.items())
-    console().print(f"{entry.facts['who']} vouches for {words} (ledger entry {entry.seq}); releases may go on")
+    console().print(f"{who} vouches for {words} (ledger entry {entry.seq}); releases may go on")
 
 
 def _charges(texts: list[str]) -> dict[str, Fraction]:

@@ -269,7 +269,7 @@ def _chosen(evidence: Evidence, release_id: str | None, since: str | None) -> li
 def _is_since(evidence: Evidence, release: ReleaseState, since: str) -> bool:
     """Whether a release's data are of that period or later, or its last word in the ledger of that date or later."""
     if PERIOD.fullmatch(since):
-        return str(release.facts["period"]) >= since
+        return release.reservation.period >= since
     if DATE.fullmatch(since):
         last = release.published or evidence.entries[release.reserve_seq - 1]
         return last.at[:10] >= since

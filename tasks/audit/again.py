@@ -71,7 +71,7 @@ class Again:
         """
         if self.numbered and self.model["sampler"] not in SAMPLERS:
             raise NotShownError("it was drawn by a sampler that this program does not have; audit it with a newer one")
-        return rebuild(self.record, self.model, self.release.facts["seeds"])
+        return rebuild(self.record, self.model, self.release.reservation.seeds)
 
     @cached_property
     def table(self) -> TablePass:

@@ -29,7 +29,7 @@ class Shelf:
 
     def place(self, release: ReleaseState) -> Path:
         """Where a release's bundle is: under its name, as a workspace has it, or beside the others."""
-        nested = self.root / str(release.facts["name"]) / release.release_id
+        nested = self.root / release.reservation.name / release.release_id
         flat = self.root / release.release_id
         if self.root.name == release.release_id and (self.root / CHECKSUMS).is_file():
             return self.root

@@ -17,6 +17,7 @@ from tasks.ledger.access import require_trusted
 from tasks.ledger.databases.choice import Database, database_at
 from tasks.ledger.databases.common import own_errors
 from tasks.ledger.databases.schema import EVENTS, FINGERPRINTS, MEASUREMENTS, Row, require_known, stored_columns
+from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.entries.chain import BROKEN_HINT
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.releases import ReleaseState
@@ -172,7 +173,7 @@ def read_measurement(connection: sa.Connection, release: ReleaseState, name: str
     )
     entry = release.spends[name]
     stored = _parse_measurement(connection.execute(query).scalar_one_or_none())
-    if stored is None or stored.digest() != entry.facts["digest"]:
+    if stored is None or stored.digest() != entry.parse(Spend).digest:
         raise LedgerError(
             f"the measurement of ledger entry {entry.seq} is missing or was changed",
             rule="ledger-broken",

@@ -10,11 +10,11 @@ from fractions import Fraction
 from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
 from dpcore.errors import LedgerError, RefusedError
 from tasks.ledger.cited_heads import Witness, missing_witnesses
+from tasks.ledger.entries.bodies import Reconciliation
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.opening import trust_anchors, writable_ledger
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import Reconciliation
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import basis_of, cap_of
 from tasks.spec.relations import at_most
@@ -51,7 +51,7 @@ def reconcile(
         state = ledger.state()
         epsilons = _epsilons(state, charges)
         _require_enough(spec.privacy.population, epsilons, missing)
-        answer = Reconciliation(
+        answer = Reconciliation.of(
             reason=reason.strip(),
             who=who,
             charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
@@ -159,7 +159,7 @@ def vouch_for_keys(
                 hint="`dprelease keys show` lists the keys, and who enrolled them",
             )
         signed = Counter(entry.key_id for entry in entries)
-        answer = Reconciliation(reason=reason.strip(), who=who, charges={}, vouches=key_ids)
+        answer = Reconciliation.of(reason=reason.strip(), who=who, charges={}, vouches=key_ids)
         return ledger.reconcile(answer), {key_id: signed[key_id] for key_id in key_ids}
 
 

@@ -18,6 +18,7 @@ from tasks.ledger.entries.fields import (
     is_text,
     time_of,
 )
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import UNFINISHED, ReleaseState, ReserveRequest
 from tasks.ledger.state import LedgerState, Population
 from tasks.spec.privacy import what_differs
@@ -134,10 +135,10 @@ def find_release_to_resume(known: Sequence[ReleaseState], supersedes: str | None
     """
     last = known[-1] if known else None
     if supersedes is None:
-        if last is not None and last.status == "refused":
+        if last is not None and last.status == ReleaseStatus.REFUSED:
             raise _refused_before(last.release_id)
         return last
-    if last is not None and last.status in UNFINISHED and last.facts.get("supersedes") == supersedes:
+    if last is not None and last.status in UNFINISHED and last.reservation.supersedes == supersedes:
         return last
     if last is None or last.status in UNFINISHED or last.release_id != supersedes:
         raise _cannot_supersede(supersedes)

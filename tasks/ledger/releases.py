@@ -7,13 +7,21 @@ from typing import Any
 
 from dpcore.accounting import Cost
 from dpcore.mechanisms.registry import Event, cost_of
-from tasks.keys.decision import SignedDecision
+from tasks.ledger.entries.bodies import (
+    ApprovalRequest,
+    BundleDecision,
+    MeasurementPlan,
+    Reservation,
+    parse_approval_rule,
+)
 from tasks.ledger.entries.chain import parse_key, require
-from tasks.ledger.entries.costs import cost_to_json
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import Keys, require_role
+from tasks.ledger.entries.status import ReleaseStatus
 
-UNFINISHED = ("reserved", "measured", "failed", "check-failed", "awaiting-approval")
+RESUMABLE = (ReleaseStatus.RESERVED, ReleaseStatus.MEASURED, ReleaseStatus.FAILED, ReleaseStatus.CHECK_FAILED)
+"""A run of the same period goes on with its measurements."""
+UNFINISHED = (*RESUMABLE, ReleaseStatus.AWAITING_APPROVAL)
 """What another run of the same period takes up."""
 
 
@@ -33,25 +41,22 @@ class ReserveRequest:
     reason: str | None = None
     approve: str | dict[str, Any] = "none"
 
-    def body(self, sequence: int) -> dict[str, Any]:
-        """The reservation's content."""
-        measurements = {
-            name: {"event": event.as_json(), "cost": cost_to_json(cost_of(event))}
-            for name, event in self.events.items()
-        }
-        return {
-            "name": self.name,
-            "period": self.period,
-            "sequence": sequence,
-            "measurements": measurements,
-            "stated": self.stated,
-            "spec_digest": self.spec_digest,
-            "seeds": self.seeds,
-            "flow_run_id": self.flow_run_id,
-            "supersedes": self.supersedes,
-            "reason": self.reason,
-            "approve": self.approve,
-        }
+    def reservation(self, sequence: int) -> Reservation:
+        """The reservation that the request asks for."""
+        plans = {name: MeasurementPlan(event.as_json(), cost_of(event)) for name, event in self.events.items()}
+        return Reservation(
+            name=self.name,
+            period=self.period,
+            sequence=sequence,
+            measurements=plans,
+            stated=self.stated,
+            spec_digest=self.spec_digest,
+            seeds=self.seeds,
+            flow_run_id=self.flow_run_id,
+            supersedes=self.supersedes,
+            reason=self.reason,
+            approve=parse_approval_rule(self.approve),
+        )
 
 
 def release_id_of(name: str, period: str, sequence: int) -> str:
@@ -65,9 +70,9 @@ class ReleaseState:
 
     release_id: str
     population: str
-    facts: dict[str, Any]
+    reservation: Reservation
     reserve_seq: int
-    status: str = "reserved"
+    status: ReleaseStatus = ReleaseStatus.RESERVED
     reserved: Cost = field(default_factory=Cost)
     spent: Cost = field(default_factory=Cost)
     spends: dict[str, Entry] = field(default_factory=dict)
@@ -81,6 +86,11 @@ class ReleaseState:
     """A person's no to the bundle that waited."""
     published: Entry | None = None
 
+    @property
+    def awaited_digest(self) -> str | None:
+        """The digest of the bundle that waits, or waited, for approval."""
+        return self.awaiting.parse(ApprovalRequest).bundle_digest if self.awaiting else None
+
 
 def copy_release(release: ReleaseState) -> ReleaseState:
     """Copy a release as it is now; later events do not change the copy."""
@@ -89,17 +99,17 @@ def copy_release(release: ReleaseState) -> ReleaseState:
 
 def approvals_needed(release: ReleaseState) -> int:
     """How many approvers a release asks for."""
-    wanted = release.facts.get("approve", "none")
-    return 1 if isinstance(wanted, str) else int(wanted["at_least"])
+    wanted = release.reservation.approve
+    return 1 if isinstance(wanted, str) else wanted.at_least
 
 
 def approver_name(keys: Keys, release: ReleaseState, key_id: str) -> str | None:
     """As whom a key decides about a release: two keys of one name are one approver; None if it may not."""
-    wanted = release.facts.get("approve", "none")
+    wanted = release.reservation.approve
     if isinstance(wanted, str):
         return key_id
     name = keys[key_id].name if key_id in keys else ""
-    return next((listed for listed in (name, key_id) if listed and listed in wanted["by"]), None)
+    return next((listed for listed in (name, key_id) if listed and listed in wanted.by), None)
 
 
 def approvers(keys: Keys, release: ReleaseState) -> set[str]:
@@ -118,23 +128,17 @@ def deciding_key(keys: Keys, release: ReleaseState, entry: Entry) -> str:
 
     Raises: LedgerError for a decision that is not the approver's, or of a key that may not decide.
     """
-    facts, approver = entry.facts, entry.key_id
-    if "signature" in facts:
-        signed = SignedDecision.from_json(facts)
+    body, approver = entry.parse(BundleDecision), entry.key_id
+    if signed := body.signed:
         approver, known = signed.approver, keys.get(signed.approver)
         require(known is not None and known.active, entry, "passes on a decision of a key that is not active")
         require_role(keys, approver, "approve")
         public = parse_key(keys[approver].public)
         require(signed.is_signed_by(public), entry, "passes on a decision that its approver did not sign")
-        said = (entry.kind, entry.release_id, digest_in(release.awaiting), facts["who"], facts["reason"])
+        said = (entry.kind, entry.release_id, release.awaited_digest, body.who, body.reason)
         content = signed.content
         decided = (content.decision, content.release_id, content.bundle_digest, content.who, content.reason)
         require(decided == said, entry, "passes on a decision about something else")
     listed = approver_name(keys, release, approver) is not None
     require(listed, entry, "is the decision of a key that the release does not name as approver")
     return approver
-
-
-def digest_in(entry: Entry | None) -> str | None:
-    """The digest of the bundle that an entry speaks of."""
-    return str(entry.facts["bundle_digest"]) if entry else None

@@ -11,13 +11,32 @@ from dataclasses import dataclass, field, replace
 
 from dpcore.accounting import Cap, Cost, total
 from tasks.ledger.entries import keys as entry_keys
+from tasks.ledger.entries.bodies import (
+    Approval,
+    ApprovalRequest,
+    BundleDecision,
+    CapChange,
+    Failure,
+    KeyEnrolment,
+    KeyRevocation,
+    Publication,
+    Reconciliation,
+    Refusal,
+    Reservation,
+    Restore,
+    Spend,
+    Void,
+)
 from tasks.ledger.entries.chain import key_rules, require, require_chained, require_readable, require_signed
-from tasks.ledger.entries.costs import cost_from_json, less
+from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
-from tasks.ledger.entries.fields import exact_number
 from tasks.ledger.entries.keys import ROLE_OF, Key
-from tasks.ledger.releases import UNFINISHED, ReleaseState, copy_release, deciding_key, digest_in, is_approved
+from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.releases import RESUMABLE, UNFINISHED, ReleaseState, copy_release, deciding_key, is_approved
 
+FAILED = (ReleaseStatus.FAILED, ReleaseStatus.CHECK_FAILED)
+MEASURED = (ReleaseStatus.MEASURED, *FAILED)
+GIVEN_UP = (ReleaseStatus.VOID, ReleaseStatus.LOST)
 MAY_FOLLOW_A_RESTORE = ("key", "revoke", "cap", "restore", "reconcile")
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
 
@@ -90,7 +109,7 @@ class LedgerState:
         with key_rules(entry):
             if self.keys and entry.kind != "key":
                 entry_keys.require_role(self.keys, entry.key_id, self.role_of(entry))
-            getattr(self, f"_apply_{entry.kind}")(entry)
+            getattr(self, f"_apply_{entry.kind}")(entry, entry.content)
         if entry.key_id and entry.key_id not in self.signers:
             self.signers |= {entry.key_id}
         self.head = entry
@@ -98,41 +117,38 @@ class LedgerState:
     def role_of(self, entry: Entry) -> str:
         """The role that an entry's key needs; whoever passes on an approver's own signature only releases."""
         if entry.kind == "approve" or (entry.kind == "refuse" and entry.release_id in self.releases):
-            return "release" if "signature" in entry.facts else "approve"
+            return "release" if entry.parse(BundleDecision).signed else "approve"
         return ROLE_OF.get(entry.kind, "release")
 
-    def _apply_key(self, entry: Entry) -> None:
-        facts, by_itself = entry.facts, entry.facts["key_id"] == entry.key_id
-        if not by_itself:
+    def _apply_key(self, entry: Entry, body: KeyEnrolment) -> None:
+        if body.key_id != entry.key_id:
             entry_keys.require_role(self.keys, entry.key_id, "cap")
-        self.keys = entry_keys.announce(self.keys, entry.key_id, facts, seq=entry.seq, closed=self.closed)
-        self.closed = self.closed or "roles" in facts
+        self.keys = entry_keys.announce(self.keys, entry.key_id, body, seq=entry.seq, closed=self.closed)
+        self.closed = self.closed or body.roles is not None
 
-    def _apply_revoke(self, entry: Entry) -> None:
-        self.keys, self.closed = entry_keys.revoke(self.keys, entry.key_id, entry.facts), True
+    def _apply_revoke(self, entry: Entry, body: KeyRevocation) -> None:
+        self.keys, self.closed = entry_keys.revoke(self.keys, entry.key_id, body), True
 
-    def _apply_cap(self, entry: Entry) -> None:
-        facts = entry.facts
-        cap = Cap(*(exact_number(facts[name]) for name in ("epsilon", "delta", "delta_num")))
+    def _apply_cap(self, entry: Entry, body: CapChange) -> None:
+        cap = body.cap
         known = self.populations.get(entry.population)
-        require(known is None or bool(facts.get("reason")), entry, "changes a cap without a reason")
-        require(known is None or known.basis == facts["basis"], entry, "changes what the budget is counted for")
-        require(facts.get("who") != "", entry, "does not say who set the cap")
-        taken = known or Population(cap, facts["basis"], entry)
+        require(known is None or bool(body.reason), entry, "changes a cap without a reason")
+        require(known is None or known.basis == body.basis, entry, "changes what the budget is counted for")
+        require(body.who != "", entry, "does not say who set the cap")
+        taken = known or Population(cap, body.basis, entry)
         self.populations[entry.population] = replace(taken, cap=cap, cap_entry=entry)
 
-    def _apply_reserve(self, entry: Entry) -> None:
-        facts = entry.facts
+    def _apply_reserve(self, entry: Entry, body: Reservation) -> None:
         require(entry.population in self.populations, entry, "reserves for a population without a cap")
         require(entry.release_id not in self.releases, entry, "reserves a release a second time")
-        reserved = total(cost_from_json(m["cost"]) for m in facts["measurements"].values())
+        reserved = total(plan.cost for plan in body.measurements.values())
         cap = self.populations[entry.population].cap
         # Earlier versions admitted mixed costs by a rule that is no filter. Their ledgers stay readable: the
         # audit says where they exceed today's rule, by which alone the ledger takes new reservations.
         fits = cap.admits_if_fixed(self.committed(entry.population) + reserved)
         require(fits, entry, "exceeds the population's cap")
         self.releases[entry.release_id] = ReleaseState(
-            entry.release_id, entry.population, facts, entry.seq, reserved=reserved
+            entry.release_id, entry.population, body, entry.seq, reserved=reserved
         )
         self._take(entry.population, reserved=reserved)
 
@@ -142,116 +158,112 @@ class LedgerState:
         spent_now = known.spent + spent if spent else known.spent
         self.populations[population] = replace(known, spent=spent_now, reserved=known.reserved + reserved)
 
-    def _apply_spend(self, entry: Entry) -> None:
-        release = self._release(entry, "reserved", "measured", "failed", "check-failed")
-        facts = entry.facts
-        name = facts["measurement"]
-        require(name in release.facts["measurements"], entry, "spends on what was not reserved")
+    def _apply_spend(self, entry: Entry, body: Spend) -> None:
+        release = self._release(entry, *RESUMABLE)
+        name, cost = body.measurement, body.cost
+        require(name in release.reservation.measurements, entry, "spends on what was not reserved")
         require(name not in release.spends, entry, "draws a measurement a second time")
-        reserved = release.facts["measurements"][name]
-        require(facts["cost"] == reserved["cost"], entry, "spends another cost than was reserved")
-        require(facts["event"] == reserved["event"], entry, "measures something else than was reserved")
-        cost = cost_from_json(facts["cost"])
+        reserved = release.reservation.measurements[name]
+        require(cost == reserved.cost, entry, "spends another cost than was reserved")
+        require(body.event == reserved.event, entry, "measures something else than was reserved")
         release.spends[name] = entry
-        release.status = "measured"
+        release.status = ReleaseStatus.MEASURED
         release.spent, release.reserved = release.spent + cost, less(release.reserved, cost)
         self._take(entry.population, spent=cost, reserved=less(Cost(), cost))
 
-    def _apply_fail(self, entry: Entry) -> None:
-        release = self._release(entry, "measured", "failed", "check-failed")
-        require(entry.facts["status"] in ("failed", "check-failed"), entry, "has an unknown status")
-        release.status = entry.facts["status"]
+    def _apply_fail(self, entry: Entry, body: Failure) -> None:
+        release = self._release(entry, *MEASURED)
+        require(body.status in FAILED, entry, "has an unknown status")
+        release.status = ReleaseStatus(body.status)
 
-    def _apply_await(self, entry: Entry) -> None:
+    def _apply_await(self, entry: Entry, _body: ApprovalRequest) -> None:
         """A sealed bundle waits for a person; one that was made anew waits again, whatever was said of the first."""
-        release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
+        release = self._release(entry, *MEASURED, ReleaseStatus.AWAITING_APPROVAL)
         self._require_measured(release, entry)
-        release.status, release.awaiting, release.approval = "awaiting-approval", entry, None
+        release.status, release.awaiting, release.approval = ReleaseStatus.AWAITING_APPROVAL, entry, None
         release.approvals = {}
 
-    def _apply_approve(self, entry: Entry) -> None:
-        release = self._release(entry, "awaiting-approval")
-        require(bool(entry.facts["who"] and entry.facts["reason"]), entry, "does not say who approved, or why")
-        require(
-            digest_in(entry) == digest_in(release.awaiting), entry, "approves another bundle than the one that waits"
-        )
+    def _apply_approve(self, entry: Entry, body: Approval) -> None:
+        release = self._release(entry, ReleaseStatus.AWAITING_APPROVAL)
+        require(bool(body.who and body.reason), entry, "does not say who approved, or why")
+        require(body.bundle_digest == release.awaited_digest, entry, "approves another bundle than the one that waits")
         approver = deciding_key(self.keys, release, entry)
         require(not approver or approver not in release.approvals, entry, "approves a second time with one key")
         release.approval, release.approvals = entry, release.approvals | {approver: entry}
 
-    def _apply_refuse(self, entry: Entry) -> None:
+    def _apply_refuse(self, entry: Entry, body: Refusal) -> None:
         """A person refuses the bundle that waits, or the budget refused to reserve."""
-        facts = entry.facts
-        require(bool(facts["rule"] and facts["reason"]), entry, "does not say why it refuses")
+        require(bool(body.rule and body.reason), entry, "does not say why it refuses")
         known = self.releases.get(entry.release_id)
         if known is None:
             require(entry.population in self.populations, entry, "speaks of a population without a cap")
             self.refusals[entry.release_id] = entry
             return
-        release = self._release(entry, "awaiting-approval")
-        require(bool(facts["who"]), entry, "does not say who refuses")
+        release = self._release(entry, ReleaseStatus.AWAITING_APPROVAL)
+        require(bool(body.who), entry, "does not say who refuses")
         deciding_key(self.keys, release, entry)
-        release.status, release.refusal = "refused", entry
+        release.status, release.refusal = ReleaseStatus.REFUSED, entry
 
-    def _apply_publish(self, entry: Entry) -> None:
-        release = self._release(entry, "measured", "failed", "check-failed", "awaiting-approval")
+    def _apply_publish(self, entry: Entry, body: Publication) -> None:
+        release = self._release(entry, *MEASURED, ReleaseStatus.AWAITING_APPROVAL)
         self._require_measured(release, entry)
-        free = release.facts.get("approve", "none") == "none" and release.awaiting is None
+        free = release.reservation.approve == "none" and release.awaiting is None
         require(free or bool(release.approvals), entry, "publishes what nobody has approved")
         require(free or is_approved(self.keys, release), entry, "publishes what too few have approved")
-        same = release.approval is None or digest_in(entry) == digest_in(release.approval)
+        same = release.approval is None or body.bundle_digest == release.approval.parse(Approval).bundle_digest
         require(same, entry, "publishes another bundle than the approved one")
         self._supersede(release, entry)
-        others = self.of_period(release.facts["name"], release.facts["period"])
-        require(all(other.status != "published" for other in others), entry, "publishes a month a second time")
-        release.status, release.published = "published", entry
+        others = self.of_period(release.reservation.name, release.reservation.period)
+        require(
+            all(other.status != ReleaseStatus.PUBLISHED for other in others), entry, "publishes a month a second time"
+        )
+        release.status, release.published = ReleaseStatus.PUBLISHED, entry
 
     def _supersede(self, release: ReleaseState, entry: Entry) -> None:
         """Take back what a release replaces: the one it names, and through refused ones those that they named."""
-        replaced = release.facts.get("supersedes")
+        replaced = release.reservation.supersedes
         while replaced:
             require(replaced in self.releases, entry, "supersedes an unknown release")
             old = self.releases[replaced]
-            old.status = "superseded" if old.published else old.status
-            replaced = old.facts.get("supersedes")
+            old.status = ReleaseStatus.SUPERSEDED if old.published else old.status
+            replaced = old.reservation.supersedes
 
     @staticmethod
     def _require_measured(release: ReleaseState, entry: Entry) -> None:
-        complete = set(release.spends) == set(release.facts["measurements"])
+        complete = set(release.spends) == set(release.reservation.measurements)
         require(complete, entry, "publishes before all was measured")
 
-    def _apply_void(self, entry: Entry) -> None:
-        release = self._release(entry, "reserved")
-        release.status = "void"
+    def _apply_void(self, entry: Entry, _body: Void) -> None:
+        release = self._release(entry, ReleaseStatus.RESERVED)
+        release.status = ReleaseStatus.VOID
         self._take(entry.population, reserved=less(Cost(), release.reserved))
         release.reserved = Cost()
 
-    def _apply_restore(self, entry: Entry) -> None:
-        require(bool(entry.facts["who"]), entry, "does not say who restored")
+    def _apply_restore(self, entry: Entry, body: Restore) -> None:
+        require(bool(body.who), entry, "does not say who restored")
         self.restored = entry
 
-    def _apply_reconcile(self, entry: Entry) -> None:
+    def _apply_reconcile(self, entry: Entry, body: Reconciliation) -> None:
         """What the entries that are gone may have cost, by the word of a person.
 
         With a charge, releases in flight are over as well: whether the lost entries drew for
         them is not known, so what they reserved counts as spent and their ids are not used again.
         """
-        facts = entry.facts
-        require(bool(facts["who"] and facts["reason"]), entry, "does not say who reconciled, or why")
-        charges = {name: cost_from_json(cost) for name, cost in facts["charges"].items()}
+        require(bool(body.who and body.reason), entry, "does not say who reconciled, or why")
+        charges = body.charges
         require(charges.keys() <= self.populations.keys(), entry, "charges an unknown population")
         require(Cost() not in charges.values(), entry, "charges a population nothing")
-        require(bool(charges) or not facts["lost"], entry, "charges nothing for entries that are known to be lost")
+        require(bool(charges) or not body.lost, entry, "charges nothing for entries that are known to be lost")
         for population, cost in charges.items():
             self._take(population, spent=cost, reserved=Cost())
         if charges:
             self._give_up_unfinished()
-        if facts.get("vouches"):
-            require(not charges and not facts["lost"], entry, "vouches for keys and answers for lost entries at once")
-            self.keys, self.closed = entry_keys.vouch(self.keys, entry.key_id, facts["vouches"]), True
+        if body.vouches:
+            require(not charges and not body.lost, entry, "vouches for keys and answers for lost entries at once")
+            self.keys, self.closed = entry_keys.vouch(self.keys, entry.key_id, body.vouches), True
             return  # whether a restored backup lacks something is another question
-        self.lost |= {(int(seq), str(digest)) for seq, digest in facts["lost"]}
-        self.retired |= set(facts["retired"])
+        self.lost |= set(body.lost)
+        self.retired |= set(body.retired)
         self.restored = None
 
     def _give_up_unfinished(self) -> None:
@@ -259,13 +271,13 @@ class LedgerState:
             if release.status in UNFINISHED:
                 left = release.reserved
                 self._take(release.population, spent=left, reserved=less(Cost(), left))
-                release.status, release.reserved, release.spent = "lost", Cost(), release.spent + left
+                release.status, release.reserved, release.spent = ReleaseStatus.LOST, Cost(), release.spent + left
 
-    def _release(self, entry: Entry, *statuses: str) -> ReleaseState:
+    def _release(self, entry: Entry, *statuses: ReleaseStatus) -> ReleaseState:
         require(entry.release_id in self.releases, entry, "speaks of an unknown release")
         release = self.releases[entry.release_id]
         require(entry.population == release.population, entry, "speaks of another population than its release")
-        require(release.status in statuses, entry, f"cannot follow status {release.status!r}")
+        require(release.status in statuses, entry, f"cannot follow status {release.status.value!r}")
         return release
 
     def spent(self, population: str) -> Cost:
@@ -284,17 +296,15 @@ class LedgerState:
 
     def of_period(self, name: str, period: str) -> list[ReleaseState]:
         """The releases of one name and period that were not given up, oldest first."""
-        mine = [r for r in self.releases.values() if (r.facts["name"], r.facts["period"]) == (name, period)]
-        kept = (r for r in mine if r.status not in ("void", "lost"))
-        return sorted(kept, key=lambda r: int(r.facts["sequence"]))
+        kept = (r for r in self._all_of_period(name, period) if r.status not in GIVEN_UP)
+        return sorted(kept, key=lambda r: r.reservation.sequence)
+
+    def _all_of_period(self, name: str, period: str) -> list[ReleaseState]:
+        return [r for r in self.releases.values() if (r.reservation.name, r.reservation.period) == (name, period)]
 
     def next_sequence(self, name: str, period: str) -> int:
         """The sequence number of a new release of a name and period; void, lost and retired ones keep theirs."""
-        used = [
-            int(r.facts["sequence"])
-            for r in self.releases.values()
-            if (r.facts["name"], r.facts["period"]) == (name, period)
-        ]
+        used = [r.reservation.sequence for r in self._all_of_period(name, period)]
         prefix = f"{name}-{period}-"
         gone = [r.removeprefix(prefix) for r in self.retired if r.startswith(prefix)]
         return max(used + [int(number) for number in gone if number.isdecimal()], default=0) + 1

@@ -15,55 +15,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from dpcore.accounting import Cap, Cost
+from dpcore.accounting import Cap
 from dpcore.measure import Measurement
 from dpcore.mechanisms.registry import cost_of
 from tasks.keys.decision import SignedDecision
 from tasks.keys.signing import PublicKey, Signer
+from tasks.ledger import refusals
 from tasks.ledger.access import require_approvers, require_trusted
 from tasks.ledger.databases.choice import Database, database_at
 from tasks.ledger.databases.common import own_errors
 from tasks.ledger.databases.schema import Row, prepare_tables
-from tasks.ledger.entries.costs import cost_to_json
+from tasks.ledger.entries import bodies
 from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.reading import LedgerReader, apply_or_fault
-from tasks.ledger.refusals import (
-    find_release_to_resume,
-    require_adding_up,
-    require_appended,
-    require_reconciled,
-    require_room,
-    require_same_cap,
-)
 from tasks.ledger.releases import ReleaseState, ReserveRequest, copy_release, is_approved, release_id_of
 from tasks.ledger.state import LedgerState
-from tasks.ledger.transaction import Transaction, key_body
-
-WHAT_A_RUN_CAN_TAKE_UP = ("period", "measurements", "spec_digest", "supersedes")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation:
-    """A person's answer for what is missing in a ledger: costs by population, or nothing at all."""
-
-    reason: str
-    who: str
-    charges: dict[str, Cost]
-    lost: Sequence[tuple[int, str]] = ()
-    retired: Sequence[str] = ()
-    vouches: Sequence[str] = ()
-
-    def body(self) -> dict[str, Any]:
-        """The reconciliation's content."""
-        return {
-            "reason": self.reason,
-            "who": self.who,
-            "nothing_was_spent": not self.charges and not self.vouches,
-            "charges": {name: cost_to_json(cost) for name, cost in self.charges.items()},
-            "lost": sorted(set(self.lost)),
-            "retired": sorted(set(self.retired)),
-            "vouches": sorted(set(self.vouches)),
-        }
+from tasks.ledger.transaction import Transaction, enrolment_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,12 +131,12 @@ class Ledger(LedgerReader):
             self._database.lock_writer(connection)
             state, entries = LedgerState(), self._read(connection)
             sound = next((number for number, entry in enumerate(entries) if apply_or_fault(state, entry)), len(entries))
-            require_appended(state, entries[sound:])
+            refusals.require_appended(state, entries[sound:])
             # a fault may leave the state half changed; the entries before it apply
             state = LedgerState.replay(entries[:sound])
             roles = self._database.set_aside(connection, entries[sound].seq)
             made_at = state.head.at if state.head else ""
-            restore = self._transaction(connection, state).append("restore", "", "", _restore_body(who, made_at))
+            restore = self._transaction(connection, state).append(bodies.Restore(who=who, backup_made_at=made_at))
             return SetAside(entries[sound].seq, len(entries) - sound, tuple(roles), restore)
 
     def rotate_key(self, successor: Signer, *, who: str) -> Entry:
@@ -179,31 +147,30 @@ class Ledger(LedgerReader):
         with self._writing() as transaction:
             own = transaction.announce_first()
             old = transaction.state.keys[own]
-            entry = transaction.append("key", "", "", key_body(successor.public, old.roles, old.name, replaces=own))
-            body = {"key_id": own, "reason": "rotated", "who": who}
+            entry = transaction.append(enrolment_of(successor.public, old.roles, old.name, replaces=own))
             following = Transaction(self._database, transaction.connection, transaction.state, successor, self._clock)
-            following.append("revoke", "", "", body)
+            following.append(bodies.KeyRevocation(key_id=own, reason="rotated", who=who))
             return entry
 
     def enrol_key(self, public: PublicKey, *, roles: Sequence[str], name: str) -> Entry:
         """Let a key write what its roles allow; a key that is enrolled gets these roles in place of its own."""
         with self._writing() as transaction:
-            return transaction.append("key", "", "", key_body(public, roles, name))
+            return transaction.append(enrolment_of(public, roles, name))
 
     def revoke_key(self, key_id: str, *, reason: str, who: str) -> Entry:
         """Let a key write no more; what it signed before stays."""
         with self._writing() as transaction:
-            return transaction.append("revoke", "", "", {"key_id": key_id, "reason": reason, "who": who})
+            return transaction.append(bodies.KeyRevocation(key_id=key_id, reason=reason, who=who))
 
     def mark_restored(self, *, who: str, made_at: str) -> Entry:
         """Say that what follows continues a backup: nothing is released until it is reconciled."""
         with self._writing() as transaction:
-            return transaction.append("restore", "", "", _restore_body(who, made_at))
+            return transaction.append(bodies.Restore(who=who, backup_made_at=made_at))
 
-    def reconcile(self, answer: Reconciliation) -> Entry:
+    def reconcile(self, answer: bodies.Reconciliation) -> Entry:
         """Write down what entries that are gone may have cost, or who vouches for keys; releases may go on."""
         with self._writing(vouching=bool(answer.vouches)) as transaction:
-            entry = transaction.append("reconcile", "", "", answer.body())
+            entry = transaction.append(answer)
             require_trusted(transaction.state, self._anchors)  # or more keys are to be vouched for
             return entry
 
@@ -222,7 +189,7 @@ class Ledger(LedgerReader):
         """
         with self._writing() as transaction:
             transaction.adopt(entries, measurements, fingerprints)
-            transaction.append("restore", "", "", _restore_body(who, made_at))
+            transaction.append(bodies.Restore(who=who, backup_made_at=made_at))
 
     def ensure_cap(self, population: str, cap: Cap, basis: dict[str, str], *, who: str | None = None) -> None:
         """Write the population's cap on first use; refuse a specification that states another one.
@@ -233,9 +200,9 @@ class Ledger(LedgerReader):
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
             if known is None:
-                transaction.append("cap", population, "", _cap_body(cap, basis, None, who))
+                transaction.append(bodies.CapChange.of(cap, basis, None, who), population)
             else:
-                require_same_cap(known, cap, basis)
+                refusals.require_same_cap(known, cap, basis)
 
     def raise_cap(
         self, population: str, cap: Cap, basis: dict[str, str], reason: str, *, who: str | None = None
@@ -244,9 +211,9 @@ class Ledger(LedgerReader):
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
             if known is not None:
-                require_adding_up(known, basis)
+                refusals.require_adding_up(known, basis)
                 basis = known.basis  # a population's is the one of its first cap
-            return transaction.append("cap", population, "", _cap_body(cap, basis, reason, who))
+            return transaction.append(bodies.CapChange.of(cap, basis, reason, who), population)
 
     def give_back_abandoned(self, request: ReserveRequest) -> None:
         """Void reservations of the request's name of which nothing was drawn and whose run is gone.
@@ -254,13 +221,14 @@ class Ledger(LedgerReader):
         The caller holds the name's lock, so no run of that name is alive. The reservation
         that this request can take up stays.
         """
-        wanted = request.body(0)
+        wanted = request.reservation(0)
         with self._writing() as transaction:
             for release in list(transaction.state.releases.values()):
-                same = all(release.facts[key] == wanted[key] for key in WHAT_A_RUN_CAN_TAKE_UP)
-                if release.facts["name"] == request.name and release.status == "reserved" and not same:
-                    body = {"reason": "its run is gone and nothing was drawn"}
-                    transaction.append("void", release.population, release.release_id, body)
+                found = release.reservation
+                abandoned = found.name == wanted.name and release.status == ReleaseStatus.RESERVED
+                if abandoned and not found.can_serve(wanted):
+                    body = bodies.Void(reason="its run is gone and nothing was drawn")
+                    transaction.append(body, release.population, release.release_id)
 
     def reserve(self, request: ReserveRequest) -> ReleaseState:
         """Reserve the budget of a release, or find the unfinished one of its period.
@@ -271,15 +239,16 @@ class Ledger(LedgerReader):
         """
         with self._writing() as transaction:
             state = transaction.state
-            require_reconciled(state)
-            taken = find_release_to_resume(state.of_period(request.name, request.period), request.supersedes)
+            refusals.require_reconciled(state)
+            taken = refusals.find_release_to_resume(state.of_period(request.name, request.period), request.supersedes)
             if taken is not None:
                 return copy_release(taken)
             sequence = state.next_sequence(request.name, request.period)
-            require_room(state, request)
-            require_approvers(state.keys, request.approve)
+            refusals.require_room(state, request)
+            reservation = request.reservation(sequence)
+            require_approvers(state.keys, reservation.approve)
             release_id = release_id_of(request.name, request.period, sequence)
-            transaction.append("reserve", request.population, release_id, request.body(sequence))
+            transaction.append(reservation, request.population, release_id)
             return copy_release(state.releases[release_id])
 
     def spend(
@@ -302,16 +271,16 @@ class Ledger(LedgerReader):
             release = transaction.state.releases[release_id]
             if name in release.spends:
                 return transaction.measurement(release, name)
-            body = {
-                "measurement": name,
-                "event": released.event.as_json(),
-                "cost": cost_to_json(cost_of(released.event)),
-                "seeded": released.seeded,
-                "digest": released.digest(),
-                "build": build,
-                "flow_run_id": flow_run_id,
-            }
-            transaction.append("spend", release.population, release_id, body)
+            body = bodies.Spend(
+                measurement=name,
+                event=released.event.as_json(),
+                cost=cost_of(released.event),
+                seeded=released.seeded,
+                digest=released.digest(),
+                build=build,
+                flow_run_id=flow_run_id,
+            )
+            transaction.append(body, release.population, release_id)
             transaction.store(release_id, name, released)
             if fingerprint is not None:
                 transaction.keep_fingerprint(release_id, fingerprint)
@@ -319,12 +288,11 @@ class Ledger(LedgerReader):
 
     def publish(self, release_id: str, *, bundle_digest: str, flow_run_id: str) -> Entry:
         """Record that the bundle with this digest is the release."""
-        body = {"bundle_digest": bundle_digest, "flow_run_id": flow_run_id}
-        return self._close_release("publish", release_id, body)
+        return self._append(release_id, bodies.Publication(bundle_digest=bundle_digest, flow_run_id=flow_run_id))
 
     def await_approval(self, release_id: str, *, bundle_digest: str, flow_run_id: str) -> Entry:
         """Record that the sealed bundle with this digest waits for a person."""
-        return self._close_release("await", release_id, {"bundle_digest": bundle_digest, "flow_run_id": flow_run_id})
+        return self._append(release_id, bodies.ApprovalRequest(bundle_digest=bundle_digest, flow_run_id=flow_run_id))
 
     def approve(
         self, release_id: str, *, bundle_digest: str, who: str, reason: str, signed: SignedDecision | None = None
@@ -336,53 +304,48 @@ class Ledger(LedgerReader):
         """
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
-            said = {"bundle_digest": bundle_digest, "who": who, "reason": reason} | _proof(signed)
-            approval = transaction.append("approve", release.population, release_id, said)
+            body = bodies.Approval(bundle_digest=bundle_digest, who=who, reason=reason, **_proof(signed))
+            approval = transaction.append(body, release.population, release_id)
             if is_approved(transaction.state.keys, release):
                 assert release.awaiting is not None  # noqa: S101  or it could not be approved
-                body = {"bundle_digest": bundle_digest, "flow_run_id": release.awaiting.facts["flow_run_id"]}
-                transaction.append("publish", release.population, release_id, body)
+                publication = bodies.Publication(bundle_digest=bundle_digest, flow_run_id=release.awaiting.flow_run_id)
+                transaction.append(publication, release.population, release_id)
             return approval
 
     def refuse_bundle(self, release_id: str, *, who: str, reason: str, signed: SignedDecision | None = None) -> Entry:
         """Record who did not let a bundle be published; what it cost stays spent."""
-        with self._writing() as transaction:
-            release = transaction.state.releases[release_id]
-            body = {"rule": "approval-refused", "reason": reason, "who": who, "flow_run_id": None}
-            return transaction.append("refuse", release.population, release_id, body | _proof(signed))
+        body = bodies.Refusal(rule="approval-refused", reason=reason, who=who, flow_run_id=None, **_proof(signed))
+        return self._append(release_id, body)
 
     def refuse_request(self, request: ReserveRequest, release_id: str, *, rule: str, reason: str) -> None:
         """Record that a release was not reserved, and why; once, however often it is tried again."""
         with self._writing() as transaction:
             known = transaction.state.refusals.get(release_id)
-            if known is not None and known.facts["rule"] == rule:
+            if known is not None and known.parse(bodies.Refusal).rule == rule:
                 return
-            facts = {"name": request.name, "period": request.period, "stated": request.stated}
-            why = {"rule": rule, "reason": reason, "who": None, "flow_run_id": request.flow_run_id}
-            transaction.append("refuse", request.population, release_id, facts | why)
+            body = bodies.Refusal(
+                rule=rule,
+                reason=reason,
+                who=None,
+                flow_run_id=request.flow_run_id,
+                name=request.name,
+                period=request.period,
+                stated=request.stated,
+            )
+            transaction.append(body, request.population, release_id)
 
-    def fail(self, release_id: str, *, status: str, stage: str) -> Entry:
+    def fail(self, release_id: str, *, status: ReleaseStatus, stage: str) -> Entry:
         """Record that a measured release did not come to publication."""
-        return self._close_release("fail", release_id, {"status": status, "stage": stage})
+        return self._append(release_id, bodies.Failure(status=status, stage=stage))
 
     def void(self, release_id: str, *, reason: str) -> Entry:
         """Give back a reservation of which nothing was spent."""
-        return self._close_release("void", release_id, {"reason": reason})
+        return self._append(release_id, bodies.Void(reason=reason))
 
-    def _close_release(self, kind: str, release_id: str, body: dict[str, Any]) -> Entry:
+    def _append(self, release_id: str, body: bodies.Body) -> Entry:
         with self._writing() as transaction:
-            release = transaction.state.releases[release_id]
-            return transaction.append(kind, release.population, release_id, body)
+            return transaction.append(body, transaction.state.releases[release_id].population, release_id)
 
 
-def _restore_body(who: str, made_at: str) -> dict[str, Any]:
-    return {"who": who, "backup_made_at": made_at}
-
-
-def _proof(signed: SignedDecision | None) -> dict[str, str]:
+def _proof(signed: SignedDecision | None) -> dict[str, Any]:
     return signed.as_json() if signed else {}
-
-
-def _cap_body(cap: Cap, basis: dict[str, str], reason: str | None, who: str | None) -> dict[str, Any]:
-    figures = {"epsilon": str(cap.epsilon), "delta": str(cap.delta), "delta_num": str(cap.delta_num)}
-    return {**figures, "basis": basis, "reason": reason, "who": who}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -15,6 +14,7 @@ from tasks.keys.signing import PublicKey, Signer
 from tasks.ledger.access import require_enrolled, require_role
 from tasks.ledger.databases.choice import Database
 from tasks.ledger.databases.schema import EVENTS, FINGERPRINTS, MEASUREMENTS, Row
+from tasks.ledger.entries.bodies import Body, CapChange, KeyEnrolment, Reconciliation, Restore, body_to_json
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.fields import (
     EARLIEST_TIME,
@@ -43,20 +43,21 @@ class Transaction:
         self._database, self.connection, self.state = database, connection, state
         self._signer, self._clock = signer, clock
 
-    def append(self, kind: str, population: str, release_id: str, body: dict[str, Any]) -> Entry:
+    def append(self, body: Body, population: str = "", release_id: str = "") -> Entry:
         """Append a signed event; it must be one that the state allows."""
         self.require_enrolled()
-        if kind not in MAY_FOLLOW_A_RESTORE:
+        if body.kind not in MAY_FOLLOW_A_RESTORE:
             require_reconciled(self.state)
-        require_writable(body)
-        require_clock(self._clock(), self.state.head, spoken=_is_spoken(kind, body))
+        require_writable(body_to_json(body))
+        require_clock(self._clock(), self.state.head, spoken=_is_spoken(body))
         self.announce_first()
-        return self._sign_and_store(kind, population, release_id, body)
+        return self._sign_and_store(body, population, release_id)
 
-    def _sign_and_store(self, kind: str, population: str, release_id: str, body: dict[str, Any]) -> Entry:
+    def _sign_and_store(self, body: Body, population: str = "", release_id: str = "") -> Entry:
         assert self._signer is not None  # noqa: S101  a writer has a key
+        now, content = self._time(), body_to_json(body)
         entry = Entry.after(
-            self.state.head, at=self._time(), kind=kind, population=population, release_id=release_id, body=body
+            self.state.head, at=now, kind=body.kind, population=population, release_id=release_id, body=content
         )
         key_id = self._signer.public.key_id
         require_role(self.state, key_id, entry)
@@ -91,7 +92,7 @@ class Transaction:
         """Make the writer's key the first of a ledger without keys; returns its fingerprint."""
         public = self._public()
         if not self.state.keys:
-            self._sign_and_store("key", "", "", key_body(public, ROLES, ""))
+            self._sign_and_store(enrolment_of(public, ROLES, ""))
         return public.key_id
 
     def adopt(self, entries: Sequence[Entry], measurements: Sequence[Row], fingerprints: Sequence[Row]) -> None:
@@ -127,12 +128,13 @@ class Transaction:
             self._database.insert(self.connection, FINGERPRINTS, row)
 
 
-def _is_spoken(kind: str, body: dict[str, Any]) -> bool:
+def _is_spoken(body: Body) -> bool:
     """Whether an entry is written at a person's word, who can vouch for the clock."""
-    return kind in ("key", "restore", "reconcile") or (kind == "cap" and bool(body["reason"]))
+    stated = isinstance(body, CapChange) and bool(body.reason)
+    return stated or isinstance(body, KeyEnrolment | Restore | Reconciliation)
 
 
-def key_body(public: PublicKey, roles: Sequence[str], name: str, *, replaces: str | None = None) -> dict[str, Any]:
-    """The content of an entry that enrols a key."""
-    known = {"key_id": public.key_id, "public_key": public.text, "replaces": replaces}
-    return known | {"roles": [role for role in ROLES if role in roles], "name": name}
+def enrolment_of(public: PublicKey, roles: Sequence[str], name: str, *, replaces: str | None = None) -> KeyEnrolment:
+    """The enrolment of a key, with its roles in their one order."""
+    ordered = tuple(role for role in ROLES if role in roles)
+    return KeyEnrolment(key_id=public.key_id, public_key=public.text, replaces=replaces, roles=ordered, name=name)

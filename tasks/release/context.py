@@ -84,9 +84,8 @@ class Grant:
     @staticmethod
     def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
         """The grant that a reservation gives."""
-        facts = release.facts
-        asked = facts.get("approve", "none") != "none"
-        return Grant(release.release_id, int(facts["sequence"]), facts["seeds"], builds, asked)
+        reserved = release.reservation
+        return Grant(release.release_id, reserved.sequence, reserved.seeds, builds, reserved.approve != "none")
 
 
 def prepare_run(

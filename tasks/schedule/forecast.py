@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 from statistics import median
 
 from dpcore.accounting import Cap, Cost, Statement, population_balance, release_statement, times
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.state import LedgerState
 from tasks.schedule.calendar import firings, month_before, periods_due
 from tasks.spec import ReleaseSpec
@@ -124,7 +125,7 @@ def _scheduled(cron: str, timezone: str, now: datetime) -> Iterator[datetime]:
 
 def _is_counted(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
     """Whether a period has its release, or a reservation that another run takes up: it is not charged again."""
-    return any(release.status != "refused" for release in state.of_period(spec.name, period))
+    return any(release.status != ReleaseStatus.REFUSED for release in state.of_period(spec.name, period))
 
 
 def _next_month(moment: datetime) -> datetime:

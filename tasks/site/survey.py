@@ -201,7 +201,7 @@ def _graphs(workspace: Workspace, releases: Sequence[str]) -> Iterator[tuple[str
 def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[Entry], now: datetime) -> Forecast | None:
     if spec is None:
         return None
-    mine = {r.reserve_seq for r in state.releases.values() if r.facts["name"] == spec.name and r.spends}
+    mine = {r.reserve_seq for r in state.releases.values() if r.reservation.name == spec.name and r.spends}
     past = [moment_of(entry) for entry in entries if entry.seq in mine]
     known = state.populations.get(spec.privacy.population)
     if known is not None and not adds_up(known.basis, basis_of(spec)):

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from dpcore.errors import LedgerError
 from tasks.keys.signing import PublicKey
+from tasks.ledger.entries.bodies import KeyEnrolment
 from tasks.ledger.entries.entry import GENESIS, Entry
 from tasks.ledger.entries.fields import BODIES, fault_of_body, is_slug, is_time
 from tasks.ledger.entries.keys import KeyRuleError, Keys
@@ -51,9 +52,9 @@ def require_signed(entry: Entry, keys: Keys) -> None:
 
     Raises: LedgerError.
     """
-    announced = entry.facts if entry.kind == "key" else None
-    if announced and announced["key_id"] == entry.key_id and entry.key_id not in keys:
-        public = announced["public_key"]  # a key announces itself
+    announced = entry.parse(KeyEnrolment) if entry.kind == KeyEnrolment.kind else None
+    if announced and announced.key_id == entry.key_id and entry.key_id not in keys:
+        public = announced.public_key  # a key announces itself
     elif not keys:
         require(not entry.key_id and not entry.signature, entry, "is signed by a key that nobody announced")
         require(announced is None, entry, "announces a key that did not sign it")

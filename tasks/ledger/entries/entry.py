@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from tasks.ledger.entries.bodies import Body, parse_body
 from tasks.ledger.entries.fields import canonical
+
+BodyT = TypeVar("BodyT", bound=Body)
 
 GENESIS = "0" * 64
 """What the first entry names as the hash before it."""
@@ -49,10 +51,24 @@ class Entry:
         return hashlib.sha256(canonical(fields).encode()).hexdigest()
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def content(self) -> Body:
         """The body, parsed."""
-        facts: dict[str, Any] = json.loads(self.body)
-        return facts
+        return parse_body(self.kind, self.body)
+
+    def parse(self, body: type[BodyT]) -> BodyT:
+        """Parse the body of an entry whose kind the caller knows.
+
+        Raises: TypeError for an entry of another kind.
+        """
+        content = self.content
+        if not isinstance(content, body):
+            raise TypeError(f"ledger entry {self.seq} is no {body.__name__}")
+        return content
+
+    @property
+    def flow_run_id(self) -> str | None:
+        """The flow run that the body names, if it does."""
+        return getattr(self.content, "flow_run_id", None)
 
     def as_json(self) -> dict[str, Any]:
         """The entry as it is exported; `from_json` is its inverse."""

@@ -29,13 +29,14 @@ from tasks.keys import signing
 from tasks.keys.signing import KEY_FILE, NEXT_FILE, PUBLIC_FILE, PublicKey, SigningKey, signing_key
 from tasks.ledger import key_changes
 from tasks.ledger import reconcile as reconciliation
+from tasks.ledger.entries.bodies import KeyEnrolment, Reconciliation, body_to_json
 from tasks.ledger.entries.costs import cost_to_json
 from tasks.ledger.export import export_lines, import_entries, write_new
 from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.reconcile import reconcile
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import Ledger, Reconciliation
+from tasks.ledger.store import Ledger
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
 
@@ -361,8 +362,8 @@ def test_the_state_machine_itself_refuses_what_follows_an_unreconciled_restore()
 
 def test_a_reconciliation_by_word_keeps_the_balance_and_says_who_and_why(restored: Workspace):
     entry = reconcile(restored, spec_of(restored), reason="a new disk", who="somebody", charges=None)
-    facts = entry.facts
-    assert (facts["who"], facts["reason"], facts["nothing_was_spent"]) == ("somebody", "a new disk", True)
+    said = entry.parse(Reconciliation)
+    assert (said.who, said.reason, said.nothing_was_spent) == ("somebody", "a new disk", True)
     with ledger_of(restored) as ledger:
         assert ledger.state().spent("people").epsilon == SPENT_TWICE
         assert ledger.state().restored is None
@@ -455,7 +456,7 @@ def test_a_rolled_back_ledger_is_reconciled_at_the_price_of_what_it_lost(rolled_
         release(rolled_back, "2026-03")
     assert caught.value.rule == "ledger-incomplete"
     entry = reconcile(rolled_back, spec_of(rolled_back), reason="x", who="y", charges={"": Fraction("0.1")})
-    assert entry.facts["retired"] == [THIRD]
+    assert entry.parse(Reconciliation).retired == (THIRD,)
     with ledger_of(rolled_back) as ledger:
         assert ledger.state().spent("people").epsilon == Fraction("0.3")
     assert faults(rolled_back) == {}
@@ -499,7 +500,7 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", ILLEGAL)
 def test_a_reconciliation_that_hides_something_is_no_entry(case: str):
     changes, message = ILLEGAL[case]
-    body = Reconciliation(reason="a fire", who="somebody", charges={}).body() | changes
+    body = body_to_json(Reconciliation.of(reason="a fire", who="somebody", charges={})) | changes
     with pytest.raises(LedgerError, match=message):
         LedgerState.replay(Chain().cap().add("reconcile", body=body, population="").entries)
 
@@ -510,7 +511,8 @@ def test_a_reconciliation_that_hides_something_is_no_entry(case: str):
 def test_a_rotated_key_signs_what_follows_and_the_old_one_stays_good(workspace: Workspace):
     old = signing_key(workspace.keys).public
     public, entry = rotate_key(workspace, spec_of(workspace), who="operator")
-    assert (entry.key_id, entry.facts["replaces"], entry.facts["key_id"]) == (old.key_id, old.key_id, public.key_id)
+    enrolment = entry.parse(KeyEnrolment)
+    assert (entry.key_id, enrolment.replaces, enrolment.key_id) == (old.key_id, old.key_id, public.key_id)
     assert signing_key(workspace.keys).public == public != old
     assert PublicKey.from_text((workspace.keys / PUBLIC_FILE).read_text()) == public
     assert mode(workspace.keys / KEY_FILE) == 0o600
