@@ -179,7 +179,7 @@ def cap_difference(known: Population, cap: Cap) -> LedgerError | None:
     if known.cap == cap:
         return None
     return LedgerError(
-        f"the spec's lifetime ({_show(cap)}) differs from the ledger's ({_show(known.cap)})",
+        f"the spec's lifetime ({_cap_figures(cap)}) differs from the ledger's ({_cap_figures(known.cap)})",
         rule="cap-differs",
         where="privacy.lifetime",
         hint='put the old figures back, or run `dprelease budget raise --reason "..."` to write the new ones',
@@ -204,5 +204,5 @@ def require_adding_up(known: Population, basis: dict[str, str]) -> None:
     )
 
 
-def _show(cap: Cap) -> str:
+def _cap_figures(cap: Cap) -> str:
     return ", ".join(f"{name} {at_most(getattr(cap, name))}" for name in ("epsilon", "delta", "delta_num"))

@@ -14,7 +14,7 @@ from tasks.ledger.entries.bodies import (
     Reservation,
     parse_approval_rule,
 )
-from tasks.ledger.entries.chain import parse_key, require
+from tasks.ledger.entries.chain import parse_key, refuse_unless
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import Keys, require_role
 from tasks.ledger.entries.status import ReleaseStatus
@@ -131,14 +131,14 @@ def deciding_key(keys: Keys, release: ReleaseState, entry: Entry) -> str:
     body, approver = entry.parse(BundleDecision), entry.key_id
     if signed := body.signed:
         approver, known = signed.approver, keys.get(signed.approver)
-        require(known is not None and known.active, entry, "passes on a decision of a key that is not active")
+        refuse_unless(known is not None and known.active, entry, "passes on a decision of a key that is not active")
         require_role(keys, approver, "approve")
         public = parse_key(keys[approver].public)
-        require(signed.is_signed_by(public), entry, "passes on a decision that its approver did not sign")
+        refuse_unless(signed.is_signed_by(public), entry, "passes on a decision that its approver did not sign")
         said = (entry.kind, entry.release_id, release.awaited_digest, body.who, body.reason)
         content = signed.content
         decided = (content.decision, content.release_id, content.bundle_digest, content.who, content.reason)
-        require(decided == said, entry, "passes on a decision about something else")
+        refuse_unless(decided == said, entry, "passes on a decision about something else")
     listed = approver_name(keys, release, approver) is not None
-    require(listed, entry, "is the decision of a key that the release does not name as approver")
+    refuse_unless(listed, entry, "is the decision of a key that the release does not name as approver")
     return approver

@@ -27,7 +27,7 @@ from tasks.ledger.entries.bodies import (
     Spend,
     Void,
 )
-from tasks.ledger.entries.chain import key_rules, require, require_chained, require_readable, require_signed
+from tasks.ledger.entries.chain import key_rules, refuse_unless, require_chained, require_readable, require_signed
 from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import ROLE_OF, Key
@@ -105,7 +105,7 @@ class LedgerState:
         require_readable(entry, self.head)
         require_signed(entry, self.keys)
         allowed = self.restored is None or entry.kind in MAY_FOLLOW_A_RESTORE
-        require(allowed, entry, "follows a restored backup that nobody has reconciled")
+        refuse_unless(allowed, entry, "follows a restored backup that nobody has reconciled")
         with key_rules(entry):
             if self.keys and entry.kind != "key":
                 entry_keys.require_role(self.keys, entry.key_id, self.role_of(entry))
@@ -132,21 +132,21 @@ class LedgerState:
     def _apply_cap(self, entry: Entry, body: CapChange) -> None:
         cap = body.cap
         known = self.populations.get(entry.population)
-        require(known is None or bool(body.reason), entry, "changes a cap without a reason")
-        require(known is None or known.basis == body.basis, entry, "changes what the budget is counted for")
-        require(body.who != "", entry, "does not say who set the cap")
+        refuse_unless(known is None or bool(body.reason), entry, "changes a cap without a reason")
+        refuse_unless(known is None or known.basis == body.basis, entry, "changes what the budget is counted for")
+        refuse_unless(body.who != "", entry, "does not say who set the cap")
         taken = known or Population(cap, body.basis, entry)
         self.populations[entry.population] = replace(taken, cap=cap, cap_entry=entry)
 
     def _apply_reserve(self, entry: Entry, body: Reservation) -> None:
-        require(entry.population in self.populations, entry, "reserves for a population without a cap")
-        require(entry.release_id not in self.releases, entry, "reserves a release a second time")
+        refuse_unless(entry.population in self.populations, entry, "reserves for a population without a cap")
+        refuse_unless(entry.release_id not in self.releases, entry, "reserves a release a second time")
         reserved = total(plan.cost for plan in body.measurements.values())
         cap = self.populations[entry.population].cap
         # Earlier versions admitted mixed costs by a rule that is no filter. Their ledgers stay readable: the
         # audit says where they exceed today's rule, by which alone the ledger takes new reservations.
         fits = cap.admits_if_fixed(self.committed(entry.population) + reserved)
-        require(fits, entry, "exceeds the population's cap")
+        refuse_unless(fits, entry, "exceeds the population's cap")
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id, entry.population, body, entry.seq, reserved=reserved
         )
@@ -161,11 +161,11 @@ class LedgerState:
     def _apply_spend(self, entry: Entry, body: Spend) -> None:
         release = self._release(entry, *RESUMABLE)
         name, cost = body.measurement, body.cost
-        require(name in release.reservation.measurements, entry, "spends on what was not reserved")
-        require(name not in release.spends, entry, "draws a measurement a second time")
+        refuse_unless(name in release.reservation.measurements, entry, "spends on what was not reserved")
+        refuse_unless(name not in release.spends, entry, "draws a measurement a second time")
         reserved = release.reservation.measurements[name]
-        require(cost == reserved.cost, entry, "spends another cost than was reserved")
-        require(body.event == reserved.event, entry, "measures something else than was reserved")
+        refuse_unless(cost == reserved.cost, entry, "spends another cost than was reserved")
+        refuse_unless(body.event == reserved.event, entry, "measures something else than was reserved")
         release.spends[name] = entry
         release.status = ReleaseStatus.MEASURED
         release.spent, release.reserved = release.spent + cost, less(release.reserved, cost)
@@ -173,7 +173,7 @@ class LedgerState:
 
     def _apply_fail(self, entry: Entry, body: Failure) -> None:
         release = self._release(entry, *MEASURED)
-        require(body.status in FAILED, entry, "has an unknown status")
+        refuse_unless(body.status in FAILED, entry, "has an unknown status")
         release.status = ReleaseStatus(body.status)
 
     def _apply_await(self, entry: Entry, _body: ApprovalRequest) -> None:
@@ -185,22 +185,24 @@ class LedgerState:
 
     def _apply_approve(self, entry: Entry, body: Approval) -> None:
         release = self._release(entry, ReleaseStatus.AWAITING_APPROVAL)
-        require(bool(body.who and body.reason), entry, "does not say who approved, or why")
-        require(body.bundle_digest == release.awaited_digest, entry, "approves another bundle than the one that waits")
+        refuse_unless(bool(body.who and body.reason), entry, "does not say who approved, or why")
+        refuse_unless(
+            body.bundle_digest == release.awaited_digest, entry, "approves another bundle than the one that waits"
+        )
         approver = deciding_key(self.keys, release, entry)
-        require(not approver or approver not in release.approvals, entry, "approves a second time with one key")
+        refuse_unless(not approver or approver not in release.approvals, entry, "approves a second time with one key")
         release.approval, release.approvals = entry, release.approvals | {approver: entry}
 
     def _apply_refuse(self, entry: Entry, body: Refusal) -> None:
         """A person refuses the bundle that waits, or the budget refused to reserve."""
-        require(bool(body.rule and body.reason), entry, "does not say why it refuses")
+        refuse_unless(bool(body.rule and body.reason), entry, "does not say why it refuses")
         known = self.releases.get(entry.release_id)
         if known is None:
-            require(entry.population in self.populations, entry, "speaks of a population without a cap")
+            refuse_unless(entry.population in self.populations, entry, "speaks of a population without a cap")
             self.refusals[entry.release_id] = entry
             return
         release = self._release(entry, ReleaseStatus.AWAITING_APPROVAL)
-        require(bool(body.who), entry, "does not say who refuses")
+        refuse_unless(bool(body.who), entry, "does not say who refuses")
         deciding_key(self.keys, release, entry)
         release.status, release.refusal = ReleaseStatus.REFUSED, entry
 
@@ -208,13 +210,13 @@ class LedgerState:
         release = self._release(entry, *MEASURED, ReleaseStatus.AWAITING_APPROVAL)
         self._require_measured(release, entry)
         free = release.reservation.approve == "none" and release.awaiting is None
-        require(free or bool(release.approvals), entry, "publishes what nobody has approved")
-        require(free or is_approved(self.keys, release), entry, "publishes what too few have approved")
+        refuse_unless(free or bool(release.approvals), entry, "publishes what nobody has approved")
+        refuse_unless(free or is_approved(self.keys, release), entry, "publishes what too few have approved")
         same = release.approval is None or body.bundle_digest == release.approval.parse(Approval).bundle_digest
-        require(same, entry, "publishes another bundle than the approved one")
+        refuse_unless(same, entry, "publishes another bundle than the approved one")
         self._supersede(release, entry)
         others = self.of_period(release.reservation.name, release.reservation.period)
-        require(
+        refuse_unless(
             all(other.status != ReleaseStatus.PUBLISHED for other in others), entry, "publishes a month a second time"
         )
         release.status, release.published = ReleaseStatus.PUBLISHED, entry
@@ -223,7 +225,7 @@ class LedgerState:
         """Take back what a release replaces: the one it names, and through refused ones those that they named."""
         replaced = release.reservation.supersedes
         while replaced:
-            require(replaced in self.releases, entry, "supersedes an unknown release")
+            refuse_unless(replaced in self.releases, entry, "supersedes an unknown release")
             old = self.releases[replaced]
             old.status = ReleaseStatus.SUPERSEDED if old.published else old.status
             replaced = old.reservation.supersedes
@@ -231,7 +233,7 @@ class LedgerState:
     @staticmethod
     def _require_measured(release: ReleaseState, entry: Entry) -> None:
         complete = set(release.spends) == set(release.reservation.measurements)
-        require(complete, entry, "publishes before all was measured")
+        refuse_unless(complete, entry, "publishes before all was measured")
 
     def _apply_void(self, entry: Entry, _body: Void) -> None:
         release = self._release(entry, ReleaseStatus.RESERVED)
@@ -240,7 +242,7 @@ class LedgerState:
         release.reserved = Cost()
 
     def _apply_restore(self, entry: Entry, body: Restore) -> None:
-        require(bool(body.who), entry, "does not say who restored")
+        refuse_unless(bool(body.who), entry, "does not say who restored")
         self.restored = entry
 
     def _apply_reconcile(self, entry: Entry, body: Reconciliation) -> None:
@@ -249,17 +251,17 @@ class LedgerState:
         With a charge, releases in flight are over as well: whether the lost entries drew for
         them is not known, so what they reserved counts as spent and their ids are not used again.
         """
-        require(bool(body.who and body.reason), entry, "does not say who reconciled, or why")
+        refuse_unless(bool(body.who and body.reason), entry, "does not say who reconciled, or why")
         charges = body.charges
-        require(charges.keys() <= self.populations.keys(), entry, "charges an unknown population")
-        require(Cost() not in charges.values(), entry, "charges a population nothing")
-        require(bool(charges) or not body.lost, entry, "charges nothing for entries that are known to be lost")
+        refuse_unless(charges.keys() <= self.populations.keys(), entry, "charges an unknown population")
+        refuse_unless(Cost() not in charges.values(), entry, "charges a population nothing")
+        refuse_unless(bool(charges) or not body.lost, entry, "charges nothing for entries that are known to be lost")
         for population, cost in charges.items():
             self._take(population, spent=cost, reserved=Cost())
         if charges:
             self._give_up_unfinished()
         if body.vouches:
-            require(not charges and not body.lost, entry, "vouches for keys and answers for lost entries at once")
+            refuse_unless(not charges and not body.lost, entry, "vouches for keys and answers for lost entries at once")
             self.keys, self.closed = entry_keys.vouch(self.keys, entry.key_id, body.vouches), True
             return  # whether a restored backup lacks something is another question
         self.lost |= set(body.lost)
@@ -274,10 +276,10 @@ class LedgerState:
                 release.status, release.reserved, release.spent = ReleaseStatus.LOST, Cost(), release.spent + left
 
     def _release(self, entry: Entry, *statuses: ReleaseStatus) -> ReleaseState:
-        require(entry.release_id in self.releases, entry, "speaks of an unknown release")
+        refuse_unless(entry.release_id in self.releases, entry, "speaks of an unknown release")
         release = self.releases[entry.release_id]
-        require(entry.population == release.population, entry, "speaks of another population than its release")
-        require(release.status in statuses, entry, f"cannot follow status {release.status.value!r}")
+        refuse_unless(entry.population == release.population, entry, "speaks of another population than its release")
+        refuse_unless(release.status in statuses, entry, f"cannot follow status {release.status.value!r}")
         return release
 
     def spent(self, population: str) -> Cost:

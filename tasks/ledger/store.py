@@ -1,7 +1,6 @@
-"""The ledger's storage: append-only tables, one transaction an event, measurements with their spends.
+"""The ledger: what a release appends to it, signed by the workspace's key, each in one transaction.
 
-One code path for SQLite and PostgreSQL; what differs between them is in `tasks.ledger.databases`.
-Every entry is signed by the workspace's key.
+SQLite and PostgreSQL share one code path; what differs between them is in `tasks.ledger.databases`.
 """
 
 from __future__ import annotations

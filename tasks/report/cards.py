@@ -12,6 +12,7 @@ from typing import Any
 from dpcore.accounting import Cost, float_above, population_balance
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import Event, cost_of
 from tasks.ledger.entries.bodies import SealedBundle, Spend
 from tasks.ledger.entries.costs import less
@@ -102,7 +103,7 @@ def _frame_facts(run: ReleaseRun, projection: Projection, release: ReleaseState)
 def _projection_cost(run: ReleaseRun, release: ReleaseState) -> str:
     event = run.plan.projection_event
     if event is not None:
-        drawn = release.spends.get("projection")
+        drawn = release.spends.get(PROJECTION)
         return cost_words(cost_of(event)) + (f", ledger entry {drawn.seq}" if drawn else "")
     if run.plan.reuses_gram:
         return "nothing of its own: it comes out of the measured moments"

@@ -302,10 +302,12 @@ def parse_body(kind: str, text: str) -> Body:
 def body_to_json(body: Body) -> dict[str, Any]:
     """The JSON object of a new entry's body."""
     values = {field.name: getattr(body, field.name) for field in fields(body)}  # type: ignore[arg-type]
-    return {name: _plain(value) for name, value in values.items() if value is not None or name not in _OMITTED_IF_NONE}
+    return {
+        name: _json_value(value) for name, value in values.items() if value is not None or name not in _OMITTED_IF_NONE
+    }
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """A value in the types of JSON."""
     match value:
         case Cost():
@@ -317,5 +319,5 @@ def _plain(value: Any) -> Any:
         case RequiredApprovers():
             return {"by": list(value.by), "at_least": value.at_least}
         case dict():
-            return {name: _plain(inner) for name, inner in value.items()}
+            return {name: _json_value(inner) for name, inner in value.items()}
     return value

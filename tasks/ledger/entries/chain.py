@@ -28,9 +28,9 @@ def require_chained(entry: Entry, head: Entry | None) -> None:
     expected_seq = head.seq + 1 if head else 1
     if not _is_typed(entry):
         raise _broken(expected_seq, "has fields of other types than a ledger's")
-    require(entry.seq == expected_seq, entry, "does not follow the one before: an entry is missing")
-    require(entry.previous == (head.hash if head else GENESIS), entry, "names another predecessor")
-    require(entry.hash == entry.expected_hash(), entry, "was changed: its hash does not fit its content")
+    refuse_unless(entry.seq == expected_seq, entry, "does not follow the one before: an entry is missing")
+    refuse_unless(entry.previous == (head.hash if head else GENESIS), entry, "names another predecessor")
+    refuse_unless(entry.hash == entry.expected_hash(), entry, "was changed: its hash does not fit its content")
 
 
 def require_readable(entry: Entry, head: Entry | None) -> None:
@@ -38,13 +38,13 @@ def require_readable(entry: Entry, head: Entry | None) -> None:
 
     Raises: LedgerError.
     """
-    require(is_time(entry.at), entry, "states no time that the program would have written")
-    require(head is None or entry.at >= head.at, entry, "states an earlier time than the one before")
-    require(entry.kind in BODIES, entry, "has an unknown kind")
+    refuse_unless(is_time(entry.at), entry, "states no time that the program would have written")
+    refuse_unless(head is None or entry.at >= head.at, entry, "states an earlier time than the one before")
+    refuse_unless(entry.kind in BODIES, entry, "has an unknown kind")
     named = all(not name or is_slug(name) for name in (entry.population, entry.release_id))
-    require(named, entry, "misspells the name of its population or release")
+    refuse_unless(named, entry, "misspells the name of its population or release")
     fault = fault_of_body(entry.kind, entry.body)
-    require(fault is None, entry, fault or "")
+    refuse_unless(fault is None, entry, fault or "")
 
 
 def require_signed(entry: Entry, keys: Keys) -> None:
@@ -56,15 +56,15 @@ def require_signed(entry: Entry, keys: Keys) -> None:
     if announced and announced.key_id == entry.key_id and entry.key_id not in keys:
         public = announced.public_key  # a key announces itself
     elif not keys:
-        require(not entry.key_id and not entry.signature, entry, "is signed by a key that nobody announced")
-        require(announced is None, entry, "announces a key that did not sign it")
+        refuse_unless(not entry.key_id and not entry.signature, entry, "is signed by a key that nobody announced")
+        refuse_unless(announced is None, entry, "announces a key that did not sign it")
         return
     else:
         known = keys.get(entry.key_id)
-        require(known is not None and known.active, entry, "is not signed by an active key")
+        refuse_unless(known is not None and known.active, entry, "is not signed by an active key")
         public = keys[entry.key_id].public
     valid = parse_key(public).verifies(entry.signature, entry.hash.encode())
-    require(valid, entry, "has a signature that is not its key's")
+    refuse_unless(valid, entry, "has a signature that is not its key's")
 
 
 def _is_typed(entry: Entry) -> bool:
@@ -84,10 +84,10 @@ def key_rules(entry: Entry) -> Iterator[None]:
     try:
         yield
     except KeyRuleError as fault:
-        require(False, entry, str(fault))
+        refuse_unless(False, entry, str(fault))
 
 
-def require(holds: bool, entry: Entry, what: str) -> None:
+def refuse_unless(holds: bool, entry: Entry, what: str) -> None:
     """Refuse an entry for what it does, unless the condition holds.
 
     Raises: LedgerError.

@@ -23,7 +23,7 @@ from dpcore.errors import LedgerError
 from tasks.audit import audit_export
 from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import SigningKey
-from tasks.ledger.entries.bodies import Reconciliation
+from tasks.ledger.entries.bodies import BODIES_BY_KIND, Reconciliation, Spend, body_to_json
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.fields import (
     BODIES,
@@ -112,6 +112,17 @@ def refusal(entries: list[Entry]) -> LedgerError:
 
 
 # ---------------------------------------------------------------- every field of every kind
+
+
+def test_a_parsed_body_is_written_as_it_was(honest: list[Entry]):
+    assert {entry.kind for entry in honest} == BODIES_BY_KIND.keys() == BODIES.keys()
+    for entry in honest:
+        assert canonical(body_to_json(entry.content)) == entry.body
+
+
+def test_a_body_of_another_kind_is_not_returned(honest: list[Entry]):
+    with pytest.raises(TypeError, match="is no Spend"):
+        honest[place_of(honest, "cap")].parse(Spend)
 
 
 def test_the_honest_ledger_has_every_kind_and_every_field(honest: list[Entry]):
