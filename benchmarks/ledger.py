@@ -26,8 +26,9 @@ from dpcore.noise.sources import SystemNoise
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 from tasks.keys.signing import SigningKey
+from tasks.ledger.releases import ReserveRequest
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import Ledger, ReserveRequest
+from tasks.ledger.store import Ledger
 
 LAYOUT = GramLayout(2, 1, Fraction(1, 2))
 EVENT = WISHART_DIFFERENCE.calibrate(LAYOUT, Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 10)))

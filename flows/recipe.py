@@ -22,7 +22,8 @@ from tasks.check import check_release
 from tasks.dask_cluster import runner_of
 from tasks.decode import decode_rows
 from tasks.estimate import estimate_moments
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import utc_now
 from tasks.lineage.datasets import ReleaseDatasets
 from tasks.lineage.events import LineageRun
@@ -94,7 +95,8 @@ class StageObserver:
                 yield
             except Exception as error:
                 if self._is_granted:
-                    self._record_failure("check-failed" if isinstance(error, CheckFailedError) else "failed")
+                    failed_check = isinstance(error, CheckFailedError)
+                    self._record_failure(ReleaseStatus.CHECK_FAILED if failed_check else ReleaseStatus.FAILED)
                 raise
 
     def run_stage(self, name: str, stage: Callable[P, R], *inputs: P.args, **options: P.kwargs) -> R:
@@ -109,7 +111,7 @@ class StageObserver:
         """Return the lineage that the bundle holds: that of all stages before it is sealed."""
         return list(self._lineage.lines)
 
-    def _record_failure(self, status: str) -> None:
+    def _record_failure(self, status: ReleaseStatus) -> None:
         """Give back a reservation of which nothing was spent; what was spent stays spent."""
         ledger, release_id = self.run.ledger, self.release_id
         try:
@@ -164,10 +166,10 @@ def finished_release(run: ReleaseRun) -> ReleaseState | None:
     if not releases or planned.request.supersedes == releases[-1].release_id:
         return None
     last = releases[-1]
-    if last.status == "awaiting-approval" and last.awaiting is not None:
+    if last.status == ReleaseStatus.AWAITING_APPROVAL and (digest := last.awaited_digest):
         staging = Staging(run.workspace.bundle(planned.spec.name, last.release_id))
-        return last if staging.is_sealed_as(last.awaiting.facts["bundle_digest"]) else None
-    return last if last.status == "published" else None
+        return last if staging.is_sealed_as(digest) else None
+    return last if last.status == ReleaseStatus.PUBLISHED else None
 
 
 def report_finished(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
@@ -178,7 +180,7 @@ def report_finished(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     final = run.workspace.bundle(run.planned.spec.name, known.release_id)
     if not known.published:
         tell(f"{known.release_id} waits for approval already; this run spent nothing")
-        return ReleaseResult(known.release_id, "awaiting-approval", Staging(final).folder, {})
+        return ReleaseResult(known.release_id, ReleaseStatus.AWAITING_APPROVAL, Staging(final).folder, {})
     tell(f"{known.release_id} is published already; this run spent nothing")
     is_queried = run.planned.arrival.is_queried  # a query is not asked again
     kept = None if is_queried else run.ledger.fingerprint(known.release_id)
@@ -191,7 +193,7 @@ def report_finished(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
 
 def _published_elsewhere(known: ReleaseState) -> dict[str, Any]:
     """What the shared ledger says of a release whose bundle is in another workspace."""
-    return {"privacy": known.facts["stated"] | {"delta_num": float(known.spent.delta_num)}, "rows": None}
+    return {"privacy": known.reservation.stated | {"delta_num": float(known.spent.delta_num)}, "rows": None}
 
 
 def make_release(run: ReleaseRun, observe: Callable[[], StageObserver]) -> ReleaseResult:

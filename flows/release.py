@@ -21,6 +21,7 @@ from flows.run_artifacts import PageObserver
 from flows.run_labels import label_again, named_early
 from tasks.allocate import upcoming_release_id
 from tasks.boundary import redacted, tell
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.store import utc_now
 from tasks.release.context import PreparedRelease, RunRequest, prepare_release
 from tasks.workspace.folders import Workspace
@@ -57,7 +58,7 @@ def release(request: ReleaseRequest) -> ReleaseResult:
     """Release one period of a workspace's data, once; a run that ends waiting for approval shows so in its state."""
     with delivered_afterwards(Path(request.workspace)):
         result = _release(request)
-    if result.status == "awaiting-approval":
+    if result.status == ReleaseStatus.AWAITING_APPROVAL:
         words = f"{result.release_id} waits for `dprelease approve`"
         return cast(ReleaseResult, Completed(name="AwaitingApproval", message=words, data=result))  # Prefect unwraps it
     return result

@@ -14,9 +14,13 @@ from flows.run_history import Runs, recorded_runs
 from flows.server.connection import Server, known_server
 from tasks.bundle.staging import Staging, faults
 from tasks.ledger.access import require_trusted
+from tasks.ledger.entries.bodies import Approval, Refusal, SealedBundle, Void
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.next_command import next_command
 from tasks.ledger.opening import has_ledger, readable_ledger, trust_anchors
-from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
@@ -96,14 +100,14 @@ class Joined:
         }
 
     def _reserved(self, release: ReleaseState) -> Row:
-        facts, published = release.facts, release.published
+        reserved, published = release.reservation, release.published
         cost = release.spent if release.spends else release.reserved
         return {
-            "period": facts["period"],
+            "period": reserved.period,
             "status": release.status,
-            **{name: facts["stated"][name] for name in ("epsilon", "delta")},
+            **{name: reserved.stated[name] for name in ("epsilon", "delta")},
             "delta_num": float(cost.delta_num),
-            "flow_run_id": (published.facts if published else facts)["flow_run_id"],
+            "flow_run_id": published.flow_run_id if published else reserved.flow_run_id,
             "published_at": published.at if published else None,
             "approval": _approval(release.approval),
             "approvals": [{"key": key_id, **_said(entry)} for key_id, entry in release.approvals.items()],
@@ -113,24 +117,24 @@ class Joined:
     def _reason(self, release: ReleaseState) -> str | None:
         """Why a release was refused or given back, else why it supersedes another."""
         if release.refusal is not None:
-            return str(release.refusal.facts["reason"])
+            return release.refusal.parse(Refusal).reason
         last = self.entries_of(release.release_id)[-1]
-        reason = last.facts.get("reason") if last.kind == "void" else release.facts.get("reason")
-        return None if reason is None else str(reason)
+        return last.parse(Void).reason if last.kind == Void.kind else release.reservation.reason
 
     def _refused(self, refusal: Entry) -> Row:
         """What the budget refused: nothing was reserved for it."""
-        facts = refusal.facts
+        body = refusal.parse(Refusal)
+        stated = body.stated or {}
         return {
-            "period": facts["period"],
-            "status": "refused",
-            **{name: facts["stated"][name] for name in ("epsilon", "delta")},
+            "period": body.period,
+            "status": ReleaseStatus.REFUSED,
+            **{name: stated[name] for name in ("epsilon", "delta")},
             "delta_num": 0.0,
-            "flow_run_id": facts["flow_run_id"],
+            "flow_run_id": body.flow_run_id,
             "published_at": None,
             "approval": None,
             "approvals": [],
-            "reason": facts["reason"],
+            "reason": body.reason,
         }
 
     def _next(self, release: ReleaseState | None, flow_runs: Sequence[Row]) -> str | None:
@@ -140,7 +144,7 @@ class Joined:
 
     def _runs_of(self, release_id: str, flow_run_id: str) -> list[Row]:
         """The runs that touched a release: those that its entries name, and those that are tagged with it."""
-        named = [entry.facts.get("flow_run_id") for entry in self.entries_of(release_id)]
+        named = [entry.flow_run_id for entry in self.entries_of(release_id)]
         tagged = self._by_tag.get(release_id, [])
         known = [run_id for run_id in dict.fromkeys([*named, *tagged, flow_run_id]) if run_id in self.runs]
         return sorted((self._run(str(run_id)) for run_id in known), key=lambda run: str(run["start"]))
@@ -162,7 +166,7 @@ class Joined:
             **self.row(release_id),
             "spent": _figures(release.spent if release else Cost()),
             "reserved": _figures(release.reserved if release else Cost()),
-            "supersedes": release.facts.get("supersedes") if release else None,
+            "supersedes": release.reservation.supersedes if release else None,
             "superseded_by": self._successor(release_id),
             "ledger": [{key: getattr(entry, key) for key in ("seq", "kind", "at", "hash")} for entry in entries],
             "bundle": self._bundle(release) if release else None,
@@ -172,7 +176,7 @@ class Joined:
     def record(self, release_id: str) -> dict[str, Any] | None:
         """The record of a published release, where its bundle is at hand."""
         release = self.state.releases.get(release_id)
-        path = self.workspace.bundle(release.facts["name"], release_id) / "record.json" if release else Path()
+        path = self.workspace.bundle(release.reservation.name, release_id) / "record.json" if release else Path()
         if release is None or release.published is None:
             return None
         try:
@@ -182,17 +186,17 @@ class Joined:
         return record if isinstance(record, dict) else None
 
     def _successor(self, release_id: str) -> str | None:
-        later = [r for r in self.state.releases.values() if r.published and r.facts.get("supersedes") == release_id]
+        later = [r for r in self.state.releases.values() if r.published and r.reservation.supersedes == release_id]
         return later[-1].release_id if later else None
 
     def _bundle(self, release: ReleaseState) -> Row | None:
         """Where the bundle is, sealed or published, and in what it differs from the ledger's digest."""
-        sealed = release.published or (release.awaiting if release.status == "awaiting-approval" else None)
+        sealed = release.published or (release.awaiting if release.status == ReleaseStatus.AWAITING_APPROVAL else None)
         if sealed is None:
             return None
-        staging = Staging(self.workspace.bundle(release.facts["name"], release.release_id))
+        staging = Staging(self.workspace.bundle(release.reservation.name, release.release_id))
         folder = staging.final if release.published else staging.folder
-        digest = str(sealed.facts["bundle_digest"])
+        digest = sealed.parse(SealedBundle).bundle_digest
         found = list(faults(folder, digest)) if folder.is_dir() else ["it is not in this workspace"]
         return {"folder": str(folder), "digest": digest, "as_published": not found, "faults": found}
 
@@ -206,4 +210,5 @@ def _approval(approval: Entry | None) -> Row | None:
 
 
 def _said(entry: Entry) -> Row:
-    return {"who": entry.facts["who"], "at": entry.at, "reason": entry.facts["reason"]}
+    body = entry.parse(Approval)
+    return {"who": body.who, "at": entry.at, "reason": body.reason}

@@ -18,7 +18,8 @@ from dpcore.mechanisms.names import PROJECTION
 from flows.recipe import SCORE, STAGES, P, R, StageObserver
 from flows.run_labels import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.events import public_words
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import BundleRef, Grant, MeasuredMoments, SyntheticTable
@@ -59,7 +60,7 @@ class RunPage:
         """Whether this run wrote an entry; only one run of a name is here at a time."""
         if entry.kind in WITHOUT_RUN:
             return entry.seq > self._before
-        return bool(entry.facts.get("flow_run_id") == self._run.flow_run_id)
+        return entry.flow_run_id == self._run.flow_run_id
 
     @property
     def _release(self) -> ReleaseState:

@@ -9,7 +9,7 @@ from prefect.runtime import flow_run
 
 from dpcore.errors import LandingError, RefusedError
 from tasks.artifacts import Board
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.release.context import ReleaseRun
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace

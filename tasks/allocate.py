@@ -8,8 +8,9 @@ from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise.sources import draw_seed
 from tasks.boundary import private_task, tell
 from tasks.ledger.cited_heads import require_complete_ledger
-from tasks.ledger.state import UNFINISHED, LedgerState, ReleaseState
-from tasks.ledger.store import Ledger, ReserveRequest, release_id_of
+from tasks.ledger.releases import UNFINISHED, ReleaseState, ReserveRequest, release_id_of
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant
@@ -37,16 +38,16 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             where=release_id,
             hint="another run was faster; run again",
         )
-    reserved = {name: body["event"] for name, body in release.facts["measurements"].items()}
+    reserved = {name: plan.event for name, plan in release.reservation.measurements.items()}
     planned = {name: event.as_json() for name, event in run.planned.plan.events.items()}
-    if release.facts["spec_digest"] != run.planned.spec.digest() or reserved != planned:
+    if release.reservation.spec_digest != run.planned.spec.digest() or reserved != planned:
         raise LedgerError(
             f"the specification, or this program's plan for it, changed since {release.release_id} was reserved",
             rule="spec-changed",
             where="release.yaml",
             hint="put the old specification back to finish that release first",
         )
-    what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
+    what = "reserved" if release.reservation.flow_run_id == run.flow_run_id else "took up the reservation of"
     tell(f"{what} epsilon {at_most(run.planned.stated['epsilon'])} for {release.release_id}")
     return Grant.of(release, builds)
 

@@ -14,6 +14,7 @@ from tasks.bundle.registry_entry import REGISTRY, deployment_text
 from tasks.bundle.staging import Staging, render_json
 from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
 from tasks.keys.signing import signing_key
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.store import Ledger
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import BundleRef, Grant
@@ -56,7 +57,7 @@ def publish_bundle(
     if needs_approval(run.planned, grant):
         ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
         tell(f"{grant.release_id} waits for approval")
-        return BundleRef(folder, record, "awaiting-approval")
+        return BundleRef(folder, record, ReleaseStatus.AWAITING_APPROVAL)
     ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
     staging.reveal()
     tell(f"published {grant.release_id}")

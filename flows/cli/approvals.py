@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json
+from tasks.ledger.entries.status import ReleaseStatus
 
 if TYPE_CHECKING:
     from tasks.keys.decision import SignedDecision
-    from tasks.ledger.state import Entry
+    from tasks.ledger.entries.entry import Entry
     from tasks.workspace.folders import Workspace
 
 
@@ -59,11 +60,12 @@ def approve(
         refuse = signed.content.decision == "refuse"
     if refuse:
         entry = approval.refuse(place, release_id, **said)
-        content = {"release_id": release_id, "status": "refused", **_decision_json(entry)}
+        content = {"release_id": release_id, "status": ReleaseStatus.REFUSED, **_decision_json(entry)}
     else:
         folder, record, entry = approval.approve(place, release_id, **said)
         published = folder.is_dir()
-        content = {"release_id": release_id, "status": "published" if published else "awaiting-approval"}
+        status = ReleaseStatus.PUBLISHED if published else ReleaseStatus.AWAITING_APPROVAL
+        content = {"release_id": release_id, "status": status}
         content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _decision_json(entry)
         if published:
             _tell_history(place, record["flow_run_id"], entry)
@@ -86,7 +88,7 @@ def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, a
 def _write(signed: SignedDecision, out: Path, *, as_json: bool) -> None:
     import json
 
-    from tasks.ledger.operations import write_new
+    from tasks.ledger.export import write_new
 
     write_new(out, lambda draft: _write_text(draft, json.dumps(signed.as_json(), indent=2) + "\n"))
     if as_json:
@@ -105,19 +107,22 @@ def _cost(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decision_json(entry: Entry) -> dict[str, Any]:
-    facts = entry.facts
+    from tasks.ledger.entries.bodies import BundleDecision
+
+    body = entry.parse(BundleDecision)
     by = "refused_by" if entry.kind == "refuse" else "approved_by"
-    key = facts.get("approver", entry.key_id)
-    return {by: facts["who"], "reason": facts["reason"], "key": key, "ledger_entry": entry.seq}
+    key = body.approver or entry.key_id
+    return {by: body.who, "reason": body.reason, "key": key, "ledger_entry": entry.seq}
 
 
 def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
     """Let the orchestrator's history show that the wait is over, if it is at hand; the ledger has it anyway."""
     from flows.run_labels import ENTRY_TAG
     from flows.server.connection import ServerUnreachableError, known_server
+    from tasks.ledger.entries.bodies import Approval
 
     server = known_server(place)
-    state = {"type": "COMPLETED", "name": "Published", "message": f"approved by {approval.facts['who']}"}
+    state = {"type": "COMPLETED", "name": "Published", "message": f"approved by {approval.parse(Approval).who}"}
     if server is None:
         return
     with suppress(ServerUnreachableError):

@@ -11,7 +11,8 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print
 
 if TYPE_CHECKING:
     from dpcore.planning.plan import Plan
-    from tasks.ledger.state import Entry, LedgerState
+    from tasks.ledger.entries.entry import Entry
+    from tasks.ledger.state import LedgerState
     from tasks.spec import ReleaseSpec
     from tasks.workspace.folders import Workspace
 
@@ -26,7 +27,7 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
     Raises: LedgerError where the specification's costs do not add to its population's, as a run does.
     """
     from tasks.ledger.opening import ledger_state
-    from tasks.ledger.store import require_adding_up
+    from tasks.ledger.refusals import require_adding_up
     from tasks.spec import load_spec
     from tasks.spec.plan import basis_of, plan_release
     from tasks.workspace.folders import Workspace
@@ -66,8 +67,10 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
 
 def _cap_set(entry: Entry) -> dict[str, Any]:
     """When, by whom and why the present cap was written; earlier versions did not write who."""
-    facts = entry.facts
-    return {"at": entry.at, "who": facts.get("who"), "reason": facts["reason"], "ledger_entry": entry.seq}
+    from tasks.ledger.entries.bodies import CapChange
+
+    body = entry.parse(CapChange)
+    return {"at": entry.at, "who": body.who, "reason": body.reason, "ledger_entry": entry.seq}
 
 
 @budget_app.callback()

@@ -11,18 +11,19 @@ import typer
 from dpcore.errors import RefusedError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 from flows.cli.releases import record_in
+from tasks.ledger.entries.status import ReleaseStatus
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from flows.release_history import Joined
 
-COLOURS = {
-    "published": "green",
-    "awaiting-approval": "yellow",
-    "failed": "red",
-    "check-failed": "red",
-    "refused": "red",
+COLOURS: dict[str, str] = {
+    ReleaseStatus.PUBLISHED: "green",
+    ReleaseStatus.AWAITING_APPROVAL: "yellow",
+    ReleaseStatus.FAILED: "red",
+    ReleaseStatus.CHECK_FAILED: "red",
+    ReleaseStatus.REFUSED: "red",
     "COMPLETED": "green",
     "FAILED": "red",
     "CRASHED": "red",
@@ -81,7 +82,7 @@ def _tell_next(out: Console, row: dict[str, Any]) -> None:
     """Why a release was refused, or what brings it further."""
     if row["next"]:
         out.print(f"{row['release_id']} ({row['status']}): {row['next']}", markup=False, soft_wrap=True)
-    elif row["status"] == "refused":
+    elif row["status"] == ReleaseStatus.REFUSED:
         out.print(f"{row['release_id']} (refused): {row['reason']}", markup=False, soft_wrap=True)
 
 
@@ -157,14 +158,14 @@ def _record(joined: Joined, release_id: str) -> dict[str, Any]:
     """The record, which only what is published has."""
     release = joined.state.releases.get(release_id)
     if release is None or release.published is None:
-        status = release.status if release else "refused"
+        status = release.status if release else ReleaseStatus.REFUSED
         raise WorkspaceError(
             f"{release_id} is not published: its status is {status}",
             rule="release-not-published",
             where="RELEASE",
             hint="`dprelease show` without --json, or with --all, says what is known of it",
         )
-    return record_in(joined.workspace.bundle(release.facts["name"], release_id))
+    return record_in(joined.workspace.bundle(release.reservation.name, release_id))
 
 
 def _show_release(whole: dict[str, Any]) -> None:

@@ -68,7 +68,8 @@ def enrol(
 ) -> None:
     """Let another key write to the ledger; this workspace's key, which needs the role cap, vouches for it."""
     from dpcore.errors import RefusedError
-    from tasks.ledger.entry_keys import ROLES
+    from tasks.ledger.entries.bodies import KeyEnrolment
+    from tasks.ledger.entries.keys import ROLES
     from tasks.ledger.key_changes import enrol_key, given_public_key
 
     if not set(role) <= set(ROLES):
@@ -77,12 +78,14 @@ def enrol(
         )
     place, spec = open_place(workspace)
     entry = enrol_key(place, spec, given_public_key(public), roles=role, name=name.strip())
-    facts = entry.facts
+    enrolment = entry.parse(KeyEnrolment)
     if as_json:
-        print_json({"key_id": facts["key_id"], "roles": facts["roles"], "name": facts["name"], "entry": entry.seq})
+        print_json({"key_id": enrolment.key_id, "roles": enrolment.roles, "name": enrolment.name, "entry": entry.seq})
         return
-    console().print(f"{facts['key_id']} may {', '.join(facts['roles'])} (ledger entry {entry.seq})", markup=False)
-    if facts["roles"] != ["approve"]:
+    console().print(
+        f"{enrolment.key_id} may {', '.join(enrolment.roles or ())} (ledger entry {entry.seq})", markup=False
+    )
+    if enrolment.roles != ("approve",):
         console().print("send its holder keys/signing.pub: they run `dprelease keys trust` with it", markup=False)
 
 
@@ -132,12 +135,13 @@ def rotate(
     as_json: bool = JsonFlag,
 ) -> None:
     """Give the workspace a new signing key; the old one enrols it in the ledger, and is revoked."""
+    from tasks.ledger.entries.bodies import KeyEnrolment
     from tasks.ledger.key_changes import given_public_key, rotate_key
 
     place, spec = open_place(workspace)
     place.create()
     public, entry = rotate_key(place, spec, who=operator(), agent=given_public_key(agent) if agent else None)
-    replaced = entry.facts["replaces"]
+    replaced = entry.parse(KeyEnrolment).replaces
     if as_json:
         print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})
     else:

@@ -44,8 +44,8 @@ def export(
     """Write every ledger entry as a line of JSON, with its hash and signature."""
     from contextlib import closing
 
+    from tasks.ledger.export import export_lines, write_new
     from tasks.ledger.opening import readable_ledger
-    from tasks.ledger.operations import export_lines, write_new
 
     place, _ = open_place(workspace)
     with closing(readable_ledger(place)) as ledger:
@@ -90,7 +90,8 @@ def reconcile(
 ) -> None:
     """Declare what was spent but is missing from the ledger, or vouch for older keys, so that releases may go on."""
     from dpcore.errors import RefusedError
-    from tasks.ledger import operations
+    from tasks.ledger import reconcile as reconciliation
+    from tasks.ledger.entries.bodies import Reconciliation
 
     if vouch and not nothing_was_spent and not charge:
         _vouch(workspace, vouch, reason, as_json=as_json)
@@ -104,26 +105,26 @@ def reconcile(
         )
     charges = _charges(charge) if charge else None
     place, spec = open_place(workspace)
-    entry = operations.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
-    facts = entry.facts
+    entry = reconciliation.reconcile(place, spec, reason=reason, who=operator(), charges=charges, owner_url=owner)
+    body = entry.parse(Reconciliation)
     if as_json:
-        shown = {name: float(Fraction(cost["epsilon"])) for name, cost in facts["charges"].items()}
-        print_json({"entry": entry.seq, "charged": shown, "lost": len(facts["lost"])})
+        shown = {name: float(cost.epsilon) for name, cost in body.charges.items()}
+        print_json({"entry": entry.seq, "charged": shown, "lost": len(body.lost)})
     else:
-        said = "charging the lost releases" if facts["charges"] else "by your word that nothing was spent"
+        said = "charging the lost releases" if body.charges else "by your word that nothing was spent"
         console().print(f"reconciled in ledger entry {entry.seq}, {said}; releases may go on")
 
 
 def _vouch(workspace: Path, key_ids: list[str], reason: str, *, as_json: bool) -> None:
-    from tasks.ledger.operations import vouch_for_keys
+    from tasks.ledger.reconcile import vouch_for_keys
 
-    place, spec = open_place(workspace)
-    entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=operator())
+    (place, spec), who = open_place(workspace), operator()
+    entry, signed = vouch_for_keys(place, spec, key_ids, reason=reason, who=who)
     if as_json:
-        print_json({"entry": entry.seq, "vouched": signed, "who": entry.facts["who"]})
+        print_json({"entry": entry.seq, "vouched": signed, "who": who})
         return
     words = ", ".join(f"{key_id} and the {count} entries it signed" for key_id, count in signed.items())
-    console().print(f"{entry.facts['who']} vouches for {words} (ledger entry {entry.seq}); releases may go on")
+    console().print(f"{who} vouches for {words} (ledger entry {entry.seq}); releases may go on")
 
 
 def _charges(texts: list[str]) -> dict[str, Fraction]:
@@ -169,7 +170,7 @@ def roles(
     """Give two PostgreSQL roles exactly the rights that they need on the ledger."""
     from tasks.keys.signing import signing_key
     from tasks.ledger.opening import ledger_address
-    from tasks.ledger.operations import give_roles
+    from tasks.ledger.sharing import give_roles
 
     place, spec = open_place(workspace)
     place.create()
@@ -192,7 +193,7 @@ def grant(
 ) -> None:
     """Let another PostgreSQL role spend from a population's budget; only the population's owner can."""
     from tasks.ledger.opening import ledger_address
-    from tasks.ledger.operations import grant_population
+    from tasks.ledger.sharing import grant_population
 
     place, spec = open_place(workspace)
     grant_population(owner or ledger_address(place, spec), population, role, as_owner=as_owner, revoke=revoke)
@@ -208,11 +209,11 @@ def grant(
 def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None:
     """Move entries that no program can read out of a shared ledger, and keep them as evidence."""
     from tasks.keys.signing import signing_key
-    from tasks.ledger import operations
+    from tasks.ledger import sharing
     from tasks.ledger.opening import ledger_address
 
     place, spec = open_place(workspace)
-    done = operations.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
+    done = sharing.set_aside(owner or ledger_address(place, spec), signing_key(place.keys), who=operator())
     if as_json:
         shown = {"first": done.first, "entries": done.entries, "roles": list(done.roles)}
         print_json({**shown, "entry": done.restore.seq})

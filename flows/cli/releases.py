@@ -10,6 +10,7 @@ import typer
 
 from dpcore.errors import InterruptedReleaseError, RefusedError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
+from tasks.ledger.entries.status import ReleaseStatus
 
 if TYPE_CHECKING:
     from flows.recipe import ReleaseResult
@@ -85,7 +86,7 @@ def _print_result(content: dict[str, Any], doubt: str) -> None:
     out.print(f"[bold]{content['release_id']}[/]: {content['status']}")
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
     out.print(f"  epsilon {at_most(content['epsilon'])}, delta {at_most(content['delta'])}{doubt}{rows}")
-    if content["status"] == "awaiting-approval":
+    if content["status"] == ReleaseStatus.AWAITING_APPROVAL:
         out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
         return

@@ -62,8 +62,9 @@ from tasks.audit.runs import runs_check
 from tasks.keys.signing import PUBLIC_FILE, PublicKey
 from tasks.ledger.balances import replay
 from tasks.ledger.cited_heads import missing_entries
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import utc_now
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
@@ -268,7 +269,7 @@ def _chosen(evidence: Evidence, release_id: str | None, since: str | None) -> li
 def _is_since(evidence: Evidence, release: ReleaseState, since: str) -> bool:
     """Whether a release's data are of that period or later, or its last word in the ledger of that date or later."""
     if PERIOD.fullmatch(since):
-        return str(release.facts["period"]) >= since
+        return release.reservation.period >= since
     if DATE.fullmatch(since):
         last = release.published or evidence.entries[release.reserve_seq - 1]
         return last.at[:10] >= since

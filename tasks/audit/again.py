@@ -16,7 +16,7 @@ from tasks.audit.checks import BrokenError, NotShownError
 from tasks.audit.evidence import Redraw
 from tasks.audit.tables import TablePass, read_table
 from tasks.bundle.rebuild import Rebuilt, rebuild
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.workspace.build_identity import code_facts
 from tasks.workspace.reading import parse_json, read_text
 
@@ -71,7 +71,7 @@ class Again:
         """
         if self.numbered and self.model["sampler"] not in SAMPLERS:
             raise NotShownError("it was drawn by a sampler that this program does not have; audit it with a newer one")
-        return rebuild(self.record, self.model, self.release.facts["seeds"])
+        return rebuild(self.record, self.model, self.release.reservation.seeds)
 
     @cached_property
     def table(self) -> TablePass:

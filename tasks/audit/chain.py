@@ -7,9 +7,11 @@ from collections import Counter
 from dpcore.accounting import population_balance
 from tasks.audit.checks import Check, NotShownError, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.entry_content import CLOCK_TOLERANCE, time_of, time_text
-from tasks.ledger.entry_keys import trust_fault
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.entries.bodies import CapChange, Reconciliation
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import CLOCK_TOLERANCE, time_of, time_text
+from tasks.ledger.entries.keys import trust_fault
+from tasks.ledger.state import LedgerState
 from tasks.spec.relations import at_most
 
 
@@ -47,8 +49,8 @@ def _key_words(evidence: Evidence) -> str:
     if signed[""]:
         words.append(f"{signed['']} entries are older than the first key and unsigned")
     for entry in evidence.entries:
-        if entry.kind == "reconcile" and entry.facts.get("vouches"):
-            words.append(f"{entry.facts['who']} vouches for {', '.join(entry.facts['vouches'])} in entry {entry.seq}")
+        if entry.kind == "reconcile" and (body := entry.parse(Reconciliation)).vouches:
+            words.append(f"{body.who} vouches for {', '.join(body.vouches)} in entry {entry.seq}")
     if evidence.trusted:
         words.append(f"a given key seals entries 1 to {len(evidence.entries)}")
     return "; ".join(words) or "none yet"
@@ -94,7 +96,7 @@ def _taking(entry: Entry) -> list[str]:
     """The populations from which an entry takes something."""
     if entry.kind == "reserve":
         return [entry.population]
-    return list(entry.facts["charges"]) if entry.kind == "reconcile" else []
+    return list(entry.parse(Reconciliation).charges) if entry.kind == "reconcile" else []
 
 
 def _cap_words(evidence: Evidence) -> str:
@@ -102,7 +104,7 @@ def _cap_words(evidence: Evidence) -> str:
     for name, known in evidence.state.populations.items():
         spent = population_balance(known.spent, delta=known.cap.delta)
         words.append(f"{name}: epsilon {at_most(spent.epsilon)} of {at_most(known.cap.epsilon)} spent")
-    changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.facts["reason"]]
+    changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.parse(CapChange).reason]
     later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
     return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"
 

@@ -13,7 +13,9 @@ from dpcore.measure import Measurement
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey, read_public
 from tasks.ledger.balances import History
-from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
@@ -27,7 +29,7 @@ class Shelf:
 
     def place(self, release: ReleaseState) -> Path:
         """Where a release's bundle is: under its name, as a workspace has it, or beside the others."""
-        nested = self.root / str(release.facts["name"]) / release.release_id
+        nested = self.root / release.reservation.name / release.release_id
         flat = self.root / release.release_id
         if self.root.name == release.release_id and (self.root / CHECKSUMS).is_file():
             return self.root

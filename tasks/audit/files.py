@@ -10,7 +10,9 @@ from tasks.audit.evidence import Evidence
 from tasks.bundle.staging import CHECKSUMS, faults, render_json, sha256_of
 from tasks.bundle.statement import STATEMENT, build_statement, envelope_of, open_envelope, predicate_of
 from tasks.keys.signing import PublicKey
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.bodies import Publication
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.workspace.reading import parse_json, read_text
 
 
@@ -20,7 +22,7 @@ def bundle_check(folder: Path, release: ReleaseState) -> Check:
     if release.published is None:
         detail = "is there, but was never published" if folder.exists() else f"not published (status {release.status})"
         return Check(name, not folder.exists(), detail)
-    digest = release.published.facts["bundle_digest"]
+    digest = release.published.parse(Publication).bundle_digest
     return check(name, lambda: list(faults(folder, digest)), "is as published")
 
 

@@ -12,7 +12,7 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from tasks.audit.checks import Check, check, require
 from tasks.audit.evidence import Evidence
 from tasks.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.events import is_whole, parsed
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.reading import parse_json, read_text
@@ -60,14 +60,14 @@ def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], re
 
 def _stages(release: ReleaseState) -> tuple[str, ...]:
     """The stages that a release went through."""
-    mechanisms = [body["event"]["mechanism"] for body in release.facts["measurements"].values()]
+    mechanisms = [plan.event["mechanism"] for plan in release.reservation.measurements.values()]
     scored = any(name in BY_NAME and BY_NAME[name].kind == "check" for name in mechanisms)
     return (*STAGES, SCORE) if scored else STAGES
 
 
 def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[str]:
     """Each stage began once and ended well, in one run, and nothing else is told."""
-    job = str(release.facts["name"])
+    job = release.reservation.name
     wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
     wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in _stages(release) for kind in ("START", "COMPLETE")})
     told = Counter((event["job"]["name"], event["eventType"]) for event in events)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import json
-from fractions import Fraction
+from dataclasses import replace
 from typing import Any
 
+from dpcore.accounting import Cost
 from dpcore.measure import measurement_from_json
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
+from dpcore.mechanisms.names import MOMENTS
 from dpcore.mechanisms.registry import cost_of, event_from_json
 from tasks.audit.checks import Check, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import ReleaseState, cost_to_json
+from tasks.ledger.entries.bodies import MeasurementPlan, Spend
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.releases import ReleaseState
 
 
 def costs_check(release: ReleaseState) -> Check:
@@ -24,13 +27,15 @@ def costs_check(release: ReleaseState) -> Check:
 
 def _cost_faults(release: ReleaseState) -> list[str]:
     found = []
-    bodies = {f"reservation of {name}": body for name, body in release.facts["measurements"].items()}
-    bodies |= {f"entry {entry.seq}": entry.facts for entry in release.spends.values()}
-    for place, body in bodies.items():
-        name = body["event"]["mechanism"]
+    priced: dict[str, MeasurementPlan | Spend] = {
+        f"reservation of {name}": plan for name, plan in release.reservation.measurements.items()
+    }
+    priced |= {f"entry {entry.seq}": entry.parse(Spend) for entry in release.spends.values()}
+    for place, body in priced.items():
+        name = body.event["mechanism"]
         if name not in BY_NAME or BY_NAME[name].status is Status.REFUTED:
             found.append(f"{place} uses {name!r}, which is not proved")
-        elif not _is_cost(body["cost"], canonical(body["event"]), unsigned=_is_of_version_1(release)):
+        elif not _is_cost(body.cost, canonical(body.event), unsigned=_is_of_version_1(release)):
             found.append(f"{place} states another cost than its parameters give")
     return found
 
@@ -40,22 +45,22 @@ def _is_of_version_1(release: ReleaseState) -> bool:
     return bool(release.spends) and not any(entry.key_id for entry in release.spends.values())
 
 
-def _is_cost(stated: dict[str, str], event: str, *, unsigned: bool) -> bool:
+def _is_cost(stated: Cost, event: str, *, unsigned: bool) -> bool:
     """Whether a cost is what its event gives; version 1 counted a delta_num for Gaussian noise, which has none now."""
-    given = json.loads(_cost_of(event))
-    if unsigned and Fraction(stated["delta_num"]) >= Fraction(given["delta_num"]):
-        given["delta_num"] = stated["delta_num"]
-    return bool(given == stated)
+    given = _cost_of(event)
+    if unsigned and stated.delta_num >= given.delta_num:
+        given = replace(given, delta_num=stated.delta_num)
+    return given == stated
 
 
 @functools.lru_cache(maxsize=4096)
-def _cost_of(event: str) -> str:
-    """The cost of an event, both as text; years of releases repeat a few events."""
-    return canonical(cost_to_json(cost_of(event_from_json(json.loads(event)))))
+def _cost_of(event: str) -> Cost:
+    """The cost of an event, given as text; years of releases repeat a few events."""
+    return cost_of(event_from_json(json.loads(event)))
 
 
 def _proof(release: ReleaseState) -> str:
-    names = dict.fromkeys(str(body["event"]["mechanism"]) for body in release.facts["measurements"].values())
+    names = dict.fromkeys(str(plan.event["mechanism"]) for plan in release.reservation.measurements.values())
     doubtful = [name for name in names if BY_NAME[name].status is Status.APPROXIMATE]
     if not doubtful:
         return f"follow from proved mechanisms ({', '.join(names)})"
@@ -76,10 +81,11 @@ def _measurement_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
     for name, entry in release.spends.items():
         if evidence.stored is not None:
             evidence.stored(release.release_id, name)  # refuses one that is missing or was changed
-        if entry.facts["seeded"]:
+        spend = entry.parse(Spend)
+        if spend.seeded:
             found.append(f"the noise of entry {entry.seq} was seeded")
-        of_version_1 = not entry.key_id and "build" not in entry.facts  # builds were not audited then
-        if not of_version_1 and not (entry.facts.get("build") or {}).get("holds"):
+        of_version_1 = not entry.key_id and "build" not in json.loads(entry.body)  # builds were not audited then
+        if not of_version_1 and not (spend.build or {}).get("holds"):
             found.append(f"the build that drew entry {entry.seq} has not passed its audit")
     return found
 
@@ -96,9 +102,9 @@ def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
 def spent_faults(model: dict[str, Any], release: ReleaseState) -> list[str]:
     """Where the measurements of a model are not those that were paid for."""
     shown = _shown(model)
-    wanted = {name: entry.facts["digest"] for name, entry in release.spends.items()}
+    wanted = {name: entry.parse(Spend).digest for name, entry in release.spends.items()}
     if "measurement" in shown:  # version 1 shows the moments alone
-        shown, wanted = {"moments": shown["measurement"]}, {"moments": wanted["moments"]}
+        shown, wanted = {MOMENTS: shown["measurement"]}, {MOMENTS: wanted[MOMENTS]}
     names = [f"{name!r} was not spent" for name in sorted(shown.keys() - wanted.keys())]
     names += [f"{name!r} is missing" for name in sorted(wanted.keys() - shown.keys())]
     both = sorted(shown.keys() & wanted.keys())

@@ -17,7 +17,11 @@ from tasks.audit.evidence import Evidence
 from tasks.bundle.odds import exponent
 from tasks.bundle.record import record_faults
 from tasks.ledger.balances import Composes
-from tasks.ledger.state import Entry, Population, ReleaseState, cost_from_json, less
+from tasks.ledger.entries.bodies import Spend
+from tasks.ledger.entries.costs import less
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import Population
 from tasks.spec.privacy import adds_up, specified_basis
 from tasks.spec.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.spec.release import public_digest
@@ -52,23 +56,23 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
 
 
 def _identity_faults(record: dict[str, Any], release: ReleaseState) -> list[str]:
-    facts, published = release.facts, release.published
+    reserved, published = release.reservation, release.published
     same = record["release_id"] == release.release_id and record["privacy"]["population"] == release.population
     found = require(same, "it speaks of another release or population")
     for name in ("name", "period", "sequence", "supersedes", "reason"):
-        found += require(record[name] == facts[name], f"its {name} is not the ledger's")
+        found += require(record[name] == getattr(reserved, name), f"its {name} is not the ledger's")
     seeds = {"projection": record["model"]["projection"]["seed"], "sampling": record["model"]["sampling_seed"]}
-    found += require(seeds == facts["seeds"], "its seeds are not those reserved")
+    found += require(seeds == reserved.seeds, "its seeds are not those reserved")
     digest = public_digest(record["specification"])
     found += require(
-        record["spec_digest"] == facts["spec_digest"] == digest, "its specification is not the one reserved"
+        record["spec_digest"] == reserved.spec_digest == digest, "its specification is not the one reserved"
     )
-    runs = published and published.facts["flow_run_id"]
+    runs = published and published.flow_run_id
     return found + require(record["flow_run_id"] == runs, "its flow run is not the one that published")
 
 
 def _guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
-    stated = release.facts["stated"]
+    stated = release.reservation.stated
     found = []
     for name in ("epsilon", "delta"):
         found += require(privacy[name] == stated[name], f"its {name} is not the ledger's")
@@ -83,8 +87,8 @@ def _same_relations(privacy: dict[str, Any], release: ReleaseState) -> bool:
     """Whether what a record says of values and of participation, if it does, follows from its measurements."""
     if VALUES not in privacy and PARTICIPATION not in privacy:  # of a version that left it to the reader
         return True
-    events = [event_from_json(entry.facts["event"]) for entry in release.spends.values()]
-    due = relation_figures(events, Neighbours(privacy["neighbours"]), release.facts["stated"])
+    events = [event_from_json(entry.parse(Spend).event) for entry in release.spends.values()]
+    due = relation_figures(events, Neighbours(privacy["neighbours"]), release.reservation.stated)
     return all(_alike_figures(privacy.get(name), figures) for name, figures in due.items())
 
 
@@ -118,20 +122,19 @@ def _measurement_faults(privacy: dict[str, Any], release: ReleaseState) -> list[
 
 
 def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
-    name, facts = measurement["name"], entry.facts
-    cost = cost_from_json(facts["cost"])
+    name, spend = measurement["name"], entry.parse(Spend)
     found = require(
-        measurement.get("build") == facts.get("build"),
+        measurement.get("build") == spend.build,
         f"the audit of the build that it names for {name!r} is not the ledger's",
     )
-    same = all(measurement[key] == facts[key] for key in ("digest", "seeded"))
+    same = all(measurement[key] == getattr(spend, key) for key in ("digest", "seeded"))
     found += require(same, f"its digest of {name!r} is not the ledger's")
-    event = measurement["mechanism"] == facts["event"]["mechanism"] and measurement["parameters"] == facts["event"]
+    event = measurement["mechanism"] == spend.event["mechanism"] and measurement["parameters"] == spend.event
     found += require(event, f"its parameters of {name!r} are not the ledger's")
     figures = {key: measurement[key] or 0.0 for key in ("epsilon", "rho", "delta_num")}
-    exact = figures == {key: float(getattr(cost, key)) for key in figures}
+    exact = figures == {key: float(getattr(spend.cost, key)) for key in figures}
     found += require(exact, f"its cost of {name!r} is not the ledger's")
-    found += require(_same_noise(measurement, facts["event"]), f"the noise that it states of {name!r} is another")
+    found += require(_same_noise(measurement, spend.event), f"the noise that it states of {name!r} is another")
     labelled = measurement["status"] == BY_NAME[measurement["mechanism"]].status.value
     return found + require(labelled, f"it labels the proof of {name!r} otherwise than the registry")
 
@@ -201,7 +204,7 @@ def _balance_faults(
     evidence: Evidence, record: dict[str, Any], release: ReleaseState, compose: Composes, admits: Admits
 ) -> list[str]:
     budget, known = record["budget"], evidence.history.at(release.population, int(record["ledger"]["entries"]))
-    spent = total(cost_from_json(entry.facts["cost"]) for entry in release.spends.values())
+    spent = total(entry.parse(Spend).cost for entry in release.spends.values())
     balances = {"after": known.spent}
     if record["record_version"] > 1:  # version 1 told the balance when its run began
         balances["before"] = less(known.spent, spent)
@@ -225,7 +228,7 @@ def _is_releases_left(
     count: int, known: Population, release: ReleaseState, admits: Admits, *, and_no_more: bool
 ) -> bool:
     """Whether so many further releases fit, and not one more: two looks instead of a search."""
-    each = total(cost_from_json(body["cost"]) for body in release.facts["measurements"].values())
+    each = total(plan.cost for plan in release.reservation.measurements.values())
     committed = known.spent + known.reserved
     enough = count == 0 or admits(known.cap, committed + times(each, count))
     more = and_no_more and count < MOST_FURTHER and admits(known.cap, committed + times(each, count + 1))

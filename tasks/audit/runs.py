@@ -7,7 +7,7 @@ from typing import Any
 
 from tasks.audit.checks import Check, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 
 Runs = Mapping[str, Mapping[str, Any]]
 
@@ -28,8 +28,8 @@ def runs_check(evidence: Evidence, runs: Runs) -> Check:
 def _named(evidence: Evidence) -> list[tuple[Entry, str]]:
     """The entries of this workspace that name a flow run."""
     mine = [entry for entry in evidence.entries if entry.kind in NAMING and evidence.is_own(entry)]
-    named = [(entry, entry.facts.get("flow_run_id")) for entry in mine]
-    return [(entry, str(run_id)) for entry, run_id in named if run_id is not None]
+    named = [(entry, entry.flow_run_id) for entry in mine]
+    return [(entry, run_id) for entry, run_id in named if run_id is not None]
 
 
 def _own(runs: Runs) -> list[Mapping[str, Any]]:

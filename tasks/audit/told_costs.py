@@ -18,7 +18,8 @@ from tasks.audit.checks import require
 from tasks.audit.evidence import Evidence
 from tasks.bundle.staging import checksums_in
 from tasks.ledger.cited_heads import release_of
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.entries.bodies import SealedBundle, Spend
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.datasets import BUNDLE, FILES, SEALED, noisy
 from tasks.lineage.events import FLOW, listed
 from tasks.lineage.facets import GUARANTEE, SPEND
@@ -44,7 +45,7 @@ def told_digest_faults(events: Iterable[Event], release: ReleaseState, folder: P
     """Where a measurement or a file that a stage wrote has another digest than ledger and checksums have."""
     sums = checksums_in(folder)
     due = {name: sums.get(file) for name, file in FILES.items()}
-    due |= {noisy(name): entry.facts["digest"] for name, entry in release.spends.items()}
+    due |= {noisy(name): entry.parse(Spend).digest for name, entry in release.spends.items()}
     told = [(role, digest) for event in events for role, digest in _versions(event) if role in due]
     return [f"its digest of {role} is another" for role, digest in told if digest != f"sha256:{due[role]}"]
 
@@ -129,7 +130,7 @@ def _parent(event: Event) -> str:
 def _digest_faults(evidence: Evidence, event: Event, release: ReleaseState) -> list[str]:
     """A bundle has the digest that an entry of its release has."""
     known = {
-        f"sha256:{entry.facts['bundle_digest']}"
+        f"sha256:{entry.parse(SealedBundle).bundle_digest}"
         for entry in evidence.entries
         if entry.release_id == release.release_id and entry.kind in ("await", "publish")
     }

@@ -25,10 +25,12 @@ from typing import IO, Any
 from dpcore.errors import LedgerError, WorkspaceError
 from tasks.backup.restore import LEDGER_FILE, MANIFEST, VERSION, Manifest, unpack, unrestorable
 from tasks.keys.signing import signing_key
+from tasks.ledger.databases.schema import Row
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.export import export_lines, import_entries, write_new
 from tasks.ledger.opening import ledger_address, trust_anchors, writable_ledger
-from tasks.ledger.operations import export_lines, imported_entries, write_new
-from tasks.ledger.state import Entry, LedgerState
-from tasks.ledger.store import Ledger, Row
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.files import PRIVATE_FILE
 from tasks.workspace.folders import SPEC_NAME, Workspace
@@ -286,7 +288,7 @@ def _take_archived(workspace: Workspace) -> tuple[list[Entry], list[Row], list[R
     events, *others = (read_text(workspace.root / name) for name in (EVENTS, MEASUREMENTS, FINGERPRINTS))
     rows = [[parse_json(line) for line in text.splitlines()] for text in others]
     shutil.rmtree(folder)
-    return imported_entries(iter(events.splitlines())), rows[0], rows[1]
+    return import_entries(iter(events.splitlines())), rows[0], rows[1]
 
 
 def _require_archived(entries: Sequence[Entry], manifest: Manifest) -> None:

@@ -24,7 +24,11 @@ from dpcore.records.schema import level_names
 from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle import guarantee_text
 from tasks.bundle.codebook import noise_limits
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
+from tasks.ledger.entries.bodies import Spend
+from tasks.ledger.entries.costs import less
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.spec.plan import PlannedRelease, cap_of
 from tasks.spec.relations import relation_figures
 from tasks.workspace.build_identity import code_facts, software_versions
@@ -68,15 +72,15 @@ def build_record(
 ) -> dict[str, Any]:
     """Return the release's record: released and public values only."""
     release = state.releases[release_id]
-    planned = planned_facts(run, release.facts["seeds"], outcome)
+    planned = planned_facts(run, release.reservation.seeds, outcome)
     return {
         "record_version": RECORD_VERSION,
         "release_id": release_id,
         "name": run.spec.name,
-        "period": release.facts["period"],
-        "sequence": release.facts["sequence"],
-        "supersedes": release.facts["supersedes"],
-        "reason": release.facts["reason"],
+        "period": release.reservation.period,
+        "sequence": release.reservation.sequence,
+        "supersedes": release.reservation.supersedes,
+        "reason": release.reservation.reason,
         "created_at": now.astimezone(UTC).strftime(MINUTE_FORMAT),
         "flow_run_id": flow_run_id,
         "privacy": _privacy(run, release),
@@ -111,7 +115,7 @@ def planned_facts(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) 
 def _privacy(run: PlannedRelease, release: ReleaseState) -> dict[str, Any]:
     spends = release.spends
     measurements = [_measurement(name, entry) for name, entry in spends.items()]
-    events = [event_from_json(entry.facts["event"]) for entry in spends.values()]
+    events = [event_from_json(entry.parse(Spend).event) for entry in spends.values()]
     return {
         "population": run.spec.privacy.population,
         "unit": run.spec.protects,
@@ -125,8 +129,8 @@ def _privacy(run: PlannedRelease, release: ReleaseState) -> dict[str, Any]:
 
 
 def _measurement(name: str, entry: Entry) -> dict[str, Any]:
-    facts = entry.facts
-    event = event_from_json(facts["event"])
+    spend = entry.parse(Spend)
+    event = event_from_json(spend.event)
     cost = cost_of(event)
     return {
         "name": name,
@@ -137,9 +141,9 @@ def _measurement(name: str, entry: Entry) -> dict[str, Any]:
         "delta_num": float(cost.delta_num),
         "parameters": event.as_json(),
         "noise": noise_facts(event),
-        "seeded": facts["seeded"],
-        "digest": facts["digest"],
-        "build": facts["build"],
+        "seeded": spend.seeded,
+        "digest": spend.digest,
+        "build": spend.build,
         "ledger_entry": {"seq": entry.seq, "hash": entry.hash},
     }
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tasks.keys.signing import PublicKey, Signer
-from tasks.ledger.entry_content import canonical
+from tasks.ledger.entries.fields import canonical
 
 STATEMENT = "statement.intoto.json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"

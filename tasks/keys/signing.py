@@ -1,7 +1,7 @@
 """Ed25519 signatures: the workspace's key signs every ledger entry and every bundle's statement.
 
 A `Signer` signs; behind it is a key file, encrypted or not, or an SSH agent. Which keys
-a ledger believes is decided in `tasks.ledger.entry_keys`.
+a ledger believes is decided in `tasks.ledger.entries.keys`.
 """
 
 from __future__ import annotations

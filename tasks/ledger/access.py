@@ -6,12 +6,14 @@ The replay calls the same things broken in other people's entries; here they are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dpcore.errors import LedgerError
 from tasks.keys.signing import PublicKey
-from tasks.ledger.entry_keys import Key, Keys, owners, trust_fault
-from tasks.ledger.state import Entry, LedgerState, ReleaseState
+from tasks.ledger.entries.bodies import RequiredApprovers
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.keys import Key, Keys, owners, trust_fault
+from tasks.ledger.releases import ReleaseState, approver_name
+from tasks.ledger.state import LedgerState
 
 
 def require_trusted(state: LedgerState, anchors: Sequence[PublicKey]) -> None:
@@ -65,7 +67,7 @@ def require_role(state: LedgerState, key_id: str, entry: Entry) -> None:
         )
 
 
-def require_approvers(keys: Keys, wanted: str | dict[str, Any]) -> None:
+def require_approvers(keys: Keys, wanted: str | RequiredApprovers) -> None:
     """Refuse to spend on a release that could never be published: too few of its approvers have a key.
 
     Raises: LedgerError.
@@ -73,8 +75,8 @@ def require_approvers(keys: Keys, wanted: str | dict[str, Any]) -> None:
     if isinstance(wanted, str):
         return
     able = [name for key_id, key in keys.items() if _holds(key, "approve") for name in (key.name, key_id)]
-    missing = [listed for listed in wanted["by"] if listed not in able]
-    if len(wanted["by"]) - len(missing) < wanted["at_least"]:
+    missing = [listed for listed in wanted.by if listed not in able]
+    if len(wanted.by) - len(missing) < wanted.at_least:
         raise LedgerError(
             f"the release needs approvers that no key of the ledger stands for: {', '.join(missing)}",
             rule="approvers-missing",
@@ -89,7 +91,7 @@ def require_approver(state: LedgerState, release: ReleaseState, key_id: str) -> 
     Raises: LedgerError.
     """
     known = state.keys.get(key_id)
-    if known is None or not _holds(known, "approve") or state.approver_name(release, key_id) is None:
+    if known is None or not _holds(known, "approve") or approver_name(state.keys, release, key_id) is None:
         raise LedgerError(
             f"the key {key_id} is not one of the approvers of {release.release_id}",
             rule="not-an-approver",

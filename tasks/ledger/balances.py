@@ -10,7 +10,8 @@ from operator import itemgetter
 from typing import Protocol
 
 from dpcore.accounting import Cost, Statement, population_balance
-from tasks.ledger.state import Entry, LedgerState, Population
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.state import LedgerState, Population
 
 
 class Composes(Protocol):

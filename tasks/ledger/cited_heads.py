@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.bodies import Reconciliation
+from tasks.ledger.entries.entry import Entry
 from tasks.lineage.events import numbered_events
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.folders import Workspace
@@ -47,8 +48,8 @@ def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Wi
     """The witnesses of entries that are not among these, and were not answered for by a reconciliation."""
     known = {(entry.seq, entry.hash) for entry in entries}
     for entry in entries:
-        if entry.kind == "reconcile":
-            known |= {(int(seq), str(digest)) for seq, digest in entry.facts["lost"]}
+        if entry.kind == Reconciliation.kind:
+            known |= set(entry.parse(Reconciliation).lost)
     witnesses = [*map(_of_bundle, workspace.bundles()), *_of_lineage(workspace)]
     return [witness for witness in witnesses if (witness.seq, witness.hash) not in known]
 

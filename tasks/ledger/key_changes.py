@@ -19,8 +19,8 @@ from tasks.keys.signing import (
     write_key,
     write_successor,
 )
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.state import Entry
 from tasks.spec import ReleaseSpec
 from tasks.workspace.folders import Workspace
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import shlex
 
-from tasks.ledger.state import LedgerState, ReleaseState
-
-RESUMABLE = ("reserved", "measured", "failed", "check-failed")
+from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.releases import RESUMABLE, ReleaseState
+from tasks.ledger.state import LedgerState
 
 
 def resume_command(release: ReleaseState) -> str:
     """The command that takes a release up where it stopped."""
-    facts = release.facts
-    command = f"dprelease run --period {facts['period']}"
-    if release.spends or not facts.get("supersedes"):
+    reservation = release.reservation
+    command = f"dprelease run --period {reservation.period}"
+    if release.spends or not reservation.supersedes:
         return command
-    again = f"--supersedes {facts['supersedes']} --reason {shlex.quote(str(facts['reason']))}"
+    again = f"--supersedes {reservation.supersedes} --reason {shlex.quote(str(reservation.reason))}"
     return f"{command} {again}"  # what was given back has to be asked for as before
 
 
@@ -24,8 +24,9 @@ def next_command(state: LedgerState, release: ReleaseState) -> str | None:
 
     A reservation that was given back is tried again under the next id, unless that was done.
     """
-    if release.status == "awaiting-approval":
+    if release.status == ReleaseStatus.AWAITING_APPROVAL:
         return f'dprelease approve {release.release_id} --reason "..."'
-    later = state.of_period(release.facts["name"], release.facts["period"])
-    given_back = release.status == "void" and (not later or later[-1].release_id == release.facts.get("supersedes"))
+    reservation = release.reservation
+    later = state.of_period(reservation.name, reservation.period)
+    given_back = release.status == ReleaseStatus.VOID and (not later or later[-1].release_id == reservation.supersedes)
     return resume_command(release) if release.status in RESUMABLE or given_back else None

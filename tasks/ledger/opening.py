@@ -7,8 +7,8 @@ from pathlib import Path
 
 from dpcore.errors import SpecError
 from tasks.keys.signing import ANCHOR_FILE, PUBLIC_FILE, PublicKey, read_public, settle_rotation, signing_key
-from tasks.ledger.databases import database_at
-from tasks.ledger.entry_keys import Keys
+from tasks.ledger.databases.choice import database_at
+from tasks.ledger.entries.keys import Keys
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.spec import ReleaseSpec, load_spec

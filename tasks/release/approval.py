@@ -19,8 +19,12 @@ from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import Signer, signing_key
 from tasks.ledger.access import require_approver
 from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.entries.bodies import ApprovalRequest, Publication
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, approvals_needed
+from tasks.ledger.releases import ReleaseState, approvals_needed, approver_name, approvers
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger, utc_now
 from tasks.lineage.datasets import BUNDLE, ReleaseDatasets
 from tasks.lineage.events import LineageRun
@@ -69,7 +73,7 @@ def approve(
     _require_said(who, reason)
     with _deciding(workspace, release_id) as (spec, ledger, release):
         finish_reveals(workspace, ledger)
-        if release.status == "published" and release.approval is not None:
+        if release.status == ReleaseStatus.PUBLISHED and release.approval is not None:
             final = workspace.bundle(spec.name, release_id)
             _require_here(final)
             return final, parse_json(read_text(final / "record.json")), release.approval
@@ -113,7 +117,7 @@ def refuse(
         approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
         require_approver(ledger.state(), replace(release, approvals={}), approver)
         entry = ledger.refuse_bundle(release_id, who=decision.who, reason=decision.reason, signed=signed)
-        shutil.rmtree(Staging(workspace.bundle(release.facts["name"], release_id)).folder, ignore_errors=True)
+        shutil.rmtree(Staging(workspace.bundle(release.reservation.name, release_id)).folder, ignore_errors=True)
         return entry
 
 
@@ -185,15 +189,15 @@ def _is_last(state: LedgerState, release: ReleaseState, approver: str) -> bool:
     Raises: LedgerError if that key may not approve it, or did.
     """
     require_approver(state, release, approver)
-    name = state.approver_name(release, approver)
-    return len(state.approvers(release) | {name}) >= approvals_needed(release)
+    name = approver_name(state.keys, release, approver)
+    return len(approvers(state.keys, release) | {name}) >= approvals_needed(release)
 
 
 def finish_reveals(workspace: Workspace, ledger: Ledger) -> None:
     """Reveal bundles that a crash kept hidden between their ledger entry and their rename."""
     for known in ledger.state().releases.values():
-        staging = Staging(workspace.bundle(known.facts["name"], known.release_id))
-        digest = known.published.facts["bundle_digest"] if known.published else None
+        staging = Staging(workspace.bundle(known.reservation.name, known.release_id))
+        digest = known.published.parse(Publication).bundle_digest if known.published else None
         if digest and not staging.final.exists() and staging.is_sealed_as(digest):
             staging.reveal()
 
@@ -209,7 +213,7 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
     ):
         require_complete_ledger(workspace, ledger.entries())
         release = ledger.state().releases.get(release_id)
-        if release is None or release.facts["name"] != spec.name:
+        if release is None or release.reservation.name != spec.name:
             raise RefusedError(
                 f"there is no release {release_id!r} of {spec.name}",
                 rule="release-unknown",
@@ -222,14 +226,15 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
 def _waiting(workspace: Workspace, release: ReleaseState, *, sealed: bool = True) -> Waiting:
     _require_waits(release)
     assert release.awaiting is not None  # noqa: S101  the status says so
-    digest = str(release.awaiting.facts["bundle_digest"])
-    staging = Staging(workspace.bundle(release.facts["name"], release.release_id))
+    digest = release.awaiting.parse(ApprovalRequest).bundle_digest
+    staging = Staging(workspace.bundle(release.reservation.name, release.release_id))
     if sealed and not staging.is_sealed_as(digest):
         raise LedgerError(
             f"the bundle of {release.release_id} is not there as it was sealed",
             rule="bundle-changed",
             where=release.release_id,
-            hint=f"`dprelease run --period {release.facts['period']}` makes it anew, without drawing or charging twice",
+            hint=f"`dprelease run --period {release.reservation.period}` makes it anew, "
+            "without drawing or charging twice",
         )
     return Waiting(release, staging, digest)
 
@@ -245,7 +250,7 @@ def _require_here(bundle: Path) -> None:
 
 
 def _require_waits(release: ReleaseState) -> None:
-    if release.status != "awaiting-approval":
+    if release.status != ReleaseStatus.AWAITING_APPROVAL:
         raise RefusedError(
             f"{release.release_id} does not wait for approval: its status is {release.status}",
             rule="not-awaiting-approval",

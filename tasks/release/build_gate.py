@@ -18,7 +18,8 @@ from dpcore.errors import RefusedError
 from dpcore.mechanisms.registry import Event
 from dpcore.noise.sources import SystemNoise, draw_seed
 from dpcore.planning.plan import Plan
-from tasks.ledger.entry_content import canonical
+from tasks.ledger.entries.bodies import Spend
+from tasks.ledger.entries.fields import canonical
 from tasks.ledger.state import LedgerState
 from tasks.spec.relations import at_least, at_most
 from tasks.workspace.build_identity import code_digest, code_facts
@@ -38,9 +39,9 @@ def known_audit(state: LedgerState, event: Event) -> dict[str, Any] | None:
     wanted, digest = event.as_json(), code_digest()
     for release in reversed(state.releases.values()):
         for entry in release.spends.values():
-            facts = entry.facts
-            build = facts.get("build")
-            if build and build["code_digest"] == digest and facts["event"] == wanted:
+            spend = entry.parse(Spend)
+            build = spend.build
+            if build and build["code_digest"] == digest and spend.event == wanted:
                 return dict(build)
     return None
 

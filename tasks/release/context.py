@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dpcore.errors import RefusedError
 from dpcore.records.encoding import Encoding
-from tasks.ledger.entry_content import is_text
+from tasks.ledger.entries.fields import is_text
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger
 from tasks.spec import load_spec

@@ -5,11 +5,12 @@ from __future__ import annotations
 from contextlib import closing
 
 from tasks.landing.column_faults import column_faults, require_none
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.opening import has_ledger, readable_ledger
 from tasks.release.context import PreparedRelease
 from tasks.workspace.folders import Workspace
 
-SETTLED = ("published", "awaiting-approval")
+SETTLED = (ReleaseStatus.PUBLISHED, ReleaseStatus.AWAITING_APPROVAL)
 """A period in one of these states is not released by a run, whatever its landing files are by now."""
 
 

@@ -33,8 +33,11 @@ from dpcore.synthesis.generators import SyntheticRows
 from tasks.bundle.record import Outcome, stored_frame, stored_projection
 from tasks.bundle.staging import CHECKSUMS, checksums_in, sha256_of
 from tasks.ledger.balances import History, replay
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, cost_from_json
+from tasks.ledger.entries.bodies import Spend
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.lineage.datasets import (
     BUNDLE,
@@ -80,10 +83,10 @@ class Account:
 
     @property
     def _delta(self) -> Fraction:
-        return Fraction(str(self.release.facts["stated"]["delta"]))
+        return Fraction(str(self.release.reservation.stated["delta"]))
 
     def _cost(self, name: str) -> Cost:
-        return cost_of(event_from_json(self.release.spends[name].facts["event"]))
+        return cost_of(event_from_json(self.release.spends[name].parse(Spend).event))
 
     def _composed(self, cost: Cost) -> Statement:
         """The statement of a cost at the release's delta; what is pure claims none."""
@@ -92,7 +95,7 @@ class Account:
     def spend(self, name: str, history: History) -> DpSpendFacet:
         """One measurement's own cost and entry; the balance is that around the entry, whenever it is told."""
         spent, cost = self.release.spends[name], self._cost(name)
-        mechanism, alone = BY_NAME[spent.facts["event"]["mechanism"]], self._composed(cost)
+        mechanism, alone = BY_NAME[spent.parse(Spend).event["mechanism"]], self._composed(cost)
         before, after = (history.balance(spent.population, seq).as_json() for seq in (spent.seq - 1, spent.seq))
         return DpSpendFacet(
             measurement=name,
@@ -105,7 +108,7 @@ class Account:
             rho=float(cost.rho) if cost.rho else None,
             deltaNum=float(cost.delta_num),
             alone={"epsilon": float(alone.epsilon), "delta": float(alone.delta)},
-            ofRelease={key: float(self.release.facts["stated"][key]) for key in ("epsilon", "delta")},
+            ofRelease={key: float(self.release.reservation.stated[key]) for key in ("epsilon", "delta")},
             ledgerEntry=spent.seq,
             ledgerHash=spent.hash,
             before=before,
@@ -114,9 +117,9 @@ class Account:
 
     def guarantee(self, spent: Iterable[str]) -> DpGuaranteeFacet:
         """What the release promises as a whole, and what these spends compose to."""
-        planned = self.release.facts["measurements"]
-        stated = self.release.facts["stated"]
-        reserved = total(cost_from_json(body["cost"]) for body in planned.values())
+        planned = self.release.reservation.measurements
+        stated = self.release.reservation.stated
+        reserved = total(plan.cost for plan in planned.values())
         return DpGuaranteeFacet(
             population=self.release.population,
             unit=self.basis["unit"],
@@ -161,7 +164,7 @@ class Account:
     def measured(self, datasets: ReleaseDatasets, names: Iterable[str]) -> dict[str, dict[str, DatasetFacet]]:
         """The datasets of these measurements, with the digests of their spends."""
         spends = self.release.spends
-        return {noisy(name): self.made(datasets, noisy(name), spends[name].facts["digest"]) for name in names}
+        return {noisy(name): self.made(datasets, noisy(name), spends[name].parse(Spend).digest) for name in names}
 
 
 def ledger_facet(entry: Entry) -> DpLedgerFacet:

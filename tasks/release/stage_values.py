@@ -9,7 +9,8 @@ from typing import Any
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.releases import ReleaseState
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +25,8 @@ class Grant:
     @staticmethod
     def of(release: ReleaseState, builds: dict[str, Any]) -> Grant:
         """Return the grant that a reservation gives."""
-        asked = release.facts.get("approve", "none") != "none"
-        return Grant(release.release_id, release.facts["seeds"], builds, asked)
+        reserved = release.reservation
+        return Grant(release.release_id, reserved.seeds, builds, reserved.approve != "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,4 @@ class BundleRef:
 
     folder: Path
     record: dict[str, Any]
-    status: str = "published"
+    status: ReleaseStatus = ReleaseStatus.PUBLISHED

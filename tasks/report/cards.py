@@ -12,9 +12,15 @@ from typing import Any
 from dpcore.accounting import Cost, float_above, population_balance
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.catalogue import BY_NAME
+from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import Event, cost_of
+from tasks.ledger.entries.bodies import SealedBundle, Spend
+from tasks.ledger.entries.costs import less
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.next_command import resume_command
-from tasks.ledger.state import Entry, LedgerState, ReleaseState, less
+from tasks.ledger.releases import ReleaseState
+from tasks.ledger.state import LedgerState
 from tasks.report.wording import ABSENT, finite_precision, number
 from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import at_least, at_most, in_words
@@ -97,7 +103,7 @@ def _frame_facts(planned: PlannedRelease, projection: Projection, release: Relea
 def _projection_cost(planned: PlannedRelease, release: ReleaseState) -> str:
     event = planned.plan.projection_event
     if event is not None:
-        drawn = release.spends.get("projection")
+        drawn = release.spends.get(PROJECTION)
         return cost_words(cost_of(event)) + (f", ledger entry {drawn.seq}" if drawn else "")
     if planned.plan.reuses_gram:
         return "nothing of its own: it comes out of the measured moments"
@@ -106,7 +112,7 @@ def _projection_cost(planned: PlannedRelease, release: ReleaseState) -> str:
 
 def _projection_randomness(planned: PlannedRelease, release: ReleaseState) -> str:
     if planned.plan.projection == "ron":
-        seed = release.facts["seeds"]["projection"]
+        seed = release.reservation.seeds["projection"]
         return (
             f"all directions, uniform over orthonormal frames, from the seed `{seed}`: entropy of the operating "
             f"system, drawn at the reservation (ledger entry {release.reserve_seq}), never from the data"
@@ -123,7 +129,7 @@ def noise_rows(
     planned: PlannedRelease, release: ReleaseState, *, count: float, spectrum: Mapping[str, Any]
 ) -> list[Row]:
     """The noise that was planned against what was found: by the gate before the draw, and in the release."""
-    rows = [row for name, entry in release.spends.items() for row in _gate_rows(name, entry.facts.get("build") or {})]
+    rows = [row for name, entry in release.spends.items() for row in _gate_rows(name, entry.parse(Spend).build or {})]
     expected = planned.plan.expected_error()
     blocks = len(spectrum["blocks"])
     figures = {
@@ -179,7 +185,7 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
     }
     places = ["## Where", *_places(record["flow_run_id"], folder, _digest(entries)), "", *ledger_lines(entries)]
     promise = ["", "## What is promised", *(f"\n{words}" for words in privacy["guarantee"])]
-    wait = _approval_lines(record["release_id"]) if status == "awaiting-approval" else []
+    wait = _approval_lines(record["release_id"]) if status == ReleaseStatus.AWAITING_APPROVAL else []
     return card(f"{record['name']} {record['period']}", facts, [*wait, *places, *promise])
 
 
@@ -190,8 +196,8 @@ def _budget_words(budget: Mapping[str, Any]) -> str:
 
 def _digest(entries: Sequence[Entry]) -> str:
     """The digest of the bundle, as the last entry that names one has it."""
-    named = [entry.facts["bundle_digest"] for entry in entries if entry.kind in ("await", "publish")]
-    return str(named[-1]) if named else ABSENT
+    named = [entry.parse(SealedBundle).bundle_digest for entry in entries if entry.kind in ("await", "publish")]
+    return named[-1] if named else ABSENT
 
 
 def _places(flow_run_id: str, folder: str, digest: str) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dpcore.mechanisms.base import GramEvent, Output
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
-from dpcore.mechanisms.names import CENTRE
+from dpcore.mechanisms.names import CENTRE, MEAN, MOMENTS, PROJECTION
 from dpcore.mechanisms.registry import mechanism_of
 from dpcore.records.schema import Role
 from dpcore.series.drift import LARGEST_COUNT_NOISE, Quantity, ratio_noise
@@ -100,12 +100,12 @@ def _basis(record: dict[str, Any]) -> _Basis | None:
     if not is_number(count):
         return None
     try:
-        moments = GramEvent.from_json(events["moments"])
-        mean = GramEvent.from_json(events["mean"]) if "mean" in events else None
+        moments = GramEvent.from_json(events[MOMENTS])
+        mean = GramEvent.from_json(events[MEAN]) if MEAN in events else None
         noise = count_and_sum_noise(moments, mean)[0] * math.sqrt((mean or moments).layout.classes)
         basis = _Basis(left_out(record), count, noise)
-        if basis.left_out is LeftOut.MEASURED and "projection" in events:  # else it comes out of the moments
-            basis = _with_centre(basis, GramEvent.from_json(events["projection"]), record["utility"]["columns"])
+        if basis.left_out is LeftOut.MEASURED and PROJECTION in events:  # else it comes out of the moments
+            basis = _with_centre(basis, GramEvent.from_json(events[PROJECTION]), record["utility"]["columns"])
     except (KeyError, TypeError, ValueError, ArithmeticError):
         return None  # of a version that stated its noise otherwise
     return basis

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from zoneinfo import ZoneInfo
 
+from tasks.ledger.entries.bodies import Refusal, Reservation
+from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.state import LedgerState
 from tasks.schedule.calendar import month_before, periods_due
 from tasks.spec import ReleaseSpec
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
-DECIDED = ("published", "superseded", "awaiting-approval", "refused")
+DECIDED = (ReleaseStatus.PUBLISHED, ReleaseStatus.SUPERSEDED, ReleaseStatus.AWAITING_APPROVAL, ReleaseStatus.REFUSED)
 """What another run of the period would not change."""
 
 
@@ -77,10 +78,11 @@ def is_decided(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
 
 def _was_refused(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
     """Whether the budget refused the month, and nobody began it again since, with success or not."""
-    mine = [entry.seq for entry in state.refusals.values() if _is_of_month(entry.facts, spec, period)]
-    begun = [release.reserve_seq for release in state.releases.values() if _is_of_month(release.facts, spec, period)]
+    mine = [entry.seq for entry in state.refusals.values() if _is_of_month(entry.parse(Refusal), spec, period)]
+    releases = state.releases.values()
+    begun = [known.reserve_seq for known in releases if _is_of_month(known.reservation, spec, period)]
     return bool(mine) and max(mine) > max(begun, default=0)
 
 
-def _is_of_month(facts: dict[str, Any], spec: ReleaseSpec, period: str) -> bool:
-    return (facts["name"], facts["period"]) == (spec.name, period)
+def _is_of_month(body: Refusal | Reservation, spec: ReleaseSpec, period: str) -> bool:
+    return (body.name, body.period) == (spec.name, period)

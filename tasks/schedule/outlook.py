@@ -27,8 +27,8 @@ from dpcore.planning.forecast import (
 )
 from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
+from tasks.ledger.refusals import cap_difference
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import cap_difference
 from tasks.schedule.coming import MOST_MONTHS, cap_in_force, coming_months
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import cap_of, plan_release

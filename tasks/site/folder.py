@@ -19,9 +19,9 @@ from pathlib import Path
 from dpcore.errors import WorkspaceError
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
-from tasks.ledger.entry_keys import Key
-from tasks.ledger.operations import export_lines
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.keys import Key
+from tasks.ledger.export import export_lines
 from tasks.site.survey import Bundle, Survey
 from tasks.workspace.folders import Workspace
 from tasks.workspace.locks import try_lock

@@ -66,7 +66,7 @@ class Site:
 
     def title(self) -> str:
         """What the site is about: the names that were released, or would be."""
-        names = dict.fromkeys(str(release.facts["name"]) for release in self.survey.state.releases.values())
+        names = dict.fromkeys(release.reservation.name for release in self.survey.state.releases.values())
         if self.survey.spec is not None:
             names = {self.survey.spec.name: None, **names}
         return ", ".join(names) or "Releases"

@@ -5,16 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cost, total
-from tasks.ledger.state import Entry, cost_from_json
+from tasks.ledger.entries.bodies import (
+    Body,
+    BundleDecision,
+    CapChange,
+    KeyEnrolment,
+    KeyRevocation,
+    Reconciliation,
+    Refusal,
+    Reservation,
+    SealedBundle,
+    Spend,
+)
+from tasks.ledger.entries.entry import Entry
 from tasks.report.wording import rounded_up, short_hash
 from tasks.site.frame import ENTRIES_A_PAGE, Site
 from tasks.site.survey import FAULTS
-
-Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,9 @@ def _front(site: Site, block: int) -> dict[str, Any]:
     front = block == site.newest_block
     good = site.survey.entries[: site.survey.verified] if front else []
     chosen = {kind: [entry for entry in good if entry.kind == kind] for kind in ("cap", "reconcile", "restore")}
-    spoken = [entry for entry in good if entry.kind == "approve" or (entry.kind == "refuse" and entry.facts["who"])]
+    spoken = [
+        entry for entry in good if entry.kind == "approve" or (entry.kind == "refuse" and entry.parse(Refusal).who)
+    ]
     return {
         "front": front,
         "entries_a_page": ENTRIES_A_PAGE,
@@ -58,14 +69,15 @@ def _keys(site: Site) -> Iterator[dict[str, Any]]:
     """Each key, when it was announced, by whom, and how many entries it signed."""
     good = site.survey.entries[: site.survey.verified]
     signed = Counter(entry.key_id for entry in good)
-    announced = {entry.facts["key_id"]: entry for entry in good if entry.kind == "key"}
+    announced = {entry.parse(KeyEnrolment).key_id: entry for entry in good if entry.kind == "key"}
     for key_id, key in site.survey.state.keys.items():
         yield {"id": key_id, "key": key, "entry": announced[key_id], "signed": signed[key_id]}
 
 
 def _cap(entry: Entry) -> dict[str, Any]:
-    figures = {kind: float(Fraction(entry.facts[kind])) for kind in ("epsilon", "delta", "delta_num")}
-    return {"entry": entry, "reason": entry.facts.get("reason"), "who": entry.facts.get("who"), **figures}
+    body = entry.parse(CapChange)
+    figures = {kind: float(getattr(body, kind)) for kind in ("epsilon", "delta", "delta_num")}
+    return {"entry": entry, "reason": body.reason, "who": body.who, **figures}
 
 
 # ---------------------------------------------------------------- entries
@@ -74,20 +86,24 @@ def _cap(entry: Entry) -> dict[str, Any]:
 def _line(site: Site, entry: Entry) -> Line:
     """A row; of an entry that cannot be read, that."""
     try:
-        facts = entry.facts
-        cost, words = _entry_cost(entry.kind, facts), WORDS.get(entry.kind, _nothing)(facts)
+        cost, words = ("", "") if entry.kind not in WORDS else _describe(entry.content)
     except FAULTS:
         cost, words = "", "cannot be read"
     return Line(entry, cost, words, site.release_href(entry.release_id), entry.seq <= site.survey.verified)
 
 
-def _entry_cost(kind: str, facts: Facts) -> str:
-    if kind == "spend":
-        return cost_in_signs(cost_from_json(facts["cost"]))
-    if kind == "reserve":
-        return cost_in_signs(total(cost_from_json(m["cost"]) for m in facts["measurements"].values()))
-    if kind == "reconcile":
-        return cost_in_signs(total(cost_from_json(cost) for cost in facts["charges"].values())) or "nothing"
+def _describe(body: Body) -> tuple[str, str]:
+    return _entry_cost(body), WORDS[body.kind](body)
+
+
+def _entry_cost(body: Body) -> str:
+    match body:
+        case Spend():
+            return cost_in_signs(body.cost)
+        case Reservation():
+            return cost_in_signs(total(plan.cost for plan in body.measurements.values()))
+        case Reconciliation():
+            return cost_in_signs(total(body.charges.values())) or "nothing"
     return ""
 
 
@@ -97,58 +113,59 @@ def cost_in_signs(cost: Cost) -> str:
     return ", ".join(f"{sign} {rounded_up(float(value))}" for sign, value in parts.items() if value)
 
 
-def _nothing(_facts: Facts) -> str:
-    return ""
+def _key_words(body: KeyEnrolment) -> str:
+    how = f"replaces {short_hash(body.replaces)}" if body.replaces else "is announced"
+    roles = f", may {', '.join(body.roles)}" if body.roles else ""
+    return f"key {short_hash(body.key_id)} {how}{roles}"
 
 
-def _key_entry_words(facts: Facts) -> str:
-    how = f"replaces {short_hash(facts['replaces'])}" if facts["replaces"] else "is announced"
-    roles = f", may {', '.join(facts['roles'])}" if facts.get("roles") else ""
-    return f"key {short_hash(facts['key_id'])} {how}{roles}"
+def _key_entry_words(body: KeyEnrolment) -> str:
+    how = f"replaces {short_hash(body.replaces)}" if body.replaces else "is announced"
+    roles = f", may {', '.join(body.roles)}" if body.roles else ""
+    return f"key {short_hash(body.key_id)} {how}{roles}"
 
 
-def _cap_entry_words(facts: Facts) -> str:
-    figures = {sign: float(Fraction(facts[kind])) for sign, kind in (("ε", "epsilon"), ("δ", "delta"))}
+def _cap_entry_words(body: CapChange) -> str:
+    figures = {"ε": float(body.epsilon), "δ": float(body.delta)}
     words = ", ".join(f"{sign} ≤ {rounded_up(value)}" for sign, value in figures.items())
-    by = f", set by {facts['who']}" if facts.get("who") else ""
-    return f"{words}{by}: {facts['reason']}" if facts.get("reason") else words + by
+    by = f", set by {body.who}" if body.who else ""
+    return f"{words}{by}: {body.reason}" if body.reason else words + by
 
 
-def _reserve_words(facts: Facts) -> str:
-    words = f"{', '.join(facts['measurements'])} for {facts['period']}"
-    replaced = f"; supersedes {facts['supersedes']}: {facts['reason']}" if facts.get("supersedes") else ""
-    return words + replaced
+def _reserve_words(body: Reservation) -> str:
+    words = f"{', '.join(body.measurements)} for {body.period}"
+    return f"{words}; supersedes {body.supersedes}: {body.reason}" if body.supersedes else words
 
 
-def _spend_entry_words(facts: Facts) -> str:
-    return f"{facts['measurement']} by {facts['event']['mechanism']}"
+def _spend_entry_words(body: Spend) -> str:
+    return f"{body.measurement} by {body.event['mechanism']}"
 
 
-def _bundle_words(facts: Facts) -> str:
-    return f"bundle {short_hash(facts['bundle_digest'])}"
+def _bundle_words(body: SealedBundle) -> str:
+    return f"bundle {short_hash(body.bundle_digest)}"
 
 
-def _person_words(facts: Facts) -> str:
-    return f"{facts['who']}: {facts['reason']}"
+def _person_words(body: BundleDecision | KeyRevocation | Reconciliation) -> str:
+    return f"{body.who}: {body.reason}"
 
 
-def _refuse_words(facts: Facts) -> str:
-    return _person_words(facts) if facts["who"] else f"{facts['rule']}: {facts['reason']}"
+def _refuse_words(body: Refusal) -> str:
+    return _person_words(body) if body.who else f"{body.rule}: {body.reason}"
 
 
-WORDS: dict[str, Callable[[Facts], str]] = {
+WORDS: dict[str, Callable[[Any], str]] = {
     "key": _key_entry_words,
-    "revoke": lambda facts: f"key {short_hash(facts['key_id'])} signs no more; {_person_words(facts)}",
+    "revoke": lambda body: f"key {short_hash(body.key_id)} signs no more; {_person_words(body)}",
     "cap": _cap_entry_words,
     "reserve": _reserve_words,
     "spend": _spend_entry_words,
-    "fail": lambda facts: f"{facts['status']} in stage {facts['stage']}",
+    "fail": lambda body: f"{body.status} in stage {body.stage}",
     "await": _bundle_words,
     "approve": _person_words,
     "refuse": _refuse_words,
     "publish": _bundle_words,
-    "void": lambda facts: str(facts["reason"]),
-    "restore": lambda facts: f"{facts['who']} restored a backup",
+    "void": lambda body: str(body.reason),
+    "restore": lambda body: f"{body.who} restored a backup",
     "reconcile": _person_words,
 }
 """What an entry says, kind by kind; values that the ledger states, nothing else."""

@@ -9,7 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from dpcore.series.drift import Change, DriftVerdict, Quantity, compare_quantities
-from tasks.ledger.state import ReleaseState
+from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.releases import ReleaseState
 from tasks.report.quantities import LeftOut, Name, definitions, left_out, quantities
 from tasks.report.wording import DAYS_PER_UNIT
 from tasks.site.frame import Site
@@ -45,9 +46,9 @@ def names_with_months(site: Site) -> dict[str, list[Month]]:
     """For each name its published months in order; of a superseded release, its successor."""
     months: dict[str, dict[str, Month]] = {}
     for release in site.survey.state.releases.values():
-        month = _month_of_release(site, release) if release.status == "published" else None
+        month = _month_of_release(site, release) if release.status == ReleaseStatus.PUBLISHED else None
         if month is not None:
-            months.setdefault(str(release.facts["name"]), {})[month.period] = month
+            months.setdefault(release.reservation.name, {})[month.period] = month
     return {name: [found[period] for period in sorted(found)] for name, found in sorted(months.items())}
 
 
@@ -62,7 +63,7 @@ def _month_of_release(site: Site, release: ReleaseState) -> Month | None:
         measured, declared, apart = quantities(record), definitions(record), left_out(record)
     except (*FAULTS, IndexError):
         return None
-    return Month(str(release.facts["period"]), release.release_id, columns, measured, declared, apart)
+    return Month(release.reservation.period, release.release_id, columns, measured, declared, apart)
 
 
 def comparisons(months: list[Month]) -> list[Comparison]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReleaseState
 from tasks.lineage.datasets import FILES
 from tasks.report import report
 from tasks.site.frame import Site
@@ -78,7 +79,7 @@ def _entries(site: Site, release_id: str) -> list[Entry]:
 
 
 def _superseded_by(site: Site, release_id: str) -> str | None:
-    later = [r for r in site.survey.state.releases.values() if r.facts.get("supersedes") == release_id and r.published]
+    later = [r for r in site.survey.state.releases.values() if r.reservation.supersedes == release_id and r.published]
     return later[-1].release_id if later else None
 
 
@@ -87,8 +88,8 @@ def _flow_runs(site: Site, release_id: str) -> list[dict[str, Any]]:
     known = site.survey.runs or {}
     found: dict[str, list[Entry]] = {}
     for entry in _entries(site, release_id):
-        if entry.seq <= site.survey.verified and (run_id := entry.facts.get("flow_run_id")):
-            found.setdefault(str(run_id), []).append(entry)
+        if entry.seq <= site.survey.verified and (run_id := entry.flow_run_id):
+            found.setdefault(run_id, []).append(entry)
     return [
         {"id": run_id, "state": _state(known, run_id), "entries": entries, "href": site.run_href(run_id)}
         for run_id, entries in found.items()

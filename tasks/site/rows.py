@@ -6,22 +6,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.ledger.state import Entry, ReleaseState
+from tasks.ledger.entries.bodies import Refusal
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.releases import ReleaseState
 from tasks.site.frame import Site
 from tasks.site.survey import FAULTS
 from tasks.spec.relations import is_unproved
 
 TONES = {
-    "published": "good",
-    "superseded": "plain",
-    "void": "plain",
-    "reserved": "accent",
-    "measured": "accent",
-    "awaiting-approval": "accent",
-    "check-failed": "bad",
-    "failed": "bad",
-    "refused": "bad",
-    "lost": "bad",
+    ReleaseStatus.PUBLISHED: "good",
+    ReleaseStatus.SUPERSEDED: "plain",
+    ReleaseStatus.VOID: "plain",
+    ReleaseStatus.RESERVED: "accent",
+    ReleaseStatus.MEASURED: "accent",
+    ReleaseStatus.AWAITING_APPROVAL: "accent",
+    ReleaseStatus.CHECK_FAILED: "bad",
+    ReleaseStatus.FAILED: "bad",
+    ReleaseStatus.REFUSED: "bad",
+    ReleaseStatus.LOST: "bad",
 }
 SIGNS = {"good": "✓", "bad": "✕", "accent": "…", "plain": "–"}
 MOST_MONTHS = 36
@@ -36,7 +39,7 @@ class Row:
     period: str
     population: str
     sequence: int
-    status: str
+    status: ReleaseStatus
     epsilon: float | None
     delta: float | None
     at: str
@@ -70,17 +73,16 @@ def pending_refusals(site: Site) -> list[Entry]:
 
 
 def _release_row(site: Site, release: ReleaseState) -> Row:
-    facts, last = release.facts, release.published or site.survey.entries[release.reserve_seq - 1]
-    stated = facts.get("stated") or {}
+    reserved, last = release.reservation, release.published or site.survey.entries[release.reserve_seq - 1]
     return Row(
         release_id=release.release_id,
-        name=str(facts["name"]),
-        period=str(facts["period"]),
+        name=reserved.name,
+        period=reserved.period,
         population=release.population,
-        sequence=int(facts["sequence"]),
+        sequence=reserved.sequence,
         status=release.status,
-        epsilon=stated.get("epsilon"),
-        delta=stated.get("delta"),
+        epsilon=reserved.stated.get("epsilon"),
+        delta=reserved.stated.get("delta"),
         at=last.at if release.published else "",
         words=" ".join(_words(site, release)),
         elsewhere=is_of_other_workspace(site, release),
@@ -95,10 +97,11 @@ def is_of_other_workspace(site: Site, release: ReleaseState) -> bool:
 
 def _words(site: Site, release: ReleaseState) -> Iterator[str]:
     """What a list should say besides the status."""
-    if release.facts.get("supersedes"):
-        yield f"Supersedes {release.facts['supersedes']}."
+    if release.reservation.supersedes:
+        yield f"Supersedes {release.reservation.supersedes}."
     if release.refusal is not None:
-        yield f"{release.refusal.facts['who']}: {release.refusal.facts['reason']}"
+        refusal = release.refusal.parse(Refusal)
+        yield f"{refusal.who}: {refusal.reason}"
     if _is_approximate(site, release):
         yield "Approximate: not proved."
     if is_of_other_workspace(site, release):
@@ -115,19 +118,19 @@ def _is_approximate(site: Site, release: ReleaseState) -> bool:
 
 
 def _refusal_row(site: Site, entry: Entry) -> Row:
-    facts = entry.facts
-    stated: dict[str, Any] = facts.get("stated") or {}
+    body = entry.parse(Refusal)
+    stated = body.stated or {}
     return Row(
         release_id=entry.release_id,
-        name=str(facts.get("name", "")),
-        period=str(facts.get("period", "")),
+        name=body.name or "",
+        period=body.period or "",
         population=entry.population,
         sequence=0,
-        status="refused",
+        status=ReleaseStatus.REFUSED,
         epsilon=stated.get("epsilon"),
         delta=stated.get("delta"),
         at="",
-        words=f"{facts['reason']}.",
+        words=f"{body.reason}.",
         href=site.release_href(entry.release_id),
     )
 
@@ -146,7 +149,7 @@ def strips(rows: list[Row]) -> list[dict[str, Any]]:
 
 def _weight(row: Row) -> tuple[bool, int]:
     """A published release counts for its month, else the last attempt."""
-    return row.status == "published", row.sequence
+    return row.status == ReleaseStatus.PUBLISHED, row.sequence
 
 
 def summary(rows: list[Row]) -> list[tuple[str, str, int]]:

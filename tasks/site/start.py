@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import Cost, population_balance
-from tasks.ledger.state import Entry, Population
+from tasks.ledger.entries.bodies import CapChange, Refusal
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.state import Population
 from tasks.report.wording import rounded_up
 from tasks.schedule.forecast import Forecast
 from tasks.site.burn import NARROW, WIDE, Burn, burn_svg
@@ -43,9 +44,9 @@ def _refusals(site: Site) -> Iterator[dict[str, Any]]:
     """Every refusal of the ledger, the newest first."""
     for entry in reversed(site.survey.entries[: site.survey.verified]):
         if entry.kind == "refuse":
-            facts = entry.facts
+            body = entry.parse(Refusal)
             href = site.release_href(entry.release_id)
-            yield {"entry": entry, "rule": facts["rule"], "reason": facts["reason"], "who": facts["who"], "href": href}
+            yield {"entry": entry, "rule": body.rule, "reason": body.reason, "who": body.who, "href": href}
 
 
 # ---------------------------------------------------------------- budget
@@ -92,7 +93,7 @@ def _burn(site: Site, population: str) -> Burn:
 
 
 def _is_of_budget(entry: Entry, population: str) -> bool:
-    return entry.population == population and entry.facts["who"] is None
+    return entry.population == population and entry.parse(Refusal).who is None
 
 
 def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterator[tuple[Any, float]]:
@@ -110,7 +111,7 @@ def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterato
 def _caps(entries: list[Entry], population: str) -> Iterator[tuple[Any, float]]:
     for entry in entries:
         if entry.kind == "cap" and entry.population == population:
-            yield moment_of(entry), float(Fraction(entry.facts["epsilon"]))
+            yield moment_of(entry), float(entry.parse(CapChange).epsilon)
 
 
 def _kinds(known: Population) -> Iterator[dict[str, Any]]:

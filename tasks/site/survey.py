@@ -19,9 +19,10 @@ from tasks.audit import Check, Redraw, audit_workspace, broken, not_shown
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
 from tasks.ledger.balances import History, replay
-from tasks.ledger.entry_keys import trust_fault
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.state import LedgerState
 from tasks.lineage.graph import Graph, lineage_graph
 from tasks.schedule.forecast import Forecast, forecast_of
 from tasks.spec import ReleaseSpec, load_spec
@@ -200,7 +201,7 @@ def _graphs(workspace: Workspace, releases: Sequence[str]) -> Iterator[tuple[str
 def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[Entry], now: datetime) -> Forecast | None:
     if spec is None:
         return None
-    mine = {r.reserve_seq for r in state.releases.values() if r.facts["name"] == spec.name and r.spends}
+    mine = {r.reserve_seq for r in state.releases.values() if r.reservation.name == spec.name and r.spends}
     past = [moment_of(entry) for entry in entries if entry.seq in mine]
     known = state.populations.get(spec.privacy.population)
     if known is not None and not adds_up(known.basis, basis_of(spec)):

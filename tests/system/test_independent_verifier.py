@@ -24,7 +24,7 @@ from support.tasks.goldens import GOLDEN
 
 from dpcore.accounting import Cap, Cost
 from tasks.audit import audit_export, broken, read_public_key
-from tasks.ledger.operations import export_lines
+from tasks.ledger.export import export_lines
 from tasks.ledger.store import Ledger
 
 SOURCE = Path(independent_verifier.__file__)

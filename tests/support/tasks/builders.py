@@ -25,8 +25,12 @@ from dpcore.noise.sources import SeededNoise, SystemNoise
 from dpcore.records.exact_sums import GramLayout, GramSum
 from dpcore.records.schema import Neighbours
 from tasks.keys.signing import PublicKey, signing_key
-from tasks.ledger.state import Entry, LedgerState, cost_to_json
-from tasks.ledger.store import Ledger, ReserveRequest
+from tasks.ledger.entries.bodies import Spend, body_to_json
+from tasks.ledger.entries.costs import cost_to_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.releases import ReserveRequest
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
 POPULATION = "people"
@@ -62,6 +66,12 @@ def request(period: str = "2026-01", epsilon: str = "0.1", **changes: Any) -> Re
         "flow_run_id": "run",
     }
     return ReserveRequest(**(facts | changes))
+
+
+def facts_of(entry: Entry) -> dict[str, Any]:
+    """The body of an entry as the JSON object that it is."""
+    facts: dict[str, Any] = json.loads(entry.body)
+    return facts
 
 
 def unreserved(name: str, period: str) -> dict[str, Any]:
@@ -113,7 +123,7 @@ class Chain:
         return self.add("cap", body={**figures, "basis": basis or BASIS, "reason": reason})
 
     def reserve(self, release_id: str = "a", epsilons: dict[str, str] | None = None, **changes: Any) -> Chain:
-        facts = request().body(len(self.entries))
+        facts = body_to_json(request().reservation(len(self.entries)))
         measurements = {name: measurement(epsilon) for name, epsilon in (epsilons or {"moments": "0.5"}).items()}
         return self.add("reserve", release_id, facts | {"measurements": measurements} | changes)
 
@@ -193,8 +203,9 @@ def die_inside_the_spend(place: Place, release_id: str) -> None:
     """End like a crash after both rows are written and before they are committed."""
     ledger, drawn = place.open(), released()
     with ledger._writing() as transaction:
-        body = {"measurement": "moments", **measurement("0.1"), "seeded": False, "digest": drawn.digest()}
-        transaction.append("spend", POPULATION, release_id, body)
+        cost, digest = cost_of(drawn.event), drawn.digest()
+        body = Spend(measurement="moments", event=drawn.event.as_json(), cost=cost, seeded=False, digest=digest)
+        transaction.append(body, POPULATION, release_id)
         transaction.store(release_id, "moments", drawn)
         os._exit(9)
 

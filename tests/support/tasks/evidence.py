@@ -15,7 +15,8 @@ from tasks.audit import Check, audit_export, read_public_key
 from tasks.bundle.staging import CHECKSUMS, render_json, sha256_of
 from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
 from tasks.keys.signing import Signer
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.bodies import Publication
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
@@ -63,7 +64,7 @@ def republish(given: Given, key: Signer, *, sign: Signer | None = None, restate:
     names = sorted(p.name for p in folder.iterdir() if p.name != CHECKSUMS)
     rewritten(folder / CHECKSUMS, "".join(f"{sha256_of(folder / n)}  {n}\n" for n in names).encode())
     digest, entries = sha256_of(folder / CHECKSUMS), given.entries()
-    was = next(e.facts["bundle_digest"] for e in entries if e.kind == "publish" and e.release_id == FIRST)
+    was = next(e.parse(Publication).bundle_digest for e in entries if e.kind == "publish" and e.release_id == FIRST)
     renewed: list[Entry] = []
     for old in entries:
         head = renewed[-1].hash if renewed else "0" * 64

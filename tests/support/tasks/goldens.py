@@ -26,9 +26,10 @@ from dpcore.accounting import Cap
 from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle.staging import Staging
 from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.entries.bodies import Spend
+from tasks.ledger.export import export_lines
 from tasks.ledger.key_changes import enrol_key, rotate_key
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.operations import export_lines
 from tasks.ledger.store import Ledger
 from tasks.release.approval import approve, decide_apart
 from tasks.spec import load_spec
@@ -128,7 +129,7 @@ def make_evidence(workspace: Workspace) -> None:
         given_up = ledger.reserve(request("2025-11", name="small")).release_id
         ledger.void(given_up, reason="nothing was drawn")
         failed = ledger.reserve(request("2025-12", name="small")).release_id
-        build = ledger.state().releases["small-2026-01-1"].spends["moments"].facts["build"]
+        build = ledger.state().releases["small-2026-01-1"].spends["moments"].parse(Spend).build
         ledger.spend(failed, "moments", released(), build=build, flow_run_id="run")
         ledger.fail(failed, status="failed", stage="sample")
         large = request("2025-10", "9", name="small")

@@ -10,8 +10,8 @@ from typing import Any
 from support.tasks.builders import Chain
 
 from tasks.keys.signing import SigningKey
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.opening import readable_ledger
-from tasks.ledger.state import Entry
 from tasks.workspace.folders import Workspace
 
 

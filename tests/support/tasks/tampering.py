@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tasks.audit import Check
 from tasks.keys.signing import SigningKey, signing_key
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 

@@ -306,12 +306,12 @@ def test_the_schedule_fires_and_both_for_the_same_month_publish_once(served: Ser
         seconds=180,
         what=lambda: f"a firing of the schedule\n{served.said()}",
     )
-    assert Counter(r.facts["period"] for r in state(served.workspace).releases.values())[DUE] == 1
+    assert Counter(r.reservation.period for r in state(served.workspace).releases.values())[DUE] == 1
 
 
 def test_each_month_was_released_and_drawn_once(served: Served):
     releases = state(served.workspace).releases.values()
-    assert Counter(r.facts["period"] for r in releases) == Counter([DUE, *MONTHS[0:1], *MONTHS[2:5]])
+    assert Counter(r.reservation.period for r in releases) == Counter([DUE, *MONTHS[0:1], *MONTHS[2:5]])
     assert all(r.status == "published" and len(r.spends) == 1 for r in releases)
 
 
@@ -434,7 +434,7 @@ def test_months_missed_while_nothing_served_are_caught_up_once_and_in_order(serv
         published(served, month, 240)
     releases = [r for month in missed for r in state(workspace).of_period("small", month)]
     order = sorted(releases, key=lambda r: r.published.seq if r.published else 0)
-    assert [r.facts["period"] for r in order] == missed
+    assert [r.reservation.period for r in order] == missed
     assert served.first_up is not None
     since = {"after_": served.first_up.isoformat()}  # a first start that crosses a full minute has a firing to catch up
     caught_up = {"tags": {"all_": ["catch-up"]}, "expected_start_time": since}

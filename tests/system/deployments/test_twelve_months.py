@@ -12,6 +12,7 @@ import pytest
 from support import IMPORTS
 from support.deployments.serving import SPEC, environment, make_workspace, state
 
+from tasks.ledger.entries.bodies import Refusal
 from tasks.workspace.folders import Workspace
 
 pytestmark = [
@@ -71,7 +72,7 @@ def test_ten_months_are_published_and_two_are_refused_for_the_budget(year: Year)
     for month, outcome in zip(MONTHS[10:], year.outcomes[10:], strict=True):
         assert f"not released: {month};" in outcome
     releases = state(year.workspace).releases
-    assert {r.facts["period"]: r.status for r in releases.values()} == dict.fromkeys(MONTHS[:10], "published")
+    assert {r.reservation.period: r.status for r in releases.values()} == dict.fromkeys(MONTHS[:10], "published")
 
 
 def test_the_history_tells_all_twelve_with_the_reason_of_the_refusals(year: Year):
@@ -115,7 +116,7 @@ def test_the_site_shows_the_burn_down_and_the_refusals(year: Year):
 
 def test_refused_months_are_not_tried_again_behind_the_steward_s_back(year: Year):
     refusals = state(year.workspace).refusals.values()
-    assert [entry.facts["period"] for entry in refusals] == MONTHS[10:]
+    assert [entry.parse(Refusal).period for entry in refusals] == MONTHS[10:]
 
 
 def test_no_row_count_or_file_name_is_told_anywhere(year: Year):

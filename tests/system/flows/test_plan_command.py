@@ -24,7 +24,8 @@ from flows.cli import plans
 from flows.demos import DEMOS
 from tasks.ledger import store as ledger_module
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.store import Ledger, ReserveRequest
+from tasks.ledger.releases import ReserveRequest
+from tasks.ledger.store import Ledger
 from tasks.spec import load_spec
 from tasks.spec.plan import basis_of, cap_of, plan_release
 from tasks.workspace.folders import Workspace

@@ -19,7 +19,7 @@ from flows.release_history import Joined
 from flows.run_history import complete_runs, recorded_runs
 from flows.server.connection import LOCK, PASSWORD, SERVING, Server
 from tasks.bundle.staging import Staging
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.workspace.folders import Workspace
 from tasks.workspace.locks import hold_lock
 

@@ -14,7 +14,7 @@ import pytest
 from support.flows.storybook import Story
 
 from flows.run_history import complete_runs, recorded_runs
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
@@ -97,8 +97,8 @@ def test_every_ledger_entry_of_a_run_is_a_tag_of_that_run(runs: dict[str, Any], 
     by_a_person = {entry.seq + 1 for entry in entries if entry.kind == "approve"}  # no run wrote that publication
     assert tagged == {entry.seq for entry in entries if entry.kind in kinds} - by_a_person
     for entry in entries:
-        if entry.facts.get("flow_run_id") and entry.seq not in by_a_person:
-            run = runs[entry.facts["flow_run_id"]]
+        if entry.flow_run_id and entry.seq not in by_a_person:
+            run = runs[entry.flow_run_id]
             assert {"visits", entry.release_id, f"ledger-entry:{entry.seq}"} <= set(run["tags"])
 
 

@@ -88,7 +88,7 @@ def test_every_stage_is_told_with_the_ledgers_entries(run: ReleaseRun) -> None:
     drawn = run.ledger.state().releases[release_id]
     text = cards.projection_card(run.planned, projection, drawn)
     assert cards.KINDS[run.planned.plan.projection] in text
-    assert (drawn.facts["seeds"]["projection"] in text) == (run.planned.plan.projection == "ron")
+    assert (drawn.reservation.seeds["projection"] in text) == (run.planned.plan.projection == "ron")
     spectrum = noisy_spectrum(MeasuredSummary.of(run.planned.encoding, ClassGaussians(moments, projection)))
     noise = cards.noise_rows(run.planned, drawn, count=moments.count, spectrum=spectrum)
     assert {row["of"] for row in noise} == {*run.planned.plan.events, "release"}

@@ -23,6 +23,7 @@ from dpcore.mechanisms.registry import Event
 from dpcore.noise.wishart import WishartDifference
 from dpcore.records.schema import Neighbours
 from tasks.audit import audit_workspace
+from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.store import Ledger
 from tasks.release import build_gate
 from tasks.spec import load_spec
@@ -258,7 +259,7 @@ def test_the_first_release_of_another_workspace_relies_on_a_kept_audit_but_repla
     monkeypatch.setattr("tasks.allocate.audit_of_build", lambda event: pytest.fail("audited again"))
     release(fresh, "2026-03")
     with closing(Ledger.open_to_read(fresh.ledger_path)) as ledger:
-        build = ledger.state().releases["small-2026-03-1"].spends["moments"].facts["build"]
+        build = ledger.state().releases["small-2026-03-1"].spends["moments"].parse(Spend).build
     replay = build.pop("replay")
     assert build == kept
     assert replay["pairs"] == build_gate.REPLAYED_PAIRS

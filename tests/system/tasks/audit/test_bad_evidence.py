@@ -22,8 +22,8 @@ from tasks.audit import audit_export, audit_workspace, read_public_key
 from tasks.audit.checks import Check
 from tasks.keys.signing import signing_key
 from tasks.ledger.cited_heads import require_complete_ledger
+from tasks.ledger.export import export_lines
 from tasks.ledger.opening import readable_ledger
-from tasks.ledger.operations import export_lines
 from tasks.lineage.graph import lineage_graph
 from tasks.spec import load_spec
 from tasks.spec.loader import PlainLoader

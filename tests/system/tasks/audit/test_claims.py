@@ -23,8 +23,8 @@ from support.tasks.tampering import SECOND, broken, bundle, on_the_ledger, recha
 from tasks.audit import audit_workspace
 from tasks.bundle.staging import sha256_of
 from tasks.keys.signing import SigningKey, signing_key
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.key_changes import enrol_key
-from tasks.ledger.state import Entry
 from tasks.ledger.store import Ledger
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace

@@ -27,8 +27,9 @@ from tasks.bundle.staging import render_json
 from tasks.bundle.statement import STATEMENT, sign_statement
 from tasks.keys.signing import Signer, SigningKey, signing_key
 from tasks.ledger.balances import replay
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.bodies import body_to_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
@@ -177,7 +178,7 @@ def enrolled_on_top(given: Given, owner: Signer, key: SigningKey) -> list[Entry]
 
 
 def _higher_cap(entries: list[Entry]) -> dict[str, Any]:
-    facts = next(entry.facts for entry in entries if entry.kind == "cap")
+    facts = next(json.loads(entry.body) for entry in entries if entry.kind == "cap")
     return facts | {"epsilon": "100", "reason": "because"}
 
 
@@ -540,7 +541,7 @@ def long_chain(key: SigningKey, count: int) -> list[Entry]:
     add("key", body={"key_id": key.public.key_id, "public_key": key.public.text, "replaces": None})
     add("cap", body={"epsilon": "10000", "delta": "0", "delta_num": "1", "basis": BASIS, "reason": None})
     asked, drawn = request(), released()
-    reserved = asked.body(1)
+    reserved = body_to_json(asked.reservation(1))
     spend = {"measurement": "moments", **reserved["measurements"]["moments"], "seeded": False}
     spend |= {"digest": drawn.digest(), "build": {"holds": True, "code_digest": "0" * 64}}
     number = 0
@@ -580,4 +581,4 @@ def test_the_balance_of_any_time_is_what_a_shorter_ledger_says(published: Path):
 
 
 def test_the_export_is_one_spelling_of_the_entries(given: Given):
-    assert all(canonical(entry.facts) == entry.body for entry in given.entries())
+    assert all(canonical(json.loads(entry.body)) == entry.body for entry in given.entries())

@@ -21,7 +21,8 @@ from tasks.audit import audit_workspace
 from tasks.bundle.staging import CHECKSUMS, sha256_of
 from tasks.keys.signing import PUBLIC_FILE, SigningKey, signing_key
 from tasks.ledger.cited_heads import require_complete_ledger
-from tasks.ledger.state import Entry
+from tasks.ledger.entries.bodies import Publication
+from tasks.ledger.entries.entry import Entry
 from tasks.ledger.store import Ledger
 from tasks.lineage.events import append_line
 from tasks.site.survey import FAULTS
@@ -433,7 +434,7 @@ def _published_digest(workspace: Workspace) -> str:
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         published = ledger.state().releases[FIRST].published
     assert published is not None
-    return str(published.facts["bundle_digest"])
+    return published.parse(Publication).bundle_digest
 
 
 # ---------------------------------------------------------------- releasing on such a ledger

@@ -27,12 +27,16 @@ from tasks.audit import audit_workspace
 from tasks.backup.archive import MANIFEST, back_up, restore
 from tasks.keys import signing
 from tasks.keys.signing import KEY_FILE, NEXT_FILE, PUBLIC_FILE, PublicKey, SigningKey, signing_key
-from tasks.ledger import key_changes, operations
+from tasks.ledger import key_changes
+from tasks.ledger import reconcile as reconciliation
+from tasks.ledger.entries.bodies import KeyEnrolment, Reconciliation, body_to_json
+from tasks.ledger.entries.costs import cost_to_json
+from tasks.ledger.export import export_lines, import_entries, write_new
 from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import writable_ledger
-from tasks.ledger.operations import export_lines, imported_entries, reconcile, write_new
-from tasks.ledger.state import LedgerState, cost_to_json
-from tasks.ledger.store import Ledger, Reconciliation
+from tasks.ledger.reconcile import reconcile
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
 
@@ -80,16 +84,16 @@ def test_an_export_can_be_verified_by_whoever_has_it(place: Place):
         ledger.reserve(request())
         lines = list(export_lines(ledger.entries()))
         assert all(set(json.loads(line)) >= {"seq", "hash", "signature"} for line in lines)
-        assert imported_entries(iter(lines)) == ledger.entries()
-        assert LedgerState.replay(imported_entries(iter(lines))).head == ledger.state().head
+        assert import_entries(iter(lines)) == ledger.entries()
+        assert LedgerState.replay(import_entries(iter(lines))).head == ledger.state().head
         with pytest.raises(LedgerError, match="was changed"):
-            LedgerState.replay(imported_entries(line.replace("6/5", "60/5") for line in lines))
+            LedgerState.replay(import_entries(line.replace("6/5", "60/5") for line in lines))
 
 
 @pytest.mark.parametrize("line", ["", "[1]", '{"seq": 1}', "null", "{"])
 def test_what_is_no_entry_is_not_imported(line: str):
     with pytest.raises(LedgerError, match="no ledger entry"):
-        imported_entries(iter([line]))
+        import_entries(iter([line]))
 
 
 def test_an_output_never_takes_the_place_of_another_file(tmp_path: Path):
@@ -358,8 +362,8 @@ def test_the_state_machine_itself_refuses_what_follows_an_unreconciled_restore()
 
 def test_a_reconciliation_by_word_keeps_the_balance_and_says_who_and_why(restored: Workspace):
     entry = reconcile(restored, spec_of(restored), reason="a new disk", who="somebody", charges=None)
-    facts = entry.facts
-    assert (facts["who"], facts["reason"], facts["nothing_was_spent"]) == ("somebody", "a new disk", True)
+    said = entry.parse(Reconciliation)
+    assert (said.who, said.reason, said.nothing_was_spent) == ("somebody", "a new disk", True)
     with ledger_of(restored) as ledger:
         assert ledger.state().spent("people").epsilon == SPENT_TWICE
         assert ledger.state().restored is None
@@ -452,7 +456,7 @@ def test_a_rolled_back_ledger_is_reconciled_at_the_price_of_what_it_lost(rolled_
         release(rolled_back, "2026-03")
     assert caught.value.rule == "ledger-incomplete"
     entry = reconcile(rolled_back, spec_of(rolled_back), reason="x", who="y", charges={"": Fraction("0.1")})
-    assert entry.facts["retired"] == [THIRD]
+    assert entry.parse(Reconciliation).retired == (THIRD,)
     with ledger_of(rolled_back) as ledger:
         assert ledger.state().spent("people").epsilon == Fraction("0.3")
     assert faults(rolled_back) == {}
@@ -472,11 +476,11 @@ def test_a_lost_ledger_is_reconciled_under_the_cap_of_the_specification(workspac
 def test_a_charge_under_a_delta_covers_noise_of_either_kind(epsilon: str):
     """What is charged costs at least the epsilon beside any pure cost and beside any Gaussian one."""
     delta = Fraction(1, 10**6)
-    charged = operations._charge(Cap(Fraction(99), delta, Fraction(0)), Fraction(epsilon))
+    charged = reconciliation._charge(Cap(Fraction(99), delta, Fraction(0)), Fraction(epsilon))
     assert charged.epsilon == Fraction(epsilon)
     gaussian = release_statement(Cost(rho=charged.rho), delta=delta)
     assert float(gaussian.epsilon) >= float(Fraction(epsilon)) * (1 - 1e-12)
-    assert operations._charge(Cap(Fraction(9), Fraction(0), Fraction(0)), Fraction(epsilon)).rho == 0
+    assert reconciliation._charge(Cap(Fraction(9), Fraction(0), Fraction(0)), Fraction(epsilon)).rho == 0
 
 
 ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
@@ -496,7 +500,7 @@ ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", ILLEGAL)
 def test_a_reconciliation_that_hides_something_is_no_entry(case: str):
     changes, message = ILLEGAL[case]
-    body = Reconciliation(reason="a fire", who="somebody", charges={}).body() | changes
+    body = body_to_json(Reconciliation.of(reason="a fire", who="somebody", charges={})) | changes
     with pytest.raises(LedgerError, match=message):
         LedgerState.replay(Chain().cap().add("reconcile", body=body, population="").entries)
 
@@ -507,7 +511,8 @@ def test_a_reconciliation_that_hides_something_is_no_entry(case: str):
 def test_a_rotated_key_signs_what_follows_and_the_old_one_stays_good(workspace: Workspace):
     old = signing_key(workspace.keys).public
     public, entry = rotate_key(workspace, spec_of(workspace), who="operator")
-    assert (entry.key_id, entry.facts["replaces"], entry.facts["key_id"]) == (old.key_id, old.key_id, public.key_id)
+    enrolment = entry.parse(KeyEnrolment)
+    assert (entry.key_id, enrolment.replaces, enrolment.key_id) == (old.key_id, old.key_id, public.key_id)
     assert signing_key(workspace.keys).public == public != old
     assert PublicKey.from_text((workspace.keys / PUBLIC_FILE).read_text()) == public
     assert mode(workspace.keys / KEY_FILE) == 0o600

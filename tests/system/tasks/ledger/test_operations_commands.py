@@ -16,8 +16,9 @@ from support.tasks.staged import SPEC
 
 from flows.cli import main
 from tasks.keys.signing import PublicKey, SigningKey, signing_key
-from tasks.ledger.operations import imported_entries
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.export import import_entries
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
@@ -49,7 +50,7 @@ def answer(result: tuple[int, str], code: int = 0) -> dict[str, Any]:
 def test_the_ledger_is_exported_to_standard_output_or_a_file(run: Any, workspace: Workspace, tmp_path: Path):
     code, lines = run("ledger", "export", "-w", workspace.root)
     assert code == 0
-    head = LedgerState.replay(imported_entries(iter(lines.splitlines()))).head
+    head = LedgerState.replay(import_entries(iter(lines.splitlines()))).head
     assert head is not None
     told = answer(run("ledger", "export", "-w", workspace.root, "--out", tmp_path / "e.ndjson", "--json"))
     assert told == {"entries": 8, "head": head.hash, "out": str(tmp_path / "e.ndjson")}

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -27,8 +26,9 @@ from dpcore.errors import LedgerError
 from flows.recipe import release_directly
 from tasks.audit import audit_workspace
 from tasks.keys.signing import SigningKey, signing_key
-from tasks.ledger.database_common import REFUSAL
-from tasks.ledger.operations import give_roles, grant_population
+from tasks.ledger.databases.common import REFUSAL
+from tasks.ledger.entries.bodies import CapChange
+from tasks.ledger.sharing import give_roles, grant_population
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.release.context import RunRequest
@@ -91,13 +91,9 @@ def test_a_writer_sees_the_head_whatever_isolation_the_server_prefers(
             waiting = pool.submit(lambda: other.reserve(request("2026-03")).release_id)
             waits = "SELECT 1 FROM pg_locks WHERE NOT granted"
             wait_for(lambda: server.execute(waits), "somebody waits for the writers' lock")
-            transaction.append("cap", "others", "", _cap_facts())
+            transaction.append(CapChange.of(cap("1"), BASIS, None, None), "others")
         assert waiting.result(timeout=30) == "visits-2026-03-1"
         assert LedgerState.replay(one.entries()).head == other.state().head
-
-
-def _cap_facts() -> dict[str, Any]:
-    return {"epsilon": "1", "delta": "0", "delta_num": "0", "basis": BASIS, "reason": None}
 
 
 # ---------------------------------------------------------------- roles

@@ -21,11 +21,13 @@ from support.tasks.postgres import Server
 from dpcore.accounting import Cost
 from dpcore.errors import LedgerError
 from tasks.keys.signing import Signer, SigningKey, signing_key
-from tasks.ledger import postgres
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.operations import give_roles, grant_population, set_aside
-from tasks.ledger.state import Entry, LedgerState
-from tasks.ledger.store import Ledger, Reconciliation
+from tasks.ledger.databases import postgres
+from tasks.ledger.entries.bodies import Reconciliation, body_to_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.sharing import give_roles, grant_population, set_aside
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 
 STRANGERS = "strangers"
 OLD_WRITERS_LOCK = 0x6470_7265_6C31
@@ -184,7 +186,7 @@ def _cap_body(**changes: Any) -> dict[str, Any]:
     return {"epsilon": "1", "delta": "0", "delta_num": "0", "basis": BASIS, "reason": "more"} | changes
 
 
-RESERVE = request("2026-01", name="others").body(1)
+RESERVE = body_to_json(request("2026-01", name="others").reservation(1))
 CHARGE = {"who": "x", "reason": "x", "nothing_was_spent": True, "charges": {}, "lost": [], "retired": []}
 FORGERIES: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "a-gap": ("cap", _cap_body(), {"seq": 1000}),
@@ -546,7 +548,9 @@ def test_the_owner_sets_unreadable_entries_aside_and_releases_go_on(own: Team, c
         ledger.reserve(request("2026-02"))
     assert caught.value.rule == "ledger-unreconciled"
     with opened(owner) as ledger:
-        ledger.reconcile(Reconciliation(reason="a rogue role", who="somebody", charges={STRANGERS: Cost(Fraction(1))}))
+        ledger.reconcile(
+            Reconciliation.of(reason="a rogue role", who="somebody", charges={STRANGERS: Cost(Fraction(1))})
+        )
     assert_the_clinic_releases(own)
     for change in ("DELETE FROM events", "DELETE FROM measurements"):
         with pytest.raises(DBAPIError, match="append-only"):

@@ -21,6 +21,7 @@ from support.tasks.builders import (
     request,
 )
 
+from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.store import Ledger
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -87,4 +88,4 @@ def test_sixteen_runs_for_one_period_share_one_reservation_and_one_measurement(p
         assert len(used) == 1, "and all of them go on with one draw"
         assert used <= drawn
         assert kinds(ledger) == ["cap", "reserve", "spend"]
-        assert ledger.entries()[-1].facts["digest"] in used
+        assert ledger.entries()[-1].parse(Spend).digest in used

@@ -22,6 +22,7 @@ import tasks.estimate
 from dpcore.errors import StageFailedError
 from tasks.audit import audit_workspace, broken
 from tasks.ledger.cited_heads import missing_witnesses
+from tasks.ledger.entries.bodies import Publication, Spend
 from tasks.ledger.store import Ledger
 from tasks.lineage.events import events_of
 from tasks.lineage.graph import dataset_in_words, guarantee_in_words, lineage_graph, spends_in_words
@@ -110,7 +111,7 @@ def test_the_flow_tells_every_measurement_and_the_total_that_they_add_up_to(made
     assert {(s["ofRelease"]["epsilon"], s["population"]) for s in spends.values()} == {(1.0, "people")}
     with closing(Ledger.open_to_read(made.ledger_path)) as ledger:
         entries = {entry.seq: entry for entry in ledger.entries()}
-    assert {name: entries[s["ledgerEntry"]].facts["measurement"] for name, s in spends.items()} == {
+    assert {name: entries[s["ledgerEntry"]].parse(Spend).measurement for name, s in spends.items()} == {
         n: n for n in spends
     }
     assert (entries[whole["ledgerEntry"]].kind, entries[whole["ledgerEntry"]].hash) == ("reserve", whole["ledgerHash"])
@@ -183,7 +184,7 @@ def test_every_released_dataset_has_the_digest_that_ledger_and_bundle_have(made:
     with closing(Ledger.open_to_read(made.ledger_path)) as ledger:
         entries = {entry.kind: entry for entry in ledger.entries()}
     assert reservation == f"sha256:{entries['reserve'].hash}"
-    assert due["bundle"] == entries["publish"].facts["bundle_digest"]
+    assert due["bundle"] == entries["publish"].parse(Publication).bundle_digest
     assert written(made)["bundle"]["facets"]["dp_ledger"]["ledgerHash"] == entries["publish"].hash
 
 

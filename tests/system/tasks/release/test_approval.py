@@ -18,6 +18,7 @@ from tasks.audit import audit_workspace
 from tasks.bundle.staging import Staging
 from tasks.keys.decision import SignedDecision
 from tasks.keys.signing import SigningKey
+from tasks.ledger.entries.bodies import Approval, BundleDecision, Refusal
 from tasks.ledger.key_changes import enrol_key, rotate_key
 from tasks.ledger.opening import ledger_state, writable_ledger
 from tasks.ledger.store import Ledger
@@ -62,7 +63,10 @@ def test_approval_publishes_the_sealed_bundle_and_the_ledger_says_who_and_why(wa
     known = ledger_state(waiting).releases[ID]
     assert known.status == "published"
     assert known.approval is not None
-    assert (known.approval.facts["who"], known.approval.facts["reason"]) == ("steward", "the report is fine")
+    assert (known.approval.parse(Approval).who, known.approval.parse(Approval).reason) == (
+        "steward",
+        "the report is fine",
+    )
     assert record["release_id"] == ID
     assert Staging(folder.parent / folder.name).final.is_dir()
     assert {path.name for path in folder.iterdir()} == before.keys()
@@ -96,7 +100,7 @@ def test_a_crash_between_the_entry_and_the_reveal_is_finished_by_the_next_word(
     assert ledger_state(waiting).releases[ID].status == "published"
     folder, _, approval = approve(waiting, ID, who="steward", reason="fine")
     assert folder.is_dir()
-    assert approval.facts["who"] == "steward"
+    assert approval.parse(Approval).who == "steward"
     assert faults(waiting) == []
 
 
@@ -226,8 +230,8 @@ def test_a_budget_that_does_not_allow_a_release_says_so_in_the_ledger_once(works
             release(workspace, "2026-03")
     state = ledger_state(workspace)
     refusal = state.refusals["small-2026-03-1"]
-    assert refusal.facts["rule"] == "budget-exceeded"
-    assert (refusal.facts["name"], refusal.facts["period"]) == ("small", "2026-03")
+    assert refusal.parse(Refusal).rule == "budget-exceeded"
+    assert (refusal.parse(Refusal).name, refusal.parse(Refusal).period) == ("small", "2026-03")
     assert state.head == refusal
     assert faults(workspace) == []
     workspace.spec_path.write_text(SPEC)
@@ -304,7 +308,7 @@ def test_a_decision_about_another_bundle_is_not_added(for_two: Workspace):
 
 def test_an_approver_may_refuse_from_elsewhere(for_two: Workspace):
     entry = refuse(for_two, ID, who="ada", reason="looked", signed=elsewhere(for_two, "ada", no=True))
-    assert entry.facts["approver"] == APPROVERS["ada"].public.key_id
+    assert entry.parse(BundleDecision).approver == APPROVERS["ada"].public.key_id
     assert ledger_state(for_two).releases[ID].status == "refused"
     assert faults(for_two) == []
 

@@ -192,11 +192,13 @@ def test_a_check_that_fails_refuses_to_publish_and_stays_charged_and_is_never_dr
 
 
 def spends(workspace: Workspace) -> dict[str, str]:
+    from tasks.ledger.entries.bodies import Spend
     from tasks.ledger.store import Ledger
 
     with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
         return {
-            name: entry.facts["digest"] for name, entry in ledger.state().releases["checked-2026-01-1"].spends.items()
+            name: entry.parse(Spend).digest
+            for name, entry in ledger.state().releases["checked-2026-01-1"].spends.items()
         }
 
 

@@ -15,6 +15,7 @@ from support.tasks.staged import SPEC, land_rows
 
 from dpcore.errors import LedgerError
 from tasks.audit import audit_workspace
+from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.opening import ledger_state
 from tasks.workspace.folders import Workspace
 
@@ -76,7 +77,7 @@ def killed_and_run_again(site: Site, folder: Path, steps: list[str], fatal: int)
     assert list(release.spends) == ["moments"], what
     assert after.spent("people").epsilon == Fraction(1, 10), f"{what}: the spend is counted once"
     assert after.reserved("people").epsilon == 0, what
-    assert release.spends["moments"].facts["digest"] in draws(root), f"{what}: what was spent was drawn"
+    assert release.spends["moments"].parse(Spend).digest in draws(root), f"{what}: what was spent was drawn"
     if known is not None and known.spends:
         assert len(draws(root)) == drawn_before, f"{what}: drawn a second time"
     assert [c for c in audit_workspace(workspace) if not c.ok] == [], what

@@ -359,6 +359,14 @@ def test_releases_that_only_began_or_failed_are_shown(tmp_path: Path) -> None:
     assert dead_links(tmp_path / "site") == []
 
 
+def test_a_restored_ledger_has_a_page_that_says_who_restored_it(tmp_path: Path) -> None:
+    workspace = capped(tmp_path / "w")
+    with closing(monthly.opened_now(workspace)) as ledger:
+        ledger.mark_restored(who="ada", made_at="2026-01-01T00:00:00.000000Z")
+    written(workspace, tmp_path / "site")
+    assert "ada restored a backup" in text_of(tmp_path / "site", "ledger.html")
+
+
 def test_a_workspace_of_version_1_has_a_site(tmp_path: Path) -> None:
     with tarfile.open(GOLDEN / "version-1.tar.gz") as archive:
         archive.extractall(tmp_path / "old", filter="data")

@@ -28,7 +28,7 @@ from support.tasks.staged import land_rows, release
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
 from tasks.audit import audit_workspace
 from tasks.keys.signing import signing_key
-from tasks.ledger import databases
+from tasks.ledger.databases import sqlite
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
@@ -53,7 +53,7 @@ def test_a_database_that_may_not_grow_refuses_in_the_same_words(path: Path):
         with ledger._engine.connect() as connection:
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         limit = f"PRAGMA max_page_count = {pages}"
-        databases.sa.event.listen(ledger._engine, "connect", lambda raw, _: raw.execute(limit))
+        sqlite.sa.event.listen(ledger._engine, "connect", lambda raw, _: raw.execute(limit))
         ledger._engine.dispose()
         with pytest.raises(WorkspaceError) as caught:
             deque(ledger.reserve(request(f"{2000 + month}-01")) for month in range(200))
@@ -96,7 +96,7 @@ def test_a_ledger_whose_last_entry_has_seconds_goes_on_within_its_minute(place: 
     """As programs wrote that stated every microsecond; times keep their order, and later ones tell no seconds."""
     times = [datetime(2026, 3, 1, 12, 0, 40, 7, tzinfo=UTC)]
     with monkeypatch.context() as older, closing(place.open(clock=lambda: times[0])) as ledger:
-        older.setattr("tasks.ledger.store.to_the_minute", lambda moment: moment)
+        older.setattr("tasks.ledger.transaction.to_the_minute", lambda moment: moment)
         ledger.ensure_cap(POPULATION, cap(), BASIS)
     with closing(place.open(clock=lambda: times[0])) as ledger:
         times[0] += timedelta(seconds=5)
@@ -154,7 +154,7 @@ def test_after_years_of_silence_a_person_vouches_for_the_clock(place: Place):
 
 
 def test_a_writer_that_never_ends_is_told_and_not_waited_for_forever(path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(databases, "LOCK_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(sqlite, "LOCK_WAIT_SECONDS", 0.3)
     with closing(sqlite3.connect(path)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError) as caught, opened(path):

@@ -13,8 +13,10 @@ from support.tasks.builders import BASIS, POPULATION, Chain, spend_body
 
 from dpcore.accounting import Cost, total
 from dpcore.errors import LedgerError
-from tasks.ledger.entry_content import canonical
-from tasks.ledger.state import Entry, LedgerState, cost_from_json, cost_to_json
+from tasks.ledger.entries.costs import cost_from_json, cost_to_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import canonical
+from tasks.ledger.state import LedgerState
 
 
 def pure(epsilon: str) -> Cost:

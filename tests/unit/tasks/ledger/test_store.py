@@ -30,8 +30,11 @@ from dpcore.accounting import Cap, Epsilon
 from dpcore.errors import BudgetExceededError, LedgerError, RefusedError, WorkspaceError
 from dpcore.mechanisms.laplace import LAPLACE
 from tasks.keys.signing import SigningKey
+from tasks.ledger.entries.bodies import CapChange, Spend
+from tasks.ledger.releases import release_id_of
 from tasks.ledger.state import LedgerState
-from tasks.ledger.store import Ledger, Transaction, release_id_of
+from tasks.ledger.store import Ledger
+from tasks.ledger.transaction import Transaction
 
 RACERS, ROOM = 16, 5
 
@@ -100,7 +103,7 @@ def test_a_population_is_counted_in_one_way_for_life(ledger: Ledger, key: str, r
 
 def test_a_cap_is_raised_with_a_reason_and_then_is_the_one_that_counts(ledger: Ledger):
     entry = ledger.raise_cap(POPULATION, cap("2.4"), BASIS, "a second year")
-    assert entry.facts["reason"] == "a second year"
+    assert entry.parse(CapChange).reason == "a second year"
     ledger.ensure_cap(POPULATION, cap("2.4"), BASIS)
     with pytest.raises(LedgerError, match="differs from the ledger's"):
         ledger.ensure_cap(POPULATION, cap(), BASIS)
@@ -143,11 +146,11 @@ def test_the_finite_precision_delta_has_a_cap_of_its_own(place: Place):
 
 
 def test_a_reservation_keeps_what_was_asked(ledger: Ledger):
-    facts = ledger.reserve(request("2026-03")).facts
-    assert (facts["name"], facts["period"], facts["sequence"]) == ("visits", "2026-03", 1)
-    assert facts["measurements"]["moments"]["event"] == event().as_json()
-    assert facts["measurements"]["moments"]["cost"]["epsilon"] == "1/10"
-    assert (facts["seeds"], facts["stated"]) == ({"projection": "1", "sampling": "2"}, {"epsilon": 0.1, "delta": 0.0})
+    found = ledger.reserve(request("2026-03")).reservation
+    assert (found.name, found.period, found.sequence) == ("visits", "2026-03", 1)
+    assert found.measurements["moments"].event == event().as_json()
+    assert found.measurements["moments"].cost.epsilon == Fraction(1, 10)
+    assert (found.seeds, found.stated) == ({"projection": "1", "sampling": "2"}, {"epsilon": 0.1, "delta": 0.0})
 
 
 @pytest.mark.parametrize("stage", ["reserved", "measured", "failed", "published"])
@@ -162,7 +165,7 @@ def test_whoever_comes_second_for_a_period_gets_the_first_release(ledger: Ledger
     before = ledger.entries()
     second = ledger.reserve(request(flow_run_id="other", seeds={"projection": "9", "sampling": "9"}))
     assert (second.release_id, second.status) == (first, stage)
-    assert second.facts["seeds"] == {"projection": "1", "sampling": "2"}
+    assert second.reservation.seeds == {"projection": "1", "sampling": "2"}
     assert ledger.entries() == before, "and nothing more is reserved"
 
 
@@ -212,7 +215,7 @@ def test_a_published_release_is_superseded_at_its_full_price(ledger: Ledger):
     state = ledger.state()
     assert (state.releases[first].status, state.releases[second].status) == ("superseded", "published")
     assert state.spent(POPULATION).epsilon == Fraction(1, 5)
-    assert state.releases[second].facts["reason"] == "two files were missing"
+    assert state.releases[second].reservation.reason == "two files were missing"
 
 
 def test_a_repeated_superseding_run_continues_the_one_in_flight(ledger: Ledger):
@@ -257,8 +260,8 @@ def test_a_spend_stores_the_measurement_with_its_digest(ledger: Ledger):
     drawn = released()
     assert ledger.spend(release_id, "moments", drawn) == drawn
     assert ledger.measurement(release_id, "moments") == drawn
-    facts = ledger.entries()[-1].facts
-    assert (facts["digest"], facts["seeded"], facts["event"]) == (drawn.digest(), False, event().as_json())
+    spend = ledger.entries()[-1].parse(Spend)
+    assert (spend.digest, spend.seeded, spend.event) == (drawn.digest(), False, event().as_json())
 
 
 def test_a_second_spend_returns_the_stored_measurement_and_forgets_the_new_one(ledger: Ledger):
@@ -521,7 +524,7 @@ def everything(path: Path) -> tuple[Any, Any]:
             for name in release.spends
         }
         for release_id, measurement in stored.items():
-            digest = state.releases[release_id].spends["moments"].facts["digest"]
+            digest = state.releases[release_id].spends["moments"].parse(Spend).digest
             if measurement is None or measurement.digest() != digest:
                 raise LedgerError("measurement changed", rule="ledger-broken", where="", hint="")
         return ledger.entries(), stored

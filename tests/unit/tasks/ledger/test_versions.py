@@ -14,7 +14,8 @@ from support.tasks.builders import BASIS, POPULATION, Chain, Place, cap, opened,
 
 from dpcore.errors import LedgerError
 from tasks.keys.signing import signing_key
-from tasks.ledger.state import Entry, LedgerState
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 
 VERSION_1 = """
@@ -88,7 +89,7 @@ def test_migrating_twice_changes_nothing(old: Path):
 
 
 def test_a_migration_that_dies_leaves_the_old_version(old: Path, chain: Chain, monkeypatch: pytest.MonkeyPatch):
-    from tasks.ledger import store as module
+    from tasks.ledger.databases import schema as module
 
     steps = (*module.MIGRATIONS[2], "ALTER TABLE nowhere ADD COLUMN x TEXT")
     with monkeypatch.context() as patch:

@@ -2,7 +2,7 @@
 --
 -- `@schema@` stands for the schema of the tables. Functions with SECURITY DEFINER run with the rights of the
 -- tables' owner; they find nothing through the caller's search path. Writers may call the functions that
--- tasks.ledger.postgres grants them, and have no right to insert into the tables.
+-- tasks.ledger.databases.postgres grants them, and have no right to insert into the tables.
 --
 -- Not checked here: Ed25519 signatures, caps, and which status a release may have before an entry. Every program
 -- checks these when it reads the ledger; `ledger_authors` says which role appended what it then refuses.

@@ -38,7 +38,7 @@ def own_errors(where: str) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        refusal = _refusal(error, where)
+        refusal = _translate(error, where)
     except sa.exc.TimeoutError:
         refusal = _busy(where)
     if refusal is not None:
@@ -48,7 +48,7 @@ def own_errors(where: str) -> Iterator[None]:
             refusal.__context__ = None  # `with` handles the driver's error still: it would hang on ours
 
 
-def _refusal(error: DBAPIError, where: str) -> PrivacyError:
+def _translate(error: DBAPIError, where: str) -> PrivacyError:
     said, kind = str(error.orig), type(error.orig).__name__
     if (code := getattr(error.orig, "sqlstate", None)) in RULES:
         rule, hint = RULES[code]

@@ -22,10 +22,12 @@ from tasks.audit import audit_export, audit_workspace
 from tasks.keys import signing
 from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import SigningKey, signing_key
-from tasks.ledger.entry_keys import ROLES
+from tasks.ledger.entries.keys import ROLES
+from tasks.ledger.export import export_lines
 from tasks.ledger.key_changes import enrol_key, revoke_key, trust_owner
 from tasks.ledger.opening import ledger_state
-from tasks.ledger.operations import export_lines, vouch_for_keys
+from tasks.ledger.reconcile import vouch_for_keys
+from tasks.ledger.releases import is_approved
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.site.survey import survey_workspace
@@ -443,7 +445,7 @@ def waiting(chain: Signed, ada: SigningKey, grace: SigningKey) -> Signed:
 
 def test_two_approvers_publish_a_release_that_asks_for_two(waiting: Signed, ada: SigningKey, grace: SigningKey):
     approve(waiting, ada)
-    assert not state_of(waiting).is_approved(state_of(waiting).releases["a"])
+    assert not is_approved(state_of(waiting).keys, state_of(waiting).releases["a"])
     approve(waiting, grace).publish("a")
     release = state_of(waiting).releases["a"]
     assert (release.status, len(release.approvals)) == ("published", 2)

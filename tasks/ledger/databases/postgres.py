@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dpcore.errors import LedgerError
-from tasks.ledger.database_common import APPEND_ONLY, LOCK_WAIT_SECONDS, REFUSAL, own_errors
+from tasks.ledger.databases.common import APPEND_ONLY, LOCK_WAIT_SECONDS, REFUSAL, own_errors
 
 MIGRATION_LOCK = 0x6470_7265_6C31
 """The advisory lock of whoever makes or migrates the tables; before version 4 it was the writers' lock as well."""
@@ -87,7 +87,7 @@ class PostgresDatabase:
     def insert(self, connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
         """Call the table's function, which checks the row and this role's rights.
 
-        Raises: DBAPIError with a code of `database_common.RULES`.
+        Raises: DBAPIError with a code of `common.RULES`.
         """
         values = ", ".join(f":{column.name}" for column in table.columns)
         connection.execute(sa.text(f"SELECT {INSERT_FUNCTIONS[table.name]}(ROW({values})::{table.name})"), row)
@@ -134,7 +134,7 @@ class PostgresDatabase:
         functions = files(__package__).joinpath("postgres.sql").read_text().replace("@schema@", _schema(connection))
         connection.exec_driver_sql(functions, execution_options={"no_parameters": True})
 
-    def opened(self) -> None:
+    def restrict_access(self) -> None:
         """Nothing to do: the server looks after its files."""
 
     def one_moment(self, connection: sa.Connection) -> None:

@@ -8,11 +8,11 @@ for it, in a reconciliation that a vouched key signs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tasks.keys.signing import PublicKey
+from tasks.ledger.entries.bodies import KeyEnrolment, KeyRevocation
 
 ROLES = ("release", "cap", "approve")
 ROLE_OF = dict.fromkeys(("cap", "key", "revoke", "restore", "reconcile"), "cap")
@@ -44,12 +44,12 @@ class Key:
 Keys = dict[str, Key]
 
 
-def announce(keys: Keys, signer: str, facts: Mapping[str, Any], *, seq: int, closed: bool) -> Keys:
-    """The keys after a `key` entry; `closed` ledgers let no key announce itself.
+def announce(keys: Keys, signer: str, enrolment: KeyEnrolment, *, seq: int, closed: bool) -> Keys:
+    """The keys after an enrolment; `closed` ledgers let no key announce itself.
 
     Raises: KeyRuleError.
     """
-    key_id, public, replaces = facts["key_id"], str(facts["public_key"]), facts["replaces"]
+    key_id, public, replaces = enrolment.key_id, enrolment.public_key, enrolment.replaces
     _require(key_id == PublicKey.from_text(public).key_id, "misnames the key it announces")
     if signer == key_id:
         _require(key_id not in keys, "announces a key a second time")
@@ -59,26 +59,26 @@ def announce(keys: Keys, signer: str, facts: Mapping[str, Any], *, seq: int, clo
     voucher = keys[signer]
     _require(replaces in (None, signer), "is not signed by the key that it replaces")
     fresh = Key(public, vouched_by=signer, replaces=replaces, vouched=voucher.vouched, since=seq)
-    if "roles" not in facts:  # a rotation of before version 4 is one entry
+    if enrolment.roles is None:  # a rotation of before version 4 is one entry
         _require(replaces is not None, "announces a key that did not sign it")
         _require(key_id not in keys, "announces a key a second time")
         return keys | {signer: replace(voucher, active=False), key_id: replace(fresh, roles=voucher.roles)}
     _require(voucher.vouched, "enrols a key by one that nobody vouched for")
     _require(key_id not in keys or keys[key_id].active, "enrols a key that was revoked")
-    roles = tuple(facts["roles"])
+    roles = enrolment.roles
     _require(bool(roles) and set(roles) <= set(ROLES), "enrols a key for unknown roles")
     known = keys.get(key_id, fresh)
     _require(known.vouched, "enrols a key that announced itself before")
-    return keys | {key_id: replace(known, roles=roles, name=str(facts["name"]))}
+    return keys | {key_id: replace(known, roles=roles, name=enrolment.name or "")}
 
 
-def revoke(keys: Keys, signer: str, facts: Mapping[str, Any]) -> Keys:
-    """The keys after a `revoke` entry.
+def revoke(keys: Keys, signer: str, revocation: KeyRevocation) -> Keys:
+    """The keys after a revocation.
 
     Raises: KeyRuleError; also if nobody would be left who may enrol a key.
     """
-    key_id = facts["key_id"]
-    _require(bool(facts["who"] and facts["reason"]), "does not say who revokes a key, or why")
+    key_id = revocation.key_id
+    _require(bool(revocation.who and revocation.reason), "does not say who revokes a key, or why")
     _require(key_id in keys and keys[key_id].active, "revokes a key that is not active")
     _require(signer in keys and keys[signer].vouched, "revokes a key by one that nobody vouched for")
     left = keys | {key_id: replace(keys[key_id], active=False)}

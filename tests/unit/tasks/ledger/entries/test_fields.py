@@ -16,14 +16,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.tasks.builders import BASIS, POPULATION, cap, opened, released, request
+from support.tasks.builders import BASIS, POPULATION, cap, facts_of, opened, released, request
 
 from dpcore.accounting import Cost, population_balance
 from dpcore.errors import LedgerError
 from tasks.audit import audit_export
 from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import SigningKey
-from tasks.ledger.entry_content import (
+from tasks.ledger.entries.bodies import BODIES_BY_KIND, Reconciliation, Spend, body_to_json
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.fields import (
     BODIES,
     LATER_FIELDS,
     TOGETHER,
@@ -33,9 +35,9 @@ from tasks.ledger.entry_content import (
     time_of,
     time_text,
 )
-from tasks.ledger.operations import export_lines
-from tasks.ledger.state import Entry, LedgerState
-from tasks.ledger.store import Ledger, Reconciliation
+from tasks.ledger.export import export_lines
+from tasks.ledger.state import LedgerState
+from tasks.ledger.store import Ledger
 
 WHEN = "2026-01-01T00:00:00.000000Z"
 
@@ -75,7 +77,7 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
         ledger.raise_cap(POPULATION, cap("2"), BASIS, "a second year", who="ada")
         ledger.mark_restored(who="ada", made_at=WHEN)
         charges = {POPULATION: Cost(epsilon=Fraction(1, 3))}
-        lost = Reconciliation(reason="a fire", who="ada", charges=charges, lost=[(30, "9" * 64)], retired=["x-1"])
+        lost = Reconciliation.of(reason="a fire", who="ada", charges=charges, lost=[(30, "9" * 64)], retired=["x-1"])
         ledger.reconcile(lost)
         return ledger.entries()
 
@@ -112,11 +114,22 @@ def refusal(entries: list[Entry]) -> LedgerError:
 # ---------------------------------------------------------------- every field of every kind
 
 
+def test_a_parsed_body_is_written_as_it_was(honest: list[Entry]):
+    assert {entry.kind for entry in honest} == BODIES_BY_KIND.keys() == BODIES.keys()
+    for entry in honest:
+        assert canonical(body_to_json(entry.content)) == entry.body
+
+
+def test_a_body_of_another_kind_is_not_returned(honest: list[Entry]):
+    with pytest.raises(TypeError, match="is no Spend"):
+        honest[place_of(honest, "cap")].parse(Spend)
+
+
 def test_the_honest_ledger_has_every_kind_and_every_field(honest: list[Entry]):
     LedgerState.replay(honest)
     assert {entry.kind for entry in honest} == BODIES.keys()
     for kind, body in BODIES.items():
-        found = set().union(*(entry.facts for entry in honest if entry.kind == kind))
+        found = set().union(*(facts_of(entry) for entry in honest if entry.kind == kind))
         assert found == body.keys() | LATER_FIELDS.get(kind, {}).keys(), kind
 
 
@@ -128,18 +141,18 @@ FREE = {"seeded": True, "nothing_was_spent": True, "build": {"a": {"b": []}}}
 
 @pytest.mark.parametrize(("kind", "name"), FIELDS)
 def test_a_field_takes_only_what_the_program_writes(key: SigningKey, honest: list[Entry], kind: str, name: str):
-    index, entry = next((i, e) for i, e in enumerate(honest) if e.kind == kind and name in e.facts)
+    index, entry = next((i, e) for i, e in enumerate(honest) if e.kind == kind and name in facts_of(e))
     for value in NEVER:
         if value == FREE.get(name):
             continue
-        error = refusal(resealed(key, honest, index, body=canonical(entry.facts | {name: value})))
+        error = refusal(resealed(key, honest, index, body=canonical(facts_of(entry) | {name: value})))
         assert (error.where, name in str(error)) == (f"ledger entry {index + 1}", True)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in BODIES for name in BODIES[kind]])
 def test_no_field_may_be_missing(key: SigningKey, honest: list[Entry], kind: str, name: str):
     index = place_of(honest, kind)
-    facts = {field: value for field, value in honest[index].facts.items() if field != name}
+    facts = {field: value for field, value in facts_of(honest[index]).items() if field != name}
     error = refusal(resealed(key, honest, index, body=canonical(facts)))
     assert error.where == f"ledger entry {index + 1}"
 
@@ -147,7 +160,7 @@ def test_no_field_may_be_missing(key: SigningKey, honest: list[Entry], kind: str
 @pytest.mark.parametrize("kind", BODIES)
 def test_no_field_may_be_added(key: SigningKey, honest: list[Entry], kind: str):
     index = place_of(honest, kind)
-    error = refusal(resealed(key, honest, index, body=canonical(honest[index].facts | {"more": None})))
+    error = refusal(resealed(key, honest, index, body=canonical(facts_of(honest[index]) | {"more": None})))
     assert "unknown" in str(error)
 
 
@@ -156,9 +169,9 @@ LATER = [(kind, name) for kind in LATER_FIELDS for name in LATER_FIELDS[kind]]
 
 @pytest.mark.parametrize(("kind", "name"), LATER)
 def test_entries_of_earlier_versions_lack_later_fields(key: SigningKey, honest: list[Entry], kind: str, name: str):
-    entry = next(e for e in honest if e.kind == kind and name in e.facts)
+    entry = next(e for e in honest if e.kind == kind and name in facts_of(e))
     together = next((names for names in TOGETHER.get(kind, ()) if name in names), {name})
-    facts = {field: value for field, value in entry.facts.items() if field not in together}
+    facts = {field: value for field, value in facts_of(entry).items() if field not in together}
     LedgerState.replay(resealed(key, honest, honest.index(entry), body=canonical(facts)))
 
 
@@ -167,8 +180,8 @@ def test_fields_that_belong_together_are_not_torn_apart(
     key: SigningKey, honest: list[Entry], kind: str, names: frozenset[str]
 ):
     for name in names:
-        index, entry = next((i, e) for i, e in enumerate(honest) if e.kind == kind and name in e.facts)
-        facts = {field: value for field, value in entry.facts.items() if field != name}
+        index, entry = next((i, e) for i, e in enumerate(honest) if e.kind == kind and name in facts_of(e))
+        facts = {field: value for field, value in facts_of(entry).items() if field != name}
         refusal(resealed(key, honest, index, body=canonical(facts)))
 
 
@@ -180,7 +193,7 @@ FIGURES += ["١", "9" * 5000, "1/" + "9" * 5000, str(10**13), 1, 0.5, True, None
 def test_costs_and_caps_are_exact_numbers_in_one_spelling(key: SigningKey, honest: list[Entry], figure: Any):
     for kind, path in (("cap", ["epsilon"]), ("spend", ["cost", "rho"]), ("reconcile", ["charges", POPULATION, "rho"])):
         index = place_of(honest, kind)
-        facts = honest[index].facts
+        facts = facts_of(honest[index])
         inner = facts
         for step in path[:-1]:
             inner = inner[step]
@@ -311,7 +324,7 @@ def test_a_mutated_ledger_is_refused_or_means_something_that_can_be_told(
 ):
     """One value anywhere in a body becomes another; its signer has the right key."""
     index = data.draw(st.integers(0, len(honest) - 1))
-    facts = honest[index].facts
+    facts = facts_of(honest[index])
     *above, last = data.draw(st.sampled_from(list(paths(facts))))
     inner = facts
     for step in above:

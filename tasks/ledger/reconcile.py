@@ -1,89 +1,24 @@
-"""What an operator does with a ledger: export it, answer for what is missing in it, share it."""
+"""Answers by a person for what is missing in a ledger: lost entries, and keys that nobody enrolled."""
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
-from pathlib import Path
 
 from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
-from dpcore.errors import LedgerError, RefusedError, WorkspaceError
-from tasks.keys.signing import Signer
+from dpcore.errors import LedgerError, RefusedError
 from tasks.ledger.cited_heads import Witness, missing_witnesses
-from tasks.ledger.databases import database_at
-from tasks.ledger.entry_keys import trust_fault
+from tasks.ledger.entries.bodies import Reconciliation
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.opening import trust_anchors, writable_ledger
-from tasks.ledger.postgres import PostgresDatabase
-from tasks.ledger.state import Entry, LedgerState
-from tasks.ledger.store import Ledger, Reconciliation, SetAside
+from tasks.ledger.state import LedgerState
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import basis_of, cap_of
 from tasks.spec.relations import at_most
-from tasks.workspace.files import flush_to_disk
 from tasks.workspace.folders import Workspace
-from tasks.workspace.reading import parse_json
-
-PRIVATE = 0o600
-
-# ---------------------------------------------------------------- export
-
-
-def export_lines(entries: Sequence[Entry]) -> Iterator[str]:
-    """One JSON line for each entry; whoever has them can verify the chain and every signature."""
-    for entry in entries:
-        yield json.dumps(entry.as_json(), sort_keys=True) + "\n"
-
-
-def imported_entries(lines: Iterator[str]) -> list[Entry]:
-    """The entries that `export_lines` wrote.
-
-    Raises: LedgerError for lines that are none.
-    """
-    try:
-        return [Entry.from_json(parse_json(line)) for line in lines]
-    except (ValueError, TypeError):
-        fault = LedgerError(
-            "the export holds a line that is no ledger entry",
-            rule="ledger-broken",
-            where="export",
-            hint="take another copy of the export",
-        )
-    raise fault
-
-
-def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE) -> None:
-    """Make a file that is whole or not there, and never in the place of another.
-
-    Raises: WorkspaceError if the file exists, or cannot be written.
-    """
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    fault = ""
-    try:
-        draft.touch(mode, exist_ok=False)
-        write(draft)
-        flush_to_disk(draft)
-        os.link(draft, path)  # unlike a rename, it refuses to replace
-    except FileExistsError:
-        fault = "the file exists already"
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    finally:
-        draft.unlink(missing_ok=True)
-    if fault:
-        raise WorkspaceError(
-            f"the output cannot be written: {fault}",
-            rule="output-unwritable",
-            where="--out",
-            hint="name a new file in a folder of yours with room on its disk; nothing is overwritten",
-        )
-
-
-# ---------------------------------------------------------------- reconciliation
 
 
 def reconcile(
@@ -116,7 +51,7 @@ def reconcile(
         state = ledger.state()
         epsilons = _epsilons(state, charges)
         _require_enough(spec.privacy.population, epsilons, missing)
-        answer = Reconciliation(
+        answer = Reconciliation.of(
             reason=reason.strip(),
             who=who,
             charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
@@ -224,56 +159,10 @@ def vouch_for_keys(
                 hint="`dprelease keys show` lists the keys, and who enrolled them",
             )
         signed = Counter(entry.key_id for entry in entries)
-        answer = Reconciliation(reason=reason.strip(), who=who, charges={}, vouches=key_ids)
+        answer = Reconciliation.of(reason=reason.strip(), who=who, charges={}, vouches=key_ids)
         return ledger.reconcile(answer), {key_id: signed[key_id] for key_id in key_ids}
 
 
 def _require_reason(reason: str) -> None:
     if not reason.strip():
         raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say what happened")
-
-
-# ---------------------------------------------------------------- roles
-
-
-def give_roles(address: Path | str, signer: Signer, *, writer: str, auditor: str) -> None:
-    """Give a writer and an auditor their rights on a shared ledger, whose tables are made if they are not there.
-
-    Tables of an older version are brought to this one.
-    Raises: LedgerError for SQLite, for unknown roles, and if this account does not own the tables.
-    """
-    database = _require_roles(address)
-    Ledger.open(address, signer).close()
-    database.give_roles(writer=writer, auditor=auditor)
-
-
-def grant_population(
-    address: Path | str, population: str, role: str, *, as_owner: bool = False, revoke: bool = False
-) -> None:
-    """Let a role write to a population of a shared ledger, as its owner or not; or take that right away.
-
-    Raises: LedgerError for SQLite, and unless this account owns the population, or the tables.
-    """
-    _require_roles(address).grant(population, role, as_owner=as_owner, revoke=revoke)
-
-
-def set_aside(address: Path | str, signer: Signer, *, who: str) -> SetAside:
-    """Take what a role appended and nobody can read out of a shared ledger; see `Ledger.set_aside`.
-
-    Raises: LedgerError for SQLite, if there is nothing to set aside, and if this account does not own the tables.
-    """
-    _require_roles(address)
-    with closing(Ledger.open(address, signer)) as ledger:
-        return ledger.set_aside(who=who)
-
-
-def _require_roles(address: Path | str) -> PostgresDatabase:
-    database = database_at(address)
-    if not isinstance(database, PostgresDatabase):
-        raise LedgerError(
-            "an SQLite ledger has no roles: its file is its owner's",
-            rule="ledger-without-roles",
-            where="ledger",
-            hint="give auditors an export or a copy; `ledger: postgresql://...` has roles",
-        )
-    return database

@@ -1,68 +1,15 @@
-"""What differs between the ledger's two databases: opening, locks, how rows are inserted, append-only rules.
-
-Everything else goes through one code path in `tasks.ledger.store`.
-"""
+"""A ledger in one SQLite file of the workspace."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 
 from dpcore.errors import LedgerError
-from tasks.ledger.database_common import APPEND_ONLY, LOCK_WAIT_SECONDS, REFUSAL
-from tasks.ledger.postgres import PostgresDatabase
-
-
-class Database(Protocol):
-    """Where a ledger is kept."""
-
-    where: str
-    may_be_empty: bool
-    """Whether a database without tables is an empty ledger, or a broken one."""
-    schema_version: int
-    """The newest version of the tables that this program knows."""
-
-    def engine(self, *, read_only: bool) -> sa.Engine:
-        """The database's engine."""
-
-    def exists(self) -> bool:
-        """Whether a ledger may be there; it is not made by asking."""
-
-    def lock_tables(self, connection: sa.Connection) -> None:
-        """Start a transaction in which nobody else makes the tables or changes their version."""
-
-    def lock_writer(self, connection: sa.Connection) -> None:
-        """Start a transaction in which nobody else writes."""
-
-    def insert(self, connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
-        """Insert one row, as far as the database lets this account."""
-
-    def author(self, connection: sa.Connection, seq: int) -> str | None:
-        """The role that appended an entry, where the database knows it."""
-
-    def set_aside(self, connection: sa.Connection, first: int) -> list[str]:
-        """Take the entries from a number on out of the ledger, keep them apart, and return who appended them."""
-
-    def version(self, connection: sa.Connection) -> int:
-        """The version of the tables; 0 where there are none."""
-
-    def set_version(self, connection: sa.Connection, version: int) -> None:
-        """Remember the version of the tables."""
-
-    def install_rules(self, connection: sa.Connection) -> None:
-        """Make the database itself refuse updates and deletes."""
-
-    def opened(self) -> None:
-        """Called when the ledger was opened for writing."""
-
-    def one_moment(self, connection: sa.Connection) -> None:
-        """Start a transaction all of whose reads see the same moment."""
-
-    def exclusive(self, name: str) -> AbstractContextManager[None]:
-        """Wait until nobody else who uses this database releases under that name."""
+from tasks.ledger.databases.common import APPEND_ONLY, LOCK_WAIT_SECONDS, REFUSAL
 
 
 class SqliteDatabase:
@@ -133,7 +80,7 @@ class SqliteDatabase:
                     f"BEGIN SELECT RAISE(ABORT, '{REFUSAL}'); END"
                 )
 
-    def opened(self) -> None:
+    def restrict_access(self) -> None:
         """Keep the file to its owner: it holds the operator's fingerprints."""
         try:
             self.path.chmod(0o600)
@@ -151,23 +98,3 @@ class SqliteDatabase:
 
 def _durable(connection: Any, _record: Any) -> None:
     connection.execute("PRAGMA synchronous = EXTRA")
-
-
-def database_at(address: Path | str) -> Database:
-    """The database that a path or URL names.
-
-    Raises: LedgerError for any other URL.
-    """
-    if isinstance(address, Path):
-        return SqliteDatabase(address)
-    url = sa.make_url(address)
-    if url.get_backend_name() == "postgresql":
-        return PostgresDatabase(address)
-    if url.get_backend_name() == "sqlite" and url.database:
-        return SqliteDatabase(Path(url.database))
-    raise LedgerError(
-        "the ledger's address is neither SQLite nor PostgreSQL",
-        rule="ledger-url",
-        where="ledger",
-        hint="leave `ledger` out, or use postgresql://user@host/database",
-    )

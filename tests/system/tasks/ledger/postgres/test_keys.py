@@ -1,3 +1,3 @@
 """The unit tests that ask for a ledger's place, in a PostgreSQL database."""
 
-from unit.tasks.ledger.test_entry_keys import *  # noqa: F403
+from unit.tasks.ledger.entries.test_keys import *  # noqa: F403

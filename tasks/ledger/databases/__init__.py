@@ -1,0 +1,1 @@
+"""The databases that a ledger can be kept in: their tables, and what differs between them."""

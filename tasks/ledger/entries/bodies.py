@@ -1,0 +1,323 @@
+"""The content of a ledger entry, one type for each kind of event.
+
+`parse_body` reads the JSON text that an entry stores, and `body_to_json` writes the JSON of a new entry. The fields
+have the names that they have in the JSON. A field with a default is absent from the entries of earlier versions, or
+from some entries of its kind. `tasks.ledger.entries.fields` states which texts are valid; a replay checks them first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from dpcore.accounting import Cap, Cost
+from tasks.keys.decision import SignedDecision
+from tasks.ledger.entries.costs import cost_from_json, cost_to_json
+from tasks.ledger.entries.fields import TOGETHER, exact_number
+
+
+class Body:
+    """The content of an entry; each subclass is one kind of event."""
+
+    __slots__ = ()
+    kind: ClassVar[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyEnrolment(Body):
+    """A key may sign entries: it announces itself, or another key enrols it."""
+
+    kind: ClassVar[str] = "key"
+    key_id: str
+    public_key: str
+    replaces: str | None = None
+    roles: tuple[str, ...] | None = None
+    """None in entries from before keys had roles."""
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRevocation(Body):
+    """A key signs no further entries."""
+
+    kind: ClassVar[str] = "revoke"
+    key_id: str
+    reason: str
+    who: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapChange(Body):
+    """The lifetime budget of a population, on its first use or with a reason later."""
+
+    kind: ClassVar[str] = "cap"
+    epsilon: Fraction
+    delta: Fraction
+    delta_num: Fraction
+    basis: dict[str, str]
+    reason: str | None
+    who: str | None = None
+
+    @staticmethod
+    def of(cap: Cap, basis: dict[str, str], reason: str | None, who: str | None) -> CapChange:
+        """The entry that sets a cap."""
+        figures = {"epsilon": cap.epsilon, "delta": cap.delta, "delta_num": cap.delta_num}
+        return CapChange(**figures, basis=basis, reason=reason, who=who)
+
+    @property
+    def cap(self) -> Cap:
+        """The cap that the entry sets."""
+        return Cap(self.epsilon, self.delta, self.delta_num)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurementPlan:
+    """A measurement that a reservation allows, and what it costs.
+
+    The event stays JSON: a ledger replays without the mechanisms that it names.
+    """
+
+    event: dict[str, Any]
+    cost: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredApprovers:
+    """The names or fingerprints of the keys that may approve a release, and how many of them must."""
+
+    by: tuple[str, ...]
+    at_least: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation(Body):
+    """Budget that is set apart for a release, and what the release may draw with it."""
+
+    kind: ClassVar[str] = "reserve"
+    name: str
+    period: str
+    sequence: int
+    measurements: dict[str, MeasurementPlan]
+    stated: dict[str, float]
+    spec_digest: str
+    seeds: dict[str, str]
+    flow_run_id: str | None
+    supersedes: str | None
+    reason: str | None
+    approve: str | RequiredApprovers = "none"
+    """`none`, `required` for any key with the role approve, or which approvers."""
+
+    def can_serve(self, wanted: Reservation) -> bool:
+        """Whether a run that asks for another reservation of the same name can go on with this one."""
+        names = ("period", "measurements", "spec_digest", "supersedes")
+        return all(getattr(self, name) == getattr(wanted, name) for name in names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend(Body):
+    """A measurement that was drawn, and its cost."""
+
+    kind: ClassVar[str] = "spend"
+    measurement: str
+    event: dict[str, Any]
+    cost: Cost
+    seeded: bool
+    digest: str
+    build: dict[str, Any] | None = None
+    """The audit of the build that drew the noise."""
+    flow_run_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure(Body):
+    """A measured release did not come to publication."""
+
+    kind: ClassVar[str] = "fail"
+    status: str
+    stage: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedBundle(Body):
+    """The digest of a bundle, and the flow run that made it."""
+
+    bundle_digest: str
+    flow_run_id: str | None
+
+
+class ApprovalRequest(SealedBundle):
+    """A sealed bundle waits for approval."""
+
+    __slots__ = ()
+    kind: ClassVar[str] = "await"
+
+
+class Publication(SealedBundle):
+    """A bundle is the release."""
+
+    __slots__ = ()
+    kind: ClassVar[str] = "publish"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleDecision(Body):
+    """Who decides about a bundle, and why; with the approver's own signature if another key writes the entry."""
+
+    who: str | None
+    reason: str
+    approver: str | None = None
+    statement: str | None = None
+    signature: str | None = None
+
+    @property
+    def signed(self) -> SignedDecision | None:
+        """The decision that the approver signed, unless the key of the entry decides."""
+        if self.approver is None or self.statement is None or self.signature is None:
+            return None
+        return SignedDecision(approver=self.approver, statement=self.statement, signature=self.signature)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval(BundleDecision):
+    """A person lets a bundle be published."""
+
+    kind: ClassVar[str] = "approve"
+    bundle_digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal(BundleDecision):
+    """A person refuses a bundle, or the budget refuses a release, which the entry then describes."""
+
+    kind: ClassVar[str] = "refuse"
+    rule: str
+    flow_run_id: str | None
+    name: str | None = None
+    period: str | None = None
+    stated: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void(Body):
+    """A reservation of which nothing was spent is given back."""
+
+    kind: ClassVar[str] = "void"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restore(Body):
+    """The entries before this one are a restored backup."""
+
+    kind: ClassVar[str] = "restore"
+    who: str
+    backup_made_at: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation(Body):
+    """A person's answer for what is missing in a ledger: costs by population, or nothing at all."""
+
+    kind: ClassVar[str] = "reconcile"
+    reason: str
+    who: str
+    nothing_was_spent: bool
+    charges: dict[str, Cost]
+    lost: tuple[tuple[int, str], ...]
+    """Sequence numbers and hashes of entries that are gone."""
+    retired: tuple[str, ...]
+    """Release ids that are not used again."""
+    vouches: tuple[str, ...] = ()
+    """Keys that announced themselves, and that the person answers for."""
+
+    @staticmethod
+    def of(
+        *,
+        reason: str,
+        who: str,
+        charges: dict[str, Cost],
+        lost: Iterable[tuple[int, str]] = (),
+        retired: Iterable[str] = (),
+        vouches: Iterable[str] = (),
+    ) -> Reconciliation:
+        """The reconciliation with these charges, and with what it lists in order."""
+        vouched = tuple(sorted(set(vouches)))
+        return Reconciliation(
+            reason=reason,
+            who=who,
+            nothing_was_spent=not charges and not vouched,
+            charges=charges,
+            lost=tuple(sorted(set(lost))),
+            retired=tuple(sorted(set(retired))),
+            vouches=vouched,
+        )
+
+
+BODIES_BY_KIND: Mapping[str, type[Body]] = {
+    body.kind: body
+    for body in (
+        KeyEnrolment, KeyRevocation, CapChange, Reservation, Spend, Failure, ApprovalRequest, Publication, Approval,
+        Refusal, Void, Restore, Reconciliation,
+    )
+}  # fmt: skip
+
+
+def parse_approval_rule(value: str | dict[str, Any]) -> str | RequiredApprovers:
+    """Parse `none`, `required`, or which approvers."""
+    return value if isinstance(value, str) else RequiredApprovers(tuple(value["by"]), value["at_least"])
+
+
+def _parse_plans(value: dict[str, Any]) -> dict[str, MeasurementPlan]:
+    return {name: MeasurementPlan(plan["event"], cost_from_json(plan["cost"])) for name, plan in value.items()}
+
+
+_PARSERS: Mapping[str, Callable[[Any], object]] = {
+    "approve": parse_approval_rule,
+    "charges": lambda charges: {name: cost_from_json(cost) for name, cost in charges.items()},
+    "cost": cost_from_json,
+    "lost": lambda lost: tuple((seq, digest) for seq, digest in lost),
+    "measurements": _parse_plans,
+    **dict.fromkeys(("epsilon", "delta", "delta_num"), exact_number),
+    **dict.fromkeys(("retired", "roles", "vouches"), tuple),
+}
+"""How a field is read whose type is not one of JSON's."""
+
+_OMITTED_IF_NONE = frozenset[str]().union(*(names for groups in TOGETHER.values() for names in groups))
+
+
+def parse_body(kind: str, text: str) -> Body:
+    """Parse the body of an entry.
+
+    Raises: ValueError, LookupError, TypeError, AttributeError for a text that is none of this kind.
+    """
+    values = json.loads(text).items()
+    return BODIES_BY_KIND[kind](
+        **{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in values}
+    )
+
+
+def body_to_json(body: Body) -> dict[str, Any]:
+    """The JSON object of a new entry's body."""
+    values = {field.name: getattr(body, field.name) for field in fields(body)}  # type: ignore[arg-type]
+    return {
+        name: _json_value(value) for name, value in values.items() if value is not None or name not in _OMITTED_IF_NONE
+    }
+
+
+def _json_value(value: Any) -> Any:
+    """A value in the types of JSON."""
+    match value:
+        case Cost():
+            return cost_to_json(value)
+        case Fraction():
+            return str(value)
+        case MeasurementPlan():
+            return {"event": value.event, "cost": cost_to_json(value.cost)}
+        case RequiredApprovers():
+            return {"by": list(value.by), "at_least": value.at_least}
+        case dict():
+            return {name: _json_value(inner) for name, inner in value.items()}
+    return value

@@ -1,0 +1,34 @@
+"""Privacy costs as exact text in an entry's body."""
+
+from __future__ import annotations
+
+from dpcore.accounting import Cost
+from tasks.ledger.entries.fields import exact_number
+
+
+def cost_to_json(cost: Cost) -> dict[str, str]:
+    """A cost as exact text."""
+    return {
+        "epsilon": str(cost.epsilon),
+        "rho": str(cost.rho),
+        "rho_of_pure": str(cost.rho_of_pure),
+        "delta_num": str(cost.delta_num),
+    }
+
+
+def cost_from_json(body: dict[str, str]) -> Cost:
+    """The cost that `cost_to_json` wrote.
+
+    Raises: ValueError for figures that it never writes.
+    """
+    return Cost(**{name: exact_number(value) for name, value in body.items()})
+
+
+def less(one: Cost, other: Cost) -> Cost:
+    """A cost without another that is part of it."""
+    return Cost(
+        one.epsilon - other.epsilon,
+        one.rho - other.rho,
+        one.rho_of_pure - other.rho_of_pure,
+        one.delta_num - other.delta_num,
+    )

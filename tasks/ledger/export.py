@@ -1,0 +1,66 @@
+"""The ledger as JSON lines, and files that are complete or absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from dpcore.errors import LedgerError, WorkspaceError
+from tasks.ledger.entries.entry import Entry
+from tasks.workspace.files import flush_to_disk
+from tasks.workspace.reading import parse_json
+
+PRIVATE = 0o600
+
+
+def export_lines(entries: Sequence[Entry]) -> Iterator[str]:
+    """One JSON line for each entry; whoever has them can verify the chain and every signature."""
+    for entry in entries:
+        yield json.dumps(entry.as_json(), sort_keys=True) + "\n"
+
+
+def import_entries(lines: Iterator[str]) -> list[Entry]:
+    """Parse the entries that `export_lines` wrote.
+
+    Raises: LedgerError for lines that are none.
+    """
+    try:
+        return [Entry.from_json(parse_json(line)) for line in lines]
+    except (ValueError, TypeError):
+        fault = LedgerError(
+            "the export holds a line that is no ledger entry",
+            rule="ledger-broken",
+            where="export",
+            hint="take another copy of the export",
+        )
+    raise fault
+
+
+def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE) -> None:
+    """Make a file that is whole or not there, and never in the place of another.
+
+    Raises: WorkspaceError if the file exists, or cannot be written.
+    """
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    fault = ""
+    try:
+        draft.touch(mode, exist_ok=False)
+        write(draft)
+        flush_to_disk(draft)
+        os.link(draft, path)  # unlike a rename, it refuses to replace
+    except FileExistsError:
+        fault = "the file exists already"
+    except OSError as error:
+        fault = error.strerror or "unknown fault"
+    finally:
+        draft.unlink(missing_ok=True)
+    if fault:
+        raise WorkspaceError(
+            f"the output cannot be written: {fault}",
+            rule="output-unwritable",
+            where="--out",
+            hint="name a new file in a folder of yours with room on its disk; nothing is overwritten",
+        )
