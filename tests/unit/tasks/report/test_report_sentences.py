@@ -179,37 +179,41 @@ def test_the_figure_of_the_other_relation_follows_from_the_geometry(neighbours: 
 
 
 @pytest.mark.parametrize(("neighbours", "capped", "other"), [
-    ("replace-one", "what a row of the data contained (replace-one)", "whether a row is in the data at all"),
-    ("add-remove", "whether a row is in the data at all (add-remove)", "what a row of the data contained"),
+    ("replace-one", "the contents of a row (replace-one)", "whether a row is in the data at all"),
+    ("add-remove", "whether a row is in the data at all (add-remove)", "the contents of a row"),
 ])  # fmt: skip
 def test_a_cap_is_said_to_hold_for_the_relation_that_it_is_counted_for(
     neighbours: str, capped: str, other: str
 ) -> None:
     text = " ".join(guarantee(pure(neighbours=neighbours)))
-    assert f"what they cost together for {capped} within epsilon 3.34543 for life" in text
-    assert f"What they cost for {other} adds up as well, and is not capped." in text
+    assert f"their total cost with respect to {capped} within a lifetime epsilon of 3.34543" in text
+    assert f"Their total cost with respect to {other} adds up as well and is not capped." in text
 
 
 def test_a_cap_and_a_group_state_what_finite_precision_adds() -> None:
     """Twelve exact sums of delta_num stay under the figure that the cap's sentence has."""
     run = pure("0.2")
     text = " ".join(guarantee(run))
-    ((most,),) = [re.findall(r"for life, with at most ([0-9.e-]+) added by finite precision", text)]
+    ((most,),) = [
+        re.findall(r"a lifetime epsilon of 3.34543, with at most ([0-9.e-]+) added by finite precision", text)
+    ]
     assert cap_of(run.spec).admits(times(run.plan.cost, 12))
     assert 0 < 12 * run.plan.cost.delta_num <= Fraction(most) == cap_of(run.spec).delta_num
-    assert "10 with epsilon 2, up to what finite precision adds." in text
-    assert "10 with epsilon 2." in " ".join(guarantee(pure("0.2", mechanism="wishart-difference")))
+    assert "10 rows with epsilon 2, up to what finite precision adds." in text
+    assert "10 rows with epsilon 2." in " ".join(guarantee(pure("0.2", mechanism="wishart-difference")))
     assert odds.lifetime(1, 0, Fraction("1.0000001e-9")) == (
-        "epsilon 1 for life, with at most 1.00001e-09 added by finite precision"
+        "a lifetime epsilon of 1, with at most 1.00001e-09 added by finite precision"
     )
 
 
 def test_the_chances_of_becoming_surer_are_larger_than_delta_as_the_record_says() -> None:
     for epsilon in ("0.1", "1.23442", "3"):
         text = " ".join(guarantee(gaussian(epsilon)))
-        ((measured, viewed),) = re.findall(r"chance of at most ([0-9.e-]+) for .*? of at most ([0-9.e-]+) for", text)
+        ((measured, viewed),) = re.findall(
+            r"probability of at most ([0-9.e-]+) for .*? of at most ([0-9.e-]+) for", text
+        )
         assert 1.2342e-6 < float(measured) < float(viewed)
-        assert "These chances are not delta, but larger." in text
+        assert "These probabilities are not delta; they are larger." in text
 
 
 def test_the_registry_entry_states_what_the_population_has_spent() -> None:
@@ -223,7 +227,10 @@ def test_the_registry_entry_states_what_the_population_has_spent() -> None:
     ((spent, delta),) = re.findall(r"epsilon ([0-9.]+) at delta ([0-9.e-]+) is spent", details)
     assert above(float(spent), epsilon_at(3 * float(run.plan.cost.rho), 1.0002e-5), digits=6)
     assert float(delta) == 1.0002e-5
-    assert "counted for replace-one neighbours, stay within epsilon 3.34543, delta 1.0002e-05" in details
+    assert (
+        "counted for replace-one neighbours, stay within a lifetime epsilon of 3.34543 and delta of 1.0002e-05"
+        in details
+    )
     built = entry["implementation"]["mechanisms"]
     assert "epsilon 2.31779, delta 0.01 claimed, at least 2.09 measured by attack" in built
 
