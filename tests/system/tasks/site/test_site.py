@@ -33,7 +33,7 @@ from dpcore.errors import LedgerError, WorkspaceError
 from tasks.audit import audit_workspace
 from tasks.keys.signing import signing_key
 from tasks.ledger.store import Ledger
-from tasks.report.canvas import plot_of
+from tasks.report.canvas import draw_or_reuse
 from tasks.site import folder as sites
 from tasks.site import frame, render_site
 from tasks.site.survey import survey_workspace
@@ -242,7 +242,7 @@ def test_times_are_told_to_the_minute(eventful_site: Path) -> None:
 
 def test_the_same_survey_gives_the_same_pages(months_of_two: Workspace, tmp_path: Path) -> None:
     for out in ("one", "two"):
-        plot_of.cache_clear()
+        draw_or_reuse.cache_clear()
         written(months_of_two, tmp_path / out)
     assert dict(pages(tmp_path / "one")) == dict(pages(tmp_path / "two"))
 

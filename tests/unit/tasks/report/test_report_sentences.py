@@ -129,7 +129,7 @@ def test_a_report_states_what_gaussian_releases_have_spent_together() -> None:
     assert [told[3], *told[:3]] == figures("Remaining ε # # # # δ ", text), "the table says the same"
     fits = sum(epsilon_at(count * rho, 1.0002e-5) <= 3.34543 for count in range(4, 20))
     assert figures("# more releases of this cost fit the lifetime budget", text) == [fits]
-    assert "It is not the sum of what each release states" in text
+    assert "It is not the sum of the ε that each release states" in text
 
 
 def test_a_report_adds_pure_costs_up() -> None:
@@ -155,11 +155,11 @@ def test_a_report_rounds_what_an_attack_was_set_to_up_and_what_it_found_down() -
     build = {"code_digest": "0" * 64, "attack": attack, "noise": None, "replay": {"largest_share": 0.99942}}
     record["privacy"]["measurements"] = [record["privacy"]["measurements"][0] | {"build": build}]
     text = text_of(record)
-    claimed, delta, found = figures("set to ε = # at δ = #, at least # was measured", text)
+    claimed, delta, found = figures("set to ε = # at δ = #. The attack measured an ε of at least # at that δ", text)
     assert above(claimed, 2.31742)
     assert above(delta, 0.010001)
     assert below(found, 2.0973, digits=2)
-    assert above(figures("at an error probability of #", text)[0], 1.0001e-6, digits=3)
+    assert above(figures("its error probability is #.", text)[0], 1.0001e-6, digits=3)
     assert above(figures("used up to # % of the sensitivity", text)[0], 99.942, digits=3)
 
 
@@ -286,13 +286,13 @@ def test_what_a_plan_leaves_is_rounded_down(left: float | None, due: str) -> Non
 def test_costs_in_ledger_and_cards_are_rounded_up() -> None:
     cost = Cost.of(Epsilon(Fraction("1.23442"))) + Cost.of(Rho(Fraction("0.0123442")), Fraction("1.00001e-30"))
     assert cost_words(cost) == "ε 1.235, ρ 0.01235, δ num. 1.01 × 10⁻³⁰"
-    assert cards.cost_words(cost) == "epsilon 1.235, rho 0.01235"
+    assert cards.describe_cost(cost) == "epsilon 1.235, rho 0.01235"
     balance = {
         name: {"epsilon": size} for name, size in (("before", 1.2345612), ("after", 2.4691212), ("lifetime", 12))
     }
     assert (
         cards._budget_words(balance | {"releases_left": 3})
-        == "epsilon 1.23457 spent before, 2.46913 after, of 12; 3 like it are left"
+        == "epsilon 1.23457 spent before, 2.46913 after, of 12; 3 more of this cost fit"
     )
 
 
@@ -312,10 +312,10 @@ def test_the_ceiling_of_an_attack_on_membership_is_rounded_up(monkeypatch: pytes
 def test_noise_stays_within_its_band_as_often_as_the_report_says() -> None:
     """The share of each law within 1.96 of its own standard deviations, by quadrature."""
     text = Page(render_report(checked_record())).text()
-    said = re.search(r"within it about (\d+) times out of 100 if it is Laplace noise, and (\d+) times if", text)
+    said = re.search(r"lies within it about (\d+) times out of 100 if it is Laplace noise, and (\d+) times if", text)
     assert said
     scale = 1 / math.sqrt(2)  # of Laplace noise with variance 1
     laplace = 2 * integrate.quad(lambda x: math.exp(-x / scale) / (2 * scale), 0, INSIDE)[0]
     gaussian = 2 * integrate.quad(lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi), 0, INSIDE)[0]
     assert [int(figure) for figure in said.groups()] == [round(100 * laplace), round(100 * gaussian)]
-    assert f"at least about {min(round(100 * laplace), round(100 * gaussian))} of 100" in text
+    assert f"at least about {min(round(100 * laplace), round(100 * gaussian))} of 100 differences" in text

@@ -222,8 +222,8 @@ def test_the_record_states_both(record: dict[str, Any]):
 
 def test_report_and_lists_show_both(published: Path, record: dict[str, Any]):
     page = (Workspace(published).bundle("small", "small-2026-02-1") / "report.html").read_text()
-    assert "values ε <b>0.1</b>" in page
-    assert "being in the data ε <b>0.1</b>" in page
+    assert "ε for values <b>0.1</b>" in page
+    assert "ε for being in the data <b>0.1</b>" in page
     both = "epsilon 0.1, delta 0"
     assert in_words(record["privacy"]) == {"values": both, "being in the data": both}
     nothing = in_words({**record["privacy"], "participation": None})
