@@ -231,7 +231,7 @@ def failure_card(release: ReleaseState, *, words: str, entries: Sequence[Entry])
     facts = {
         "Status": release.status,
         "What happened": words,
-        "Spent": describe_cost(release.spent) + (" (this stays spent)" if release.spends else ""),
+        "Spent": describe_cost(release.spent) + (" (it stays spent)" if release.spends else ""),
         "Still reserved": describe_cost(release.reserved),
     }
     resume = [

@@ -12,7 +12,7 @@ PATH = "evidence.html"
 
 
 def evidence_page(site: Site) -> str:
-    """The page."""
+    """Render the page."""
     releases = site.survey.state.releases
     listed = [(bundle, releases.get(release_id)) for release_id, bundle in sorted(site.survey.bundles.items())]
     return site.render(
@@ -22,28 +22,28 @@ def evidence_page(site: Site) -> str:
         keys=list(sealing_keys(site.survey)),
         commands=commands(site),
         paths={"export": f"{EVIDENCE}/{EXPORT}", "audit": f"{EVIDENCE}/{AUDIT}", "keys": f"{EVIDENCE}/{KEYS}"},
-        whole=is_whole(site),
+        whole=has_all_bundles(site),
     )
 
 
-def is_whole(site: Site) -> bool:
-    """Whether every published release of the ledger has its bundle here, so that one command verifies all."""
+def has_all_bundles(site: Site) -> bool:
+    """Whether the bundle of every published release in the ledger is here, so that one command verifies all."""
     published = [release for release in site.survey.state.releases.values() if release.published]
     return all(release.release_id in site.survey.bundles for release in published)
 
 
 def commands(site: Site) -> list[str]:
-    """What to run in the site's folder: one command for all, or one for each release of this workspace."""
+    """Return what to run in the site's folder: one command for everything, or one per release of this workspace."""
     keys = sealing_keys(site.survey)
     if not keys or not site.survey.entries:
         return []
     given = [f"--public-key {shlex.quote(f'{EVIDENCE}/{KEYS}/{key_id}.pub')}" for key_id in keys]
     rest = f"--export {EVIDENCE}/{EXPORT} --bundles {EVIDENCE}/{BUNDLES} {' '.join(given)}"
-    if is_whole(site) or not site.survey.shared:
+    if has_all_bundles(site) or not site.survey.shared:
         return [f"dprelease audit {rest}"]
-    return [f"dprelease audit {shlex.quote(release_id)} {rest}" for release_id in _own(site)]
+    return [f"dprelease audit {shlex.quote(release_id)} {rest}" for release_id in _own_releases(site)]
 
 
-def _own(site: Site) -> list[Any]:
+def _own_releases(site: Site) -> list[Any]:
     known = site.survey.state.releases
     return [release_id for release_id in site.survey.bundles if release_id in known]

@@ -26,7 +26,7 @@ from tasks.report import cards
 from tasks.report.fit import INSIDE
 from tasks.report.report import render_report
 from tasks.schedule.outlook import Outlook
-from tasks.site.ledger import cost_words
+from tasks.site.ledger import format_cost
 from tasks.spec import parse_spec
 from tasks.spec.plan import PlannedRelease, cap_of
 
@@ -285,7 +285,7 @@ def test_what_a_plan_leaves_is_rounded_down(left: float | None, due: str) -> Non
 
 def test_costs_in_ledger_and_cards_are_rounded_up() -> None:
     cost = Cost.of(Epsilon(Fraction("1.23442"))) + Cost.of(Rho(Fraction("0.0123442")), Fraction("1.00001e-30"))
-    assert cost_words(cost) == "ε 1.235, ρ 0.01235, δ num. 1.01 × 10⁻³⁰"
+    assert format_cost(cost) == "ε 1.235, ρ 0.01235, δ num. 1.01 × 10⁻³⁰"
     assert cards.describe_cost(cost) == "epsilon 1.235, rho 0.01235"
     balance = {
         name: {"epsilon": size} for name, size in (("before", 1.2345612), ("after", 2.4691212), ("lifetime", 12))
