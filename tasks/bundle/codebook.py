@@ -17,18 +17,18 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 
 MOST_NAMED = 12
-"""So many names or pairs are listed in one sentence; the record has the figures of all."""
+"""The largest number of names or pairs listed in one sentence; the record has the figures of all."""
 
 COARSE = 0.1
 """A margin above this part of a column's range, or of 1 for shares, is called coarse."""
 
 
 def build_codebook(schema: RecordSchema, record: dict[str, Any]) -> dict[str, Any]:
-    """The columns of the released table, with the specification's words and the record's figures."""
+    """Describe the columns of the released table from the specification and the record's figures."""
     stated = {column["name"]: column for column in record["specification"]["columns"]}
     figures = {column["name"]: column for column in record["utility"]["columns"]}
     columns = [
-        column_entry(column) | _unit(stated[column.name]) | {"measured": _measured(figures[column.name])}
+        column_entry(column) | _unit(stated[column.name]) | {"measured": _measured_margin(figures[column.name])}
         for column in schema.columns
     ]
     return {
@@ -43,8 +43,8 @@ def _unit(stated: dict[str, Any]) -> dict[str, str]:
     return {"unit": stated["unit"]} if "unit" in stated else {}
 
 
-def _measured(figures: dict[str, Any]) -> dict[str, Any] | None:
-    """What was measured of a single column, with 1.96 deviations of its sum's noise; None where nothing was."""
+def _measured_margin(figures: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the margin of a column's mean or shares, 1.96 deviations of its sum's noise; None if not measured."""
     measured = figures["measured"]
     if "shares" in measured:
         known = None not in measured["shares"]
@@ -53,7 +53,7 @@ def _measured(figures: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def column_entry(column: Column) -> dict[str, Any]:
-    """A column's kind, role, bounds or categories, and what its odd cells were counted as."""
+    """Describe a column: kind, role, bounds or categories, and how missing and out-of-range cells were treated."""
     entry: dict[str, Any] = {"name": column.name, "kind": column.kind.value, "role": column.role.value}
     entry["nullable"] = column.missing_level
     if isinstance(column, NominalColumn):
@@ -89,31 +89,31 @@ def _readable(column: IntervalColumn, value: float) -> Any:
     return int(value) if column.kind is Kind.INTEGER and value == int(value) else value
 
 
-# -- what is mostly noise: post-processing of released values, free of charge -------------
+# -- what is mostly noise: post-processing of released values, at no cost -----------------
 
 
 def noise_limits(
     encoding: Encoding, moments: NoisyMoments, projection: Projection, utility: dict[str, Any]
 ) -> list[str]:
-    """Which single columns and which relations this release's noise hides."""
+    """Say which columns and which relations are hidden by the noise of this release."""
     columns = encoding.schema.columns
-    unknown = [c["name"] for c in utility["columns"] if _measured(c) is None]
+    unknown = [c["name"] for c in utility["columns"] if _measured_margin(c) is None]
     coarse = [
         c["name"] for c, column in zip(utility["columns"], columns, strict=True) if _relative_margin(c, column) > COARSE
     ]
     lines = []
     if unknown:
-        lines.append(f"Means and shares of these columns were not measured, only guessed: {_some(unknown)}.")
+        lines.append(f"Means and shares of these columns were not measured and are only guesses: {_some(unknown)}.")
     if coarse:
         lines.append(f"Means or shares of these columns are known to within {COARSE:.0%} at best: {_some(coarse)}.")
-    if not unknown:  # without their means no relation is told from the noise either
+    if not unknown:  # without means, no relation can be distinguished from noise either
         lines += _relation_limit(encoding, moments, projection, utility)
     return lines
 
 
 def _relative_margin(figures: dict[str, Any], column: Column) -> float:
     """The margin of a column's mean or shares as a part of its range."""
-    measured = _measured(figures)
+    measured = _measured_margin(figures)
     if measured is None:
         return 0.0
     if isinstance(column, IntervalColumn):
@@ -130,17 +130,17 @@ def _relation_limit(
     hidden = [f"{names[i]} with {names[j]}" for i, j in pairs if abs(measured[i, j]) <= margins[i, j]]
     if not hidden:
         return []
-    how_many = (
-        "None of the correlations" if len(hidden) == len(pairs) else f"{len(hidden)} of {len(pairs)} correlations"
-    )
-    verb = "stands" if len(hidden) == len(pairs) else "do not stand"
-    return [f"{how_many} {verb} out of the noise; do not read anything into these: {_some(hidden)}."]
+    if len(hidden) == len(pairs):
+        verdict = "None of the correlations can be distinguished from noise"
+    else:
+        verdict = f"{len(hidden)} of {len(pairs)} correlations cannot be distinguished from noise"
+    return [f"{verdict}; do not interpret these: {_some(hidden)}."]
 
 
 def relation_margins(
     encoding: Encoding, moments: NoisyMoments, projection: Projection, level: float
 ) -> tuple[list[str], NDArray[np.float64]]:
-    """How far noise of the given operator norm, a record, can move each correlation of two quantities."""
+    """Bound how far noise of the given operator norm per record can move each correlation of two quantities."""
     names, matrix = readable_map(encoding)
     sums = measured_summary(encoding, moments, projection).sums
     total = max(float(sums.counts.sum()), 1.0)

@@ -1,4 +1,4 @@
-"""The guarantee and its limits in words that a person without mathematics can read."""
+"""The guarantee of a release and its limits, in sentences that need no mathematics."""
 
 from __future__ import annotations
 
@@ -11,63 +11,63 @@ from tasks.spec.relations import PARTICIPATION, VALUES, Figures, at_most
 
 
 def guarantee(run: PlannedRelease) -> list[str]:
-    """What is promised, to whom, against whom, over which releases, and what is not: sentence by sentence."""
+    """Return the guarantee sentence by sentence: who is protected, how well, against whom, over which releases."""
     return [
-        _whom(run.spec.unit),
+        _protected_unit(run.spec.unit),
         *query_words(run.spec),
         _promise(run),
         *_precision(run),
-        *(_doubt(name) for name in run.plan.approximate),
-        "The promise holds against everybody, whatever else they know, whatever they compute from the release, and "
-        "for all time. What they may learn are facts about the population as a whole, such as that two things go "
-        "together; such a fact may be applied to anyone, in the data or not, and that is no breach of it.",
-        _participation(run),
+        *(_approximation(name) for name in run.plan.approximate),
+        "The guarantee holds against everybody, whatever else they know, whatever they compute from the release, and "
+        "for all time. What they can learn are facts about the population as a whole, for example that two things go "
+        "together. Such a fact can be applied to anyone, in the data or not, and that is not a breach of the "
+        "guarantee.",
+        _other_relation(run),
         _composition(run),
-        _not_protected(run),
+        _not_covered(run),
     ]
 
 
-def _whom(unit: PrivacyUnit) -> str:
+def _protected_unit(unit: PrivacyUnit) -> str:
     if unit.person is None:
         return (
-            "Protected is every single row of the data. Somebody who has several rows is protected for each of "
-            "them by itself, not for all of them together."
+            "Each row of the data is protected. Somebody who has several rows is protected for each of them "
+            "separately, not for all of them together."
         )
-    weighted = unit.row_rule is RowRule.WEIGHT
-    kept = (
-        "each person counted once, whatever the number of rows"
-        if weighted
-        else f"of which the first {unit.most_rows} were used"
+    used = (
+        "each person counts once, whatever the number of their rows"
+        if unit.row_rule is RowRule.WEIGHT
+        else f"at most the first {unit.most_rows} rows of each person were used"
     )
     return (
-        f"Protected is every single person in the data with all of their rows, {kept}. Rows without an identifier "
-        "count together as one person. Somebody whose rows bear none is part of that one person: whether they are in "
-        "the data is protected only as far as what a person contained is."
+        f"Each person in the data is protected, with all of their rows; {used}. Rows without an identifier count "
+        "together as one person. Somebody whose rows have no identifier is part of that one person: whether they are "
+        "in the data is protected only to the same extent as the contents of a person's rows."
     )
 
 
 def _promise(run: PlannedRelease) -> str:
     epsilon, delta = run.stated["epsilon"], run.stated["delta"]
-    unit = "one person, with all of their rows," if run.spec.unit.person else "one row"
+    person = run.spec.unit.person is not None
     slack = f", and by at most delta = {at_most(delta)} beyond that" if delta else ""
-    whatever, otherwise = f"Whatever {unit} contained", "had it contained something else"
-    if run.spec.neighbours is Neighbours.ADD_REMOVE:  # under which other values cost more: see `_participation`
-        whatever, otherwise = f"Whether or not {unit} was in the data", "had it been the other way"
+    changed = f"{'all rows of one person together' if person else 'one row'} had contained anything else"
+    if run.spec.neighbours is Neighbours.ADD_REMOVE:  # a change of values costs more: see `_other_relation`
+        unit = "one person, with all of their rows," if person else "one row"
+        changed = f"{unit} had been added to the data or removed from it"
     return (
-        f"{whatever}, anything that anyone can conclude from this release would have come out almost as likely "
-        f"{otherwise}: every probability changes by a factor of at most {odds.factor(epsilon)}{slack}. "
-        f"{odds.certainty(run)}"
+        f"Any conclusion that anyone can draw from this release would have been almost as likely if {changed}: "
+        f"every probability changes by a factor of at most {odds.factor(epsilon)}{slack}. {odds.certainty(run)}"
     )
 
 
 def _precision(run: PlannedRelease) -> list[str]:
-    if run.plan.approximate:  # nothing bounds what finite precision adds, as `_doubt` says
+    if run.plan.approximate:  # nothing bounds what finite precision adds, as `_approximation` says
         return []
     delta_num = float(run.plan.cost.delta_num)
     if delta_num:
         return [f"The computer's finite precision adds at most {at_most(delta_num, 1)} to every probability."]
     if not run.stated["delta"]:
-        return ["The promise is pure: nothing is added to that factor (delta = 0), not by rounding either."]
+        return ["The guarantee is pure (delta = 0): nothing is added to that factor, not even by rounding."]
     return []
 
 
@@ -76,55 +76,63 @@ def _composition(run: PlannedRelease) -> str:
     cap = privacy.lifetime
     lifetime = odds.lifetime(cap.epsilon, cap.delta, cap.delta_num)
     declared, other = _relations(run)
-    whose = (
-        " With persons the sum holds for rows to which every column that identifies them in the population's releases "
-        "gives one identifier."
+    identified = (
+        " For persons, these totals apply to rows that share one identifier in every column by which the "
+        "population's releases identify persons."
         if run.spec.unit.person
         else ""
     )
     return (
-        f"Releases add up. This one is counted together with every release over the population "
-        f"{privacy.population!r}, and the ledger keeps what they cost together for {declared} within {lifetime}, as "
-        "far as the cost of every measurement is proved, and unless that cap is raised with a reason that the ledger "
-        f"keeps. What they cost for {other} adds up as well, and is not capped.{whose} What was published about the "
-        "same people under another population's name, or without this ledger, adds to it and is not counted here."
+        "The costs of releases add up. This release is counted together with every other release over the population "
+        f"{privacy.population!r}. The ledger keeps their total cost with respect to {declared} within {lifetime}, as "
+        "far as the cost of every measurement is proved, and unless that cap is raised for a reason that the ledger "
+        f"records. Their total cost with respect to {other} adds up as well and is not capped.{identified} Anything "
+        "published about the same people under the name of another population, or without this ledger, adds to these "
+        "totals and is not counted here."
     )
 
 
-def _not_protected(run: PlannedRelease) -> str:
+def _not_covered(run: PlannedRelease) -> str:
     whom = "persons" if run.spec.unit.person else "rows"
     return (
-        "Not protected are the public description itself (columns, bounds, categories, settings), the fact that a "
-        f"release was made and when, and what is true of many {whom} together: {odds.group(run)}."
+        "The guarantee does not cover the public description itself (columns, bounds, categories, settings), the fact "
+        f"that a release was made and when, or what is true of many {whom} together: {odds.group(run)}."
     )
 
 
-def _doubt(mechanism: str) -> str:
+def _approximation(mechanism: str) -> str:
     return (
-        f"One measurement, by {mechanism}, is approximate: the promise is proved for exact arithmetic and an exact "
-        f"sampler, and how far the computer stays from them is not bounded ({BY_NAME[mechanism].reason}). For what "
-        "was drawn neither the epsilon nor a delta of this release is proved."
+        f"One measurement, by {mechanism}, is approximate: the guarantee is proved for exact arithmetic and an exact "
+        f"sampler, and how far the computer departs from them is not bounded ({BY_NAME[mechanism].reason}). For the "
+        "values that were drawn, neither the epsilon nor a delta of this release is proved."
     )
 
 
-def _participation(run: PlannedRelease) -> str:
-    """What holds under the other relation than the declared one, with figures of its own."""
+def _other_relation(run: PlannedRelease) -> str:
+    """State what holds under the neighbour relation that was not declared, with figures of its own."""
+    whom = "person" if run.spec.unit.person else "row"
     declared, other = _relations(run)
-    figures, otherwise = run.relations[PARTICIPATION], "had it not been there"
+    figures, changed = run.relations[PARTICIPATION], f"the {whom} had not been there"
     if run.spec.neighbours is Neighbours.ADD_REMOVE:
-        figures, otherwise = run.relations[VALUES], "had it been anything else"
+        rows = "the rows of the person" if run.spec.unit.person else "the row"
+        figures, changed = run.relations[VALUES], f"{rows} had contained anything else"
     if figures is None:
-        return f"The promise is about {declared}. Not protected is {other}: the release shows how many there are."
-    return f"The promise is about {declared}. Protected as well is {other}: {otherwise}, {_changes(figures)}."
+        return (
+            f"The guarantee is about {declared}. It does not cover {other}: the release shows how many {whom}s there "
+            "are."
+        )
+    protected = f"{other[0].upper()}{other[1:]} {'are' if other.startswith('the contents') else 'is'} protected as well"
+    return f"The guarantee is about {declared}. {protected}: if {changed}, {_changes(figures)}."
 
 
 def _relations(run: PlannedRelease) -> tuple[str, str]:
     """What the declared relation is about, with its name, and what the other one is about."""
-    whom = "person" if run.spec.unit.person else "row"
-    contained, is_there = f"what a {whom} of the data contained", f"whether a {whom} is in the data at all"
+    person = run.spec.unit.person is not None
+    contents = "the contents of a person's rows" if person else "the contents of a row"
+    presence = f"whether a {'person' if person else 'row'} is in the data at all"
     if run.spec.neighbours is Neighbours.ADD_REMOVE:
-        return f"{is_there} (add-remove)", contained
-    return f"{contained} (replace-one)", is_there
+        return f"{presence} (add-remove)", contents
+    return f"{contents} (replace-one)", presence
 
 
 def _changes(figures: Figures) -> str:
@@ -134,41 +142,43 @@ def _changes(figures: Figures) -> str:
     return f"every probability would change by a factor of at most {odds.factor(figures['epsilon'])}{slack}{rounding}"
 
 
-def _measured(run: PlannedRelease) -> str:
-    scores = ", and scores of what came out," if run.spec.checks.budgeted else ""
+def _measured_statistics(run: PlannedRelease) -> str:
+    scores = ", and scores of the synthetic rows," if run.spec.checks.budgeted else ""
     if run.plan.marginals_event is not None:
-        return f"histograms of columns and tables of pairs of their groups{scores}"
+        return f"histograms of columns and tables of pairs of grouped columns{scores}"
     return f"means, shares, variances and pairwise linear relations{scores}"
 
 
 def limits(run: PlannedRelease) -> list[str]:
-    """What an analyst should not trust in this release."""
+    """Return what an analyst should not trust in this release."""
     lines = [
         "No row describes anybody: rows are drawn from a model that was fitted to noisy sums.",
-        f"Only {_measured(run)} were measured; anything finer "
+        f"Only {_measured_statistics(run)} were measured; anything finer "
         "(sub-groups, interactions of three columns, tails, order in time) is the model's assumption.",
     ]
     bell = [c.name for c in run.plan.schema.columns if isinstance(c, IntervalColumn) and c.kind is not Kind.BOOLEAN]
     if run.plan.marginals_event is not None:
         lines.append(
-            "Histograms decide which values of a column share a group, and pairs of columns were measured by groups: "
-            "inside a group a column hangs together with nothing."
+            "The values of each column were grouped by its histogram, and pairs of columns were measured by group: "
+            "within a group, the values of a column are unrelated to all other columns."
         )
     elif bell:
         lines.append(
-            "Within a class these columns come out with one smooth hump between their bounds, whatever their "
-            f"real shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
+            "Within a class, these columns have a single smooth peak between their bounds, whatever their real "
+            f"shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
         )
     if run.plan.projection != "none" and run.plan.dimension < run.encoding.feature_width:
-        lost = "their means are kept" if run.plan.knows_centre else "their means are only guessed"
+        means = "are kept" if run.plan.knows_centre else "are only guesses"
         lines.append(
-            f"Only {run.plan.dimension} directions of {run.encoding.feature_width} were measured. Of single columns "
-            f"{lost}, spreads come out too small, and relations that these directions miss are lost."
+            f"Only {run.plan.dimension} of {run.encoding.feature_width} directions were measured. The means of single "
+            f"columns {means}, their spreads come out too small, and relations that these directions miss are lost."
         )
     if run.plan.frame_events or run.plan.radius != 1:
         lines.append(
-            "Records far from the centre were drawn back to a radius around it before they were measured: "
-            "spreads come out smaller where a table has far-off records."
+            "Records far from the centre were clipped to a radius around it before they were measured: if a table has "
+            "such records, its spreads come out smaller."
         )
-    lines.append("Cells out of bounds, missing or of unknown category were clamped or mapped, as the codebook says.")
+    lines.append(
+        "Cells that were out of bounds, missing or of an unknown category were clamped or mapped as the codebook says."
+    )
     return lines

@@ -1,8 +1,7 @@
 """The release as an entry of the DP Deployments Registry: a function of its record.
 
 The schema is https://github.com/opendp/deployments-registry-data; strings are Markdown there.
-What only the steward knows comes from the specification's `about` section; where that is silent
-the entry says so.
+What only the steward knows comes from the specification's `about` section; the entry says which of it is missing.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from tasks.spec.relations import PARTICIPATION, UNPROVED, VALUES, at_least, at_m
 REGISTRY = "registry.yaml"
 NOT_STATED = "Not stated by the steward."
 NO_DELTA = "not proved"
-"""In the place of a number: nothing bounds how far a release is from its promise."""
+"""Stands in for a number: nothing bounds how far a release departs from its guarantee."""
 COMPLETE_BY_ABOUT = ("curator", "use", "region", "access", "why")
-"""What an entry of the third tier needs besides what the record knows."""
+"""Keys of `about` that an entry of the third tier needs besides the record."""
 
 
 def deployment_text(record: dict[str, Any]) -> str:
-    """The entry as YAML."""
+    """Return the entry as YAML."""
     return yaml.safe_dump(build_deployment(record), sort_keys=False, allow_unicode=True, width=100)
 
 
 def build_deployment(record: dict[str, Any]) -> dict[str, Any]:
-    """The entry."""
+    """Build the entry from a release's record."""
     about = record["specification"].get("about", {})
     return {
         "url_slug": record["release_id"],
@@ -49,17 +48,17 @@ def build_deployment(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def tier_of(about: dict[str, Any]) -> int:
-    """3 where the steward has told everything that the record cannot know, else 2: all but those facts is there."""
+    """Return 3 if the steward stated everything that the record cannot know, and 2 otherwise."""
     return 3 if all(about.get(key) for key in COMPLETE_BY_ABOUT) else 2
 
 
 def unproved(record: dict[str, Any]) -> list[str]:
-    """The mechanisms of a release whose guarantee is not proved for the sampler that ran."""
+    """Return the mechanisms of a release whose guarantee is not proved for the sampler that ran."""
     return [m["mechanism"] for m in record["privacy"]["measurements"] if m["status"] != "proved"]
 
 
 def variant_name(record: dict[str, Any]) -> str:
-    """Pure only if nothing at all is added to epsilon, not by finite precision either, and all of that is proved."""
+    """Return "Pure DP" only if nothing is added to epsilon, not even by finite precision, and everything is proved."""
     privacy = record["privacy"]
     if unproved(record):
         return "Custom"
@@ -67,7 +66,7 @@ def variant_name(record: dict[str, Any]) -> str:
 
 
 def privacy_parameters(record: dict[str, Any]) -> dict[str, float | str]:
-    """Epsilon, delta with what finite precision adds if that is bounded, and rho where Gaussian noise was drawn."""
+    """Return epsilon, delta (with the bound for finite precision, if there is one), and rho if noise was Gaussian."""
     privacy = record["privacy"]
     rho = sum(m["rho"] or 0.0 for m in privacy["measurements"])
     delta = NO_DELTA if unproved(record) else privacy["delta"] + privacy["delta_num"]
@@ -77,11 +76,11 @@ def privacy_parameters(record: dict[str, Any]) -> dict[str, float | str]:
 
 def _basic(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     columns = ", ".join(column["name"] for column in record["specification"]["columns"])
-    told = f"{about['description']}\n\n" if "description" in about else ""
+    stated = f"{about['description']}\n\n" if "description" in about else ""
     basic = {
         "name": f"{record['name']}, {record['period']}",
         "data_curators": [about.get("curator", NOT_STATED)],
-        "description": f"{told}{record['rows']} synthetic rows of the columns {columns}, drawn from "
+        "description": f"{stated}{record['rows']} synthetic rows of the columns {columns}, drawn from "
         f"{'noisy' if unproved(record) else 'differentially private'} moments of the data of {record['period']}.",
         "intended_use": about.get("use", NOT_STATED),
         "data_product_type": "Synthetic data",
@@ -102,32 +101,33 @@ def _variant(record: dict[str, Any]) -> dict[str, str]:
 
 def _unprotected(record: dict[str, Any]) -> str:
     return (
-        f"{_count(record['privacy'])} Public by specification: columns, bounds, categories, the expected number "
-        "of rows, all settings, that a release was made and when, and that data with the declared structure were there."
+        f"{_exact_count(record['privacy'])} The specification makes public: columns, bounds, categories, the expected "
+        "number of rows, all settings, that a release was made and when, and that data with the declared structure "
+        "existed."
     )
 
 
-def _count(privacy: dict[str, Any]) -> str:
-    """What is without noise: the number of rows or persons, unless a record states what hides it."""
+def _exact_count(privacy: dict[str, Any]) -> str:
+    """Say what is released without noise: the number of rows or persons, unless the record states what hides it."""
     nothing = "No statistic is released without noise."
     if privacy.get(PARTICIPATION) is not None or privacy["neighbours"] == "add-remove":
         return nothing
     if PARTICIPATION in privacy:
-        return "Of all statistics one is released without noise: the number of rows (or persons) is shown."
+        return "One statistic is released without noise: the number of rows (or persons)."
     return f"{nothing} The number of rows (or persons) is treated as known."
 
 
 def _relations(privacy: dict[str, Any]) -> str:
-    """Both relations in words, of a record that states both."""
+    """Describe the guarantee under both relations, if the record states both."""
     if PARTICIPATION not in privacy:
         return ""
     stated = {"Replacing the values of one unit": privacy[VALUES], "Adding or removing one": privacy[PARTICIPATION]}
     doubt = f" ({UNPROVED})" if is_unproved(privacy) else ""
-    parts = [f"{change}: {_figures(figures)}{doubt}." for change, figures in stated.items()]
+    parts = [f"{change}: {_relation_parameters(figures)}{doubt}." for change, figures in stated.items()]
     return f" {' '.join(parts)}"
 
 
-def _figures(figures: dict[str, float] | None) -> str:
+def _relation_parameters(figures: dict[str, float] | None) -> str:
     if figures is None:
         return "no guarantee"
     return f"epsilon {at_most(figures['epsilon'])}, delta {at_most(figures['delta'] + figures['delta_num'])}"
@@ -142,7 +142,7 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
     moved = "replacing" if privacy["neighbours"] == "replace-one" else "adding or removing"
     return {
         "privacy_unit": unit,
-        "privacy_unit_details": f"Two tables are adjacent if one comes from the other by {moved} one {whom} "
+        "privacy_unit_details": f"Two tables are adjacent if one results from the other by {moved} one {whom} "
         f"(neighbours: {privacy['neighbours']}; unit: {privacy['unit']}).{beyond}{_relations(privacy)}",
         "privacy_parameters": privacy_parameters(record),
         "privacy_parameters_details": _parameter_details(record),
@@ -151,19 +151,21 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
 
 def _parameter_details(record: dict[str, Any]) -> str:
     privacy = record["privacy"]
-    parts = [f"{m['name']}: {_cost(m)} by {m['mechanism']} ({m['status']})" for m in privacy["measurements"]]
+    parts = [
+        f"{m['name']}: {_measurement_cost(m)} by {m['mechanism']} ({m['status']})" for m in privacy["measurements"]
+    ]
     doubtful = unproved(record)
     delta = (
         f"The guarantee of {', '.join(doubtful)} is approximate: it is proved for exact arithmetic and an exact "
-        "sampler, and for what was drawn neither epsilon nor a delta is proved."
+        "sampler, and for the values that were drawn, neither epsilon nor a delta is proved."
         if doubtful
-        else f"Of delta, {at_most(privacy['delta'])} is the mechanisms' and {at_most(privacy['delta_num'])} bounds "
-        "what finite precision adds."
+        else f"Of delta, {at_most(privacy['delta'])} is due to the mechanisms and {at_most(privacy['delta_num'])} "
+        "bounds what finite precision adds."
     )
-    return f"This release alone. {delta} Measurements: {'; '.join(parts)}."
+    return f"These figures are for this release alone. {delta} Measurements: {'; '.join(parts)}."
 
 
-def _cost(measurement: dict[str, Any]) -> str:
+def _measurement_cost(measurement: dict[str, Any]) -> str:
     named = {"epsilon": measurement["epsilon"], "rho": measurement["rho"]}
     return " and ".join(f"{name} {at_most(value)}" for name, value in named.items() if value is not None)
 
@@ -174,16 +176,16 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
     return {
         "model_name": "Central",
         "actors": "The steward, the operator's machine and the workers of its cluster, if it has one, see the raw "
-        "data. Auditors of the workspace see the noisy measurements of failed releases and the times of runs besides "
-        "this bundle. Everybody else, adversaries with any other knowledge included, sees this bundle and is not "
+        "data. Besides this bundle, auditors of the workspace see the noisy measurements of failed releases and the "
+        "times of runs. Everybody else, including adversaries with any other knowledge, sees this bundle and is not "
         f"trusted. Access to the raw data: {about.get('access', NOT_STATED)}",
         "release_type": "Many releases",
-        "release_type_details": "One release a period, or several where one supersedes another; the budget never "
+        "release_type_details": "One release per period, or several if one supersedes another; the budget never "
         f"resets. All releases over the population {privacy['population']!r}, counted for {privacy['neighbours']} "
         f"neighbours, stay within {lifetime(cap['epsilon'], cap['delta'], cap['delta_num'])}, as far as the cost of "
-        "every measurement is proved, and unless that cap is raised with a reason in the ledger; with this one "
-        f"epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained "
-        "entries refuses what would exceed it.",
+        "every measurement is proved, and unless that cap is raised for a reason recorded in the ledger; after this "
+        f"release, epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained entries refuses any "
+        "release that would exceed the cap.",
         "data_source_type": "Dynamic",
         "access_type": "Non-interactive",
     }
@@ -208,9 +210,10 @@ def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, 
     return {
         "preprocessing_and_hyperparameter_tuning": "Bounds, categories and the expected number of rows are public "
         "knowledge, as the specification declares. Every automatic choice is a function of the specification and of "
-        "released noisy values; validation gives verdicts to the operator alone.",
+        "released noisy values; validation reports its verdicts to the operator only.",
         "mechanisms": f"{_parameter_details(record)}\n\nFloating point: exact integer sums on a grid of "
-        f"{numerics['grid_bits']} bits; {numerics['method']}. Noise is operating-system entropy, never seeded.\n\n"
+        f"{numerics['grid_bits']} bits; {numerics['method']}. Noise is drawn from operating-system entropy "
+        "and never seeded.\n\n"
         f"Audit of the build before it drew: {builds}.\n\n"
         f"Code: dprelease {code['version']}, SHA-256 {code['digest']}, Python {code['python']}, installed "
         f"distributions SHA-256 {code['dependencies_digest']}. Access to the raw data: "
@@ -224,7 +227,7 @@ def _implementation(record: dict[str, Any], about: dict[str, Any]) -> dict[str, 
 def _build(measurement: dict[str, Any]) -> str:
     attack = measurement["build"]["attack"]
     delta = f", delta {at_most(attack['delta'])}" if attack.get("delta") else ""
-    known = ", the shape of the noise taken as known" if "known shape" in attack.get("how", "") else ""
+    known = ", with the shape of the noise taken as known" if "known shape" in attack.get("how", "") else ""
     return (
         f"{measurement['mechanism']}: epsilon {at_most(attack['claimed'])}{delta} claimed, at least "
         f"{at_least(attack['measured'], 3)} measured by attack ({attack['verdict']}{known})"

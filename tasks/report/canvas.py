@@ -1,7 +1,7 @@
-"""A figure without pyplot, files or clocks, and its way to SVG and PNG.
+"""Figures without pyplot, files or clocks, and their rendering as SVG and PNG.
 
 Plots are drawn in the colours of one palette. In SVG they become CSS variables of the
-page, so that the same plot reads in light and in dark; in PNG they stay as they are.
+page, so that the same plot is readable on light and dark screens; in PNG they are fixed.
 Text is never read as mathematics and never leaves the SVG unescaped.
 """
 
@@ -41,12 +41,12 @@ _drawing = threading.Lock()  # matplotlib's settings are shared by all threads
 
 @contextmanager
 def figure_of(width: float, height: float, *, key: str) -> Iterator[Any]:
-    """An empty figure, its size in points; `key` makes the identifiers in its SVG its own."""
+    """Yield an empty figure of a size in points; `key` makes the identifiers in its SVG unique."""
     from matplotlib import rc_context, rcdefaults, rcParams
     from matplotlib.figure import Figure
 
     with _drawing, _uncollected(), warnings.catch_warnings(), rc_context():
-        rcdefaults()  # a `matplotlibrc` in the current folder, anybody's perhaps, changes no page
+        rcdefaults()  # a `matplotlibrc` in the current folder must not change a page
         rcParams.update(_settings(key))
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the page's own fonts draw it
         yield Figure(figsize=(width / 72, height / 72))
@@ -54,7 +54,7 @@ def figure_of(width: float, height: float, *, key: str) -> Iterator[Any]:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Let the search for cycles wait: a figure is many objects that all are in use until it is drawn."""
+    """Suspend garbage collection: a figure has many objects, all in use until it is drawn."""
     wanted = gc.isenabled()
     gc.disable()
     try:
@@ -88,12 +88,12 @@ def _settings(key: str) -> dict[str, Any]:
         "xtick.major.pad": 5,
         "xtick.major.size": 0,
         "ytick.major.size": 0,
-        "axes.titley": 1.0,  # else it is looked for anew whenever something is measured
+        "axes.titley": 1.0,  # otherwise it is computed anew at every measurement
     }
 
 
 def png_of(figure: Any) -> bytes:
-    """The figure as a PNG on white, without a date or the name of its maker; few colours keep it small."""
+    """Render the figure as a PNG on white, without date or creator; few colours keep it small."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL import Image
 
@@ -108,7 +108,7 @@ def png_of(figure: Any) -> bytes:
 
 
 def svg_of(figure: Any, alt: str) -> str:
-    """The figure as an SVG element to put into a page: named, scalable, without outside names."""
+    """Render the figure as an SVG element for a page: labelled, scalable, without references to other files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     buffer = io.StringIO()
@@ -125,7 +125,7 @@ def svg_of(figure: Any, alt: str) -> str:
 
 @dataclass(frozen=True)
 class _Call:
-    """What is drawn; two calls are equal if their arguments are the same JSON."""
+    """A call of a drawing function; two calls are equal if their arguments are the same JSON."""
 
     name: str
     arguments: str
@@ -133,30 +133,32 @@ class _Call:
 
 
 @functools.lru_cache(maxsize=256)
-def plot_of(call: _Call) -> str:
-    """The plot of a call: report, audit and site of a release show the same ones, and little else takes their time."""
+def draw_or_reuse(call: _Call) -> str:
+    """Draw the plot of a call, or reuse it: report, audit and site show the same plots, and drawing is slow."""
     return call.draw()
 
 
-def draw_once(draw: Callable[P, str]) -> Callable[P, str]:
-    """Decorate a plot that is a function of its arguments, which JSON can hold: equal ones are drawn once."""
+def draw_cached(draw: Callable[P, str]) -> Callable[P, str]:
+    """Decorate a plot that is a function of its JSON-serialisable arguments: equal plots are drawn once."""
 
     @functools.wraps(draw)
     def once(*args: P.args, **kwargs: P.kwargs) -> str:
-        return plot_of(_Call(draw.__qualname__, json.dumps([args, kwargs]), functools.partial(draw, *args, **kwargs)))
+        return draw_or_reuse(
+            _Call(draw.__qualname__, json.dumps([args, kwargs]), functools.partial(draw, *args, **kwargs))
+        )
 
     return once
 
 
 def _inner(drawn: str) -> str:
-    """What stands between the outer SVG tags, without matplotlib's style sheet, which would reach the whole page."""
+    """Return what is between the outer SVG tags, without matplotlib's style sheet, which would apply to the page."""
     inside = drawn[drawn.index(">", drawn.index("<svg")) + 1 : drawn.rindex("</svg>")]
     without_style = re.sub(r"<style[^>]*>.*?</style>", "", inside, count=1, flags=re.DOTALL)
     return re.sub(r"\s*\n\s*", "\n", without_style)
 
 
 def _page_tag(tag: re.Match[str]) -> str:
-    """One tag with the page's colours and font, and without identifiers that nothing refers to."""
+    """Give one tag the colours and font of the page, and remove identifiers that nothing refers to."""
     text = re.sub(r"#[0-9a-f]{6}(?=[;\"])", lambda colour: _VARIABLES.get(colour[0], colour[0]), tag[0])
     text = re.sub(r"font-family: [^;\"]*;? ?", "", text)
     if not text.startswith("<image"):  # a picture keeps its exact size

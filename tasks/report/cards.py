@@ -1,7 +1,7 @@
-"""What the orchestrator's history shows of a release, stage by stage: tables and cards of public and released values.
+"""Tables and cards on a release for the orchestrator's history, stage by stage: public and released values only.
 
 Pure functions of the plan, the ledger's state and released measurements. Nothing here
-sees a row, a file name or an exact count, so whoever may open a run's page may read it.
+sees a row, a file name or an exact count, so anyone who may open a run's page may read it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ KINDS = {
     "ron": "random orthonormal (RON)",
     "private-pca": "private principal components",
     "public-pca": "principal components of public data",
-    "none": "none: every encoded coordinate is kept",
+    "none": "none (every encoded coordinate is kept)",
 }
-WORDS_OF_THE_PLAN = ("projection", "dimension", "private principal", "public")
-"""How the plan's reasons begin, or what they speak of, where they are about the projection."""
+PROJECTION_WORDS = ("projection", "dimension", "private principal", "public")
+"""Words by which the plan's reasons for the projection are recognised."""
 
 
 # -- allocation --------------------------------------------------------------------
 
 
 def allocation_rows(planned: PlannedRelease, release: ReleaseState) -> list[Row]:
-    """What each measurement may spend, and the ledger entry that stands for it."""
+    """Return what each measurement may spend, with its ledger entry."""
     return [_allocation_row(planned, release, name, event) for name, event in planned.plan.events.items()]
 
 
@@ -52,19 +52,19 @@ def _allocation_row(planned: PlannedRelease, release: ReleaseState, name: str, e
         "mechanism": event.mechanism,
         "proof": BY_NAME[event.mechanism].status.value,
         "share": f"{planned.plan.allocation.get(name, 1.0):.0%}",
-        "cost": cost_words(cost_of(event)),
+        "cost": describe_cost(cost_of(event)),
         "ledger entry": f"{drawn.seq} (spent)" if drawn else f"{release.reserve_seq} (reserved)",
     }
 
 
-def cost_words(cost: Cost) -> str:
-    """A cost as people read it: its epsilon, its rho, or both."""
+def describe_cost(cost: Cost) -> str:
+    """Write a cost: its epsilon, its rho, or both."""
     parts = {"epsilon": cost.epsilon, "rho": cost.rho}
     return ", ".join(f"{name} {at_most(float_above(value), 4)}" for name, value in parts.items() if value) or "nothing"
 
 
 def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
-    """The population's cap, and what is spent or reserved of it without the release and with it."""
+    """Return the population's cap, and what is spent or reserved of it without and with this release."""
     cap, committed = state.populations[release.population].cap, state.committed(release.population)
     own = release.spent + release.reserved
     figures = {
@@ -79,7 +79,7 @@ def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
 
 
 def projection_card(planned: PlannedRelease, projection: Projection, release: ReleaseState) -> str:
-    """Which projection was taken, why, what it cost, and what in it was random."""
+    """Describe the projection: its kind, the reasons for it, its cost, and what is random in it."""
     facts = {
         "Kind": KINDS.get(planned.plan.projection, planned.plan.projection),
         "Coordinates": f"{projection.width} encoded, {projection.dimension} kept",
@@ -87,35 +87,36 @@ def projection_card(planned: PlannedRelease, projection: Projection, release: Re
         **_frame_facts(planned, projection, release),
         "Random": _projection_randomness(planned, release),
     }
-    reasons = [reason for reason in planned.plan.reasons if any(word in reason for word in WORDS_OF_THE_PLAN)]
+    reasons = [reason for reason in planned.plan.reasons if any(word in reason for word in PROJECTION_WORDS)]
     return card(f"Projection of {release.release_id}", facts, [f"- {reason}" for reason in reasons])
 
 
 def _frame_facts(planned: PlannedRelease, projection: Projection, release: ReleaseState) -> dict[str, str]:
-    """The radius in which points are measured, and what it cost; nothing where that is the whole ball."""
+    """Describe the radius within which points are measured, and its cost; nothing if it is the whole unit ball."""
     if projection.frame is None:
         return {}
     drawn = [str(release.spends[name].seq) for name in planned.plan.frame_events if name in release.spends]
-    paid = f"measured, ledger entries {', '.join(drawn)}" if drawn else "public, as the specification says"
-    return {"Frame": f"points are measured within {projection.frame.radius:.3g} of a centre, of 1; {paid}"}
+    origin = f"measured (ledger entries {', '.join(drawn)})" if drawn else "public, from the specification"
+    radius = f"{projection.frame.radius:.3g}"
+    return {"Frame": f"points are measured within a radius of {radius} (at most 1) around a centre; {origin}"}
 
 
 def _projection_cost(planned: PlannedRelease, release: ReleaseState) -> str:
     event = planned.plan.projection_event
     if event is not None:
         drawn = release.spends.get(PROJECTION)
-        return cost_words(cost_of(event)) + (f", ledger entry {drawn.seq}" if drawn else "")
+        return describe_cost(cost_of(event)) + (f", ledger entry {drawn.seq}" if drawn else "")
     if planned.plan.reuses_gram:
-        return "nothing of its own: it comes out of the measured moments"
-    return "nothing: it does not depend on the data"
+        return "no extra cost: it is computed from the measured moments"
+    return "no cost: it does not depend on the data"
 
 
 def _projection_randomness(planned: PlannedRelease, release: ReleaseState) -> str:
     if planned.plan.projection == "ron":
         seed = release.reservation.seeds["projection"]
         return (
-            f"all directions, uniform over orthonormal frames, from the seed `{seed}`: entropy of the operating "
-            f"system, drawn at the reservation (ledger entry {release.reserve_seq}), never from the data"
+            f"all directions, uniform over orthonormal frames, from the seed `{seed}`, which was drawn from the "
+            f"operating system at the reservation (ledger entry {release.reserve_seq}), never from the data"
         )
     if planned.plan.projection == "private-pca":
         return "the noise of the measurement, which is never seeded"
@@ -128,13 +129,13 @@ def _projection_randomness(planned: PlannedRelease, release: ReleaseState) -> st
 def noise_rows(
     planned: PlannedRelease, release: ReleaseState, *, count: float, spectrum: Mapping[str, Any]
 ) -> list[Row]:
-    """The noise that was planned against what was found: by the gate before the draw, and in the release."""
+    """Compare the planned noise with the noise found by the build gate before the draw, and in the release."""
     rows = [row for name, entry in release.spends.items() for row in _gate_rows(name, entry.parse(Spend).build or {})]
     expected = planned.plan.expected_error()
     blocks = len(spectrum["blocks"])
     figures = {
         "operator norm of the noise, in records": (expected["operator"], None),
-        "the same over the rows of a block": (
+        "the same, per row of a block": (
             expected["relative_operator"],
             expected["operator"] * blocks / count if count > 0 else None,
         ),
@@ -149,13 +150,18 @@ def _gate_rows(name: str, build: Mapping[str, Any]) -> Iterable[Row]:
     size, attack = build.get("noise"), build.get("attack")
     if size:
         found = f"{size['share']:.3f} ± {size['error']:.3f} ({size['entries']} draws)"
-        yield {"of": name, "figure": "mean square of the gate's noise over the planned", "planned": "1", "found": found}
+        yield {
+            "of": name,
+            "figure": "mean square of the noise in the build gate, relative to the plan",
+            "planned": "1",
+            "found": found,
+        }
     if attack:
         words = {
             "planned": f"at most {at_most(attack['claimed'], 4)}",
             "found": f"at least {at_least(attack['measured'], 4)}",
         }
-        yield {"of": name, "figure": "epsilon that the gate's attack shows", **words}
+        yield {"of": name, "figure": "epsilon shown by the attack of the build gate", **words}
 
 
 def _noise_row(of: str, figure: str, planned: float | None, found: float | None) -> Row:
@@ -166,7 +172,7 @@ def _noise_row(of: str, figure: str, planned: float | None, found: float | None)
 
 
 def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[Entry], folder: str) -> str:
-    """The release on one card, with its places: flow run, ledger entries, bundle and report."""
+    """Describe the release on one card, with its flow run, ledger entries, bundle and report."""
     privacy, model = record["privacy"], record["model"]
     facts = {
         "Release": record["release_id"],
@@ -180,62 +186,72 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
         "Projection": f"{model['projection']['kind']}, dimension {model['projection']['dimension']}",
         "Generator": model["generator"],
         "Synthetic rows": record["rows"],
-        "Checks": "all hold" if all(check["ok"] for check in record["checks"]) else "not all hold",
+        "Checks": "all passed" if all(check["ok"] for check in record["checks"]) else "some failed",
         "Supersedes": record["supersedes"] or ABSENT,
     }
-    places = ["## Where", *_places(record["flow_run_id"], folder, _digest(entries)), "", *ledger_lines(entries)]
-    promise = ["", "## What is promised", *(f"\n{words}" for words in privacy["guarantee"])]
+    places = [
+        "## Where to find it",
+        *_location_lines(record["flow_run_id"], folder, _bundle_digest(entries)),
+        "",
+        *ledger_lines(entries),
+    ]
+    promise = ["", "## The guarantee", *(f"\n{words}" for words in privacy["guarantee"])]
     wait = _approval_lines(record["release_id"]) if status == ReleaseStatus.AWAITING_APPROVAL else []
     return card(f"{record['name']} {record['period']}", facts, [*wait, *places, *promise])
 
 
 def _budget_words(budget: Mapping[str, Any]) -> str:
     before, after, cap = (at_most(budget[name]["epsilon"]) for name in ("before", "after", "lifetime"))
-    return f"epsilon {before} spent before, {after} after, of {cap}; {budget['releases_left']} like it are left"
+    return f"epsilon {before} spent before, {after} after, of {cap}; {budget['releases_left']} more of this cost fit"
 
 
-def _digest(entries: Sequence[Entry]) -> str:
-    """The digest of the bundle, as the last entry that names one has it."""
+def _bundle_digest(entries: Sequence[Entry]) -> str:
+    """Return the digest of the bundle from the last entry that names one."""
     named = [entry.parse(SealedBundle).bundle_digest for entry in entries if entry.kind in ("await", "publish")]
     return named[-1] if named else ABSENT
 
 
-def _places(flow_run_id: str, folder: str, digest: str) -> list[str]:
+def _location_lines(flow_run_id: str, folder: str, digest: str) -> list[str]:
     return [
         f"- flow run [{flow_run_id}](/runs/flow-run/{flow_run_id})",
         f"- bundle `{folder}`, report `{folder}/report.html`",
-        f"- SHA-256 of its SHA256SUMS `{digest}`",
+        f"- SHA-256 of the bundle's SHA256SUMS `{digest}`",
     ]
 
 
 def ledger_lines(entries: Sequence[Entry]) -> list[str]:
-    """The ledger's entries as a table: number, kind, time, hash."""
+    """Return the ledger's entries as a table: number, kind, time, hash."""
     head = ["| ledger entry | kind | time (UTC) | hash |", "|---:|---|---|---|"]
     return head + [f"| {e.seq} | {e.kind} | {e.at[:19].replace('T', ' ')} | `{e.hash}` |" for e in entries]
 
 
 def _approval_lines(release_id: str) -> list[str]:
-    return [f'Somebody has to look: `dprelease approve {release_id} --reason "..."` publishes it.', ""]
+    return [f'The release waits for approval: `dprelease approve {release_id} --reason "..."` publishes it.', ""]
 
 
-# -- what did not end well ---------------------------------------------------------
+# -- failures and refusals ---------------------------------------------------------
 
 
 def failure_card(release: ReleaseState, *, words: str, entries: Sequence[Entry]) -> str:
-    """What happened to a release that was not published, what it spent, and the one command that resumes it."""
+    """Say what happened to a release that was not published, what it spent, and which command resumes it."""
     facts = {
         "Status": release.status,
         "What happened": words,
-        "Spent": cost_words(release.spent) + (" (it stays spent)" if release.spends else ""),
-        "Still reserved": cost_words(release.reserved),
+        "Spent": describe_cost(release.spent) + (" (it stays spent)" if release.spends else ""),
+        "Still reserved": describe_cost(release.reserved),
     }
-    resume = ["Resume, without drawing or charging twice:", "", f"    {resume_command(release)}", ""]
+    resume = [
+        "This command resumes the release; nothing is drawn or charged twice:",
+        "",
+        f"    {resume_command(release)}",
+        "",
+    ]
     return card(f"{release.release_id} was not published", facts, [*resume, *ledger_lines(entries)])
 
 
 def refusal_card(release_id: str, *, words: str, entries: Sequence[Entry]) -> str:
-    """Why a run was refused, in public words; nothing was measured by it."""
-    lines = ledger_lines(entries) if entries else ["The ledger has no entry of it."]
+    """Say why a run was refused, in public words; it measured nothing."""
+    lines = ledger_lines(entries) if entries else ["The ledger has no entry for it."]
     return card(f"{release_id} was refused", {"What happened": words}, lines)
 
 
@@ -243,11 +259,11 @@ def refusal_card(release_id: str, *, words: str, entries: Sequence[Entry]) -> st
 
 
 def card(title: str, facts: Mapping[str, Any], lines: Sequence[str] = ()) -> str:
-    """A title, a table of facts, and what follows."""
+    """Return a title, a table of facts, and further lines as Markdown."""
     rows = [f"| {name} | {_cell(value)} |" for name, value in facts.items()]
     return "\n".join([f"# {title}", "", "| | |", "|---|---|", *rows, "", *lines])
 
 
 def _cell(value: Any) -> str:
-    """Text that stays in its cell."""
+    """Escape text so that it stays in its cell."""
     return " ".join(str(value).replace("|", "\\|").split())

@@ -1,4 +1,4 @@
-"""The page that compares synthetic with raw rows: private, labelled so, and never part of a bundle."""
+"""The page that compares synthetic with raw rows: private, labelled as private, and never part of a bundle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def render_comparison(
     *,
     has_rows: bool = True,
 ) -> str:
-    """One self-contained page; `columns` and `correlation` have raw figures in the place of measured ones."""
+    """Render one self-contained page; `columns` and `correlation` have raw figures instead of measured ones."""
     return (
         pages()
         .get_template("comparison.html.j2")

@@ -1,4 +1,4 @@
-"""How a report shows the fit to the measurements, and what models of the synthetic rows reached on the real ones."""
+"""The report's sections on the fit to the measurements and on models that were tested on the real rows."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any
 from markupsafe import Markup
 
 from tasks.report import wording
-from tasks.report.canvas import COLOURS, draw_once, figure_of, svg_of
+from tasks.report.canvas import COLOURS, draw_cached, figure_of, svg_of
 
 INSIDE = 1.96
-"""Standard deviations within which 94 of 100 gaps of Laplace noise lie, and 95 of Gaussian noise or chance."""
+"""Standard deviations within which 94 of 100 gaps lie for Laplace noise, 95 for Gaussian noise or sampling."""
 
 MOST_GAPS = 5
-WORDS = {
-    "accuracy": "A classifier of {of}, trained on the synthetic rows, is right about this share of the real ones.",
-    "rmse": "A prediction of {of} trained on the synthetic rows is off by so much on the real ones "
-    "(root mean squared error, in the column's unit).",
-    "silhouette": "How well the real rows fall into clusters of the synthetic ones: 0 is between two clusters, "
-    "1 is at a centre (simplified silhouette).",
+EXPLANATIONS = {
+    "accuracy": "The share of real rows that a classifier of {of}, trained on the synthetic rows, gets right.",
+    "rmse": "The error on the real rows of a prediction of {of} that was trained on the synthetic rows "
+    "(root mean squared error, in the unit of the column).",
+    "silhouette": "How well the real rows fit the clusters of the synthetic rows: 0 means midway between two "
+    "clusters, 1 means at a centre (simplified silhouette).",
 }
 
 
 def fit_of(utility: dict[str, Any]) -> dict[str, Any] | None:
-    """The gaps of means and pairs as cards, and the coverage of categories; None in records without them."""
+    """Return cards for the gaps of means and pairs, and the coverage of categories; None if the record has neither."""
     if "fit" not in utility:
         return None
     titles = {"columns": "Means and shares", "pairs": "Pairs of columns"}
@@ -34,18 +34,20 @@ def fit_of(utility: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _gaps_card(title: str, gaps: dict[str, Any], *, key: str) -> dict[str, Any]:
-    told = f"{gaps['inside']} of {gaps['of']} inside" if gaps["of"] else "nothing of the kind was measured"
+    summary = f"{gaps['inside']} of {gaps['of']} inside the band" if gaps["of"] else "none were measured"
     largest = [
         (gap["name"], *(wording.number(gap[name], 3) for name in ("measured", "synthetic", "deviations")))
         for gap in gaps["largest"][:MOST_GAPS]
     ]
-    svg = _gaps_svg(gaps["edges"], gaps["counts"], key=key, alt=f"{title}, gaps in standard deviations: {told}")
-    return {"title": title, "told": told, "largest": largest, "svg": Markup(svg)}  # noqa: S704  (built escaped)
+    svg = _gaps_svg(
+        gaps["edges"], gaps["counts"], key=key, alt=f"{title}, differences in standard deviations: {summary}"
+    )
+    return {"title": title, "summary": summary, "largest": largest, "svg": Markup(svg)}  # noqa: S704  (built escaped)
 
 
-@draw_once
+@draw_cached
 def _gaps_svg(edges: Sequence[float], counts: Sequence[int], *, key: str, alt: str) -> str:
-    """A histogram of gaps; those that noise and chance explain in one colour, the others in another."""
+    """Draw a histogram of gaps; those within noise and random variation in one colour, the others in another."""
     from matplotlib.ticker import MaxNLocator
 
     with figure_of(420, 190, key=key) as figure:
@@ -63,7 +65,7 @@ def _gaps_svg(edges: Sequence[float], counts: Sequence[int], *, key: str, alt: s
 
 
 def scores_of(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """A card for each score that was bought."""
+    """Return a card for each score that was measured."""
     thresholds = {check["name"]: check["threshold"] for check in record["checks"]}
     spent = {m["name"]: m for m in record["privacy"]["measurements"]}
     return [
@@ -79,7 +81,7 @@ def _score_card(score: dict[str, Any], threshold: float | None, measurement: dic
         alt += f"; threshold {wording.number(threshold, 3)}"
     return {
         "name": score["name"],
-        "words": WORDS.get(score["name"], "").format(of=score["of"]),
+        "explanation": EXPLANATIONS.get(score["name"], "").format(of=score["of"]),
         "value": value,
         "range": f"{low} to {high}",
         "on_synthetic": synthetic,
@@ -88,9 +90,9 @@ def _score_card(score: dict[str, Any], threshold: float | None, measurement: dic
     }
 
 
-@draw_once
+@draw_cached
 def _score_svg(score: dict[str, Any], threshold: float | None, *, alt: str) -> str:
-    """The noisy value with its margin, the value on synthetic rows, and the threshold, on one line."""
+    """Draw the noisy value with its margin, the value on synthetic rows, and the threshold, on one line."""
     bounded = score["direction"] == "at-least"
     largest = 1.0 if bounded else 1.15 * max(score["high"], score["on_synthetic"], threshold or 0.0, 1e-9)
     with figure_of(420, 92, key=f"score-{score['name']}") as figure:

@@ -1,7 +1,7 @@
-"""Where the plots of a figure stand: side by side, with room for what is written around them.
+"""The layout of a figure's plots: side by side, with room for the text around them.
 
-Everything is measured once. Tick labels do not depend on the size of their plot here, so
-nothing changes by being placed; matplotlib's own engines measure again and again.
+Everything is measured once. Tick labels here do not depend on the size of their plot, so placing
+a plot changes nothing; matplotlib's own layout engines measure repeatedly.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 POINTS = 72.0
 PAD, WIDE_PAD = 3.6, 7.0
-"""Points around a plot; more where it is not alone in its figure."""
+"""Points around a plot; more if it is not the only one in its figure."""
 
 
 class _Margins(NamedTuple):
-    """Pixels that one plot needs beside its frame."""
+    """Pixels that one plot needs around its frame."""
 
     left: float
     right: float
@@ -27,7 +27,7 @@ def arrange(figure: Any, renderer: Any) -> None:
     """Place a figure's plots in their grid, under its title and above its legend; nothing is cut off or overlaps."""
     alone = len(figure.axes) == 1 and not figure.texts
     pad = (PAD if alone else WIDE_PAD) * figure.dpi / POINTS
-    places = [_place(axes) for axes in figure.axes]
+    places = [_grid_position(axes) for axes in figure.axes]
     needed = [_margins(axes, renderer) for axes in figure.axes]
     below, above = _legend_height(figure, renderer, pad), _title_height(figure, renderer, pad)
     width, height = figure.bbox.width, figure.bbox.height
@@ -44,7 +44,7 @@ def arrange(figure: Any, renderer: Any) -> None:
         axes.set_position((left / width, bottom / height, wide / width, high / height))
 
 
-def _place(axes: Any) -> tuple[int, int]:
+def _grid_position(axes: Any) -> tuple[int, int]:
     spec = axes.get_subplotspec()
     return spec.rowspan.start, spec.colspan.start
 
@@ -60,7 +60,7 @@ def _legend_height(figure: Any, renderer: Any, pad: float) -> float:
 
 
 def _title_height(figure: Any, renderer: Any, pad: float) -> float:
-    """Put the title at the top; returns the room that it takes."""
+    """Put the title at the top, and return the height that it takes."""
     for title in figure.texts:
         title.set_y(1 - pad / figure.bbox.height)
     return max((title.get_window_extent(renderer).height + 2 * pad for title in figure.texts), default=0.0)
@@ -69,7 +69,7 @@ def _title_height(figure: Any, renderer: Any, pad: float) -> float:
 def _spans(
     size: float, margins: Sequence[tuple[float, float]], ratios: Sequence[float], pad: float
 ) -> list[tuple[float, float]]:
-    """Start and length of each plot's frame along one direction; what margins leave is shared by the ratios."""
+    """Return start and length of each plot's frame in one direction; the ratios divide what the margins leave."""
     free = size - sum(map(sum, margins)) - 2 * pad * len(margins)
     spans, start = [], 0.0
     for (before, after), ratio in zip(margins, ratios, strict=True):

@@ -1,4 +1,4 @@
-"""The picture of a plan: how the cap burns down over the coming releases, and error against epsilon."""
+"""The plot of a plan: the budget left after each coming release, and the error by epsilon."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tasks.spec.relations import at_most
 MOST_TICKS = 13
 _WIDTH, _HEIGHT = 820, 350
 _MEASURES = {
-    "mean_percent_of_range": "a mean, % of its range",
-    "share_points": "a share, points",
+    "mean_percent_of_range": "a mean, in % of its range",
+    "share_points": "a share, in percentage points",
 }
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 # As the report's style sheet has them, for readers whose screen is dark.
@@ -33,35 +33,35 @@ _DARK = {
 
 
 def plan_svg(outlook: Outlook) -> str:
-    """The picture as an SVG file that needs nothing else: named, described, in light and in dark."""
+    """Draw the plot as a self-contained SVG file with title and description, for light and dark screens."""
     with _drawn(outlook) as figure:
         return _standalone(svg_of(figure, _title(outlook)), _title(outlook), description(outlook))
 
 
 def plan_png(outlook: Outlook) -> bytes:
-    """The picture as a PNG on white."""
+    """Draw the plot as a PNG on white."""
     with _drawn(outlook) as figure:
         return png_of(figure)
 
 
 def description(outlook: Outlook) -> str:
-    """What the picture shows, in words."""
+    """Describe the plot in words."""
     cap = f"a cap of epsilon {at_most(outlook.cap.epsilon)}"
     allowed = sum(step.allowed for step in outlook.year)
-    ends = f"it is reached in {outlook.cap_reached}" if outlook.cap_reached else "it is not reached"
+    ends = f"the cap is reached in {outlook.cap_reached}" if outlook.cap_reached else "the cap is not reached"
     others = "; ".join(
         f"epsilon {at_most(other.epsilon)}: {other.releases_left} releases left, noise {_size(other)[1]:.2g}"
         for other in outlook.alternatives
     )
     return (
-        f"Left: what remains of {cap} after each coming release; {allowed} of {len(outlook.year)} are allowed, {ends}. "
-        f"Right: the largest standard deviation of the noise of {_size(outlook.present)[0]}, by epsilon a release: "
-        f"{others}."
+        f"Left: what remains of {cap} after each coming release; {allowed} of {len(outlook.year)} releases are "
+        f"allowed, {ends}. Right: the largest standard deviation of the noise of {_size(outlook.present)[0]}, by "
+        f"epsilon per release: {others}."
     )
 
 
 def _title(outlook: Outlook) -> str:
-    return f"Plan of {outlook.spec.name}: {outlook.months} months ahead"
+    return f"Plan of {outlook.spec.name}: the next {outlook.months} months"
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _drawn(outlook: Outlook) -> Iterator[Any]:
 
 
 def _draw_burn_down(axes: Any, outlook: Outlook) -> None:
-    """A bar of what is left after each release, in a frame as high as the cap; refused releases in the other colour."""
+    """Draw a bar of what is left after each release, in a frame as high as the cap; mark refused releases."""
     cap = float(outlook.cap.epsilon)
     places = range(len(outlook.year))
     left = [max(0.0, cap - float(step.spent.epsilon)) for step in outlook.year]
@@ -85,7 +85,7 @@ def _draw_burn_down(axes: Any, outlook: Outlook) -> None:
     colours = [COLOURS["synthetic" if step.allowed else "faint"] for step in outlook.year]
     axes.bar(places, left, width=0.78, color=colours)
     axes.axhline(cap, color=COLOURS["measured"], linewidth=1.4, linestyle=(0, (4, 3)))
-    axes.set_title("Left of the budget after each release", loc="left", color=COLOURS["ink"], weight="bold")
+    axes.set_title("Budget left after each release", loc="left", color=COLOURS["ink"], weight="bold")
     axes.set_ylabel("epsilon", color=COLOURS["muted"])
     axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylim(0, cap * 1.16)
@@ -107,15 +107,15 @@ def _mark_refused(axes: Any, outlook: Outlook, cap: float) -> None:
 
 
 def _label_months(axes: Any, periods: list[str]) -> None:
-    """The months below their bars, each year once."""
+    """Write the months below their bars, each year once."""
     every = max(1, -(-len(periods) // MOST_TICKS))
     shown = list(range(0, len(periods), every))
     before = ["", *(periods[place] for place in shown)]
-    labels = [_month(period, same_year=last[:4] == period[:4]) for last, period in pairwise(before)]
+    labels = [_month_label(period, same_year=last[:4] == period[:4]) for last, period in pairwise(before)]
     axes.set_xticks(shown, labels)
 
 
-def _month(period: str, *, same_year: bool) -> str:
+def _month_label(period: str, *, same_year: bool) -> str:
     name = _MONTHS[int(period[5:]) - 1]
     return name if same_year else f"{name}\n{period[:4]}"
 
@@ -139,7 +139,7 @@ def _draw_trade(axes: Any, outlook: Outlook) -> None:
     axes.plot(epsilons, sizes, color=COLOURS["synthetic"], linewidth=1.6, marker="o", markersize=5)
     axes.set_xscale("log")
     axes.set_title(f"Noise of {_size(outlook.present)[0]}", loc="left", color=COLOURS["ink"], weight="bold")
-    axes.set_xlabel("epsilon a release", color=COLOURS["muted"])
+    axes.set_xlabel("epsilon per release", color=COLOURS["muted"])
     axes.set_ylim(0, max(sizes) * 1.2)
     axes.set_xlim(epsilons[0] / 1.2, epsilons[-1] * 1.5)
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
@@ -160,19 +160,19 @@ def _label_alternative(axes: Any, other: Alternative, epsilon: float, size: floa
     )
 
 
-# -- a file of its own -------------------------------------------------------------
+# -- the SVG file -------------------------------------------------------------
 
 
 def _standalone(element: str, title: str, words: str) -> str:
-    """An SVG element for a page as a file: with its names spaces, size, colours and ground, and described in words."""
+    """Turn an SVG element into a file: with namespaces, size, colours, background and a description."""
     head, _, body = element.partition("</title>")
     opening = re.sub(r' aria-label="[^"]*"', "", head[: head.index("<title>")])
     names = ' xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     labels = ' aria-labelledby="plan-title" aria-describedby="plan-words"'
     opening = opening.replace("<svg", f'<svg{names} width="{_WIDTH}pt" height="{_HEIGHT}pt"{labels}', 1)
-    told = f'<title id="plan-title">{html.escape(title)}</title><desc id="plan-words">{html.escape(words)}</desc>'
+    described = f'<title id="plan-title">{html.escape(title)}</title><desc id="plan-words">{html.escape(words)}</desc>'
     ground = '<rect width="100%" height="100%" style="fill: var(--surface)"/>'
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}{told}<style>{_style()}</style>{ground}{body}\n'
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{opening}{described}<style>{_style()}</style>{ground}{body}\n'
 
 
 def _style() -> str:

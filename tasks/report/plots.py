@@ -1,4 +1,4 @@
-"""Plots of a release record: which of it is drawn, and how."""
+"""Plots of a release record: what is drawn, and how."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from tasks.report.canvas import COLOURS, draw_once, figure_of, png_of, svg_of
+from tasks.report.canvas import COLOURS, draw_cached, figure_of, png_of, svg_of
 from tasks.report.wording import DAYS_PER_UNIT, calendar_labels, is_number, plain_label
 
 MOST_COLUMNS = 24
-"""Columns that the page and the overview draw; the rest are counted in words."""
+"""The most columns that the page and the overview draw; the rest are only counted."""
 
 MOST_LEVELS = 12
 MOST_BLOCKS = 12
 MOST_LABELS = 30
 MOST_NAMES = 128
-"""Rows of a correlation map; a larger picture would weigh more than it tells."""
+"""The most rows of a correlation map; a larger image would add bytes but no information."""
 
 _OVERVIEW_LEVELS = 10
 _STEPS = [1, 2, 2.5, 5, 10]  # between ticks, up to a power of ten
@@ -32,13 +32,13 @@ _FIRST_DAY, _LAST_DAY = -719_162.0, 2_932_896.0  # the years 1 and 9999, beyond 
 
 
 def shown_columns(columns: Sequence[dict[str, Any]], most: int = MOST_COLUMNS) -> list[dict[str, Any]]:
-    """The columns worth a plot: all, or the label, the target and the first features."""
+    """Return the columns to plot: all, or the label, the target and the first features."""
     by_weight = sorted(range(len(columns)), key=lambda i: columns[i].get("role", "feature") == "feature")
     return [columns[i] for i in sorted(by_weight[:most])]
 
 
 def shown_levels(column: dict[str, Any], most: int = MOST_LEVELS) -> list[int]:
-    """Indices of the levels worth a bar: all, or those with the largest synthetic share."""
+    """Return the indices of the levels to draw: all, or those with the largest synthetic share."""
     shares = column["synthetic"]["shares"]
     largest = sorted(range(len(shares)), key=lambda i: -_scaled(shares[i]))
     return sorted(largest[:most])
@@ -49,21 +49,21 @@ def is_nominal(column: dict[str, Any]) -> bool:
     return "levels" in column
 
 
-# -- pictures ----------------------------------------------------------------------
+# -- whole plots ----------------------------------------------------------------------
 
 
-@draw_once
+@draw_cached
 def column_svg(column: dict[str, Any], *, key: str, alt: str) -> str:
-    """One column: what was sampled against what was measured."""
+    """Draw one column: the synthetic rows and what was measured."""
     height = 42 + 28 * len(shown_levels(column)) if is_nominal(column) else 168
     with figure_of(300, height, key=key) as figure:
         _draw_column(figure.add_subplot(), column)
         return svg_of(figure, alt)
 
 
-@draw_once
+@draw_cached
 def correlation_svg(names: Sequence[str], matrix: Sequence[Sequence[float | None]], *, key: str, alt: str) -> str:
-    """A correlation matrix as a map; strength is opacity, so it reads on any background."""
+    """Draw a correlation matrix as a map; strength is opacity, so it is readable on any background."""
     with figure_of(420, 400, key=key) as figure:
         axes = figure.add_subplot()
         axes.imshow(_correlation_pixels([row[:MOST_NAMES] for row in matrix[:MOST_NAMES]]), interpolation="none")
@@ -71,18 +71,18 @@ def correlation_svg(names: Sequence[str], matrix: Sequence[Sequence[float | None
         return svg_of(figure, alt)
 
 
-@draw_once
+@draw_cached
 def spectrum_svg(
     eigenvalues: Sequence[float], noise_level: float | None, limits: tuple[float, float], *, key: str, alt: str
 ) -> str:
-    """The eigenvalues of one class block, largest first, against the noise level."""
+    """Draw the eigenvalues of one class block, largest first, with the noise level."""
     with figure_of(300, 178, key=key) as figure:
         draw_spectrum(figure.add_subplot(), eigenvalues, noise_level, limits)
         return svg_of(figure, alt)
 
 
 def utility_plot(record: dict[str, Any]) -> bytes:
-    """One PNG of all marginals, synthetic against noisy measurement."""
+    """Draw all marginals as one PNG: the synthetic rows and the noisy measurements."""
     columns = shown_columns(record["utility"]["columns"])
     across = min(4, len(columns))
     down = math.ceil(len(columns) / across)
@@ -96,7 +96,7 @@ def utility_plot(record: dict[str, Any]) -> bytes:
 
 
 def spectrum_limits(blocks: Sequence[dict[str, Any]], noise_level: float | None) -> tuple[float, float]:
-    """One vertical range for all class blocks, so that they compare."""
+    """Return one vertical range for all class blocks, so that they can be compared."""
     values = [value for block in blocks for value in block["eigenvalues"] if is_number(value)]
     top = max([*values, 2 * (noise_level or 0.0), 0.0])
     bottom = min([*values, 0.0])
@@ -115,7 +115,7 @@ def _draw_column(axes: Any, column: dict[str, Any], most_levels: int = MOST_LEVE
 
 
 def _draw_interval(axes: Any, column: dict[str, Any]) -> None:
-    """A histogram under the measured mean, its noise band and one standard deviation to each side."""
+    """Draw a histogram with the measured mean, its noise band and one standard deviation to either side."""
     unit = DAYS_PER_UNIT.get(column["kind"], 1.0)
     edges = [edge * unit for edge in column["synthetic"]["edges"]]
     shares = [_scaled(value) for value in column["synthetic"]["shares"]]
@@ -128,7 +128,7 @@ def _draw_interval(axes: Any, column: dict[str, Any]) -> None:
 
 
 def _draw_bars(axes: Any, edges: Sequence[float], heights: Sequence[float]) -> None:
-    """All bars of a histogram as one shape: an object for each would take most of the time of a page."""
+    """Draw all bars of a histogram as one shape: one object per bar would be slow."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -156,12 +156,12 @@ def _draw_measured_mean(axes: Any, measured: dict[str, Any], unit: float, top: f
 
 
 def _scaled(value: Any, unit: float = 1.0) -> float:
-    """A number in the unit of the axis; what is null or not finite counts as 0."""
+    """Return a number in the unit of the axis; null and non-finite values count as 0."""
     return value * unit if is_number(value) else 0.0
 
 
 def _horizontal_limits(edges: Sequence[float], column: dict[str, Any], unit: float) -> tuple[float, float]:
-    """The public bounds, widened by at most half where noise carries the mean outside."""
+    """Return the public bounds, widened by at most half if noise moves the mean outside."""
     low, high = edges[0], edges[-1]
     room = (high - low) / 2
     measured = column.get("measured") or {}
@@ -207,7 +207,7 @@ def _tick(value: float, _position: int | None = None) -> str:
 
 
 def _draw_levels(axes: Any, column: dict[str, Any], levels: Sequence[int], longest: int) -> None:
-    """A bar for the synthetic share of each level, and beside it the measured share with its margin."""
+    """Draw a bar for the synthetic share of each level, and beside it the measured share with its margin."""
     places = list(range(len(levels)))
     shares = [_scaled(column["synthetic"]["shares"][i]) for i in levels]
     axes.barh([place - 0.13 for place in places], shares, height=0.42, color=COLOURS["synthetic"])
@@ -231,7 +231,7 @@ def _draw_measured_shares(axes: Any, measured: dict[str, Any], levels: Sequence[
 
 
 def _at(values: Sequence[float | None] | None, levels: Sequence[int]) -> list[float | None]:
-    """The finite values of some levels, None for those that are absent."""
+    """Return the finite values of some levels, None for those that are absent."""
     known = values or []
     return [known[i] if i < len(known) and is_number(known[i]) else None for i in levels]
 
@@ -263,7 +263,7 @@ def _correlation_pixel(value: float | None) -> tuple[int, int, int, int]:
 
 
 def _label_map(axes: Any, names: Sequence[str]) -> None:
-    """Name the rows and columns of a map where there is room."""
+    """Label the rows and columns of a map if there is room."""
     for spine in axes.spines.values():
         spine.set(visible=True, color=COLOURS["rule"])
     if len(names) > MOST_LABELS:
@@ -285,7 +285,7 @@ def draw_spectrum(
     *,
     kept: int | None = None,
 ) -> None:
-    """Bars for eigenvalues, largest first; in colour those above the noise, or those that were kept."""
+    """Draw bars for eigenvalues, largest first; those above the noise, or those that were kept, in colour."""
     values = [_scaled(value) for value in eigenvalues]
     floor = noise_level or 0.0
     strong = [value > floor if kept is None else place < kept for place, value in enumerate(values)]
@@ -303,7 +303,7 @@ def draw_spectrum(
 def _style_spectrum_axes(axes: Any, floor: float, limits: tuple[float, float]) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    if floor > 0:  # logarithmic above the noise, linear below it, so negative values have a place
+    if floor > 0:  # logarithmic above the noise, linear below it, so that negative values can be shown
         axes.set_yscale("symlog", linthresh=floor, linscale=0.7)
         axes.set_yticks(_decades(floor, limits[1]))
         axes.yaxis.set_minor_locator(NullLocator())
@@ -329,7 +329,7 @@ def _overview_title(column: dict[str, Any]) -> str:
 
 
 def _title_overview(figure: Any, record: dict[str, Any], shown: int) -> None:
-    """Say what the overview shows, and how many columns it leaves out."""
+    """Add title and legend, and say how many columns are left out."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,6 +1,6 @@
-"""The quantities of a release record that may be compared between months, with their noise.
+"""The quantities of a release record that can be compared between months, with their noise.
 
-All come from the record's noisy measurements; nothing of the synthetic rows is compared.
+All come from the record's noisy measurements; synthetic rows are not compared.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ class Name(NamedTuple):
 
 
 class LeftOut(Enum):
-    """What stands in for the directions that a release's projection leaves out."""
+    """What replaces the directions that a release's projection leaves out."""
 
     NOTHING = "nothing is left out"
     MEASURED = "a measured mean"
-    """Every figure is of the data, but the columns' spreads are not known."""
+    """Every figure comes from the data, but the spreads of the columns are not known."""
     PUBLIC = "the mean of a public table"
-    """Figures of the columns are partly those of that table, and say nothing of chance or drift."""
+    """Figures of the columns come partly from that table, and say nothing about random variation or drift."""
     FAR_OFF = "the edge of a measured ball"
-    """Far-off records are drawn back by another radius each month: figures of the columns may move by that alone."""
+    """Distant records are clipped to another radius each month, which alone may move the columns' figures."""
 
 
 class _Basis(NamedTuple):
-    """What the figures of one record rest on: the noisy count of rows, and noise as standard deviations."""
+    """The basis of one record's figures: the noisy count of rows, and noise as standard deviations."""
 
     left_out: LeftOut
     rows: float
     count_noise: float
     centre_noise: float = 0.0
-    """Of a position between -1 and 1, where it comes from the measured mean."""
+    """Noise of a position between -1 and 1 that comes from the measured mean."""
     centre_count_noise: float = 0.0
 
 
 def quantities(record: dict[str, Any]) -> dict[Name, Quantity]:
-    """What a month may be compared by; nothing where the record does not say how noisy it is."""
+    """Return the quantities by which a month can be compared; none if the record does not state its noise."""
     basis = _basis(record)
     if basis is None or basis.count_noise > LARGEST_COUNT_NOISE * basis.rows:
         return {}
@@ -64,7 +64,7 @@ def quantities(record: dict[str, Any]) -> dict[Name, Quantity]:
 
 
 def left_out(record: dict[str, Any]) -> LeftOut:
-    """What stands in for what the projection leaves out; nothing where no mean is stated at all."""
+    """Return what replaces what the projection leaves out; nothing if no mean is stated at all."""
     projection = record["model"]["projection"]
     if any(measurement["name"] == CENTRE for measurement in record["privacy"]["measurements"]):
         return LeftOut.FAR_OFF
@@ -76,12 +76,12 @@ def left_out(record: dict[str, Any]) -> LeftOut:
 
 
 def _coordinates(target: dict[str, Any]) -> int:
-    """How many coordinates stand for a target, which is a number, in an encoded point."""
+    """Count the coordinates of a numeric target in an encoded point."""
     return 1 + (target.get("measured_missing_share") is not None)
 
 
 def definitions(record: dict[str, Any]) -> dict[str, Any]:
-    """How each column was declared, and what the budget was counted for: only what was declared alike is compared."""
+    """Return how columns and privacy unit were declared: only what was declared alike is compared."""
     privacy = record["privacy"]
     basis = (privacy["unit"], privacy["neighbours"])
     columns = record["utility"]["columns"]
@@ -104,15 +104,15 @@ def _basis(record: dict[str, Any]) -> _Basis | None:
         mean = GramEvent.from_json(events[MEAN]) if MEAN in events else None
         noise = count_and_sum_noise(moments, mean)[0] * math.sqrt((mean or moments).layout.classes)
         basis = _Basis(left_out(record), count, noise)
-        if basis.left_out is LeftOut.MEASURED and PROJECTION in events:  # else it comes out of the moments
+        if basis.left_out is LeftOut.MEASURED and PROJECTION in events:  # else it is computed from the moments
             basis = _with_centre(basis, GramEvent.from_json(events[PROJECTION]), record["utility"]["columns"])
     except (KeyError, TypeError, ValueError, ArithmeticError):
-        return None  # of a version that stated its noise otherwise
+        return None  # written by a version that stated its noise in another way
     return basis
 
 
 def _with_centre(basis: _Basis, event: GramEvent, columns: list[dict[str, Any]]) -> _Basis:
-    """The noise of a mean that was measured apart, with other noise than the moments."""
+    """Add the noise of a mean that was measured separately from the moments."""
     if mechanism_of(event.mechanism).output is Output.BASIS:  # directions come without a mean, and no mean is stated
         return basis
     count_sd, sum_sd = count_and_sum_noise(event)
@@ -132,7 +132,7 @@ def _of_column(column: dict[str, Any], basis: _Basis) -> Iterator[tuple[Name, Qu
 
 
 def _ratio_noise(basis: _Basis, margin_sd: float, centre_sd: float, offset: float) -> float:
-    """The part of a mean that is kept has the moments' noise and the rest the centre's: at most the larger of both."""
+    """Bound the noise of a mean: the kept part has the noise of the moments, the rest that of the centre."""
     count_sd = max(basis.count_noise, basis.centre_count_noise)
     return ratio_noise(max(margin_sd, centre_sd), offset=offset, count_sd=count_sd, count=basis.rows)
 
@@ -153,16 +153,16 @@ def _mean(column: dict[str, Any], measured: dict[str, Any], basis: _Basis) -> Qu
 
 
 def _spread(measured: dict[str, Any], half_width: float, basis: _Basis) -> float:
-    """The measured standard deviation of a column's values, or else the largest between its bounds.
+    """Return the measured standard deviation of a column, or else the largest that its bounds allow.
 
-    Moments of projected points hold the variance of the directions that are kept, and no more.
+    Moments of projected points contain only the variance of the kept directions.
     """
     known = basis.left_out is LeftOut.NOTHING and is_number(measured.get("sd"))
     return float(measured["sd"]) if known else half_width
 
 
 def _shares(column: dict[str, Any], measured: dict[str, Any], basis: _Basis) -> Iterator[tuple[Name, Quantity]]:
-    """One share a level; of two levels the second says all. A share says its own spread, projected or not."""
+    """Yield one share per level; for two levels the second suffices. A share implies its spread, projected or not."""
     levels = column["levels"]
     nothing = [None] * len(levels)
     shares, margins = measured.get("shares") or nothing, measured.get("margins") or nothing

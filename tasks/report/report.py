@@ -23,7 +23,7 @@ __all__ = ["render_report", "utility_plot", "view_of"]
 
 
 def render_report(record: dict[str, Any]) -> str:
-    """The report of a release as an HTML page that needs no script and no other file."""
+    """Render the report of a release as an HTML page that needs no script and no other file."""
     parts = {
         "correlation": correlation_of(record["utility"].get("correlation")),
         "spectrum": _spectrum(record["utility"]),
@@ -35,18 +35,18 @@ def render_report(record: dict[str, Any]) -> str:
 
 
 def view_of(record: dict[str, Any]) -> dict[str, Any]:
-    """What other pages show of a release as well: verdict, checks, budget, and its columns as plots."""
+    """Return what the site shows as well: verdict, checks, budget, and plots of the columns."""
     return {
         "verdict": _verdict(record["checks"]),
-        "checks": [_check(check) for check in record["checks"]],
-        "budget": _budget(record["budget"]),
+        "checks": [_check_view(check) for check in record["checks"]],
+        "budget": _budget_view(record["budget"]),
         "marginals": marginals_of(record["utility"]["columns"]),
     }
 
 
 @cache
 def pages() -> Environment:
-    """The templates, with the words of this package as filters."""
+    """Return the template environment, with the functions of `wording` as filters."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -72,14 +72,14 @@ def pages() -> Environment:
 # -- budget and checks -------------------------------------------------------------
 
 
-def _budget(budget: dict[str, Any]) -> dict[str, Any]:
-    """The lifetime in three parts, for each kind of budget and, for the first, as widths of a bar."""
+def _budget_view(budget: dict[str, Any]) -> dict[str, Any]:
+    """Split the lifetime budget into three parts, for each kind, and for the first kind as widths of a bar."""
     rows = [_budget_row(budget, kind) for kind in budget["lifetime"]]
     main = next((row for row in rows if row["lifetime"] > 0), rows[0])
     parts = [("Spent before", "before"), ("Added by this release", "this"), ("Remaining", "left")]
     whole = sum(main[key] for _, key in parts) or 1.0
     segments = [
-        {"label": label, "key": key, "shown": _shown(key, main[key]), "width": 100 * main[key] / whole}
+        {"label": label, "key": key, "shown": _rounded_part(key, main[key]), "width": 100 * main[key] / whole}
         for label, key in parts
     ]
     return {"rows": rows, "kind": main["kind"], "lifetime": main["lifetime"], "segments": segments}
@@ -91,21 +91,21 @@ def _budget_row(budget: dict[str, Any], kind: str) -> dict[str, Any]:
     return {"kind": kind, "lifetime": lifetime, "before": before, "this": spent, "left": left}
 
 
-def _shown(part: str, value: float) -> str:
-    """What is spent is rounded up, and what remains down."""
+def _rounded_part(part: str, value: float) -> str:
+    """Round what is spent up, and what remains down."""
     return wording.rounded_down(value) if part == "left" else wording.rounded_up(value)
 
 
 def _difference(larger: float, smaller: float) -> float:
-    """What is left, without the digits that floating point invents: 0.3 - 0.1 is 0.2."""
+    """Subtract without the rounding error of floating point: 0.3 - 0.1 is 0.2."""
     return float(f"{max(larger - smaller, 0.0):.12g}")
 
 
 SIGNS = {"at-least": "≥", "at-most": "≤"}
 
 
-def _check(check: dict[str, Any]) -> dict[str, Any]:
-    return {**check, "sign": _sign(check), "verdict": _check_verdict(check)}
+def _check_view(check: dict[str, Any]) -> dict[str, Any]:
+    return {**check, "sign": _threshold_sign(check), "verdict": _check_verdict(check)}
 
 
 def _check_verdict(check: dict[str, Any]) -> str:
@@ -115,12 +115,12 @@ def _check_verdict(check: dict[str, Any]) -> str:
 
 
 def _is_judged(check: dict[str, Any]) -> bool:
-    """Whether a check decides: it has a threshold, or it simply holds or not."""
+    """Whether a check can fail: it has a threshold, or it is one that holds or does not."""
     return check["threshold"] is not None or check.get("direction") == "holds"
 
 
-def _sign(check: dict[str, Any]) -> str:
-    """Whether the threshold is a ceiling or a floor: as stated, else as the verdict tells."""
+def _threshold_sign(check: dict[str, Any]) -> str:
+    """Return whether the threshold is a ceiling or a floor: as stated, or else as the verdict implies."""
     if check.get("direction") in SIGNS:
         return SIGNS[check["direction"]] if check["threshold"] is not None else ""
     value, threshold = check["value"], check["threshold"]
@@ -130,7 +130,7 @@ def _sign(check: dict[str, Any]) -> str:
 
 
 def _verdict(checks: list[dict[str, Any]]) -> dict[str, Any]:
-    """All checks in a word, for the head of the page."""
+    """Summarise all checks for the head of the page."""
     judged = [check for check in checks if _is_judged(check)]
     failed = sum(not check["ok"] for check in judged)
     if failed:
@@ -143,14 +143,14 @@ def _verdict(checks: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def marginals_of(columns: list[dict[str, Any]], against: str = "measured") -> dict[str, Any]:
-    """A card for each column worth one; `against` is what the synthetic rows are compared with."""
+    """Return a card for each column that is shown; `against` names what the synthetic rows are compared with."""
     shown = plots.shown_columns(columns)
-    cards = [_card(column, key=f"column-{place}", against=against) for place, column in enumerate(shown)]
+    cards = [_column_card(column, key=f"column-{place}", against=against) for place, column in enumerate(shown)]
     kinds = {plots.is_nominal(column) for column in shown}
     return {"cards": cards, "hidden": len(columns) - len(shown), "nominal": True in kinds, "interval": False in kinds}
 
 
-def _card(column: dict[str, Any], *, key: str, against: str) -> dict[str, Any]:
+def _column_card(column: dict[str, Any], *, key: str, against: str) -> dict[str, Any]:
     nominal = plots.is_nominal(column)
     facts = [] if nominal else _facts(column)
     svg = plots.column_svg(column, key=key, alt=_column_alt(column, facts, against))
@@ -161,7 +161,7 @@ def _card(column: dict[str, Any], *, key: str, against: str) -> dict[str, Any]:
 
 
 def _facts(column: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """What a reader compares: name, measured, synthetic."""
+    """Return the rows of a comparison: name, measured value, synthetic value."""
     kind, synthetic, measured = column["kind"], column["synthetic"], column.get("measured") or {}
     decimals = wording.places(measured.get("mean_margin"))
     mean = wording.with_margin(measured.get("mean"), measured.get("mean_margin"), kind)
@@ -174,7 +174,7 @@ def _facts(column: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _level_rows(column: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The same for each level of a nominal column."""
+    """Return the same for each level of a nominal column."""
     measured = column.get("measured") or {}
     nothing = [None] * len(column["levels"])
     shares, margins = measured.get("shares") or nothing, measured.get("margins") or nothing
@@ -183,20 +183,18 @@ def _level_rows(column: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def _column_alt(column: dict[str, Any], facts: list[tuple[str, str, str]], against: str) -> str:
-    """What the plot of a column shows, for those who cannot see it."""
+    """Describe the plot of a column for readers who cannot see it."""
     if plots.is_nominal(column):
-        return (
-            f"{column['name']}: share of each level, synthetic bars beside {against} points; figures follow in a table"
-        )
-    told = "; ".join(f"{name} {against} {other}, synthetic {synthetic}" for name, other, synthetic in facts)
-    return f"{column['name']}: histogram of the synthetic rows with the {against} mean. {told}".replace("\n", " ")
+        return f"{column['name']}: share of each level, synthetic as bars, {against} as points; a table follows"
+    figures = "; ".join(f"{name} {against} {other}, synthetic {synthetic}" for name, other, synthetic in facts)
+    return f"{column['name']}: histogram of the synthetic rows with the {against} mean. {figures}".replace("\n", " ")
 
 
 # -- correlation and spectrum ------------------------------------------------------
 
 
 def correlation_of(correlation: dict[str, Any] | None, against: str = "measured") -> dict[str, Any] | None:
-    """The measured and the synthetic map, and the pair on which they differ most; `against` names the former."""
+    """Return the measured and the synthetic map, and the pair that differs most; `against` names the former."""
     if not correlation or len(correlation["names"]) < 2:
         return None
     names = correlation["names"]
@@ -233,7 +231,7 @@ def _largest_gap(correlation: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _spectrum(utility: dict[str, Any]) -> dict[str, Any] | None:
-    """A card for each class block, all on one scale."""
+    """Return a card for each class block, all on the same scale."""
     spectrum = utility.get("spectrum")
     if not spectrum or not spectrum["blocks"]:
         return None
@@ -248,7 +246,7 @@ def _spectrum(utility: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _block_name(block: dict[str, Any], columns: list[dict[str, Any]]) -> str:
-    """The class of a block with the name of the label, where the table has one."""
+    """Name the class of a block, with the label column if the table has one."""
     label = next((column for column in columns if column.get("role") == "label"), None)
     return f"{label['name']} = {block['label']}" if label else str(block["label"])
 
@@ -256,9 +254,9 @@ def _block_name(block: dict[str, Any], columns: list[dict[str, Any]]) -> str:
 def _spectrum_card(block: dict[str, Any], noise: float | None, limits: tuple[float, float], key: str) -> dict[str, Any]:
     values = block["eigenvalues"]
     above = sum(wording.is_number(value) and value > (noise or 0.0) for value in values)
-    told = f"{above} of {len(values)} directions above the noise"
-    svg = plots.spectrum_svg(values, noise, limits, key=key, alt=f"Eigenvalues of {block['label']}: {told}")
-    return {"label": block["label"], "told": told, "svg": Markup(svg)}  # noqa: S704
+    summary = f"{above} of {len(values)} directions are above the noise"
+    svg = plots.spectrum_svg(values, noise, limits, key=key, alt=f"Eigenvalues of {block['label']}: {summary}")
+    return {"label": block["label"], "summary": summary, "svg": Markup(svg)}  # noqa: S704
 
 
 # -- provenance --------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Pictures of a projection and of the noisy moments, for the orchestrator's history; released values only."""
+"""Plots of a projection and of the noisy moments for the orchestrator's history; released values only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.report.plots import draw_spectrum, spectrum_limits
 from tasks.report.wording import plain_label
 
 MOST_BARS, MOST_BLOCKS = 40, 6
-"""Bars and class blocks of a picture; further ones are counted in words, the report has more."""
+"""The most bars and class blocks in a plot; the title says how many there are, and the report shows more."""
 
 ACROSS = 3
 
@@ -28,7 +28,7 @@ ACROSS = 3
 
 
 def moments_plot(title: str, spectrum: Mapping[str, Any]) -> bytes:
-    """One PNG: the eigenvalues of every class block against the noise's operator norm."""
+    """Draw the eigenvalues of every class block and the operator norm of the noise as one PNG."""
     blocks, noise = spectrum["blocks"][:MOST_BLOCKS], spectrum["noise_level"]
     limits = spectrum_limits(blocks, noise)
     across = min(ACROSS, len(blocks))
@@ -39,7 +39,9 @@ def moments_plot(title: str, spectrum: Mapping[str, Any]) -> bytes:
             axes.set_title(_block_title(block, noise), loc="left", color=COLOURS["ink"], weight="bold")
             draw_spectrum(axes, block["eigenvalues"], noise, limits)
         part = "" if len(blocks) == len(spectrum["blocks"]) else f" · {len(blocks)} of {len(spectrum['blocks'])} blocks"
-        _head(figure, f"{title} · eigenvalues of the noisy moments{part}", ["above the noise", "below", "noise"])
+        _add_title_and_legend(
+            figure, f"{title} · eigenvalues of the noisy moments{part}", ["above the noise", "below the noise", "noise"]
+        )
         return png_of(figure)
 
 
@@ -52,9 +54,9 @@ def _block_title(block: Mapping[str, Any], noise: float) -> str:
 
 
 def components_spectrum(released: Released, encoding: Encoding) -> tuple[list[float], float] | None:
-    """The features' noisy variances, largest first, and the noise's size on that scale.
+    """Return the features' noisy variances, largest first, and the size of the noise on that scale.
 
-    None where only directions were released: those come without variances.
+    None if only directions were released: those have no variances.
     """
     if mechanism_of(released.event.mechanism).output is not Output.GRAM:
         return None
@@ -71,25 +73,27 @@ def _eigenvalues(covariance: np.ndarray) -> list[float]:
 
 
 def components_plot(title: str, values: Sequence[float], noise: float, *, kept: int) -> bytes:
-    """One PNG: the noisy variance of every principal component, those that were kept in colour."""
+    """Draw the noisy variance of every principal component as one PNG, with the kept ones in colour."""
     shown = values[:MOST_BARS]
     share = sum(max(v, 0.0) for v in values[:kept]) / (sum(max(v, 0.0) for v in values) or 1.0)
     with figure_of(620, 290, key="components") as figure:
         axes = figure.add_subplot()
-        axes.set_title(f"the {kept} kept hold {share:.0%} of the noisy variance", loc="left", color=COLOURS["ink"])
+        axes.set_title(
+            f"the {kept} kept components hold {share:.0%} of the noisy variance", loc="left", color=COLOURS["ink"]
+        )
         draw_spectrum(axes, shown, noise, spectrum_limits([{"eigenvalues": shown}], noise), kept=kept)
-        _head(figure, f"{title} · principal components", ["kept", "left out", "noise"])
+        _add_title_and_legend(figure, f"{title} · principal components", ["kept", "left out", "noise"])
         return png_of(figure)
 
 
 def kept_shares(projection: Projection, encoding: Encoding) -> list[tuple[str, float]]:
-    """How much of every column's coordinates the projection keeps, between 0 and 1."""
+    """Return how much of each column's coordinates the projection keeps, between 0 and 1."""
     squares = (projection.basis() ** 2).sum(axis=1)
     return [(code.column.name, float(squares[code.start : code.stop].mean())) for code in encoding.codes]
 
 
 def kept_plot(title: str, shares: Sequence[tuple[str, float]]) -> bytes:
-    """One PNG: a bar for every column, as long as the part of it that the projection keeps."""
+    """Draw a bar for each column, as long as the part of it that the projection keeps, as one PNG."""
     shown = list(shares[:MOST_BARS])
     part = "" if len(shown) == len(shares) else f" · {len(shown)} of {len(shares)} columns"
     with figure_of(620, 96 + 24 * len(shown), key="kept") as figure:
@@ -102,22 +106,22 @@ def kept_plot(title: str, shares: Sequence[tuple[str, float]]) -> bytes:
         axes.set_yticks(places, [plain_label(name, 24) for name, _ in shown], color=COLOURS["ink"])
         axes.set(xlim=(0, 1.09), ylim=(len(shown) - 0.4, -0.6), xticks=[])
         axes.spines["bottom"].set_visible(False)
-        _head(figure, f"{title} · what the projection keeps of each column{part}", [])
+        _add_title_and_legend(figure, f"{title} · what the projection keeps of each column{part}", [])
         return png_of(figure)
 
 
-# -- what all have -----------------------------------------------------------------
+# -- title and legend -----------------------------------------------------------------
 
 _MARKS = {
     "above the noise": "synthetic",
     "kept": "synthetic",
-    "below": "faint",
+    "below the noise": "faint",
     "left out": "faint",
 }
 
 
-def _head(figure: Any, title: str, legend: Sequence[str]) -> None:
-    """The title, and what the colours mean."""
+def _add_title_and_legend(figure: Any, title: str, legend: Sequence[str]) -> None:
+    """Add the title and a legend of the colours."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -1,4 +1,4 @@
-"""How numbers, dates and hashes of a release record read on a page."""
+"""How the numbers, dates and hashes of a release record are written on a page."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tasks.spec.relations import at_least, at_most
 
 ABSENT = "—"
 DAYS_PER_UNIT = {"date": 1.0, "timestamp": 1 / 86_400e6}
-"""Columns counted since 1970-01-01 UTC, and how many days one of their units is."""
+"""Kinds of columns that count from 1970-01-01 UTC, with the days in one of their units."""
 
 SMALL = 1e-3
-"""Numbers below are written as a power of ten."""
+"""Smaller numbers are written as a power of ten."""
 _DIGITS_OF_POWERS = 3
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -28,7 +28,7 @@ def is_number(value: Any) -> bool:
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number with thousands separated, or as a power of ten where it is very small or very large."""
+    """Write a number with thousands separated, or as a power of ten if it is very small or very large."""
     if not is_number(value):
         return ABSENT if value is None or isinstance(value, float) else str(value)
     if value == 0:
@@ -42,12 +42,12 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def rounded_up(value: Any, digits: int = 4) -> str:
-    """A cost as `number` writes it, never smaller than it is."""
+    """Write a cost as `number` does, never smaller than it is."""
     return _toward(at_most, value, digits)
 
 
 def rounded_down(value: Any, digits: int = 4) -> str:
-    """A figure of which at least so much was found, never larger than it is."""
+    """Write a lower bound as `number` does, never larger than it is."""
     return _toward(at_least, value, digits)
 
 
@@ -59,7 +59,7 @@ def _toward(rounded: Callable[[float, int], str], value: Any, digits: int) -> st
 
 
 def relation(figures: Mapping[str, float] | None) -> str:
-    """The epsilon of a relation, rounded up; a word where nothing is promised under it."""
+    """Write the epsilon of a neighbour relation, rounded up, or that nothing is protected under it."""
     return "not protected" if figures is None else at_most(figures["epsilon"], 4)
 
 
@@ -75,7 +75,7 @@ def _minus(text: str) -> str:
 
 
 def share(value: Any, margin: Any = None) -> str:
-    """A share, and its margin where there is one, as percentages with one decimal."""
+    """Write a share, and its margin if there is one, as percentages with one decimal."""
     if not is_number(value):
         return ABSENT
     percent = f"{100 * value:.1f}" + (f" ± {100 * margin:.1f}" if is_number(margin) else "")
@@ -83,14 +83,14 @@ def share(value: Any, margin: Any = None) -> str:
 
 
 def places(margin: Any) -> int | None:
-    """The decimals that a margin leaves meaningful."""
+    """Return the number of decimals that are meaningful beside a margin."""
     if not is_number(margin) or margin <= 0:
         return None
     return min(max(1 - math.floor(math.log10(margin)), 0), 8)
 
 
 def quantity(value: Any, kind: str, decimals: int | None = None) -> str:
-    """A value of an interval column: a date where the column holds dates, the time of day on a second line."""
+    """Write a value of an interval column: dates as dates, the time of day on a second line."""
     if not is_number(value):
         return ABSENT
     if kind not in DAYS_PER_UNIT:
@@ -103,7 +103,7 @@ def quantity(value: Any, kind: str, decimals: int | None = None) -> str:
 
 
 def length(value: Any, kind: str, decimals: int | None = None) -> str:
-    """A distance between two values of an interval column, in a unit that people use."""
+    """Write the distance between two values of an interval column; for dates, in a suitable unit of time."""
     if kind not in DAYS_PER_UNIT or not is_number(value):
         return quantity(value, "numeric", decimals)
     days = value * DAYS_PER_UNIT[kind]
@@ -112,7 +112,7 @@ def length(value: Any, kind: str, decimals: int | None = None) -> str:
 
 
 def with_margin(value: Any, margin: Any, kind: str) -> str:
-    """A measured value and its margin; for dates on a line of its own."""
+    """Write a measured value and its margin; for dates, the margin is on a line of its own."""
     text = quantity(value, kind, places(margin))
     if not (is_number(value) and is_number(margin)):
         return text
@@ -120,7 +120,7 @@ def with_margin(value: Any, margin: Any, kind: str) -> str:
 
 
 def calendar_labels(ticks: Sequence[datetime], *, days: float) -> list[str]:
-    """Labels of a calendar axis of so many days: what changes, and below it, once, what stays."""
+    """Return labels for a calendar axis: what changes at each tick, and below it, once, what stays the same."""
     if days > 3 * 365:
         return [f"{tick.year}" for tick in ticks]
     upper, lower = ("{0:%H:%M}", "{0.day} {0:%b %Y}") if days <= 3 else ("{0.day} {0:%b}", "{0.year}")
@@ -128,14 +128,14 @@ def calendar_labels(ticks: Sequence[datetime], *, days: float) -> list[str]:
         upper = "{0:%b}"
     labels, last = [], ""
     for tick in ticks:
-        stays = lower.format(tick)
-        labels.append(upper.format(tick) + (f"\n{stays}" if stays != last else ""))
-        last = stays
+        constant = lower.format(tick)
+        labels.append(upper.format(tick) + (f"\n{constant}" if constant != last else ""))
+        last = constant
     return labels
 
 
 def moment(text: str) -> str:
-    """An ISO 8601 time as people write it, in UTC."""
+    """Write an ISO 8601 time as people write it, in UTC."""
     try:
         parsed = datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
@@ -144,25 +144,25 @@ def moment(text: str) -> str:
 
 
 def short_hash(text: str | None) -> str:
-    """The first twelve characters of a hash."""
+    """Shorten a hash to its first twelve characters."""
     if not text:
         return ABSENT
     return text if len(text) <= 14 else text[:12] + "…"
 
 
 def spaced(text: str) -> str:
-    """A name from the record as words."""
+    """Write a name from the record with spaces."""
     return text.replace("_", " ")
 
 
 def plain_label(text: Any, most: int = 20) -> str:
-    """A label that fits beside a plot: one line, printable, cut where too long."""
+    """Make a label that fits beside a plot: one printable line, cut if too long."""
     line = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def finite_precision(privacy: Mapping[str, Any]) -> str:
-    """What finite precision adds to the delta of a record's promise; of an approximate measurement nobody knows."""
+    """Say what finite precision adds to a record's delta; for an approximate measurement this is not known."""
     proved = all(m["status"] == "proved" for m in privacy["measurements"])
     return (
         f"finite precision {at_most(privacy['delta_num'], 1)}" if proved else "approximate: neither of them is proved"

@@ -1,4 +1,4 @@
-"""The auditor's site: static pages as a pure function of what a workspace may show."""
+"""The auditor's site: static pages, a pure function of the public part of a workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["render_site"]
 def render_site(
     survey: Survey, *, prefect_url: str | None = None, tell: Callable[[str], None] = lambda _: None
 ) -> dict[str, str]:
-    """Every page by its path in the site's folder."""
+    """Render every page, by its path in the folder of the site."""
     site = Site(survey, prefect_url)
     pages = {"index.html": start_page(site), "drift.html": drift_page(site), "evidence.html": evidence_page(site)}
     pages |= dict(ledger_pages(site))

@@ -1,4 +1,4 @@
-"""The budget's burn-down as a drawing: epsilon spent over time, the cap, and what is still to come."""
+"""A drawing of the budget over time: epsilon spent, the cap, and the forecast."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tasks.site.svg import (
     Scale,
     calendar_ticks,
     day_number,
-    drawing,
     path_of,
     round_ticks,
     staircase,
+    svg_drawing,
     tag,
     text,
 )
@@ -25,23 +25,23 @@ from tasks.site.svg import (
 Line = Sequence[tuple[datetime, float]]
 MOST_POINTS = 600
 WIDE, NARROW = 1010, 330
-"""Widths in pixels for a desk and for a telephone: text keeps its size on both."""
+"""Widths in pixels for large and small screens: text has the same size on both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burn:
-    """What is drawn: steps of epsilon over time."""
+    """The lines of the drawing: steps of epsilon over time."""
 
     spent: Line
     caps: Line
     coming: Line = ()
     refused: Line = ()
-    """When the budget refused a release, and the cap of that moment."""
+    """When the budget refused a release, and the cap at that time."""
     now: datetime
 
     @property
     def moments(self) -> list[datetime]:
-        """Every moment on the drawing."""
+        """All times on the drawing."""
         lines = (self.spent, self.caps, self.coming, self.refused)
         return [moment for line in lines for moment, _ in line] + [self.now]
 
@@ -53,7 +53,7 @@ class Burn:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """Where moments and figures are on the drawing."""
+    """The positions of times and figures on the drawing."""
 
     width: float
     height: float
@@ -64,7 +64,7 @@ class Axes:
 
     @staticmethod
     def of(burn: Burn, width: float, height: float) -> Axes:
-        """Axes that hold everything, with room for labels."""
+        """Choose axes that contain everything, with room for labels."""
         low, high = min(burn.moments), max(burn.moments)
         room = max((high - low) * 0.03, timedelta(days=2))
         low, high = low - room, high + room
@@ -73,16 +73,16 @@ class Axes:
         return Axes(width, height, low, high, across, Scale(0.0, burn.top * 1.16, bottom, 14.0))
 
     def at(self, moment: datetime, value: float) -> tuple[float, float]:
-        """The place of a figure."""
+        """Return the position of a figure."""
         return self.x(day_number(moment)), self.y(value)
 
 
 def burn_svg(burn: Burn, *, width: float, alt: str) -> Markup:
-    """The drawing at one width."""
+    """Draw the budget at the given width."""
     height = 320.0 if width > 600 else 250.0
     axes = Axes.of(burn, width, height)
     parts = [*_grid(axes), *_coming(burn, axes), *_spent(burn, axes), *_cap(burn, axes), *_refusals(burn, axes)]
-    return drawing(width, height, alt, parts, kind="burn")
+    return svg_drawing(width, height, alt, parts, kind="burn")
 
 
 def _grid(axes: Axes) -> Iterator[str]:
@@ -99,8 +99,8 @@ def _grid(axes: Axes) -> Iterator[str]:
             yield text(x, floor + 35, year, text_anchor="middle", class_="faint")
 
 
-def _thinned(line: Line) -> Line:
-    """A long line with fewer steps, always the first and the last."""
+def _thin(line: Line) -> Line:
+    """Reduce the steps of a long line, keeping the first and the last."""
     step = max(1, len(line) // MOST_POINTS)
     return [*line[:-1:step], *line[-1:]]
 
@@ -108,7 +108,7 @@ def _thinned(line: Line) -> Line:
 def _spent(burn: Burn, axes: Axes) -> Iterator[str]:
     if not burn.spent:
         return
-    known = [*_thinned(burn.spent), (burn.now, burn.spent[-1][1])]
+    known = [*_thin(burn.spent), (burn.now, burn.spent[-1][1])]
     corners = staircase([axes.at(*point) for point in known])
     floor = axes.y(0.0)
     outline = [(corners[0][0], floor), *corners, (corners[-1][0], floor)]
@@ -120,7 +120,7 @@ def _coming(burn: Burn, axes: Axes) -> Iterator[str]:
     x, top = axes.x(day_number(burn.now)), axes.y.last
     if burn.coming:
         start = burn.spent[-1][1] if burn.spent else 0.0
-        corners = staircase([axes.at(*point) for point in [(burn.now, start), *_thinned(burn.coming)]])
+        corners = staircase([axes.at(*point) for point in [(burn.now, start), *_thin(burn.coming)]])
         yield tag("path", d=path_of(corners), class_="coming")
     yield tag("line", x1=x, x2=x, y1=top, y2=axes.y(0.0), class_="now")
     outside = x > axes.x.last - 60
@@ -128,7 +128,7 @@ def _coming(burn: Burn, axes: Axes) -> Iterator[str]:
 
 
 def _cap(burn: Burn, axes: Axes) -> Iterator[str]:
-    """The cap with its changes; its figure stands above the line, at each level."""
+    """Draw the cap with its changes, and its figure above the line at each level."""
     if not burn.caps:
         return
     end = max(burn.moments) + timedelta(days=1)

@@ -1,4 +1,4 @@
-"""The drift page: what changed between published months beyond noise, from released values only."""
+"""The drift page: changes between published months beyond noise, from released values only."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TONES = {DriftVerdict.NOISE: "plain", DriftVerdict.CHANCE: "accent", DriftVerdic
 
 
 def drift_page(site: Site) -> str:
-    """The page."""
-    names = [_of_name(name, months) for name, months in names_with_months(site).items()]
+    """Render the page."""
+    names = [_drift_of_name(name, months) for name, months in names_with_months(site).items()]
     return site.render("drift.html.j2", PATH, names=names, level=LEVEL)
 
 
-def _of_name(name: str, months: list[Month]) -> dict[str, Any]:
+def _drift_of_name(name: str, months: list[Month]) -> dict[str, Any]:
     pairs = comparisons(months)
     marks = [mark for pair in reversed(pairs) for mark in _marks(pair)]
     counts = [len(pair.changes) for pair in pairs]
@@ -52,21 +52,21 @@ def _marks(pair: Comparison) -> Iterator[dict[str, Any]]:
             kind = kinds.get(name.column, "")
             yield {
                 "pair": pair,
-                "what": title(name),
+                "what": quantity_title(name),
                 "verdict": change.verdict,
-                "words": change_words(name, change, kind),
+                "words": describe_change(name, change, kind),
             }
 
 
-def title(name: Name) -> str:
-    """A quantity in words."""
+def quantity_title(name: Name) -> str:
+    """Name a quantity in words."""
     if not name.column:
-        return "rows, noisy"
+        return "number of rows (noisy)"
     return f"{name.column} = {name.level}" if name.level is not None else name.column
 
 
-def change_words(name: Name, change: Change, kind: str) -> str:
-    """A change with the reach of its noise."""
+def describe_change(name: Name, change: Change, kind: str) -> str:
+    """Write a change with the margin of its noise."""
     sign = "+" if change.change >= 0 else "−"
     if name.level is not None:
         return f"{sign}{100 * abs(change.change):.1f} ± {100 * change.margin:.1f} points"
@@ -78,7 +78,7 @@ def change_words(name: Name, change: Change, kind: str) -> str:
 
 
 def _columns(months: list[Month], pairs: list[Comparison]) -> Iterator[dict[str, Any]]:
-    """A card for the rows and for each column that any month has, in the order of the last."""
+    """Yield a card for the number of rows and for each column of any month, in the order of the last month."""
     kinds = {column["name"]: column["kind"] for month in months for column in month.columns}
     names = {name: None for month in reversed(months) for name in month.quantities}
     for column in dict.fromkeys(["", *kinds]):
@@ -100,13 +100,13 @@ def _drift_card(
     )
     shown = names[:MOST_PANELS]
     return {
-        "title": column or "Rows",
+        "title": column or "Number of rows",
         "kind": kind or "noisy count",
         "worst": worst if worst is not DriftVerdict.NOISE else None,
         "tone": TONES[worst],
         "panels": [(_label(name), _panel(name, kind, months, pairs, dated=name == shown[-1])) for name in shown],
         "hidden": max(len(names) - MOST_PANELS, 0),
-        "rows": [_row(name, kind, pair) for pair in reversed(pairs) for name in names if name in pair.changes],
+        "rows": [_change_row(name, kind, pair) for pair in reversed(pairs) for name in names if name in pair.changes],
     }
 
 
@@ -114,9 +114,9 @@ def _label(name: Name) -> str:
     return "" if name.level is None else plain_label(name.level, 36)
 
 
-def _row(name: Name, kind: str, pair: Comparison) -> dict[str, Any]:
+def _change_row(name: Name, kind: str, pair: Comparison) -> dict[str, Any]:
     change = pair.changes[name]
-    words = change_words(name, change, kind)
+    words = describe_change(name, change, kind)
     return {
         "period": pair.after.period,
         "level": name.level,
@@ -137,23 +137,24 @@ def _panel(name: Name, kind: str, months: list[Month], pairs: list[Comparison], 
     panel = Panel(
         points=points,
         marks=marks,
-        words=lambda value: axis_words(name, kind, value),
+        words=lambda value: axis_label(name, kind, value),
         small=name.level is not None,
         dated=dated,
     )
-    return panel_svg(panel, alt=_alt(name, kind, points, marks))
+    return panel_svg(panel, alt=_panel_alt(name, kind, points, marks))
 
 
-def axis_words(name: Name, kind: str, value: float) -> str:
-    """A figure beside a panel."""
+def axis_label(name: Name, kind: str, value: float) -> str:
+    """Write a figure beside a panel."""
     if name.level is not None:
         return share(value)
     return quantity(value, kind)[2:10] if kind in DAYS_PER_UNIT else number(value, 4)  # a date without its century
 
 
-def _alt(name: Name, kind: str, points: list[tuple[str, float, float]], marks: dict[str, str]) -> str:
+def _panel_alt(name: Name, kind: str, points: list[tuple[str, float, float]], marks: dict[str, str]) -> str:
     if not points:
-        return f"{title(name)}: no figures"
+        return f"{quantity_title(name)}: no figures"
     (first, start, _), (last, end, _) = points[0], points[-1]
-    told = f"{title(name)} from {axis_words(name, kind, start)} in {first} to {axis_words(name, kind, end)} in {last}"
-    return told + (f"; marked: {', '.join(marks)}" if marks else "; no change beyond noise")
+    values = f"from {axis_label(name, kind, start)} in {first} to {axis_label(name, kind, end)} in {last}"
+    marked = f"marked: {', '.join(marks)}" if marks else "no change beyond noise"
+    return f"{quantity_title(name)} {values}; {marked}"

@@ -12,7 +12,7 @@ PATH = "evidence.html"
 
 
 def evidence_page(site: Site) -> str:
-    """The page."""
+    """Render the page."""
     releases = site.survey.state.releases
     listed = [(bundle, releases.get(release_id)) for release_id, bundle in sorted(site.survey.bundles.items())]
     return site.render(
@@ -27,13 +27,13 @@ def evidence_page(site: Site) -> str:
 
 
 def has_all_bundles(site: Site) -> bool:
-    """Whether every published release of the ledger has its bundle here, so that one command verifies all."""
+    """Whether the bundle of every published release in the ledger is here, so that one command verifies all."""
     published = [release for release in site.survey.state.releases.values() if release.published]
     return all(release.release_id in site.survey.bundles for release in published)
 
 
 def commands(site: Site) -> list[str]:
-    """What to run in the site's folder: one command for all, or one for each release of this workspace."""
+    """Return what to run in the site's folder: one command for everything, or one per release of this workspace."""
     keys = sealing_keys(site.survey)
     if not keys or not site.survey.entries:
         return []
@@ -41,9 +41,9 @@ def commands(site: Site) -> list[str]:
     rest = f"--export {EVIDENCE}/{EXPORT} --bundles {EVIDENCE}/{BUNDLES} {' '.join(given)}"
     if has_all_bundles(site) or not site.survey.shared:
         return [f"dprelease audit {rest}"]
-    return [f"dprelease audit {shlex.quote(release_id)} {rest}" for release_id in _own_release_ids(site)]
+    return [f"dprelease audit {shlex.quote(release_id)} {rest}" for release_id in _own_releases(site)]
 
 
-def _own_release_ids(site: Site) -> list[Any]:
+def _own_releases(site: Site) -> list[Any]:
     known = site.survey.state.releases
     return [release_id for release_id in site.survey.bundles if release_id in known]

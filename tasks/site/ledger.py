@@ -1,4 +1,4 @@
-"""The ledger's pages: every entry, the newest first, and on the front page keys, caps, approvals and answers."""
+"""The ledger's pages: all entries, newest first; the front page also has keys, caps, approvals, reconciliations."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tasks.ledger.entries.bodies import (
 )
 from tasks.ledger.entries.entry import Entry
 from tasks.report.wording import rounded_up, short_hash
-from tasks.site.frame import ENTRIES_A_PAGE, Site
+from tasks.site.frame import ENTRIES_PER_PAGE, Site
 from tasks.site.survey import FAULTS
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An entry as a row of the table."""
+    """A ledger entry as a row of the table."""
 
     entry: Entry
     cost: str
@@ -38,35 +38,35 @@ class Line:
 
 
 def ledger_pages(site: Site) -> Iterator[tuple[str, str]]:
-    """Path and content of each page; there is always a front page."""
+    """Yield path and content of each page; there is always a front page."""
     for block in range(site.newest_block, -1, -1):
-        first = block * ENTRIES_A_PAGE
-        shown = site.survey.entries[first : first + ENTRIES_A_PAGE]
+        first = block * ENTRIES_PER_PAGE
+        shown = site.survey.entries[first : first + ENTRIES_PER_PAGE]
         lines = [_line(site, entry) for entry in reversed(shown)]
         path = site.ledger_page(block)
         yield path, site.render("ledger.html.j2", path, lines=lines, block=block, **_front(site, block))
 
 
 def _front(site: Site, block: int) -> dict[str, Any]:
-    """What only the front page shows."""
+    """Return what only the front page shows."""
     front = block == site.newest_block
     good = site.survey.entries[: site.survey.verified] if front else []
     chosen = {kind: [entry for entry in good if entry.kind == kind] for kind in ("cap", "reconcile", "restore")}
-    spoken = [
+    decided = [
         entry for entry in good if entry.kind == "approve" or (entry.kind == "refuse" and entry.parse(Refusal).who)
     ]
     return {
         "front": front,
-        "entries_a_page": ENTRIES_A_PAGE,
-        "keys": list(_keys(site)) if front else [],
-        "caps": [_cap(entry) for entry in chosen["cap"]],
-        "approvals": spoken,
+        "entries_per_page": ENTRIES_PER_PAGE,
+        "keys": list(_key_rows(site)) if front else [],
+        "caps": [_cap_row(entry) for entry in chosen["cap"]],
+        "approvals": decided,
         "answers": [*chosen["restore"], *chosen["reconcile"]],
     }
 
 
-def _keys(site: Site) -> Iterator[dict[str, Any]]:
-    """Each key, when it was announced, by whom, and how many entries it signed."""
+def _key_rows(site: Site) -> Iterator[dict[str, Any]]:
+    """Yield each key with the entry that announced it and the number of entries that it signed."""
     good = site.survey.entries[: site.survey.verified]
     signed = Counter(entry.key_id for entry in good)
     announced = {entry.parse(KeyEnrolment).key_id: entry for entry in good if entry.kind == "key"}
@@ -74,7 +74,7 @@ def _keys(site: Site) -> Iterator[dict[str, Any]]:
         yield {"id": key_id, "key": key, "entry": announced[key_id], "signed": signed[key_id]}
 
 
-def _cap(entry: Entry) -> dict[str, Any]:
+def _cap_row(entry: Entry) -> dict[str, Any]:
     body = entry.parse(CapChange)
     figures = {kind: float(getattr(body, kind)) for kind in ("epsilon", "delta", "delta_num")}
     return {"entry": entry, "reason": body.reason, "who": body.who, **figures}
@@ -84,88 +84,82 @@ def _cap(entry: Entry) -> dict[str, Any]:
 
 
 def _line(site: Site, entry: Entry) -> Line:
-    """A row; of an entry that cannot be read, that."""
+    """Return the row of an entry, or say that the entry cannot be read."""
     try:
-        cost, words = ("", "") if entry.kind not in WORDS else _describe(entry.content)
+        cost, words = ("", "") if entry.kind not in DESCRIPTIONS else _describe(entry.content)
     except FAULTS:
         cost, words = "", "cannot be read"
     return Line(entry, cost, words, site.release_href(entry.release_id), entry.seq <= site.survey.verified)
 
 
 def _describe(body: Body) -> tuple[str, str]:
-    return _entry_cost(body), WORDS[body.kind](body)
+    return _entry_cost(body), DESCRIPTIONS[body.kind](body)
 
 
 def _entry_cost(body: Body) -> str:
     match body:
         case Spend():
-            return cost_in_signs(body.cost)
+            return format_cost(body.cost)
         case Reservation():
-            return cost_in_signs(total(plan.cost for plan in body.measurements.values()))
+            return format_cost(total(plan.cost for plan in body.measurements.values()))
         case Reconciliation():
-            return cost_in_signs(total(body.charges.values())) or "nothing"
+            return format_cost(total(body.charges.values())) or "nothing"
     return ""
 
 
-def cost_in_signs(cost: Cost) -> str:
-    """A cost as people read it."""
+def format_cost(cost: Cost) -> str:
+    """Write a cost with Greek letters, rounded up."""
     parts = {"ε": cost.epsilon, "ρ": cost.rho, "δ num.": cost.delta_num}
     return ", ".join(f"{sign} {rounded_up(float(value))}" for sign, value in parts.items() if value)
 
 
-def _key_words(body: KeyEnrolment) -> str:
+def _describe_key(body: KeyEnrolment) -> str:
     how = f"replaces {short_hash(body.replaces)}" if body.replaces else "is announced"
     roles = f", may {', '.join(body.roles)}" if body.roles else ""
     return f"key {short_hash(body.key_id)} {how}{roles}"
 
 
-def _key_entry_words(body: KeyEnrolment) -> str:
-    how = f"replaces {short_hash(body.replaces)}" if body.replaces else "is announced"
-    roles = f", may {', '.join(body.roles)}" if body.roles else ""
-    return f"key {short_hash(body.key_id)} {how}{roles}"
-
-
-def _cap_entry_words(body: CapChange) -> str:
+def _describe_cap(body: CapChange) -> str:
     figures = {"ε": float(body.epsilon), "δ": float(body.delta)}
     words = ", ".join(f"{sign} ≤ {rounded_up(value)}" for sign, value in figures.items())
     by = f", set by {body.who}" if body.who else ""
     return f"{words}{by}: {body.reason}" if body.reason else words + by
 
 
-def _reserve_words(body: Reservation) -> str:
+def _describe_reservation(body: Reservation) -> str:
     words = f"{', '.join(body.measurements)} for {body.period}"
     return f"{words}; supersedes {body.supersedes}: {body.reason}" if body.supersedes else words
 
 
-def _spend_entry_words(body: Spend) -> str:
+def _describe_spend(body: Spend) -> str:
     return f"{body.measurement} by {body.event['mechanism']}"
 
 
-def _bundle_words(body: SealedBundle) -> str:
+def _describe_bundle(body: SealedBundle) -> str:
     return f"bundle {short_hash(body.bundle_digest)}"
 
 
-def _person_words(body: BundleDecision | KeyRevocation | Reconciliation) -> str:
+def _describe_decision(body: BundleDecision | KeyRevocation | Reconciliation) -> str:
     return f"{body.who}: {body.reason}"
 
 
-def _refuse_words(body: Refusal) -> str:
-    return _person_words(body) if body.who else f"{body.rule}: {body.reason}"
+def _describe_refusal(body: Refusal) -> str:
+    return _describe_decision(body) if body.who else f"{body.rule}: {body.reason}"
 
 
-WORDS: dict[str, Callable[[Any], str]] = {
-    "key": _key_entry_words,
-    "revoke": lambda body: f"key {short_hash(body.key_id)} signs no more; {_person_words(body)}",
-    "cap": _cap_entry_words,
-    "reserve": _reserve_words,
-    "spend": _spend_entry_words,
+DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
+    "key": _describe_key,
+    "revoke": lambda body: f"key {short_hash(body.key_id)} no longer signs; {_describe_decision(body)}",
+    "cap": _describe_cap,
+    "reserve": _describe_reservation,
+    "spend": _describe_spend,
     "fail": lambda body: f"{body.status} in stage {body.stage}",
-    "await": _bundle_words,
-    "approve": _person_words,
-    "refuse": _refuse_words,
-    "publish": _bundle_words,
+    "await": _describe_bundle,
+    "approve": _describe_decision,
+    "refuse": _describe_refusal,
+    "publish": _describe_bundle,
     "void": lambda body: str(body.reason),
     "restore": lambda body: f"{body.who} restored a backup",
-    "reconcile": _person_words,
+    "reconcile": _describe_decision,
 }
-"""What an entry says, kind by kind; values that the ledger states, nothing else."""
+"""The content of an entry by kind; only values that the ledger states."""

@@ -1,12 +1,13 @@
-"""A release's lineage as a drawing that can be clicked: stages from top to bottom, beside each what it wrote.
+"""The lineage of a release as a drawing with links: stages from top to bottom, each beside what it wrote.
 
-The privacy line is drawn where it is: below the last stage that reads rows.
+The privacy line is drawn below the last stage that reads rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from textwrap import wrap
 from typing import Any
 
 from markupsafe import Markup
@@ -14,18 +15,20 @@ from markupsafe import Markup
 from tasks.lineage.events import DESCRIPTIONS
 from tasks.lineage.graph import Graph, spends_in_words
 from tasks.report.wording import plain_label
-from tasks.site.svg import LETTER, drawing, tag, text
+from tasks.site.svg import LETTER, svg_drawing, tag, text
 
 PRIVATE_STAGES = ("estimate", "score")
-"""Stages that read rows; none does after the last of them."""
+"""Stages that read raw rows; no later stage does."""
 ROW, BOX = 62.0, 36.0
+NOTE_LINE, NOTE_WIDTH = 16.0, 76
+"""The height of a line of notes in pixels, and its characters."""
 Href = Callable[[dict[str, Any]], str | None]
 STATES = {"COMPLETE": "done", "FAIL": "broken", "ABORT": "broken"}
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Where stages, datasets and notes stand, and how wide the drawing is."""
+    """The positions of stages, datasets and notes, and the width of the drawing."""
 
     stage: tuple[float, float]
     dataset: tuple[float, float]
@@ -49,22 +52,22 @@ class Layout:
 
 
 def lineage_svg(graph: Graph, href: Href, *, columns: Columns, alt: str) -> Markup:
-    """The drawing; `href` gives the page or file that a node stands for."""
-    layout = _layout(graph)
+    """Draw the lineage; `href` returns the page or file that a node links to."""
+    layout = _lay_out(graph, columns)
     parts = [
         *_privacy_line(layout, columns),
         *(_edge(layout, columns, edge["from"], edge["to"]) for edge in graph["edges"]),
         *(part for node in layout.stages for part in _stage(layout, columns, node, href)),
         *(part for node in layout.datasets for part in _dataset(layout, columns, node, href)),
     ]
-    return drawing(columns.width, layout.height, alt, parts, kind="lineage", clickable=True)
+    return svg_drawing(columns.width, layout.height, alt, parts, kind="lineage", clickable=True)
 
 
 # ---------------------------------------------------------------- layout
 
 
-def _layout(graph: Graph) -> Layout:
-    """A row for each stage in its order; datasets beside the stage that wrote them, inputs beside the first reader."""
+def _lay_out(graph: Graph, columns: Columns) -> Layout:
+    """Give each stage a row; put datasets beside the stage that wrote them, inputs beside their first reader."""
     layout = Layout([node for node in graph["nodes"] if node["kind"] == "stage"])
     wrote = {edge["to"]: edge["from"] for edge in reversed(graph["edges"])}
     read = {edge["from"]: edge["to"] for edge in reversed(graph["edges"])}
@@ -76,7 +79,8 @@ def _layout(graph: Graph) -> Layout:
         for place, dataset in enumerate(mine):
             layout.rows[dataset["id"]] = y + place * (BOX + 10)
             layout.datasets.append(dataset)
-        y += ROW + max(len(mine) - 1, 0) * (BOX + 10)
+        notes = NOTE_LINE * len(_note_lines(stage)) if columns.notes is not None else 0.0
+        y += max(ROW + max(len(mine) - 1, 0) * (BOX + 10), notes + 24)
         if [stage["id"]] == last_private:
             layout.line = y - 2
             y += 26
@@ -96,12 +100,12 @@ def _privacy_line(layout: Layout, columns: Columns) -> Iterator[str]:
         return
     y = layout.line
     yield tag("line", x1=0.0, x2=columns.width, y1=y, y2=y, class_="privacy")
-    words = "privacy line: below it, no row is read" if columns.notes else "below: no row is read"
+    words = "privacy line: no raw rows are read below" if columns.notes else "no raw rows below"
     yield text(columns.width - 2, y - 7, words, text_anchor="end", class_="privacy-label")
 
 
 def _edge(layout: Layout, columns: Columns, source: str, target: str) -> str:
-    """An arrow: from a stage to what it wrote, or from data to a stage that read them."""
+    """Draw an arrow from a stage to what it wrote, or from data to a stage that read them."""
     if source not in layout.rows or target not in layout.rows:
         return ""
     right, left = columns.stage[0] + columns.stage[1], columns.dataset[0]
@@ -126,16 +130,20 @@ def _stage(layout: Layout, columns: Columns, node: dict[str, Any], href: Href) -
     words = f"{'✕ ' if state == 'broken' else ''}{node['name']}"
     box = tag("rect", x=x, y=y, width=width, height=BOX, rx=18.0, class_=f"stage {state}")
     inside = box + text(x + width / 2, y + BOX / 2 + 4.5, plain_label(words, 14), text_anchor="middle", class_="ink")
-    yield _with_link(inside, href(node), f"stage {node['name']}, {state}")
+    yield _link_if_any(inside, href(node), f"stage {node['name']}, {state}")
     if columns.notes is not None:
-        lines = list(_notes(node))
+        lines = _note_lines(node)
+        top = y + max(BOX / 2 + 4.5 - NOTE_LINE / 2 * (len(lines) - 1), 10.0)
         for place, line in enumerate(lines):
-            top = y + max(BOX / 2 + 4.5 - 8 * (len(lines) - 1), 10.0)
-            yield text(columns.notes, top + 16 * place, plain_label(line, 76), class_="note-text")
+            yield text(columns.notes, top + NOTE_LINE * place, plain_label(line, NOTE_WIDTH), class_="note-text")
+
+
+def _note_lines(node: dict[str, Any]) -> list[str]:
+    return [line for note in _notes(node) for line in wrap(note, NOTE_WIDTH, break_on_hyphens=False)]
 
 
 def _notes(node: dict[str, Any]) -> Iterator[str]:
-    """What a stage does, promised and spent."""
+    """Yield what a stage does, guarantees and spends."""
     if node["name"] in DESCRIPTIONS:
         yield DESCRIPTIONS[node["name"]]
     yield from spends_in_words(node)
@@ -148,8 +156,8 @@ def _dataset(layout: Layout, columns: Columns, node: dict[str, Any], href: Href)
     box = tag("rect", x=x, y=y, width=width, height=BOX, rx=7.0, class_="dataset private" if private else "dataset")
     label = plain_label(str(node["name"]).replace("-", " "), int(width / LETTER) - 2)
     place = {"text_anchor": "middle", "class_": "ink" if target is None else "link"}
-    yield _with_link(box + text(x + width / 2, y + BOX / 2 + 4.5, label, **place), target, f"data: {node['name']}")
+    yield _link_if_any(box + text(x + width / 2, y + BOX / 2 + 4.5, label, **place), target, f"data: {node['name']}")
 
 
-def _with_link(inside: str, target: str | None, label: str) -> str:
+def _link_if_any(inside: str, target: str | None, label: str) -> str:
     return inside if target is None else tag("a", inside, href=target, aria_label=label)

@@ -1,4 +1,4 @@
-"""Published months of one name, compared with each other from their records alone."""
+"""Published months of one name, compared by means of their records alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GENTLER = [DriftVerdict.NOISE, DriftVerdict.CHANCE, DriftVerdict.DRIFT]
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The release that counts for a period, with what may be compared of it."""
+    """The current release of a period, with the quantities that can be compared."""
 
     period: str
     release_id: str
@@ -33,17 +33,17 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two months one after the other."""
+    """Two successive months."""
 
     before: Month
     after: Month
     changes: dict[Name, Change]
     apart: list[str]
-    """Columns of the later month that were declared otherwise before, or not at all."""
+    """Columns of the later month that were declared differently before, or not at all."""
 
 
 def names_with_months(site: Site) -> dict[str, list[Month]]:
-    """For each name its published months in order; of a superseded release, its successor."""
+    """Return the published months of each name in order; a superseded release is replaced by its successor."""
     months: dict[str, dict[str, Month]] = {}
     for release in site.survey.state.releases.values():
         month = _month_of_release(site, release) if release.status == ReleaseStatus.PUBLISHED else None
@@ -53,7 +53,7 @@ def names_with_months(site: Site) -> dict[str, list[Month]]:
 
 
 def _month_of_release(site: Site, release: ReleaseState) -> Month | None:
-    """What a record says of a month; nothing if it is elsewhere, or was changed so that it cannot be read."""
+    """Read a month from its record; None if the record is elsewhere or cannot be read."""
     bundle = site.survey.bundles.get(release.release_id)
     if bundle is None or bundle.record is None:
         return None
@@ -67,7 +67,7 @@ def _month_of_release(site: Site, release: ReleaseState) -> Month | None:
 
 
 def comparisons(months: list[Month]) -> list[Comparison]:
-    """Each month with the one before."""
+    """Compare each month with the one before."""
     return [_comparison(before, after) for before, after in pairwise(months)]
 
 
@@ -78,15 +78,15 @@ def _comparison(before: Month, after: Month) -> Comparison:
         {name: quantity for name, quantity in month.quantities.items() if name.column in alike}
         for month in (before, after)
     )
-    return Comparison(before, after, _gentler(before, after, first, second), apart)
+    return Comparison(before, after, _gentler_changes(before, after, first, second), apart)
 
 
-def _gentler(
+def _gentler_changes(
     before: Month, after: Month, first: dict[Name, Quantity], second: dict[Name, Quantity]
 ) -> dict[Name, Change]:
-    """Columns of dates are compared as they are and from their month's first day on; marked if both ways changed.
+    """Compare dates both as they are and relative to the first day of their month; keep the smaller change.
 
-    Times of visits go with the calendar and dates of birth do not: neither is to be called a drift for that.
+    Dates of visits move with the calendar and dates of birth do not: neither is drift.
     """
     changes = compare_quantities(first, second)
     moved = compare_quantities(dict(_from_first_day(before, first)), dict(_from_first_day(after, second)))
@@ -97,7 +97,7 @@ def _gentler(
 
 
 def _from_first_day(month: Month, values: dict[Name, Quantity]) -> Iterator[tuple[Name, Quantity]]:
-    """The quantities with dates counted from the period's first day."""
+    """Yield the quantities with dates counted from the first day of the period."""
     kinds = {column["name"]: column["kind"] for column in month.columns}
     for name, quantity in values.items():
         unit = DAYS_PER_UNIT.get(kinds.get(name.column, ""))
@@ -107,7 +107,7 @@ def _from_first_day(month: Month, values: dict[Name, Quantity]) -> Iterator[tupl
 
 
 def _first_day(period: str) -> float | None:
-    """Days from 1970 to a period's first day; None for a period that is no month."""
+    """Return the days from 1970 to the first day of a period; None if the period is not a month."""
     try:
         return datetime.strptime(period, "%Y-%m").replace(tzinfo=UTC).timestamp() / 86400
     except ValueError:

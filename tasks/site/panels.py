@@ -1,4 +1,4 @@
-"""Small multiples: one released figure over the months, with its noise band and the changes that are marked."""
+"""Small multiples: one released figure over the months, with its noise band and marked changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from tasks.site.svg import Scale, drawing, path_of, tag, text
+from tasks.site.svg import Scale, path_of, svg_drawing, tag, text
 
 WIDTH, LEFT = 300.0, 64.0
 MOST_POINTS = 120
@@ -22,11 +22,11 @@ class Panel:
     words: Callable[[float], str]
     small: bool = False
     dated: bool = True
-    """Whether the first and the last period stand below; of panels on top of each other, only the last needs it."""
+    """Whether the first and the last period are written below; only the lowest of stacked panels needs them."""
 
 
 def panel_svg(panel: Panel, *, alt: str) -> Markup:
-    """The drawing; months that are far back are left out where there are very many."""
+    """Draw a panel; if there are very many months, the oldest are left out."""
     points = panel.points[-MOST_POINTS:]
     height = (48.0 if panel.small else 102.0) + (26.0 if panel.dated else 6.0)
     floor = height - (26.0 if panel.dated else 6.0)
@@ -35,7 +35,7 @@ def panel_svg(panel: Panel, *, alt: str) -> Markup:
     x = Scale(0.0, max(len(points) - 1.0, 1.0), LEFT + 10, WIDTH - 12)
     y = Scale(low, high, floor, 10.0)
     parts = [*_axis(panel, points, x, y, height), *_band(points, x, y), *_dots(panel, points, x, y)]
-    return drawing(WIDTH, height, alt, parts, kind="panel")
+    return svg_drawing(WIDTH, height, alt, parts, kind="panel")
 
 
 def _axis(panel: Panel, points: Sequence[tuple[str, float, float]], x: Scale, y: Scale, height: float) -> Iterator[str]:
@@ -61,7 +61,7 @@ def _band(points: Sequence[tuple[str, float, float]], x: Scale, y: Scale) -> Ite
 def _dots(panel: Panel, points: Sequence[tuple[str, float, float]], x: Scale, y: Scale) -> Iterator[str]:
     for place, (period, value, _) in enumerate(points):
         mark = panel.marks.get(period)
-        if mark == "drift":  # a shape of its own, for those who do not see colours
+        if mark == "drift":  # a distinct shape, for readers who do not see colours
             left, top = x(place) - 5.0, y(value) - 5.0
             turned = f"rotate(45 {x(place):.1f} {y(value):.1f})"
             yield tag("rect", x=left, y=top, width=10.0, height=10.0, class_="dot drift", transform=turned)

@@ -1,4 +1,4 @@
-"""A release's page: its card, utility, lineage, flow runs, approval, files; or how far it came."""
+"""The page of a release: guarantee, utility, lineage, flow runs, approval and files, or its status if unpublished."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from tasks.ledger.releases import ReleaseState
 from tasks.lineage.datasets import FILES
 from tasks.report import report
 from tasks.site.frame import Site
-from tasks.site.ledger import cost_in_signs
+from tasks.site.ledger import format_cost
 from tasks.site.lineage import NARROW, WIDE, lineage_svg
-from tasks.site.rows import SIGNS, TONES, is_of_other_workspace
+from tasks.site.rows import SIGNS, TONES, is_from_elsewhere
 from tasks.site.survey import FAULTS
 
 PARTS = {"projection": "model.json", "frame": "model.json", "figures": "record.json"}
-"""The file of a bundle that holds a dataset of the lineage."""
+"""The file of a bundle that contains a dataset of the lineage."""
 
 ABOUT = {
-    "data.parquet": "the synthetic table",
-    "codebook.json": "what each column means",
-    "record.json": "the release in figures",
-    "report.html": "the release as a page",
+    "data.parquet": "synthetic rows",
+    "codebook.json": "description of each column",
+    "record.json": "guarantee, measurements, costs and checks",
+    "report.html": "the report of the release",
     "model.json": "projection and noisy measurements",
-    "lineage.ndjson": "where everything came from",
-    "statement.intoto.json": "the signed statement over all files",
-    "registry.yaml": "the entry for the DP Deployments Registry",
+    "lineage.ndjson": "which stage read and wrote what",
+    "statement.intoto.json": "signed statement about all files",
+    "registry.yaml": "entry for the DP Deployments Registry",
 }
 
 
 def release_page(site: Site, release: ReleaseState) -> str:
-    """The page of a release, published or not."""
+    """Render the page of a release, published or not."""
     release_id, path = release.release_id, site.release_href(release.release_id) or ""
     bundle = site.survey.bundles.get(release_id)
     record, view = _view(bundle.record if bundle else None)
@@ -45,10 +45,10 @@ def release_page(site: Site, release: ReleaseState) -> str:
         unreadable=bundle is not None and record is None,
         bundle=bundle,
         about=ABOUT,
-        elsewhere=is_of_other_workspace(site, release),
-        entries=_entries(site, release_id),
-        spent=cost_in_signs(release.spent),
-        reserved=cost_in_signs(release.reserved),
+        elsewhere=is_from_elsewhere(site, release),
+        entries=_release_entries(site, release_id),
+        spent=format_cost(release.spent),
+        reserved=format_cost(release.reserved),
         superseded_by=_superseded_by(site, release_id),
         faults=[c for c in site.survey.faults if c.name.partition(": ")[0] == release_id],
         checked=[c for c in site.survey.checks if c.name.partition(": ")[0] == release_id],
@@ -58,14 +58,14 @@ def release_page(site: Site, release: ReleaseState) -> str:
 
 
 def refusal_page(site: Site, entry: Entry) -> str:
-    """The page of a request for which nothing was reserved."""
+    """Render the page of a refused request for which nothing was reserved."""
     path = site.release_href(entry.release_id) or ""
-    entries = _entries(site, entry.release_id)
+    entries = _release_entries(site, entry.release_id)
     return site.render("refusal.html.j2", path, entry=entry, entries=entries, runs=_flow_runs(site, entry.release_id))
 
 
 def _view(record: dict[str, Any] | None) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """The record and what its report draws; neither, if somebody changed it so that it cannot be drawn."""
+    """Return the record and what its report shows; neither if the record was changed and cannot be shown."""
     if record is None:
         return None, {}
     try:
@@ -74,7 +74,7 @@ def _view(record: dict[str, Any] | None) -> tuple[dict[str, Any] | None, dict[st
         return None, {}
 
 
-def _entries(site: Site, release_id: str) -> list[Entry]:
+def _release_entries(site: Site, release_id: str) -> list[Entry]:
     return [entry for entry in site.survey.entries if entry.release_id == release_id]
 
 
@@ -84,10 +84,10 @@ def _superseded_by(site: Site, release_id: str) -> str | None:
 
 
 def _flow_runs(site: Site, release_id: str) -> list[dict[str, Any]]:
-    """The flow runs that the ledger names for a release, with what the orchestrator's history says of them."""
+    """Return the flow runs that the ledger names for a release, with their state in the orchestrator's history."""
     known = site.survey.runs or {}
     found: dict[str, list[Entry]] = {}
-    for entry in _entries(site, release_id):
+    for entry in _release_entries(site, release_id):
         if entry.seq <= site.survey.verified and (run_id := entry.flow_run_id):
             found.setdefault(run_id, []).append(entry)
     return [
@@ -98,7 +98,7 @@ def _flow_runs(site: Site, release_id: str) -> list[dict[str, Any]]:
 
 def _state(known: Any, run_id: str) -> str:
     run = known.get(run_id)
-    return str(run["state"]).lower() if run else "not in the history at hand"
+    return str(run["state"]).lower() if run else "not in the available history"
 
 
 # ---------------------------------------------------------------- lineage
@@ -119,7 +119,7 @@ def _drawings(site: Site, release_id: str) -> list[tuple[str, Any]]:
 
 
 def _node_href(site: Site, release_id: str, node: dict[str, Any]) -> str | None:
-    """A dataset leads to its file, a stage to its ledger entry."""
+    """Return where a node links to: a dataset to its file, a stage to its ledger entry."""
     release = site.survey.state.releases[release_id]
     seq: int | None = None
     if node["kind"] == "dataset" and (file := _file_of(node["name"])):
@@ -138,10 +138,10 @@ def _node_href(site: Site, release_id: str, node: dict[str, Any]) -> str | None:
 
 
 def _file_of(dataset: str) -> str | None:
-    """The file of a bundle that a dataset is, or is a part of; model.json holds every measurement."""
+    """Return the file of a bundle that contains a dataset; model.json contains every measurement."""
     return "model.json" if dataset.startswith("noisy-") else (FILES | PARTS).get(dataset)
 
 
 def _up(href: str | None) -> str | None:
-    """From a release's page to the site's folder."""
+    """Make an address in the site's folder relative to the page of a release."""
     return None if href is None else f"../{href}"

@@ -32,7 +32,7 @@ MOST_MONTHS = 36
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A release, or a request that was refused, in a line."""
+    """A release, or a refused request, as one row of a list."""
 
     release_id: str
     name: str
@@ -54,12 +54,12 @@ class Row:
 
     @property
     def sign(self) -> str:
-        """What its status looks like to those who do not see colours."""
+        """The symbol of its status, for readers who do not see colours."""
         return SIGNS[self.tone]
 
 
 def rows_of(site: Site) -> list[Row]:
-    """Every release and refusal, the newest period first."""
+    """Return every release and refusal, the newest period first."""
     state = site.survey.state
     rows = [_release_row(site, release) for release in state.releases.values()]
     rows += [_refusal_row(site, entry) for entry in pending_refusals(site)]
@@ -67,7 +67,7 @@ def rows_of(site: Site) -> list[Row]:
 
 
 def pending_refusals(site: Site) -> list[Entry]:
-    """The requests that the budget refused and that were not released since."""
+    """Return the requests that the budget refused and that have not been released since."""
     state = site.survey.state
     return [entry for release_id, entry in state.refusals.items() if release_id not in state.releases]
 
@@ -84,19 +84,19 @@ def _release_row(site: Site, release: ReleaseState) -> Row:
         epsilon=reserved.stated.get("epsilon"),
         delta=reserved.stated.get("delta"),
         at=last.at if release.published else "",
-        words=" ".join(_words(site, release)),
-        elsewhere=is_of_other_workspace(site, release),
+        words=" ".join(_remarks(site, release)),
+        elsewhere=is_from_elsewhere(site, release),
         href=site.release_href(release.release_id),
     )
 
 
-def is_of_other_workspace(site: Site, release: ReleaseState) -> bool:
+def is_from_elsewhere(site: Site, release: ReleaseState) -> bool:
     """Whether a release was published from another workspace of a shared ledger."""
     return site.survey.shared and release.published is not None and release.release_id not in site.survey.bundles
 
 
-def _words(site: Site, release: ReleaseState) -> Iterator[str]:
-    """What a list should say besides the status."""
+def _remarks(site: Site, release: ReleaseState) -> Iterator[str]:
+    """Yield remarks that a list shows besides the status."""
     if release.reservation.supersedes:
         yield f"Supersedes {release.reservation.supersedes}."
     if release.refusal is not None:
@@ -104,12 +104,12 @@ def _words(site: Site, release: ReleaseState) -> Iterator[str]:
         yield f"{refusal.who}: {refusal.reason}"
     if _is_approximate(site, release):
         yield "Approximate: not proved."
-    if is_of_other_workspace(site, release):
+    if is_from_elsewhere(site, release):
         yield "Published from another workspace of this ledger."
 
 
 def _is_approximate(site: Site, release: ReleaseState) -> bool:
-    """Whether the record says so; one that somebody changed may say nothing that can be read."""
+    """Whether the record calls the guarantee approximate; False if the record was changed and cannot be read."""
     bundle = site.survey.bundles.get(release.release_id)
     try:
         return bundle is not None and bundle.record is not None and is_unproved(bundle.record["privacy"])
@@ -136,7 +136,7 @@ def _refusal_row(site: Site, entry: Entry) -> Row:
 
 
 def strips(rows: list[Row]) -> list[dict[str, Any]]:
-    """For each name its last months, oldest first, each with the release that counts for it."""
+    """Return the last months of each name, oldest first, each with its current release."""
     strips = []
     for name in sorted({row.name for row in rows}):
         by_period: dict[str, Row] = {}
@@ -148,12 +148,12 @@ def strips(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def _weight(row: Row) -> tuple[bool, int]:
-    """A published release counts for its month, else the last attempt."""
+    """Order rows so that the current release of a month is last: the published one, or else the last attempt."""
     return row.status == ReleaseStatus.PUBLISHED, row.sequence
 
 
 def summary(rows: list[Row]) -> list[tuple[str, str, int]]:
-    """How many there are of each status, with its colour."""
+    """Count the rows of each status, with its colour."""
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + 1

@@ -1,4 +1,4 @@
-"""The start page: what was released, whether the audit holds, and how much budget is left."""
+"""The start page: what was released, whether the audit passed, and how much budget is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {"epsilon": "ε", "delta": "δ", "delta_num": "δ, numerical"}
 
 
 def start_page(site: Site) -> str:
-    """The page."""
+    """Render the page."""
     rows = rows_of(site)
     populations = site.survey.state.populations
     return site.render(
@@ -34,14 +34,14 @@ def start_page(site: Site) -> str:
         older=rows[ROWS_AT_ONCE:],
         strips=strips(rows),
         summary=summary(rows),
-        refusals=list(_refusals(site)),
+        refusals=list(_refusal_rows(site)),
         budgets=[_population_budget(site, name, known) for name, known in populations.items()],
         names=sorted({row.name for row in rows}),
     )
 
 
-def _refusals(site: Site) -> Iterator[dict[str, Any]]:
-    """Every refusal of the ledger, the newest first."""
+def _refusal_rows(site: Site) -> Iterator[dict[str, Any]]:
+    """Yield every refusal in the ledger, the newest first."""
     for entry in reversed(site.survey.entries[: site.survey.verified]):
         if entry.kind == "refuse":
             body = entry.parse(Refusal)
@@ -53,11 +53,11 @@ def _refusals(site: Site) -> Iterator[dict[str, Any]]:
 
 
 def _population_budget(site: Site, population: str, known: Population) -> dict[str, Any]:
-    """One population's budget in words, figures and a drawing."""
+    """Describe the budget of one population in words, figures and a drawing."""
     burn = _burn(site, population)
     forecast = site.survey.forecast
     foreseen = forecast if forecast and forecast.population == population else None
-    alt = _alt(population, burn, foreseen)
+    alt = _burn_alt(population, burn, foreseen)
     return {
         "population": population,
         "basis": known.basis | {"unit": kind_of(known.basis.get("unit", ""))},
@@ -97,14 +97,14 @@ def _is_of_budget(entry: Entry, population: str) -> bool:
 
 
 def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterator[tuple[Any, float]]:
-    """Epsilon after each entry that spent something, under the cap of that time."""
+    """Yield epsilon after each entry that spent something, under the cap of that time."""
     last: tuple[Cost, Any] | None = None
     for seq, known in steps:
         if last == (known.spent, known.cap.delta):
             continue
         last = known.spent, known.cap.delta
         epsilon = float(population_balance(known.spent, delta=known.cap.delta).epsilon)
-        if math.isfinite(epsilon):  # a cost that cannot be stated is infinite: the figures say so
+        if math.isfinite(epsilon):  # a cost that cannot be stated is infinite, which the figures show
             yield moment_of(entries[seq - 1]), epsilon
 
 
@@ -115,24 +115,24 @@ def _caps(entries: list[Entry], population: str) -> Iterator[tuple[Any, float]]:
 
 
 def _kinds(known: Population) -> Iterator[dict[str, Any]]:
-    """Lifetime, spent, reserved and left, of each kind of budget that has a cap or was used."""
+    """Yield lifetime, spent, reserved and left for each kind of budget that has a cap or was used."""
     spent, both = (
         population_balance(cost, delta=known.cap.delta) for cost in (known.spent, known.spent + known.reserved)
     )
     for kind, label in KINDS.items():
         cap, used, taken = (float(getattr(source, kind)) for source in (known.cap, spent, both))
         if kind == "epsilon" or used > 0 or (cap > 0 and kind == "delta"):
-            left = {"reserved": _without_float_digits(taken - used), "left": _without_float_digits(cap - taken)}
+            left = {"reserved": _without_float_noise(taken - used), "left": _without_float_noise(cap - taken)}
             yield {"label": label, "cap": cap, "spent": used, **left}
 
 
-def _without_float_digits(value: float) -> float:
-    """What is left, without the digits that floating point invents."""
+def _without_float_noise(value: float) -> float:
+    """Remove the rounding error of a floating-point difference."""
     return float(f"{max(value, 0.0):.12g}") if math.isfinite(value) else 0.0
 
 
-def _alt(population: str, burn: Burn, forecast: Forecast | None) -> str:
-    """The drawing in words."""
+def _burn_alt(population: str, burn: Burn, forecast: Forecast | None) -> str:
+    """Describe the drawing in words."""
     spent = burn.spent[-1][1] if burn.spent else 0.0
     cap = burn.caps[-1][1] if burn.caps else 0.0
     words = f"Epsilon of {population} over time: {rounded_up(spent)} of {rounded_up(cap)} spent"

@@ -1,8 +1,8 @@
-"""What a workspace has to show to an auditor: ledger and audit, and each release with its bundle and lineage.
+"""What a workspace shows to an auditor: ledger, audit, and each release with its bundle and lineage.
 
 Everything here is public: the ledger, released bundles and exported lineage. Landing data,
-vault, verdicts and fingerprints are not looked at. What is broken is surveyed as far as it
-can be read, and said to be broken.
+vault, verdicts and fingerprints are not read. Broken parts are surveyed as far as they can be
+read, and reported as broken.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
 FAULTS = (PrivacyError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-"""What reading a changed ledger or document may raise."""
+"""Exceptions that reading a changed ledger or document may raise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """A release's published files: their checksums, and the record if it can be read."""
+    """The published files of a release: their checksums, and the record if it can be read."""
 
     folder: Path
     record: dict[str, Any] | None
@@ -45,7 +45,7 @@ class Bundle:
 
     @property
     def files(self) -> list[tuple[str, int, str]]:
-        """Name, size in bytes and stated SHA-256 of every file that its checksums name and that is there."""
+        """Name, size in bytes and stated SHA-256 of every file that the checksums name and that exists."""
         present = [self.folder / name for name in sorted(self.digests) if (self.folder / name).is_file()]
         return [(path.name, path.stat().st_size, self.digests[path.name]) for path in present]
 
@@ -59,7 +59,7 @@ class Survey:
     spec: ReleaseSpec | None = None
     entries: list[Entry] = field(default_factory=list)
     verified: int = 0
-    """How many entries from the first on follow from each other; the state is theirs."""
+    """The number of intact entries from the first on; the state is that after the last of them."""
     state: LedgerState = field(default_factory=LedgerState)
     history: History = field(default_factory=History)
     bundles: dict[str, Bundle] = field(default_factory=dict)
@@ -70,17 +70,17 @@ class Survey:
 
     @property
     def ok(self) -> bool:
-        """Whether the audit found nothing broken."""
+        """Whether no check of the audit failed."""
         return not self.faults
 
     @property
     def faults(self) -> list[Check]:
-        """What the audit found broken."""
+        """The checks that failed."""
         return broken(self.checks)
 
     @property
     def open_ends(self) -> list[Check]:
-        """What could be shown neither to hold nor to be broken."""
+        """The checks that could be shown neither to hold nor to fail."""
         return not_shown(self.checks)
 
 
@@ -91,17 +91,17 @@ def survey_workspace(
     runs: Mapping[str, Mapping[str, Any]] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Survey:
-    """Audit a workspace and gather what may be shown of it.
+    """Audit a workspace and collect what the site shows.
 
     Raises: RefusedError if there is no workspace.
     """
     workspace.require()
     tell("auditing")
     checks = audit_workspace(workspace, runs=runs, redraw=Redraw(tell=tell))
-    entries = _entries(workspace)
-    verified, state, history = _replayed(entries, _anchors(workspace))
-    bundles = {folder.name: _bundle(folder) for folder in workspace.bundles()}
-    spec = _spec(workspace)
+    entries = _ledger_entries(workspace)
+    verified, state, history = _replay_trusted(entries, _trust_anchors(workspace))
+    bundles = {folder.name: _read_bundle(folder) for folder in workspace.bundles()}
+    spec = _load_spec(workspace)
     tell("reading lineage")
     return Survey(
         made_at=now.astimezone(UTC),
@@ -112,15 +112,15 @@ def survey_workspace(
         state=state,
         history=history,
         bundles=bundles,
-        graphs=dict(_graphs(workspace, [*state.releases])),
+        graphs=dict(_lineage_graphs(workspace, [*state.releases])),
         forecast=_forecast(spec, state, entries, now) if verified == len(entries) else None,
         shared=spec is not None and is_shared(workspace),
         runs=runs,
     )
 
 
-def _entries(workspace: Workspace) -> list[Entry]:
-    """The ledger's entries; none of a ledger that cannot be read, which its audit tells."""
+def _ledger_entries(workspace: Workspace) -> list[Entry]:
+    """Return the ledger's entries; none if the ledger cannot be read, which the audit reports."""
     if not has_ledger(workspace):
         return []
     try:
@@ -130,15 +130,15 @@ def _entries(workspace: Workspace) -> list[Entry]:
         return []
 
 
-def _anchors(workspace: Workspace) -> tuple[PublicKey, ...]:
+def _trust_anchors(workspace: Workspace) -> tuple[PublicKey, ...]:
     try:
         return trust_anchors(workspace)
     except FAULTS:
-        return ()  # the audit tells
+        return ()  # the audit reports it
 
 
-def _replayed(entries: Sequence[Entry], anchors: Sequence[PublicKey]) -> tuple[int, LedgerState, History]:
-    """The longest beginning of a ledger that holds and is to be trusted, and what it says."""
+def _replay_trusted(entries: Sequence[Entry], anchors: Sequence[PublicKey]) -> tuple[int, LedgerState, History]:
+    """Replay the longest intact and trusted beginning of a ledger; return its length, state and history."""
     try:
         good, (state, history) = len(entries), replay(entries)
     except FAULTS:
@@ -161,14 +161,14 @@ def _good_entries(entries: Sequence[Entry]) -> int:
     return len(entries)
 
 
-def _spec(workspace: Workspace) -> ReleaseSpec | None:
+def _load_spec(workspace: Workspace) -> ReleaseSpec | None:
     try:
         return load_spec(workspace.spec_path)
     except SpecError:
         return None
 
 
-def _bundle(folder: Path) -> Bundle:
+def _read_bundle(folder: Path) -> Bundle:
     lines = _text_or_nothing(folder / CHECKSUMS).splitlines()
     digests = {name: digest for digest, _, name in (line.partition("  ") for line in lines) if _is_plain(name)}
     try:
@@ -179,7 +179,7 @@ def _bundle(folder: Path) -> Bundle:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name is that of a file in the same folder; changed checksums may name others."""
+    """Whether a name is that of a file in the same folder; changed checksums may name other places."""
     return bool(name) and Path(name).name == name
 
 
@@ -190,12 +190,12 @@ def _text_or_nothing(path: Path) -> str:
         return ""
 
 
-def _graphs(workspace: Workspace, releases: Sequence[str]) -> Iterator[tuple[str, Graph]]:
+def _lineage_graphs(workspace: Workspace, releases: Sequence[str]) -> Iterator[tuple[str, Graph]]:
     for release_id in releases:
         try:
             yield release_id, lineage_graph(workspace, release_id)
         except (RefusedError, *FAULTS, OSError):
-            continue  # of an early version, of another workspace, or broken: the audit tells which
+            continue  # of an early version, of another workspace, or broken: the audit reports which
 
 
 def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[Entry], now: datetime) -> Forecast | None:
@@ -205,7 +205,7 @@ def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[En
     past = [moment_of(entry) for entry in entries if entry.seq in mine]
     known = state.populations.get(spec.privacy.population)
     if known is not None and not adds_up(known.basis, basis_of(spec)):
-        return None  # every run of it is refused
+        return None  # every run of this specification is refused
     try:
         return forecast_of(spec, state, past=past, now=now.astimezone(UTC))
     except SpecError:
@@ -213,5 +213,5 @@ def _forecast(spec: ReleaseSpec | None, state: LedgerState, entries: Sequence[En
 
 
 def moment_of(entry: Entry) -> datetime:
-    """When an entry was written."""
+    """Return when an entry was written."""
     return datetime.fromisoformat(entry.at).astimezone(UTC)

@@ -1,4 +1,4 @@
-"""Small pieces of SVG for the site's own drawings: coloured by the page's style sheet, every text escaped."""
+"""Building blocks for the site's SVG drawings: coloured by the page's style sheet, all text escaped."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from markupsafe import Markup
 
 LETTER = 7.1
-"""About the width of a letter at the drawings' text size, in pixels."""
+"""The approximate width of a letter in the drawings, in pixels."""
 
 _MONTH_STEPS = (1, 2, 3, 6, 12, 24, 60, 120)
 _DAY_STEPS = (1, 2, 5, 10)
 
 
 def tag(name: str, inner: str = "", **attributes: Any) -> str:
-    """An element; underscores of attribute names become hyphens, and those that are None are left out."""
+    """Write an element; underscores in attribute names become hyphens, and attributes that are None are omitted."""
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     written = "".join(f' {key}="{html.escape(_attribute_text(value))}"' for key, value in given.items())
     return f"<{name}{written}>{inner}</{name}>"
@@ -31,14 +31,14 @@ def _attribute_text(value: Any) -> str:
 
 
 def text(x: float, y: float, words: str, **attributes: Any) -> str:
-    """A line of text."""
+    """Write a line of text."""
     return tag("text", html.escape(words), x=float(x), y=float(y), **attributes)
 
 
-def drawing(
+def svg_drawing(
     width: float, height: float, alt: str, parts: Iterable[str], *, kind: str, clickable: bool = False
 ) -> Markup:
-    """A whole drawing: an image with a name, or, where it holds links, a named group of them."""
+    """Write a whole drawing: a labelled image, or a labelled group if it contains links."""
     name = html.escape(alt)
     role = "group" if clickable else "img"
     head = f'<svg class="drawing {kind}" role="{role}" aria-label="{name}" viewBox="0 0 {width:g} {height:g}">'
@@ -46,13 +46,13 @@ def drawing(
 
 
 def path_of(points: Sequence[tuple[float, float]], *, closed: bool = False) -> str:
-    """A line through points, as the `d` of a path."""
+    """Write a line through points as the `d` of a path."""
     moves = " ".join(f"{'L' if place else 'M'}{x:.1f} {y:.1f}" for place, (x, y) in enumerate(points))
     return moves + (" Z" if closed and points else "")
 
 
 def staircase(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The corners of a line that keeps each height until the next point."""
+    """Return the corners of a line that keeps each height until the next point."""
     corners = list(points[:1])
     for (_, before), (x, y) in pairwise(points):
         corners += [(x, before), (x, y)]
@@ -61,7 +61,7 @@ def staircase(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A linear map of numbers to pixels."""
+    """A linear map from numbers to pixels."""
 
     low: float
     high: float
@@ -69,13 +69,13 @@ class Scale:
     last: float
 
     def __call__(self, value: float) -> float:
-        """The pixel of a number; the middle, where all numbers are the same."""
+        """Return the pixel of a number; the middle if all numbers are the same."""
         span = self.high - self.low
         return self.first + (self.last - self.first) * ((value - self.low) / span if span else 0.5)
 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
-    """At most so many round numbers between two."""
+    """Return at most `most` round numbers between two numbers."""
     span = (high - low) or 1.0
     size = 10 ** math.floor(math.log10(span / most))
     step = next(step * size for step in (1, 2, 2.5, 5, 10, 20) if span / (step * size) <= most)
@@ -83,12 +83,12 @@ def round_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def day_number(moment: datetime) -> float:
-    """A moment on a continuous axis, in days."""
+    """Return a time on a continuous axis, in days."""
     return moment.timestamp() / 86400
 
 
 def calendar_ticks(low: datetime, high: datetime, most: int) -> list[tuple[datetime, str, str]]:
-    """Days or first days of months between two moments, what to write there, and the year where it changes."""
+    """Return days or first days of months between two times, their labels, and the year where it changes."""
     if (high - low).days <= 45:
         ticks, form = _days(low, high, most), "{0.day} {0:%b}"
     else:

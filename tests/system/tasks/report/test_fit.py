@@ -34,8 +34,8 @@ def html() -> str:
         "missing: ward = dermatology",
         "0.821 (0.811 to 0.832)",
         "0.838",
-        "A classifier of readmitted",
-        "A prediction of cost",
+        "a classifier of readmitted",
+        "a prediction of cost",
         "ledger entry #77",
         "412 (401 to 423)",
     ],
@@ -46,7 +46,7 @@ def test_the_page_tells(html: str, told: str) -> None:
 
 def test_each_plot_says_in_words_what_it_shows(html: str) -> None:
     labels = [str(svg["aria-label"]) for svg in Page(html).named("svg")]
-    assert "Pairs of columns, gaps in standard deviations: 3 of 4 inside" in labels
+    assert "Pairs of columns, differences in standard deviations: 3 of 4 inside the band" in labels
     assert any("accuracy on the real rows: 0.821" in label and "threshold 0.75" in label for label in labels)
     assert any("rmse on the real rows: 412" in label and "threshold" not in label for label in labels)
 
@@ -69,7 +69,7 @@ def test_whatever_was_covered_reads_as_a_sentence() -> None:
 def test_nothing_to_compare_is_said() -> None:
     record = checked_record()
     record["utility"]["fit"]["pairs"] = Gaps.of([]).as_json()
-    assert "nothing of the kind was measured" in Page(render_report(record)).text()
+    assert "none were measured" in Page(render_report(record)).text()
 
 
 def test_markup_in_the_record_stays_text() -> None:

@@ -33,7 +33,7 @@ from dpcore.errors import LedgerError, WorkspaceError
 from tasks.audit import audit_workspace
 from tasks.keys.signing import signing_key
 from tasks.ledger.store import Ledger
-from tasks.report.canvas import plot_of
+from tasks.report.canvas import draw_or_reuse
 from tasks.site import folder as sites
 from tasks.site import frame, render_site
 from tasks.site.survey import survey_workspace
@@ -76,7 +76,7 @@ def drawn(site: Path, page: str, kind: str) -> int:
 
 def test_ten_months_are_published_two_refused_with_the_reason_and_the_audit_holds(year_site: Path) -> None:
     words = text_of(year_site, "index.html")
-    assert "audit holds" in words
+    assert "audit passed" in words
     assert "published 10" in words
     assert "refused 2" in words
     assert words.count("the lifetime budget of 'people' does not allow this release") == 4
@@ -118,7 +118,9 @@ def test_the_forecast_of_gaussian_noise_says_what_a_release_states_and_how_costs
     rho = plan_release(load_spec(workspace.spec_path)).cost.rho
     written(workspace, tmp_path / "site")
     words = " ".join(text_of(tmp_path / "site", "index.html").split())
-    found = re.search(r"Each release states ε 1 at δ 10⁻⁶ \(ρ = (\S+) of Gaussian noise; such costs add as ρ\)", words)
+    found = re.search(
+        r"Each release states ε 1 at δ 10⁻⁶ \(ρ = (\S+) of Gaussian noise; such costs add up as ρ\)", words
+    )
     assert found is not None
     assert rho <= Fraction(found[1]) <= rho * Fraction(1001, 1000)
 
@@ -139,7 +141,9 @@ def test_a_refused_month_has_a_page_that_says_what_it_cost(year_site: Path) -> N
 def test_the_planted_drift_is_found(year_site: Path) -> None:
     """How rarely anything else is marked is tested where the noise is seeded."""
     words = text_of(year_site, "drift.html")
-    assert re.search(r"\d+ changes? in 9 comparisons of months (is|are) larger than noise and chance explain", words)
+    assert re.search(
+        r"\d+ changes? in 9 comparisons of months (is|are) larger than noise and random variation explain", words
+    )
     assert re.search(r"2026-05 ill = True \+\d\d\.\d ± \d\.\d points 2026-04", words)
     assert "expect at most 0.45 with a false alarm" in words
 
@@ -178,10 +182,10 @@ def test_the_drift_page_says_what_chance_is_weighed_with(
         ("releases/small-2026-08-1.html", ["Superseded by small-2026-08-2", "superseded"]),
         ("releases/small-2026-08-2.html", ["supersedes small-2026-08-1", "two wards were counted twice"]),
         ("releases/small-2026-09-1.html", ["Approved by Ada Auditor", "published", "synthetic rows 50"]),
-        ("releases/small-2026-10-1.html", ["awaiting-approval", "Waits since"]),
+        ("releases/small-2026-10-1.html", ["awaiting-approval", "Waiting since"]),
         ("releases/small-2026-11-1.html", ["check-failed", "Spent ε 0.1", "Reserved and not spent nothing"]),
         (f"releases/{FIRST}.html", ["The guarantee", "Build audit.", "wishart-difference", "Open the report"]),
-        ("evidence.html", ["dprelease audit --export", "by another way"]),
+        ("evidence.html", ["dprelease audit --export", "in another way"]),
     ],
 )
 def test_pages_say_what_happened(eventful_site: Path, page: str, said: list[str]) -> None:
@@ -242,7 +246,7 @@ def test_times_are_told_to_the_minute(eventful_site: Path) -> None:
 
 def test_the_same_survey_gives_the_same_pages(months_of_two: Workspace, tmp_path: Path) -> None:
     for out in ("one", "two"):
-        plot_of.cache_clear()
+        draw_or_reuse.cache_clear()
         written(months_of_two, tmp_path / out)
     assert dict(pages(tmp_path / "one")) == dict(pages(tmp_path / "two"))
 
@@ -329,7 +333,7 @@ def test_the_evidence_is_what_the_workspace_has(months_of_two: Workspace, tmp_pa
 def test_an_empty_workspace_has_a_site(tmp_path: Path) -> None:
     survey = written(monthly.fresh(tmp_path / "w", monthly.YEAR), tmp_path / "site")
     assert survey.ok
-    assert "Nothing was released yet" in text_of(tmp_path / "site", "index.html")
+    assert "Nothing has been released yet" in text_of(tmp_path / "site", "index.html")
     assert "The specification allows 10 releases" in text_of(tmp_path / "site", "index.html")
     assert "nothing to verify yet" in text_of(tmp_path / "site", "evidence.html")
     assert dead_links(tmp_path / "site") == []
@@ -355,7 +359,7 @@ def test_releases_that_only_began_or_failed_are_shown(tmp_path: Path) -> None:
     assert "reserved 1" in text_of(tmp_path / "site", "index.html")
     words = text_of(tmp_path / "site", "releases/small-2026-02-1.html")
     assert "failed" in words
-    assert "What was spent stays spent" in words
+    assert "Budget that was spent stays spent" in words
     assert dead_links(tmp_path / "site") == []
 
 
@@ -371,14 +375,14 @@ def test_a_workspace_of_version_1_has_a_site(tmp_path: Path) -> None:
     with tarfile.open(GOLDEN / "version-1.tar.gz") as archive:
         archive.extractall(tmp_path / "old", filter="data")
     assert written(Workspace(tmp_path / "old"), tmp_path / "site").ok
-    assert "from before entries were signed" in text_of(tmp_path / "site", "evidence.html")
+    assert "written before entries were signed" in text_of(tmp_path / "site", "evidence.html")
     assert "published 2" in text_of(tmp_path / "site", "index.html")
     assert dead_links(tmp_path / "site") == []
 
 
 def test_long_ledgers_have_pages_whose_addresses_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame, "ENTRIES_A_PAGE", 20)
-    monkeypatch.setattr("tasks.site.ledger.ENTRIES_A_PAGE", 20)
+    monkeypatch.setattr(frame, "ENTRIES_PER_PAGE", 20)
+    monkeypatch.setattr("tasks.site.ledger.ENTRIES_PER_PAGE", 20)
     workspace = monthly.fresh(tmp_path / "w")
     with closing(Ledger.open(workspace.ledger_path, signing_key(workspace.keys))) as ledger:
         ledger.ensure_cap("people", cap(), BASIS)
@@ -408,7 +412,7 @@ def test_a_shared_ledger_names_what_others_published_and_verifies_its_own(
     words = text_of(tmp_path / "site", "index.html")
     assert "Published from another workspace" in words
     assert "Populations people, staff" in words
-    assert "Its bundle is missing" not in text_of(tmp_path / "site", "releases/other-2026-01-1.html")
+    assert "The bundle is missing" not in text_of(tmp_path / "site", "releases/other-2026-01-1.html")
     assert run_printed_command(tmp_path / "site").returncode == 0
     told = b"".join(path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file())
     assert str(server.socket).encode() not in told, "an address stays in the specification"
@@ -426,7 +430,7 @@ def test_a_broken_chain_is_shown_as_far_as_it_holds(months_of_two: Workspace, tm
         assert "The audit failed" in text_of(tmp_path / "site", page), page
     assert "chain broken at entry 6" in text_of(tmp_path / "site", "ledger.html")
     words = text_of(tmp_path / "site", "index.html")
-    assert "Only the first 5 of 8 ledger entries hold" in words
+    assert "Only the first 5 of 8 ledger entries are intact" in words
     assert "Forecast" not in words
     assert text_of(tmp_path / "site", "ledger.html").count("not verified") == 3
     assert dead_links(tmp_path / "site") == []
@@ -446,14 +450,14 @@ def test_a_changed_record_does_not_keep_the_site_from_being_written(
     rewritten(release / "record.json", content)
     assert not written(months_of_two, tmp_path / "site").ok
     words = text_of(tmp_path / "site", f"releases/{release.name}.html")
-    assert "Its record cannot be shown" in words
+    assert "The record cannot be shown" in words
     assert "record.json was changed" in words
 
 
 def test_a_missing_bundle_is_said_to_be_missing(months_of_two: Workspace, tmp_path: Path) -> None:
     shutil.rmtree(next(months_of_two.releases.glob("*/*")))
     written(months_of_two, tmp_path / "site")
-    assert "Its bundle is missing" in text_of(tmp_path / "site", "releases/small-2026-01-1.html")
+    assert "The bundle is missing" in text_of(tmp_path / "site", "releases/small-2026-01-1.html")
 
 
 def test_text_from_the_ledger_is_escaped(tmp_path: Path) -> None:
@@ -542,7 +546,7 @@ def test_a_failure_in_the_middle_leaves_the_old_site(
 
 
 def test_two_writers_of_one_site_do_not_mix(put: Callable[..., None], tmp_path: Path) -> None:
-    with sites._open_site_draft(tmp_path / "site"), pytest.raises(WorkspaceError) as refusal:
+    with sites._draft_folder(tmp_path / "site"), pytest.raises(WorkspaceError) as refusal:
         put(tmp_path / "site")
     assert refusal.value.rule == "site-busy"
     put(tmp_path / "site")
@@ -556,7 +560,7 @@ from tasks.site import folder as sites
 
 out, moment = Path(sys.argv[1]), sys.argv[2]
 end = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-with sites._open_site_draft(out) as draft:
+with sites._draft_folder(out) as draft:
     (draft / "half.html").write_text("<html>")
     (draft / sites.MARK).write_text("{}")
     if moment == "writing":

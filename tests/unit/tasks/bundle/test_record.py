@@ -112,7 +112,7 @@ def test_the_registry_entry_states_the_cap_with_its_conditions(record: dict[str,
     }
     entry = build_deployment(record | {"budget": record["budget"] | budget})["deployment"]
     details = entry["deployment_model"]["release_type_details"]
-    assert "epsilon 3.00001, delta 1e-05 for life (twice that delta at the worst" in details
+    assert "a lifetime epsilon of 3.00001 and delta of 1e-05 (at worst twice that delta" in details
     assert "with at most 1.00001e-09 added by finite precision, as far as the cost of every measurement is" in details
     assert "counted for replace-one neighbours" in details, "the cap says nothing of the other relation"
     assert "epsilon 0.200001 at delta 1e-05 is spent" in details
@@ -136,15 +136,15 @@ def test_the_balance_before_and_after_differ_by_the_release(record: dict[str, An
 
 def test_the_guarantee_says_whom_against_whom_over_what_and_what_not(record: dict[str, Any]):
     whom, promise, *_, composition, limits = record["privacy"]["guarantee"]
-    assert whom.startswith("Protected is every single row")
+    assert whom.startswith("Each row of the data is protected.")
     assert "not for all of them together" in whom, "a row is less than a person"
     assert "e^0.1 (below 1.106)" in promise
     assert "52.5% sure" in promise, "1 / (1 + e^-0.1)"
     assert "'people'" in composition
-    assert "cost together for what a row of the data contained (replace-one) within epsilon 1.2 for life" in composition
+    assert "cost with respect to the contents of a row (replace-one) within a lifetime epsilon of 1.2" in composition
     assert "with at most 1e-09 added by finite precision, as far as the cost of every measurement is" in composition
-    assert "What they cost for whether a row is in the data at all adds up as well, and is not capped." in composition
-    assert limits.startswith("Not protected are")
+    assert "cost with respect to whether a row is in the data at all adds up as well and is not capped." in composition
+    assert limits.startswith("The guarantee does not cover")
     assert not any("treated as known" in sentence for sentence in record["privacy"]["guarantee"])
 
 
@@ -174,7 +174,7 @@ def test_columns_that_are_not_measured_or_coarse_are_named(record: dict[str, Any
     age["measured"] = {"mean": None, "mean_margin": None, "sd": None}
     ill["measured"]["margins"] = [0.2, 0.2]
     guessed, coarse = codebook.noise_limits(encoding, None, None, utility)
-    assert guessed.endswith("only guessed: age.")
+    assert guessed.endswith("not measured and are only guesses: age.")
     assert coarse.endswith("at best: ill.")
 
 

@@ -92,14 +92,16 @@ def test_pure_noise_never_makes_anybody_surer_than_is_stated(words: Any) -> None
     likely, other = laplace.pdf(outcomes), laplace.pdf(outcomes - 1)
     surest = 100 * max((likely / (likely + other)).max(), (other / (likely + other)).max())
     assert surest <= most <= surest + 0.1
-    assert "chance" not in text.partition("sure of either")[2].partition(".")[0]
+    assert "probability" not in text.partition("sure of either")[2].partition(".")[0]
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [("1", "1.0e-6"), ("0.5", "1.0e-5"), ("3", "1.0e-6")])
 def test_the_chance_of_becoming_surer_is_the_tail_of_the_loss(words: Any, epsilon: str, delta: str) -> None:
     """Integrated over the outcomes at which the reader's posterior exceeds what is stated."""
     text, plan = words(GAUSSIAN, epsilon, delta)
-    chance, viewed = figures(r"chance of at most # for a reader of the noisy measurements, and of at most # for", text)
+    chance, viewed = figures(
+        r"probability of at most # for a reader of the noisy measurements, and of at most # for", text
+    )
     mu, x = gaussian_mu(plan), float(epsilon)
     start = optimize.brentq(lambda z: norm.logpdf(z - mu) - norm.logpdf(z) - x, 0, 100)
     assert above(chance, integrate.quad(lambda z: norm.pdf(z - mu), start, start + 30, epsabs=0)[0], digits=2)
@@ -112,7 +114,7 @@ def test_the_chance_of_becoming_surer_is_the_tail_of_the_loss(words: Any, epsilo
 def test_several_gaussian_measurements_are_stated_with_the_maximum_of_the_loss(words: Any) -> None:
     """A frame's measurements decide the later ones: simulated in small steps, stopped as soon as the loss is high."""
     text, plan = words(FRAMED, "1", "1.0e-4")
-    chance, _ = figures(r"chance of at most # for a reader of the noisy measurements, and of at most # for", text)
+    chance, _ = figures(r"probability of at most # for a reader of the noisy measurements, and of at most # for", text)
     dice, paths, steps, rho = np.random.Generator(np.random.PCG64(3)), 200_000, 100, float(plan.cost.rho)
     loss = np.zeros(paths)
     for _ in range(steps):
@@ -125,7 +127,7 @@ def test_several_gaussian_measurements_are_stated_with_the_maximum_of_the_loss(w
 
 def test_mixed_noise_leaves_the_gaussian_part_what_the_pure_part_does_not_take(words: Any) -> None:
     text, plan = words(MIXED)
-    chance, _ = figures(r"chance of at most # for a reader of the noisy measurements, and of at most # for", text)
+    chance, _ = figures(r"probability of at most # for a reader of the noisy measurements, and of at most # for", text)
     pure, mu = float(plan.cost.epsilon), gaussian_mu(plan)
     assert 0 < pure < 1
     assert above(chance, float(norm.sf((1 - pure) / mu - mu / 2)), digits=2)
@@ -134,8 +136,12 @@ def test_mixed_noise_leaves_the_gaussian_part_what_the_pure_part_does_not_take(w
 def test_under_add_remove_the_promise_is_about_presence(words: Any) -> None:
     """The epsilon of add-remove is not that of another value, which is two steps: out of the data and back in."""
     text, _ = words(PURE, neighbours="add-remove")
-    assert "Whether or not one row was in the data" in text
-    assert "had it contained something else" not in text
+    promise, contents = (
+        "almost as likely if one row had been added to the data or removed from it: every",
+        "anything else",
+    )
+    assert promise in text
+    assert contents not in text.partition(" protected as well")[0], "only the sentence with its own figure says that"
 
 
 # ---------------------------------------------------------------- groups, finite precision, lifetime
@@ -145,9 +151,9 @@ def test_under_add_remove_the_promise_is_about_presence(words: Any) -> None:
 def test_a_group_of_ten_has_its_own_epsilon_and_delta(words: Any, model: str, delta: str) -> None:
     text, plan = words(model, "1", delta)
     if model == PURE:
-        assert figures("k times epsilon only, 10 with epsilon #", text) == [10]
+        assert figures("only with k times epsilon, 10 rows with epsilon #", text) == [10]
         return
-    epsilon, stated = figures("10 with epsilon # and delta # only", text)
+    epsilon, stated = figures("10 rows with epsilon # and delta #", text)
     mu, rest = 10 * gaussian_mu(plan), 10 * (1 - float(plan.cost.epsilon))
     start = rest / mu + mu / 2
     exact = integrate.quad(lambda z: norm.pdf(z - mu) - math.exp(rest) * norm.pdf(z), start, start + 30, epsabs=0)[0]
@@ -178,8 +184,8 @@ def test_figures_are_rounded_upward(value: float, digits: int, due: str) -> None
 
 def test_the_lifetime_says_when_its_delta_doubles(words: Any) -> None:
     """GUARANTEE.md, "The statement": at 2 delta at the worst where Gaussian noise came first and was mixed."""
-    assert "within epsilon 200, delta 0.0001 for life (twice that delta at the worst" in words(GAUSSIAN)[0]
-    assert odds.lifetime(Fraction(12), Fraction(0), Fraction(0)) == "epsilon 12 for life"
+    assert "within a lifetime epsilon of 200 and delta of 0.0001 (at worst twice that delta" in words(GAUSSIAN)[0]
+    assert odds.lifetime(Fraction(12), Fraction(0), Fraction(0)) == "a lifetime epsilon of 12"
 
 
 def test_figures_with_many_digits_are_rounded_upward(words: Any) -> None:
@@ -190,10 +196,10 @@ def test_figures_with_many_digits_are_rounded_upward(words: Any) -> None:
     assert math.exp(stated) < factor
     (delta,) = figures("by at most delta = # beyond that. Someone", text)
     assert 1.2345672e-6 <= delta <= 1.2345672e-6 + 1e-11
-    epsilon, _ = figures("10 with epsilon # and delta # only", words(GAUSSIAN, "1.2345612")[0])
+    epsilon, _ = figures("10 rows with epsilon # and delta #", words(GAUSSIAN, "1.2345612")[0])
     assert 12.345612 <= epsilon <= 12.345612 + 1e-4
     assert odds.lifetime(Fraction("1.2345612"), Fraction("1.0000001e-6"), Fraction(0)).startswith(
-        "epsilon 1.23457, delta 1.00001e-06 for life"
+        "a lifetime epsilon of 1.23457 and delta of 1.00001e-06 (at worst twice"
     )
     record = {"delta_num": 2.2e-16, "measurements": [{"status": "proved"}]}
     assert finite_precision(record) == "finite precision 3e-16"
@@ -215,13 +221,13 @@ def test_the_limits_say_that_budgeted_checks_measured_scores() -> None:
         " ".join(limits(PlannedRelease.of(parse_spec(labelled % ("1", "0", "replace-one", "{}") + more))))
         for more in ("", checks)
     ]
-    assert ["scores of what came out" in words for words in said] == [False, True]
+    assert ["scores of the synthetic rows" in words for words in said] == [False, True]
 
 
 def test_the_sum_of_costs_for_persons_names_whose_rows_it_is_about(words: Any) -> None:
     person = "replace-one, unit: {person: who, rows: weight}"
-    assert "gives one identifier" in words(PURE, neighbours=person)[0]
-    assert "gives one identifier" not in words(PURE)[0]
+    assert "share one identifier" in words(PURE, neighbours=person)[0]
+    assert "share one identifier" not in words(PURE)[0]
 
 
 # ---------------------------------------------------------------- margins, scores, attacks

@@ -27,7 +27,7 @@ from support.tasks.pages import (
 )
 
 from tasks.report import plots, wording
-from tasks.report.canvas import COLOURS, plot_of
+from tasks.report.canvas import COLOURS, draw_or_reuse
 from tasks.report.report import render_report, utility_plot
 
 
@@ -150,8 +150,8 @@ def test_plots_take_the_colours_of_the_page(clinic_html: str) -> None:
         "4.1 %",
         "2026-10-14",
         "53.0 ± 1.5 %",
-        "may be noise alone",
-        "8 of 12 directions above the noise",
+        "may be nothing but noise",
+        "8 of 12 directions are above the noise",
         "readmitted = yes",
         "Standard errors computed from the synthetic rows",
         "costs no budget",
@@ -303,7 +303,7 @@ def test_any_spectrum_can_be_drawn(eigenvalues: list[float | None], noise: float
     record["utility"]["spectrum"] = {"blocks": [{"label": "all", "eigenvalues": eigenvalues}], "noise_level": noise}
     page = Page(render_report(record))
     above = sum(value is not None and value > (noise or 0) for value in eigenvalues)
-    assert f"{above} of {len(eigenvalues)} directions above the noise" in page.text()
+    assert f"{above} of {len(eigenvalues)} directions are above the noise" in page.text()
 
 
 def lost_figures(html: str) -> list[str]:
@@ -323,12 +323,14 @@ def without(value: Any, absent: float | None) -> Any:
 
 def test_the_page_says_what_the_audit_of_the_build_measured(clinic_html: str) -> None:
     words = " ".join(re.sub("<[^>]+>", "", clinic_html).split())
-    assert "set to ε = 2, at least 0.71 was measured with 2,000 draws" in words
+    assert "set to ε = 2. The attack measured an ε of at least 0.71 with 2,000 draws" in words
     assert "101 % of the planned mean square" in words
     record = clinic_record()
     record["privacy"]["measurements"][0]["build"]["attack"]["delta"] = 0.01
     words = " ".join(re.sub("<[^>]+>", "", render_report(record)).split())
-    assert "set to ε = 2 at δ = 0.01, at least 0.71 was measured" in words, "what it shows is an epsilon at that delta"
+    assert "set to ε = 2 at δ = 0.01. The attack measured an ε of at least 0.71 at that δ" in words, (
+        "what it shows is an epsilon at that delta"
+    )
     assert "up to 99.5 % of the sensitivity" in words
 
 
@@ -336,7 +338,7 @@ def test_the_page_says_where_an_attack_takes_the_shape_of_the_noise_as_known() -
     record = clinic_record()
     record["privacy"]["measurements"][0]["build"]["attack"]["how"] = "real, two classes, known shape"
     words = " ".join(re.sub("<[^>]+>", "", render_report(record)).split())
-    assert "at least 0.71 was measured, the shape of its noise taken as known, with 2,000 draws" in words
+    assert "with 2,000 draws on each of two tables, taking the shape of the noise as known; its" in words
 
 
 @pytest.mark.parametrize("absent", [None, float("nan"), float("inf")])
@@ -390,25 +392,25 @@ def test_calendar_axes_read_as_dates(
 def test_the_page_is_a_function_of_the_record(clinic_html: str) -> None:
     record = clinic_record()
     untouched = copy.deepcopy(record)
-    plot_of.cache_clear()
+    draw_or_reuse.cache_clear()
     assert render_report(record) == clinic_html
     assert record == untouched
 
 
 def test_the_record_may_come_from_json(clinic_html: str) -> None:
-    plot_of.cache_clear()
+    draw_or_reuse.cache_clear()
     assert render_report(json.loads(json.dumps(clinic_record()))) == clinic_html
 
 
 @pytest.mark.slow
 def test_threads_draw_the_same_page(clinic_html: str) -> None:
-    plot_of.cache_clear()
+    draw_or_reuse.cache_clear()
     with ThreadPoolExecutor(2) as pool:
         assert set(pool.map(render_report, [clinic_record()] * 2)) == {clinic_html}
 
 
 def test_the_page_is_small_and_soon(clinic_html: str) -> None:
-    plot_of.cache_clear()
+    draw_or_reuse.cache_clear()
     start = time.process_time()
     render_report(clinic_record())
     assert time.process_time() - start < 5

@@ -26,7 +26,7 @@ from tasks.report import cards
 from tasks.report.fit import INSIDE
 from tasks.report.report import render_report
 from tasks.schedule.outlook import Outlook
-from tasks.site.ledger import cost_in_signs
+from tasks.site.ledger import format_cost
 from tasks.spec import parse_spec
 from tasks.spec.plan import PlannedRelease, cap_of
 
@@ -129,7 +129,7 @@ def test_a_report_states_what_gaussian_releases_have_spent_together() -> None:
     assert [told[3], *told[:3]] == figures("Remaining ε # # # # δ ", text), "the table says the same"
     fits = sum(epsilon_at(count * rho, 1.0002e-5) <= 3.34543 for count in range(4, 20))
     assert figures("# more releases of this cost fit the lifetime budget", text) == [fits]
-    assert "It is not the sum of what each release states" in text
+    assert "It is not the sum of the ε that each release states" in text
 
 
 def test_a_report_adds_pure_costs_up() -> None:
@@ -155,11 +155,11 @@ def test_a_report_rounds_what_an_attack_was_set_to_up_and_what_it_found_down() -
     build = {"code_digest": "0" * 64, "attack": attack, "noise": None, "replay": {"largest_share": 0.99942}}
     record["privacy"]["measurements"] = [record["privacy"]["measurements"][0] | {"build": build}]
     text = text_of(record)
-    claimed, delta, found = figures("set to ε = # at δ = #, at least # was measured", text)
+    claimed, delta, found = figures("set to ε = # at δ = #. The attack measured an ε of at least # at that δ", text)
     assert above(claimed, 2.31742)
     assert above(delta, 0.010001)
     assert below(found, 2.0973, digits=2)
-    assert above(figures("at an error probability of #", text)[0], 1.0001e-6, digits=3)
+    assert above(figures("its error probability is #.", text)[0], 1.0001e-6, digits=3)
     assert above(figures("used up to # % of the sensitivity", text)[0], 99.942, digits=3)
 
 
@@ -179,37 +179,41 @@ def test_the_figure_of_the_other_relation_follows_from_the_geometry(neighbours: 
 
 
 @pytest.mark.parametrize(("neighbours", "capped", "other"), [
-    ("replace-one", "what a row of the data contained (replace-one)", "whether a row is in the data at all"),
-    ("add-remove", "whether a row is in the data at all (add-remove)", "what a row of the data contained"),
+    ("replace-one", "the contents of a row (replace-one)", "whether a row is in the data at all"),
+    ("add-remove", "whether a row is in the data at all (add-remove)", "the contents of a row"),
 ])  # fmt: skip
 def test_a_cap_is_said_to_hold_for_the_relation_that_it_is_counted_for(
     neighbours: str, capped: str, other: str
 ) -> None:
     text = " ".join(guarantee(pure(neighbours=neighbours)))
-    assert f"what they cost together for {capped} within epsilon 3.34543 for life" in text
-    assert f"What they cost for {other} adds up as well, and is not capped." in text
+    assert f"their total cost with respect to {capped} within a lifetime epsilon of 3.34543" in text
+    assert f"Their total cost with respect to {other} adds up as well and is not capped." in text
 
 
 def test_a_cap_and_a_group_state_what_finite_precision_adds() -> None:
     """Twelve exact sums of delta_num stay under the figure that the cap's sentence has."""
     run = pure("0.2")
     text = " ".join(guarantee(run))
-    ((most,),) = [re.findall(r"for life, with at most ([0-9.e-]+) added by finite precision", text)]
+    ((most,),) = [
+        re.findall(r"a lifetime epsilon of 3.34543, with at most ([0-9.e-]+) added by finite precision", text)
+    ]
     assert cap_of(run.spec).admits(times(run.plan.cost, 12))
     assert 0 < 12 * run.plan.cost.delta_num <= Fraction(most) == cap_of(run.spec).delta_num
-    assert "10 with epsilon 2, up to what finite precision adds." in text
-    assert "10 with epsilon 2." in " ".join(guarantee(pure("0.2", mechanism="wishart-difference")))
+    assert "10 rows with epsilon 2, up to what finite precision adds." in text
+    assert "10 rows with epsilon 2." in " ".join(guarantee(pure("0.2", mechanism="wishart-difference")))
     assert odds.lifetime(1, 0, Fraction("1.0000001e-9")) == (
-        "epsilon 1 for life, with at most 1.00001e-09 added by finite precision"
+        "a lifetime epsilon of 1, with at most 1.00001e-09 added by finite precision"
     )
 
 
 def test_the_chances_of_becoming_surer_are_larger_than_delta_as_the_record_says() -> None:
     for epsilon in ("0.1", "1.23442", "3"):
         text = " ".join(guarantee(gaussian(epsilon)))
-        ((measured, viewed),) = re.findall(r"chance of at most ([0-9.e-]+) for .*? of at most ([0-9.e-]+) for", text)
+        ((measured, viewed),) = re.findall(
+            r"probability of at most ([0-9.e-]+) for .*? of at most ([0-9.e-]+) for", text
+        )
         assert 1.2342e-6 < float(measured) < float(viewed)
-        assert "These chances are not delta, but larger." in text
+        assert "These probabilities are not delta; they are larger." in text
 
 
 def test_the_registry_entry_states_what_the_population_has_spent() -> None:
@@ -223,7 +227,10 @@ def test_the_registry_entry_states_what_the_population_has_spent() -> None:
     ((spent, delta),) = re.findall(r"epsilon ([0-9.]+) at delta ([0-9.e-]+) is spent", details)
     assert above(float(spent), epsilon_at(3 * float(run.plan.cost.rho), 1.0002e-5), digits=6)
     assert float(delta) == 1.0002e-5
-    assert "counted for replace-one neighbours, stay within epsilon 3.34543, delta 1.0002e-05" in details
+    assert (
+        "counted for replace-one neighbours, stay within a lifetime epsilon of 3.34543 and delta of 1.0002e-05"
+        in details
+    )
     built = entry["implementation"]["mechanisms"]
     assert "epsilon 2.31779, delta 0.01 claimed, at least 2.09 measured by attack" in built
 
@@ -278,14 +285,14 @@ def test_what_a_plan_leaves_is_rounded_down(left: float | None, due: str) -> Non
 
 def test_costs_in_ledger_and_cards_are_rounded_up() -> None:
     cost = Cost.of(Epsilon(Fraction("1.23442"))) + Cost.of(Rho(Fraction("0.0123442")), Fraction("1.00001e-30"))
-    assert cost_in_signs(cost) == "ε 1.235, ρ 0.01235, δ num. 1.01 × 10⁻³⁰"
-    assert cards.cost_words(cost) == "epsilon 1.235, rho 0.01235"
+    assert format_cost(cost) == "ε 1.235, ρ 0.01235, δ num. 1.01 × 10⁻³⁰"
+    assert cards.describe_cost(cost) == "epsilon 1.235, rho 0.01235"
     balance = {
         name: {"epsilon": size} for name, size in (("before", 1.2345612), ("after", 2.4691212), ("lifetime", 12))
     }
     assert (
         cards._budget_words(balance | {"releases_left": 3})
-        == "epsilon 1.23457 spent before, 2.46913 after, of 12; 3 like it are left"
+        == "epsilon 1.23457 spent before, 2.46913 after, of 12; 3 more of this cost fit"
     )
 
 
@@ -305,10 +312,10 @@ def test_the_ceiling_of_an_attack_on_membership_is_rounded_up(monkeypatch: pytes
 def test_noise_stays_within_its_band_as_often_as_the_report_says() -> None:
     """The share of each law within 1.96 of its own standard deviations, by quadrature."""
     text = Page(render_report(checked_record())).text()
-    said = re.search(r"within it about (\d+) times out of 100 if it is Laplace noise, and (\d+) times if", text)
+    said = re.search(r"lies within it about (\d+) times out of 100 if it is Laplace noise, and (\d+) times if", text)
     assert said
     scale = 1 / math.sqrt(2)  # of Laplace noise with variance 1
     laplace = 2 * integrate.quad(lambda x: math.exp(-x / scale) / (2 * scale), 0, INSIDE)[0]
     gaussian = 2 * integrate.quad(lambda x: math.exp(-x * x / 2) / math.sqrt(2 * math.pi), 0, INSIDE)[0]
     assert [int(figure) for figure in said.groups()] == [round(100 * laplace), round(100 * gaussian)]
-    assert f"at least about {min(round(100 * laplace), round(100 * gaussian))} of 100" in text
+    assert f"at least about {min(round(100 * laplace), round(100 * gaussian))} of 100 differences" in text

@@ -114,7 +114,7 @@ def test_figures_read_as_people_write_them(number: float, shown: str):
 
 
 SENTENCE = re.compile(
-    r"(The promise is about .*e\^(\S+) \(below ([\d.e+-]*\d)\)(?:, and by at most delta = (\S+) beyond.*)?\.)"
+    r"(The guarantee is about .*e\^(\S+) \(below ([\d.e+-]*\d)\)(?:, and by at most delta = (\S+) beyond.*)?\.)"
 )
 
 
@@ -132,7 +132,7 @@ def test_the_guarantee_states_the_other_figure_with_its_factor(case: str):
     assert epsilon == (values if added else participation)
     assert math.exp(epsilon) <= factor <= 1.01 * math.exp(epsilon)
     assert delta == 0
-    assert ("had it been anything else" if added else "had it not been there") in sentence
+    assert ("had contained anything else, every" if added else "had not been there, every") in sentence
     assert ("person" in sentence) is (run.spec.unit.person is not None)
 
 
@@ -153,22 +153,24 @@ def test_somebody_without_an_identifier_who_leaves_is_covered_by_the_figure_for_
     moved = sum(abs(x - y) for x, y in zip(together, alone, strict=True))
     assert moved / one == pytest.approx(1.8, abs=float(10 / one)), "each of ten rows is cut on the grid"
     assert one < moved <= query.l1_sensitivity(Neighbours.REPLACE_ONE)
-    promise = "whether they are in the data is protected only as far as what a person contained is"
+    promise = "whether they are in the data is protected only to the same extent as the contents of a person's rows"
     for case, (run, *_) in RELEASES.items():
         assert (promise in guarantee(run)[0]) is (run.spec.unit.person is not None), case
 
 
 def test_a_condition_that_takes_some_of_a_persons_rows_is_covered_by_the_figure_for_values():
     source = "source: {query: {url: 'sqlite:///c.db', sql: 'SELECT * FROM visits WHERE age > 3'}}"
-    some = "one that takes some of them as far as what a person contained is"
+    some = "A change that does so with some of them is protected to the same extent as the contents of a person's rows"
     for unit in (PERSON, "unit: row"):
         text = SPEC.replace(PURE, PURE.replace("epsilon: 0.1,", f"epsilon: 0.1, {unit},"))
         spec = parse_spec(re.sub("^source:.*$", source, text, flags=re.MULTILINE))
         (said,) = query_words(spec)
+        assert (f"or takes all of them out is protected to the same extent as being in the data. {some}." in said) is (
+            unit == PERSON
+        )
         assert (
-            f"takes all of them into or out of the answer is protected as far as being in the data is, {some}." in said
-        ) is (unit == PERSON)
-        assert ("change that takes them into or out of the answer" in said) is (unit != PERSON)
+            "change that brings it into the answer or takes it out is protected to the same extent as being" in said
+        ) is (unit != PERSON)
         assert "a view or virtual table" in said
 
 
@@ -177,10 +179,10 @@ def test_an_add_remove_epsilon_is_not_promised_for_other_values():
     run, values, _ = RELEASES["add-remove"]
     (promise,) = (sentence for sentence in guarantee(run) if "changes by a factor of at most e^1" in sentence)
     assert values == 2
-    assert "contained" not in promise
-    assert promise.startswith("Whether or not one row was in the data")
+    assert "contain" not in promise
+    assert "almost as likely if one row had been added to the data or removed from it" in promise
     (replaced,) = (s for s in guarantee(RELEASES["trace"][0]) if "changes by a factor of at most e^1" in s)
-    assert replaced.startswith("Whatever one row contained")
+    assert "almost as likely if one row had contained anything else" in replaced
 
 
 def test_the_guarantee_states_delta_beside_gaussian_noise():
@@ -196,8 +198,8 @@ def test_the_guarantee_says_where_being_in_the_data_is_not_protected(monkeypatch
     run, *_ = RELEASES["trace"]
     nothing = {"values": run.relations["values"], "participation": None}
     monkeypatch.setattr(PlannedRelease, "relations", property(lambda _: nothing))
-    (said,) = (sentence for sentence in guarantee(run) if "Not protected is" in sentence)
-    assert "whether a row is in the data at all: the release shows how many there are" in said
+    (said,) = (sentence for sentence in guarantee(run) if "does not cover whether" in sentence)
+    assert "whether a row is in the data at all: the release shows how many rows there are" in said
 
 
 # ---------------------------------------------------------------- a published release
@@ -220,8 +222,8 @@ def test_the_record_states_both(record: dict[str, Any]):
 
 def test_report_and_lists_show_both(published: Path, record: dict[str, Any]):
     page = (Workspace(published).bundle("small", "small-2026-02-1") / "report.html").read_text()
-    assert "values ε <b>0.1</b>" in page
-    assert "being in the data ε <b>0.1</b>" in page
+    assert "ε for values <b>0.1</b>" in page
+    assert "ε for being in the data <b>0.1</b>" in page
     both = "epsilon 0.1, delta 0"
     assert in_words(record["privacy"]) == {"values": both, "being in the data": both}
     nothing = in_words({**record["privacy"], "participation": None})
@@ -236,7 +238,7 @@ def test_the_registry_entry_states_both(record: dict[str, Any]):
     record["privacy"]["participation"] = None
     entry = build_deployment(record)["deployment"]
     assert "Adding or removing one: no guarantee." in entry["privacy_loss"]["privacy_unit_details"]
-    assert "number of rows (or persons) is shown" in entry["dp_variant"]["unprotected_quantities"]
+    assert "released without noise: the number of rows (or persons)." in entry["dp_variant"]["unprotected_quantities"]
 
 
 def test_a_record_of_an_older_program_is_described_as_before(record: dict[str, Any]):
