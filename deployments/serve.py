@@ -25,7 +25,14 @@ from typing import Any
 from deployments.environment import REGISTERED
 from deployments.supervision import Child, ChildFailedError, end
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
-from flows.server.connection import PASSWORD, Server, ServerUnreachableError, announced, known_server, serving_alone
+from flows.server.connection import (
+    PASSWORD,
+    Server,
+    ServerUnreachableError,
+    announce_server,
+    known_server,
+    serving_alone,
+)
 from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
 from flows.server.isolation import isolation_of
 from flows.server.keeping import end_kept_server, kept_here
@@ -73,7 +80,7 @@ def serve(
         ends.callback(lambda: _end_workers(children, server))
         environment |= server.settings()
         if configured is None:
-            ends.enter_context(announced(workspace, server))
+            ends.enter_context(announce_server(workspace, server))
         auditor: dict[str, str] = {}
         if auditor_port is not None:
             auditor, door = ends.enter_context(_auditor_door(workspace, environment, auditor_port))
@@ -94,12 +101,12 @@ def _workers(
     root, mark = str(workspace.root), workspace.prefect_home / REGISTERED
     mark.unlink(missing_ok=True)
     runner = [*PYTHON, "deployments.runner", root, *(["--pool", pool] if pool else [])]
-    registering = _started(Child(RUNNER, runner, environment, workspace.prefect_home))
+    registering = _start(Child(RUNNER, runner, environment, workspace.prefect_home))
     yield registering
     if spec.schedule.on_landing:
         _await_mark(mark, registering)
         watcher = [*PYTHON, "flows.watcher", root, "--settle", f"{settle:g}", *(["--poll"] if poll else [])]
-        yield _started(Child("watcher", watcher, environment, workspace.prefect_home))
+        yield _start(Child("watcher", watcher, environment, workspace.prefect_home))
 
 
 def _await_mark(mark: Path, registering: Child) -> None:
@@ -109,7 +116,7 @@ def _await_mark(mark: Path, registering: Child) -> None:
         time.sleep(0.2)
 
 
-def _started(child: Child) -> Child:
+def _start(child: Child) -> Child:
     child.start()
     return child
 
@@ -121,7 +128,7 @@ def _own_server(
     server, home = own_server(listener), workspace.prefect_home
     command, settings = server_command(listener), environment | protection_of(server)
     log = (home / SERVER_LOG).open("wb")
-    children.append(_started(Child(SERVER, command, settings, home, log, [listener.fileno()])))
+    children.append(_start(Child(SERVER, command, settings, home, log, [listener.fileno()])))
     return server
 
 
@@ -139,7 +146,7 @@ def _auditor_door(
         url, inherited = f"http://{LOOPBACK}:{listener.getsockname()[1]}", listener.fileno()
         command = [*PYTHON, "deployments.auditor_door", str(workspace.root), str(inherited)]
         door = Child("auditor's door", command, environment, workspace.prefect_home, descriptors=[inherited])
-        yield {"url": url, "user": USER, "password_file": str(path)}, _started(door)
+        yield {"url": url, "user": USER, "password_file": str(path)}, _start(door)
 
 
 def _listen(port: int, option: str = "--port") -> socket.socket:

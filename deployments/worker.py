@@ -16,7 +16,7 @@ from deployments.serve import require_password
 from dpcore.errors import RefusedError
 from flows.server.connection import Server, known_server
 from flows.server.embedded import embedded_settings
-from flows.server.isolation import isolated
+from flows.server.isolation import isolate_process
 from tasks.workspace.folders import Workspace
 
 AT_ONCE = 2
@@ -27,7 +27,7 @@ def work(workspaces: Sequence[Workspace], server: Server, pool: str) -> None:
     home = workspaces[0]
     for name, value in (embedded_settings(home) | server.settings()).items():
         os.environ.setdefault(name, value)
-    with home.scratch() as scratch, isolated(home, scratch):
+    with home.scratch() as scratch, isolate_process(home, scratch):
         from deployments.execution import ReleaseWorker
 
         worker = ReleaseWorker(work_pool_name=pool, limit=AT_ONCE)

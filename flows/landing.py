@@ -8,8 +8,8 @@ from prefect.runtime import flow_run
 from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, LedgerError, PrivacyError, SpecError
 from flows.monthly import label_run, settle
 from flows.release import ReleaseRequest, release
-from flows.server.worker_process import served
-from tasks.boundary import redacted, tell
+from flows.server.worker_process import enter_workspace
+from tasks.boundary import log_public, redacted
 from tasks.intake.arrivals import Arrivals
 from tasks.intake.file_registry import Announcement
 from tasks.ledger.opening import ledger_state
@@ -25,7 +25,7 @@ DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-dif
 def _run_name() -> str:
     """The month's name, which Prefect gives the run before it logs anything."""
     try:
-        with served(flow_run.parameters["workspace"]) as place:
+        with enter_workspace(flow_run.parameters["workspace"]) as place:
             return _title(load_spec(place.spec_path), Arrivals(place).find(flow_run.parameters["arrival"]))
     except Exception:  # noqa: BLE001  the flow meets it as well, and says so in our own words
         return "landing"
@@ -38,7 +38,7 @@ def _title(spec: ReleaseSpec, arrival: Announcement | None) -> str:
 @flow(name="landing", flow_run_name=_run_name, retries=0, persist_result=False, log_prints=False)
 def landing(workspace: str, arrival: str) -> None:
     """Release a month for which something landed; `arrival` stands for it and says nothing about the files."""
-    with served(workspace) as place:
+    with enter_workspace(workspace) as place:
         release_arrival(place, arrival)
 
 
@@ -54,7 +54,7 @@ def release_arrival(place: Workspace, token: str) -> None:
     spec = load_spec(place.spec_path)
     label_run(_title(spec, arrival), [spec.name, *([arrival.period] if arrival and arrival.period else [])])
     if arrival is None or arrival.handled:
-        tell("this arrival was dealt with before; nothing was read or spent")
+        log_public("this arrival was dealt with before; nothing was read or spent")
         return
     settle(place, spec, arrival.period)
     seen = arrivals.latest(arrival.period)  # what lands from here on is announced by itself
@@ -65,7 +65,7 @@ def release_arrival(place: Workspace, token: str) -> None:
             arrivals.mark_handled(arrival.period, seen)
         if not _is_behind(place, spec, arrival, error):
             raise
-        tell(f"{arrival.period} was decided before; nothing is left to do")
+        log_public(f"{arrival.period} was decided before; nothing is left to do")
     arrivals.mark_handled(arrival.period, seen)
 
 

@@ -12,9 +12,9 @@ from prefect.runtime import deployment, flow_run
 
 from dpcore.errors import CheckFailedError, PrivacyError, RefusedError
 from flows.release import ReleaseRequest, release
-from flows.server.worker_process import served
+from flows.server.worker_process import enter_workspace
 from tasks.artifacts import Board
-from tasks.boundary import redacted, tell, tell_operator
+from tasks.boundary import log_operator, log_public, redacted
 from tasks.intake.arrivals import wait_until_settled
 from tasks.ledger.opening import ledger_state
 from tasks.ledger.store import utc_now
@@ -31,7 +31,7 @@ NO_DATA = "landing-missing"
 @flow(name="monthly", retries=0, persist_result=False, log_prints=False)
 def monthly(workspace: str) -> None:
     """Release every month that the schedule owes; what fails is tried again at the next firing."""
-    with served(workspace) as place:
+    with enter_workspace(workspace) as place:
         began = schedule_began(place, _registered_at())
         release_due(place, since=began, now=utc_now(), fired=_fired_at())
 
@@ -47,9 +47,9 @@ def release_due(place: Workspace, *, since: datetime, now: datetime, fired: date
     spec = load_spec(place.spec_path)
     due = due_periods(spec, ledger_state(place), since=since, now=now, fired=fired)
     label_run(f"{spec.name} due: {', '.join(due.periods) or 'nothing'}", [spec.name, *due.periods])
-    _tell_undone(due)
+    _log_undone(due)
     if not due.periods:
-        tell("no month is due: nothing was read or spent")
+        log_public("no month is due: nothing was read or spent")
         return
     outcomes = {period: _fault(place, spec, period) for period in due.periods}
     earlier = due.periods[:-1]
@@ -64,7 +64,7 @@ def settle(place: Workspace, spec: ReleaseSpec, period: str | None) -> None:
     Raises: LandingError if that takes too long.
     """
     for refusal in wait_until_settled(place, spec, period=period, seconds=SETTLE_SECONDS):
-        tell_operator(f"a file was put into quarantine ({refusal.rule})")
+        log_operator(f"a file was put into quarantine ({refusal.rule})")
 
 
 def _fault(place: Workspace, spec: ReleaseSpec, period: str) -> str | None:
@@ -73,7 +73,7 @@ def _fault(place: Workspace, spec: ReleaseSpec, period: str) -> str | None:
         settle(place, spec, period)
         release(ReleaseRequest(workspace=str(place.root), period=period))
     except PrivacyError as error:
-        tell_operator(f"{period} was not released: {error}")
+        log_operator(f"{period} was not released: {error}")
         return error.rule if isinstance(error, RefusedError) else type(error).__name__
     return None
 
@@ -84,11 +84,11 @@ def label_run(title: str, words: Sequence[str]) -> None:
     board.attempt("the run's name", lambda: board.label(name=title, tags=kept))
 
 
-def _tell_undone(due: Due) -> None:
+def _log_undone(due: Due) -> None:
     for period in due.refused:
-        tell(f"{period} was refused for the budget; `dprelease run --period {period}` tries it again")
+        log_public(f"{period} was refused for the budget; `dprelease run --period {period}` tries it again")
     for period in due.untold:
-        tell(f"{period} was missed, but without source.period its data cannot be told from a later month's")
+        log_public(f"{period} was missed, but without source.period its data cannot be told from a later month's")
 
 
 def _fired_at() -> datetime | None:

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from dpcore.errors import CheckFailedError, LedgerError
 from tasks.allocate import allocate_budget, upcoming_release_id
-from tasks.boundary import tell, tell_operator
+from tasks.boundary import log_operator, log_public
 from tasks.bundle.staging import Staging
 from tasks.check import check_release
 from tasks.dask_cluster import runner_of
@@ -119,7 +119,7 @@ class StageObserver:
             elif release.published is None:
                 ledger.fail(release_id, status=status, stage="release")
         except LedgerError:
-            tell_operator("the failure could not be written to the ledger; its reservation stays")
+            log_operator("the failure could not be written to the ledger; its reservation stays")
 
 
 def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
@@ -137,7 +137,7 @@ def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
         outcome = stage("check", check_release, planned, measured, table)
         if planned.plan.check_events:
             outcome = stage(SCORE, score_release, run, grant, outcome, table)
-        tell(run.readings.summary())
+        log_public(run.readings.summary())
         ending = "seal" if needs_approval(planned, grant) else "publish"
         lineage, now = observer.lineage_so_far(), observer.clock()
         return stage(ending, publish_bundle, run, grant, outcome, staging, lineage, now)
@@ -177,14 +177,14 @@ def report_finished(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     """
     final = run.workspace.bundle(run.planned.spec.name, known.release_id)
     if not known.published:
-        tell(f"{known.release_id} waits for approval already; this run spent nothing")
+        log_public(f"{known.release_id} waits for approval already; this run spent nothing")
         return ReleaseResult(known.release_id, "awaiting-approval", Staging(final).folder, {})
-    tell(f"{known.release_id} is published already; this run spent nothing")
+    log_public(f"{known.release_id} is published already; this run spent nothing")
     is_queried = run.planned.arrival.is_queried  # a query is not asked again
     kept = None if is_queried else run.ledger.fingerprint(known.release_id)
     differ = kept is not None and kept != run.readings.fingerprint()
     if differ:
-        tell_operator(DIFFERENT)
+        log_operator(DIFFERENT)
     record = {} if final.exists() else _published_elsewhere(known)
     return ReleaseResult(known.release_id, "already-published", final, record, differ)
 

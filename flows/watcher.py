@@ -160,7 +160,7 @@ def _matters(workspace: Workspace, path: Path) -> bool:
     return path.suffix.lower() in ENDINGS or (path.is_dir() and path != workspace.landing)
 
 
-def _stopped_by_signals() -> Event:
+def _stop_on_signals() -> Event:
     """Set by SIGTERM or SIGINT, which also interrupt whatever is going on: the next watcher repeats it."""
     stop = Event()
 
@@ -175,7 +175,7 @@ def _stopped_by_signals() -> Event:
 
 def main(arguments: list[str] | None = None) -> int:
     """Watch a workspace until SIGTERM or SIGINT."""
-    stop = _stopped_by_signals()
+    stop = _stop_on_signals()
     parser = argparse.ArgumentParser(prog="flows.watcher", description="Takes up what lands, and announces its months.")
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--poll", action="store_true", help="look for changes, where none are told (network mounts)")

@@ -6,7 +6,7 @@ from typing import Any
 
 from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise.sources import draw_seed
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.ledger.cited_heads import require_complete_ledger
 from tasks.ledger.state import UNFINISHED, LedgerState, ReleaseState
 from tasks.ledger.store import Ledger, ReserveRequest, release_id_of
@@ -26,10 +26,10 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     """
     ledger = run.ledger
     require_complete_ledger(run.workspace, ledger.entries())
-    builds = _audited_builds(run, ledger.state(), release_id)
+    builds = _audit_builds(run, ledger.state(), release_id)
     population, cap = run.planned.spec.privacy.population, cap_of(run.planned.spec)
     ledger.ensure_cap(population, cap, basis_of(run.planned.spec), who=run.who)
-    release = _reserved(run, ledger, release_id)
+    release = _reserve(run, ledger, release_id)
     if release.release_id != release_id:
         raise LedgerError(
             f"the ledger gives {release.release_id} to this run, which is about {release_id}",
@@ -47,11 +47,11 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             hint="put the old specification back to finish that release first",
         )
     what = "reserved" if release.facts["flow_run_id"] == run.flow_run_id else "took up the reservation of"
-    tell(f"{what} epsilon {at_most(run.planned.stated['epsilon'])} for {release.release_id}")
+    log_public(f"{what} epsilon {at_most(run.planned.stated['epsilon'])} for {release.release_id}")
     return Grant.of(release, builds)
 
 
-def _reserved(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
+def _reserve(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
     """The reservation; a budget that does not allow it says so in the ledger, for whoever reads the history."""
     request = reserve_request(run)
     try:
@@ -61,7 +61,7 @@ def _reserved(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
         raise
 
 
-def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
+def _audit_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
     """The audit of this build for everything that is still to be drawn; what it cannot pass is refused."""
     known = state.releases.get(release_id)
     drawn = known.spends if known else {}
@@ -72,7 +72,7 @@ def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dic
     for name, event in missing.items():
         build = known_audit(state, event) or kept_audit(event)
         if build is None:
-            tell(f"auditing this build's {event.mechanism} before it may draw")
+            log_public(f"auditing this build's {event.mechanism} before it may draw")
             build = audit_of_build(event)
         builds[name] = {**build, "replay": replay}
         require_passed(builds[name], event.mechanism)

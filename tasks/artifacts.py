@@ -22,7 +22,7 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.context import SettingsContext, get_settings_context
 from prefect.exceptions import PrefectException
 
-from tasks.boundary import tell_operator
+from tasks.boundary import log_operator
 from tasks.workspace.redaction import own_error
 
 PATIENCE = 5.0
@@ -47,9 +47,9 @@ class Board:
                 action()
         except (httpx.HTTPError, PrefectException) as error:
             self._silent_until = time.monotonic() + SILENCE
-            tell_operator(f"the orchestrator's history goes without {what}: no answer ({type(error).__name__})")
+            log_operator(f"the orchestrator's history goes without {what}: no answer ({type(error).__name__})")
         except Exception as error:  # noqa: BLE001  whatever it is, the release goes on
-            tell_operator(f"the orchestrator's history goes without {what}: {own_error(error, 'show')}")
+            log_operator(f"the orchestrator's history goes without {what}: {own_error(error, 'show')}")
 
     @contextmanager
     def _asking_once(self) -> Iterator[None]:

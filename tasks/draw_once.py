@@ -26,7 +26,7 @@ from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import Noise, SystemNoise
 from dpcore.records.exact_sums import GramSum
 from dpcore.synthesis.copula.generator import cells_of_schema
-from tasks.boundary import tell
+from tasks.boundary import log_public
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant
 
@@ -74,7 +74,7 @@ def draw_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measu
     ledger, event = run.ledger, run.planned.plan.events[name]
     stored = ledger.measurement(grant.release_id, name)
     if stored is not None:
-        tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
+        log_public(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
         return stored
     fingerprint = run.readings.fingerprint()
     _require_same_data(ledger.fingerprint(grant.release_id), fingerprint, grant.release_id)
@@ -87,7 +87,7 @@ def draw_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measu
         flow_run_id=run.flow_run_id,
         fingerprint=fingerprint,
     )
-    tell(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
+    log_public(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
     return released
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dpcore.errors import LedgerError
 from dpcore.measure import Measurement
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.bundle.codebook import build_codebook
 from tasks.bundle.record import Outcome, build_model, build_record
 from tasks.bundle.registry_entry import REGISTRY, deployment_text
@@ -55,11 +55,11 @@ def publish_bundle(
     digest = staging.seal()
     if needs_approval(run.planned, grant):
         ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
-        tell(f"{grant.release_id} waits for approval")
+        log_public(f"{grant.release_id} waits for approval")
         return BundleRef(folder, record, "awaiting-approval")
     ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
     staging.reveal()
-    tell(f"published {grant.release_id}")
+    log_public(f"published {grant.release_id}")
     return BundleRef(staging.final, record)
 
 

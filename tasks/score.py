@@ -18,7 +18,7 @@ from dpcore.mechanisms.queries import ScoreQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import SystemNoise
 from dpcore.records.schema import Cells
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.bundle.figures import score_check, score_of, training_rows
 from tasks.bundle.record import Outcome
 from tasks.draw_once import draw_once
@@ -35,24 +35,24 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Synthe
     Raises: CheckFailedError naming what did not hold.
     """
     synthetic = training_rows(table.path, run.planned.plan.schema)
-    found = [_scored(run, grant, name, outcome, synthetic) for name in run.planned.plan.check_events]
+    found = [_score(run, grant, name, outcome, synthetic) for name in run.planned.plan.check_events]
     checks = [score_check(score, run.planned.spec.checks) for score in found]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
-    tell("; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found))
+    log_public("; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found))
     return replace(outcome, utility=outcome.utility | {"scores": found}, checks=[*outcome.checks, *checks])
 
 
-def _scored(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, synthetic: Cells) -> dict[str, Any]:
+def _score(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, synthetic: Cells) -> dict[str, Any]:
     """One score, measured on the real rows."""
     query, schema = run.planned.plan.check_events[name].query, run.planned.plan.schema
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
     scorer = train_scorer(query, schema, synthetic, grant.seeds["sampling"])
-    return score_of(name, _measured(run, grant, name, scorer), scorer, outcome.moments, synthetic, schema)
+    return score_of(name, _measure_or_load(run, grant, name, scorer), scorer, outcome.moments, synthetic, schema)
 
 
-def _measured(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> ReleasedVector:
+def _measure_or_load(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> ReleasedVector:
     """The noisy sum of all rows' scores, drawn now or before."""
     event = run.planned.plan.check_events[name]
     query = event.query

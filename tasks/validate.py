@@ -16,7 +16,7 @@ from expectations import landing
 from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, MEANINGS
 from expectations.verdicts import Verdict
-from tasks.boundary import private_task, tell, tell_operator
+from tasks.boundary import log_operator, log_public, private_task
 from tasks.intake.completeness import require_whole
 from tasks.landing.passes import Chunk
 from tasks.landing.structure import require_shape
@@ -35,7 +35,7 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
     require_structure(run)
     verdicts = read_whole(run)
     run.workspace.keep_verdicts(release_id, [_kept(verdict) for verdict in verdicts])
-    tell("validated: the structure holds")
+    log_public("validated: the structure holds")
     broken: dict[str | None, list[str]] = {}
     for verdict in verdicts:
         if not verdict.ok:
@@ -43,9 +43,9 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
     of_records = broken.pop(None, [])
     if broken:
         listed = "; ".join(f"{column} ({', '.join(rules)})" for column, rules in broken.items())
-        tell_operator(f"some cells break these rules and are clamped or mapped: {listed}")
+        log_operator(f"some cells break these rules and are clamped or mapped: {listed}")
     for rule in of_records:
-        tell_operator(f"{MEANINGS[rule]} ({rule})")
+        log_operator(f"{MEANINGS[rule]} ({rule})")
 
 
 def _kept(verdict: Verdict) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     summed = partial(cell_extremes, encoding=run.planned.encoding, radius=public_radius(run.planned.plan))
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes.is_empty:
-        tell_operator("the landing data have no rows; they are measured like any others")
+        log_operator("the landing data have no rows; they are measured like any others")
     return in_helper(landing.cell_verdicts, extremes, schema)
 
 

@@ -59,14 +59,14 @@ def approve(
         refuse = signed.content.decision == "refuse"
     if refuse:
         entry = approval.refuse(place, release_id, **said)
-        content = {"release_id": release_id, "status": "refused", **_said(entry)}
+        content = {"release_id": release_id, "status": "refused", **_decision_facts(entry)}
     else:
         folder, record, entry = approval.approve(place, release_id, **said)
         published = folder.is_dir()
         content = {"release_id": release_id, "status": "published" if published else "awaiting-approval"}
-        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _said(entry)
+        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _decision_facts(entry)
         if published:
-            _tell_history(place, record["flow_run_id"], entry)
+            _update_history(place, record["flow_run_id"], entry)
     print_json(content) if as_json else _show(content)
 
 
@@ -104,14 +104,14 @@ def _cost(record: dict[str, Any]) -> dict[str, Any]:
     return {name: privacy[name] for name in ("epsilon", "delta", "delta_num")} | {"rows": record["rows"]}
 
 
-def _said(entry: Entry) -> dict[str, Any]:
+def _decision_facts(entry: Entry) -> dict[str, Any]:
     facts = entry.facts
     by = "refused_by" if entry.kind == "refuse" else "approved_by"
     key = facts.get("approver", entry.key_id)
     return {by: facts["who"], "reason": facts["reason"], "key": key, "ledger_entry": entry.seq}
 
 
-def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
+def _update_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
     """Let the orchestrator's history show that the wait is over, if it is at hand; the ledger has it anyway."""
     from flows.run_labels import ENTRY_TAG
     from flows.server.connection import ServerUnreachableError, known_server

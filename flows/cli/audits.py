@@ -11,7 +11,7 @@ import typer
 
 from dpcore.errors import RefusedError
 from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_json, stderr, table
-from flows.cli.progress import watched
+from flows.cli.progress import show_activity
 
 if TYPE_CHECKING:
     from dpcore.auditing.attacks import Finding
@@ -45,8 +45,8 @@ def audit(
     """
     from tasks.audit import broken
 
-    with watched("auditing") as tell:
-        checks = _audit(release_id, workspace, since, (export, bundles, public_keys or []), sample, tell)
+    with show_activity("auditing") as on_progress:
+        checks = _audit(release_id, workspace, since, (export, bundles, public_keys or []), sample, on_progress)
     ok = not broken(checks) if allow_not_shown else all(check.ok for check in checks)
     if as_json:
         print_json({"ok": ok, "checks": [check.as_json() for check in checks]})
@@ -62,13 +62,13 @@ def _audit(
     since: str | None,
     given: tuple[Path | None, Path | None, list[Path]],
     sample: int | None,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Check]:
     from tasks.audit import Redraw, audit_export, audit_workspace, read_public_key
     from tasks.workspace.folders import Workspace
 
     export, bundles, public_keys = given
-    trusted, redraw = [read_public_key(path) for path in public_keys], Redraw(sample, tell)
+    trusted, redraw = [read_public_key(path) for path in public_keys], Redraw(sample, on_progress)
     if export is None and bundles is None:
         from flows.run_history import complete_runs
 

@@ -29,7 +29,7 @@ COLOURS = {
 }
 
 
-def _joined(folder: Path) -> Joined:
+def _join(folder: Path) -> Joined:
     from flows.release_history import Joined
     from tasks.workspace.folders import Workspace
 
@@ -48,7 +48,7 @@ def history(
     as_json: bool = JsonFlag,
 ) -> None:
     """List all releases with their ledger entries and flow runs."""
-    joined = _joined(workspace)
+    joined = _join(workspace)
     rows = [row for row in joined.rows() if status in (None, row["status"])]
     rows = rows[-limit:] if limit else rows
     if as_json:
@@ -129,7 +129,7 @@ def show(
         return
     if release_id is None:
         raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
-    joined = _joined(workspace)
+    joined = _join(workspace)
     _require_known(joined, release_id)
     if sbom:
         from tasks.bundle.sbom import bill_of_materials

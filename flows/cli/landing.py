@@ -42,16 +42,16 @@ def land(
     admission = arrivals.admit(target, spec, source=file.absolute(), replace=replace)
     if admission.refusal:
         raise _in_quarantine(admission.refusal)
-    again = admission.known and _reopened(place, spec, arrivals, admission.version)
+    again = admission.known and _reopen(place, spec, arrivals, admission.version)
     status, period = "already-landed" if admission.known and not again else "landed", admission.version.period
-    announced = _announced(place, spec, arrivals, period)
+    announced = _announce(place, spec, arrivals, period)
     if as_json:
         print_json({"status": status, "period": period, "announced": announced})
     else:
         _say(status, period, announced=announced, awaited=spec.schedule.on_landing)
 
 
-def _reopened(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, version: FileVersion) -> bool:
+def _reopen(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, version: FileVersion) -> bool:
     """Let a file that was dealt with count again, if its month was not released: whoever lands it anew wants that."""
     from tasks.ledger.opening import ledger_state
     from tasks.schedule.due import is_decided
@@ -120,7 +120,7 @@ def _in_quarantine(refusal: LandingError) -> LandingError:
     )
 
 
-def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: str | None) -> bool:
+def _announce(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: str | None) -> bool:
     """Announce what landed for the month if there is somebody to tell; whether it was, now or before.
 
     Where `dprelease serve` watches, its watcher does so as soon as nothing more lands: however many

@@ -164,11 +164,13 @@ def _record(rng: np.random.Generator, columns: dict[str, Values]) -> dict[str, t
     recorded = {}
     for name, values in typed.items():
         null = rng.random(values.size) < MISSING_SHARES.get(name, 0.0)
-        recorded[name] = _dirtied(rng, values, null, DIRT[name]) if name in DIRT else (values, null)
+        recorded[name] = _add_dirt(rng, values, null, DIRT[name]) if name in DIRT else (values, null)
     return recorded
 
 
-def _dirtied(rng: np.random.Generator, values: Values, null: Values, dirt: tuple[object, ...]) -> tuple[Values, Values]:
+def _add_dirt(
+    rng: np.random.Generator, values: Values, null: Values, dirt: tuple[object, ...]
+) -> tuple[Values, Values]:
     """The values and the mask of null after a few cells have gone wrong."""
     values, null = values.copy(), null.copy()
     which = np.where(rng.random(values.size) < DIRTY_SHARE, rng.integers(len(dirt), size=values.size), -1)

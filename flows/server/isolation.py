@@ -25,7 +25,7 @@ def isolation_of(scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def isolated(workspace: Workspace, scratch: Path) -> Iterator[None]:
+def isolate_process(workspace: Workspace, scratch: Path) -> Iterator[None]:
     """Isolate the present process and its children; to be entered before Prefect is imported."""
     with _environment(isolation_of(scratch)), chdir(workspace.prefect_home):
         tempfile.tempdir = None  # what was found before the variable was set

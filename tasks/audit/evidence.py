@@ -70,7 +70,7 @@ class Redraw:
 
     rows: int | None = None
     """At least so many rows of each table, at random; all without it."""
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
 
 EVERYTHING = Redraw()
