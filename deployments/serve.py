@@ -158,10 +158,10 @@ def _listen(port: int, option: str = "--port") -> socket.socket:
         return listen(port)
     except OSError:
         taken = RefusedError(
-            f"port {port} is taken",
+            f"port {port} is already in use",
             rule="port-taken",
             where=option,
-            hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
+            hint=f"choose another port, or {option} 0 for any free one; to use a running server, set PREFECT_API_URL",
         )
     raise taken
 
@@ -214,7 +214,7 @@ def _alone(workspace: Workspace) -> Iterator[None]:
     with serving_alone(workspace) as alone:
         if not alone:
             raise WorkspaceError(
-                "this workspace is being served already",
+                "another `dprelease serve` already serves this workspace",
                 rule="already-served",
                 where="--workspace",
                 hint="one `dprelease serve` is enough; `dprelease history` shows what it does. A server that a run "
@@ -233,7 +233,7 @@ def _supervise(server: Server, children: list[Child], *, register_only: bool) ->
     while True:
         ended = [child for child in children if child.has_ended and not (register_only and child.is_done)]
         for child in ended:
-            _say(f"the {child.name} ended and is started again")
+            _say(f"the {child.name} ended and is restarted")
             child.restart()
         if any(child.name == SERVER for child in ended):
             _await_answer(server, children)
@@ -258,7 +258,7 @@ def _close_runs(server: Server) -> None:
     state = {
         "type": "CRASHED",
         "name": "Crashed",
-        "message": "serve was ended; the release resumes when it starts again",
+        "message": "`dprelease serve` was stopped; the release resumes when it starts again",
     }
     for run in server.ask("POST", "/flow_runs/filter", alive, seconds=1.0):
         if run["deployment_id"] or run["parent_task_run_id"]:
@@ -276,7 +276,7 @@ def _say_where(
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
         sys.stdout.flush()
     else:
-        _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C ends it)")
+        _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C stops it)")
         if password:
             _say(f"log in at {server.ui_url}/login with the password in {password}")
         if auditor:
@@ -317,7 +317,7 @@ def main() -> None:
     except RefusedError as error:
         _refuse(error.as_json(), asked["as_json"], 2)
     except PrivacyError as error:
-        hint = "see prefect/server.log in the workspace; nothing that was drawn is lost"
+        hint = "see prefect/server.log in the workspace; no measurement is lost"
         rule = "child-failed" if isinstance(error, ChildFailedError) else "internal-error"
         _refuse({"error": str(error), "rule": rule, "where": "serve", "hint": hint}, asked["as_json"], 3)
 

@@ -32,7 +32,7 @@ def work(workspaces: Sequence[Workspace], server: Server, pool: str) -> None:
 
         worker = ReleaseWorker(work_pool_name=pool, limit=AT_ONCE)
         worker.workspaces = workspaces
-        sys.stderr.write(f"working for pool {pool} (Ctrl-C ends it)\n")
+        sys.stderr.write(f"running flows from the pool {pool} (Ctrl-C stops it)\n")
         sys.stderr.flush()
         asyncio.run(worker.start(printer=lambda *_: None))
 
@@ -45,7 +45,7 @@ def usable_server(workspace: Workspace, *, accepted: str | None) -> Server:
     server = known_server(workspace)
     if server is None or not server.answers():
         raise RefusedError(
-            "there is no orchestration server to work for",
+            "no orchestration server is configured",
             rule="server-unreachable",
             where="PREFECT_API_URL",
             hint="set it to the server's address, and PREFECT_API_AUTH_STRING to its password",

@@ -42,9 +42,9 @@ def deliver_lineage(workspace: Workspace) -> None:
 
 def _log_troubles(delivery: Delivery) -> None:
     if delivery.set_aside:
-        log_operator(f"{delivery.set_aside} lineage events were refused and set aside in lineage-outbox/refused.ndjson")
+        log_operator(f"{delivery.set_aside} lineage events were refused and moved to lineage-outbox/refused.ndjson")
     if delivery.waiting:
         log_operator(
-            f"{delivery.waiting} lineage events wait ({delivery.fault}); "
-            "the next run sends them, or `dprelease lineage --flush`"
+            f"{delivery.waiting} lineage events are not sent yet ({delivery.fault}); "
+            "the next run or `dprelease lineage --flush` sends them"
         )

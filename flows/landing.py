@@ -1,4 +1,4 @@
-"""The triggered release: something has landed for a month, which is released, once."""
+"""The triggered release: release a month once after data landed for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tasks.workspace.folders import Workspace
 
 PASSING = ("landing-unsettled", "landing-changed")
 DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-differs", "supersedes-wrong")
-"""Refusals of the ledger that a person's decision ends; others, such as a database that is away, end by themselves."""
+"""Refusals by the ledger that need a person's decision; others, such as an unreachable database, are temporary."""
 
 
 def _run_name() -> str:
@@ -37,24 +37,24 @@ def _title(spec: ReleaseSpec, arrival: Announcement | None) -> str:
 
 @flow(name="landing", flow_run_name=_run_name, retries=0, persist_result=False, log_prints=False)
 def landing(workspace: str, arrival: str) -> None:
-    """Release a month for which something landed; `arrival` stands for it and says nothing about the files."""
+    """Release a month for which data landed; the token `arrival` reveals nothing about the files."""
     with enter_workspace(workspace) as place:
         release_arrival(place, arrival)
 
 
 @redacted("landing")
 def release_arrival(place: Workspace, token: str) -> None:
-    """Release what an arrival is about, unless that was done.
+    """Release the month of an arrival unless that was done before.
 
-    A release that is refused or fails its checks waits for a person, and its run shows why. What may
-    pass by itself, a database or server that is away for example, leaves the arrival open: it is announced again.
+    A release that is refused or fails its checks waits for a person, and its run shows why. After a temporary
+    failure, such as an unreachable database, the arrival stays open and is announced again.
     """
     arrivals = Arrivals(place)
     arrival = arrivals.find(token)
     spec = load_spec(place.spec_path)
     label_run(_title(spec, arrival), [spec.name, *([arrival.period] if arrival and arrival.period else [])])
     if arrival is None or arrival.handled:
-        log_public("this arrival was dealt with before; nothing was read or spent")
+        log_public("this arrival was handled earlier; nothing was read or spent")
         return
     settle(place, spec, arrival.period)
     seen = arrivals.latest(arrival.period)  # what lands from here on is announced by itself
@@ -65,18 +65,18 @@ def release_arrival(place: Workspace, token: str) -> None:
             arrivals.mark_handled(arrival.period, seen)
         if not _is_behind(place, spec, arrival, error):
             raise
-        log_public(f"{arrival.period} was decided before; nothing is left to do")
+        log_public(f"a decision on {arrival.period} was already made; there is nothing left to do")
     arrivals.mark_handled(arrival.period, seen)
 
 
 def _is_behind(place: Workspace, spec: ReleaseSpec, arrival: Announcement, error: PrivacyError) -> bool:
-    """Whether a month was decided in another way and its data are gone: no fault, the arrival only came late."""
+    """Return whether the month was already decided and its data are gone, so that the arrival is merely late."""
     gone = isinstance(error, LandingError) and error.rule == "landing-missing"
     return gone and arrival.period is not None and is_decided(spec, ledger_state(place), arrival.period)
 
 
 def needs_a_person(error: PrivacyError) -> bool:
-    """Whether another try would end in the same way until somebody decides something."""
+    """Return whether every further attempt would fail until a person decides something."""
     if isinstance(error, LandingError):
         return error.rule not in PASSING
     if isinstance(error, LedgerError):

@@ -1,4 +1,4 @@
-"""The scheduled release: every month that is due, in order, each as a release run of its own."""
+"""The scheduled release: release every due month in order, each in its own release run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_DATA = "landing-missing"
 
 @flow(name="monthly", retries=0, persist_result=False, log_prints=False)
 def monthly(workspace: str) -> None:
-    """Release every month that the schedule owes; what fails is tried again at the next firing."""
+    """Release every month that is due by the schedule; failed months are tried again at the next firing."""
     with enter_workspace(workspace) as place:
         began = schedule_began(place, _registered_at())
         release_due(place, since=began, now=utc_now(), fired=_fired_at())
@@ -38,10 +38,10 @@ def monthly(workspace: str) -> None:
 
 @redacted("monthly")
 def release_due(place: Workspace, *, since: datetime, now: datetime, fired: datetime | None = None) -> None:
-    """Release the months whose firing lies between two moments and that nobody has released.
+    """Release the unreleased months whose firing lies between two moments.
 
-    A month that fails does not hold up the next one; the run itself fails then, so that it is seen.
-    Earlier months that still have no data are only told again: their own runs show it.
+    A month that fails does not stop the next one, but the run then fails, so that the failure is seen.
+    Earlier months that still have no data do not fail the run: their own runs show it.
     Raises: CheckFailedError naming the months that were not released.
     """
     spec = load_spec(place.spec_path)
@@ -55,20 +55,20 @@ def release_due(place: Workspace, *, since: datetime, now: datetime, fired: date
     earlier = due.periods[:-1]
     failed = [p for p, rule in outcomes.items() if rule and not (p in earlier and rule == NO_DATA)]
     if failed:
-        raise CheckFailedError(f"not released: {', '.join(failed)}; `dprelease history` says why")
+        raise CheckFailedError(f"these months were not released: {', '.join(failed)}; `dprelease history` shows why")
 
 
 def settle(place: Workspace, spec: ReleaseSpec, period: str | None) -> None:
-    """Wait until nothing is being written to a month's landing data; the operator is told what is put apart.
+    """Wait until nothing is being written to a month's landing data, and report quarantined files to the operator.
 
     Raises: LandingError if that takes too long.
     """
     for refusal in wait_until_settled(place, spec, period=period, seconds=SETTLE_SECONDS):
-        log_operator(f"a file was put into quarantine ({refusal.rule})")
+        log_operator(f"a landing file was moved to quarantine ({refusal.rule})")
 
 
 def _fault(place: Workspace, spec: ReleaseSpec, period: str) -> str | None:
-    """Release a month; None if it came to its end, else the rule or kind of what went wrong. Its own run tells more."""
+    """Release a month and return None, or the rule or kind of its failure; its own run shows the details."""
     try:
         settle(place, spec, period)
         release(ReleaseRequest(workspace=str(place.root), period=period))
@@ -86,9 +86,9 @@ def label_run(title: str, words: Sequence[str]) -> None:
 
 def _log_undone(due: Due) -> None:
     for period in due.refused:
-        log_public(f"{period} was refused for the budget; `dprelease run --period {period}` tries it again")
+        log_public(f"{period} was refused because of the budget; `dprelease run --period {period}` tries it again")
     for period in due.untold:
-        log_public(f"{period} was missed, but without source.period its data cannot be told from a later month's")
+        log_public(f"{period} was missed; without source.period its data cannot be distinguished from a later month's")
 
 
 def _fired_at() -> datetime | None:

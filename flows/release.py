@@ -29,7 +29,7 @@ _HANDED: ContextVar[PreparedRelease | None] = ContextVar("prepared_release", def
 
 
 class ReleaseRequest(BaseModel):
-    """What a run is asked to do. Flow parameters are stored by Prefect: no file name, no data."""
+    """The parameters of a release run. Prefect stores them, so they hold no file name and no data."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -54,7 +54,7 @@ def hand_over(planned: PreparedRelease) -> Iterator[None]:
 
 @flow(name="release", retries=0, persist_result=False, log_prints=False)
 def release(request: ReleaseRequest) -> ReleaseResult:
-    """Release one period of a workspace's data, once; a run that ends waiting for approval shows so in its state."""
+    """Release one period of a workspace's data, once; the run's state shows whether the release waits for approval."""
     with deliver_afterwards(Path(request.workspace)):
         result = _release(request)
     if result.status == "awaiting-approval":
@@ -65,7 +65,7 @@ def release(request: ReleaseRequest) -> ReleaseResult:
 
 @redacted("release")
 def _release(request: ReleaseRequest) -> ReleaseResult:
-    log_public("the orchestration server is up, the flow run started")
+    log_public("the orchestration server is running and the flow run has started")
     workspace, flow_run_id = Workspace(Path(request.workspace)), str(flow_run.id)
     workspace.require()
     workspace.require_writable()

@@ -22,5 +22,5 @@ def decode_rows(planned: PlannedRelease, rows: SyntheticRows, staging: Staging) 
     summary, schema = TableSummary(planned.encoding), planned.plan.schema
     write_rows(rows, summary, schema, target, progress=RowsDone("sampled", rows.rows).add)
     log_public(f"sampled {rows.rows} synthetic rows")
-    log_public(f"decoded to {len(schema.columns)} original columns")
+    log_public(f"decoded the rows into {len(schema.columns)} original columns")
     return SyntheticTable(target, summary)

@@ -29,7 +29,7 @@ REPORT, LINEAGE = "report.html", "lineage.ndjson"
 def publish_bundle(
     run: ReleaseRun, grant: Grant, outcome: Outcome, staging: Staging, lineage: list[str], now: datetime
 ) -> BundleRef:
-    """Fill, seal, record and reveal the bundle; one that needs approval stays hidden until a person has spoken.
+    """Fill, seal, record and reveal the bundle; a bundle that needs approval stays hidden until a person approves it.
 
     Raises: LedgerError if its noise was seeded.
     """
@@ -64,14 +64,14 @@ def publish_bundle(
 
 
 def needs_approval(planned: PlannedRelease, grant: Grant) -> bool:
-    """Whether a person must speak first: as it was reserved, or as the specification says by now."""
+    """Return whether a person must approve first, by the reservation or by the present specification."""
     return grant.needs_approval or planned.spec.approve != "none"
 
 
 def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:
     if any(released.seeded for released in measurements):
         raise LedgerError(
-            "the noise of this release was seeded",
+            "the noise of this release was drawn from a seed",
             rule="noise-seeded",
             where=grant.release_id,
             hint="seeded noise protects nobody; release again with another period",
@@ -81,7 +81,7 @@ def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:
 def _refuse_unknown(staging: Staging, grant: Grant) -> None:
     if staging.final.exists():
         raise LedgerError(
-            f"there is a bundle {grant.release_id} that the ledger does not know",
+            f"the ledger has no entry for the existing bundle {grant.release_id}",
             rule="ledger-incomplete",
             where="ledger.db",
             hint="the ledger was rolled back: restore the latest one, then run `dprelease audit`",

@@ -1,7 +1,7 @@
-"""Stage 8, only where the specification buys checks: test models of the synthetic rows on the real ones, with noise.
+"""Stage 8, for specifications with budgeted checks: evaluate models of the synthetic rows on the real rows, with noise.
 
-The only stage after sampling that reads rows. It comes after the free checks, so that a table
-which fails those takes nothing for these; what fails here is refused, and its spend stands.
+This is the only stage after sampling that reads landing rows. It follows the free checks, so that a table that
+fails those spends nothing here. A release that fails here is refused, and its cost stays spent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Synthe
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
-    log_public("; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found))
+    scores = "; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found)
+    log_public(f"measured the budgeted checks: {scores}")
     return replace(outcome, utility=outcome.utility | {"scores": found}, checks=[*outcome.checks, *checks])
 
 

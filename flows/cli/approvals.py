@@ -1,4 +1,4 @@
-"""`dprelease approve`: a person's word on a release that waits for it."""
+"""`dprelease approve`: a person's decision on a release that waits for approval."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def approve(
 
 
 def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, add: Path | None) -> None:
-    """A decision is signed here, signed for elsewhere, or added."""
+    """Require options of one use: sign a decision here, sign it for another machine, or add a signed one."""
     from dpcore.errors import RefusedError
 
     if bool(bundle) != bool(out) or (out and not key) or (add and (key or out)):
         raise RefusedError(
-            "these options do not go together",
+            "these options cannot be combined",
             rule="options-conflict",
             where="approve",
             hint="use --key alone, --key with --bundle and --out, or --add alone",
@@ -92,7 +92,9 @@ def _write(signed: SignedDecision, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out), "approver": signed.approver, "decision": signed.content.decision})
     else:
-        console().print(f"signed by {signed.approver} in {out}; its operator adds it with --add", soft_wrap=True)
+        console().print(
+            f"wrote the decision signed by {signed.approver} to {out}; the operator adds it with --add", soft_wrap=True
+        )
 
 
 def _write_text(draft: Path, text: str) -> None:
@@ -112,7 +114,7 @@ def _decision_facts(entry: Entry) -> dict[str, Any]:
 
 
 def _update_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
-    """Let the orchestrator's history show that the wait is over, if it is at hand; the ledger has it anyway."""
+    """Mark the flow run as published in Prefect's history if a server answers; the ledger holds the approval anyway."""
     from flows.run_labels import ENTRY_TAG
     from flows.server.connection import ServerUnreachableError, known_server
 

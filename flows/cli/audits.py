@@ -80,7 +80,7 @@ def _audit(
             "without a workspace an audit needs the export, the bundles and a public key",
             rule="audit-incomplete",
             where="--export, --bundles, --public-key",
-            hint="give all three; the key must come from the steward by another way than the export",
+            hint="give all three; obtain the key from the steward through another channel than the export",
         )
     return audit_export(export, bundles, trusted, release_id, since=since, redraw=redraw)
 
@@ -101,7 +101,10 @@ def _show_checks(checks: list[Check]) -> None:
         return
     first = (faults or open_ends)[0]
     out.print(
-        "[bold red]the audit failed[/]: " if faults else "[yellow]nothing is broken, not all is shown[/]: ", end=""
+        "[bold red]the audit failed[/]: "
+        if faults
+        else "[yellow]no check is broken, but not every check could be shown to hold[/]: ",
+        end="",
     )
     out.print(f"{first.name}: {first.detail}", markup=False, soft_wrap=True)
 
@@ -210,7 +213,7 @@ def _show_audit(result: MechanismAudit) -> None:
     largest = max(max(r.nuclear, r.frobenius, r.weighted_l1) for r in result.replays)
     out.print(
         f"replay: {len(result.replays)} pairs of hostile neighbours with the same noise, {faults} faults; "
-        f"one unit used at most {at_most(100 * largest, 3)}% of a sensitivity"
+        f"one unit uses at most {at_most(100 * largest, 3)}% of a sensitivity"
     )
     if result.membership:
         m = result.membership
@@ -218,7 +221,7 @@ def _show_audit(result: MechanismAudit) -> None:
             f"membership in RON-Gauss rows at epsilon {m.epsilon:g}: {m.accuracy:.1%} of {m.guesses} guesses right, "
             f"between {m.interval[0]:.1%} and {m.interval[1]:.1%}; chance 50%, ceiling {at_most(100 * m.ceiling, 3)}%"
         )
-    out.print("everything is as the registry says" if result.ok else "[bold red]the audit failed[/]")
+    out.print("every mechanism behaves as the registry states" if result.ok else "[bold red]the audit failed[/]")
 
 
 def _show_entries() -> None:

@@ -56,7 +56,7 @@ def history(
     elif rows:
         _show_history(rows)
     else:
-        console().print("no releases yet" if status is None else "no such releases")
+        console().print("no releases yet" if status is None else "no release matches")
 
 
 def _show_history(rows: Sequence[dict[str, Any]]) -> None:
@@ -128,7 +128,7 @@ def show(
         print_json(record_schema())
         return
     if release_id is None:
-        raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
+        raise typer.BadParameter("name a release, or use --schema", param_hint="RELEASE")
     joined = _join(workspace)
     _require_known(joined, release_id)
     if sbom:
@@ -162,7 +162,7 @@ def _record(joined: Joined, release_id: str) -> dict[str, Any]:
             f"{release_id} is not published: its status is {status}",
             rule="release-not-published",
             where="RELEASE",
-            hint="`dprelease show` without --json, or with --all, says what is known of it",
+            hint="`dprelease show` without --json, or with --all, shows what is known about it",
         )
     return record_in(joined.workspace.bundle(release.facts["name"], release_id))
 
@@ -209,7 +209,7 @@ def _record_facts(record: dict[str, Any]) -> dict[str, str]:
 
 
 def _places(whole: dict[str, Any]) -> dict[str, str]:
-    """Where else it is told of: other releases, a person, the bundle."""
+    """Related releases, approvals, and the bundle."""
     from rich.markup import escape
 
     bundle = whole["bundle"]
@@ -217,8 +217,10 @@ def _places(whole: dict[str, Any]) -> dict[str, str]:
     facts = {"supersedes": whole["supersedes"], "superseded by": whole["superseded_by"], "approved": said}
     facts["reason"] = whole["reason"]
     if bundle:
-        verdict = "as the ledger has it" if bundle["as_published"] else f"NOT as in the ledger: {bundle['faults'][0]}"
-        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "it is": verdict}
+        verdict = (
+            "matches the ledger" if bundle["as_published"] else f"DOES NOT match the ledger: {bundle['faults'][0]}"
+        )
+        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "integrity": verdict}
         facts["report"] = str(Path(bundle["folder"]) / "report.html")
     return {name: escape(str(value)) for name, value in facts.items() if value}
 
@@ -242,9 +244,9 @@ def _show_ledger(out: Console, entries: Sequence[dict[str, Any]]) -> None:
 
 def _show_runs(out: Console, runs: Sequence[dict[str, Any]]) -> None:
     if not runs:
-        out.print("flow runs: none is in the history at hand")
+        out.print("flow runs: none in the available history")
         return
-    rows = table("flow runs", "id", "name", "state", "begun (UTC)", "page")
+    rows = table("flow runs", "id", "name", "state", "started (UTC)", "page")
     for run in runs:
         rows.add_row(run["id"], run["name"], _coloured(run["state"]), _minute(run["start"]), run["url"] or "-")
     out.print(rows, soft_wrap=True)

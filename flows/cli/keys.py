@@ -73,7 +73,10 @@ def enrol(
 
     if not set(role) <= set(ROLES):
         raise RefusedError(
-            "there is no such role", rule="role-unknown", where="--role", hint=f"use {', '.join(ROLES)}; repeat --role"
+            "there is no role of this name",
+            rule="role-unknown",
+            where="--role",
+            hint=f"use {', '.join(ROLES)}; repeat --role",
         )
     place, spec = open_place(workspace)
     entry = enrol_key(place, spec, given_public_key(public), roles=role, name=name.strip())
@@ -81,9 +84,11 @@ def enrol(
     if as_json:
         print_json({"key_id": facts["key_id"], "roles": facts["roles"], "name": facts["name"], "entry": entry.seq})
         return
-    console().print(f"{facts['key_id']} may {', '.join(facts['roles'])} (ledger entry {entry.seq})", markup=False)
+    roles = f"{'role' if len(facts['roles']) == 1 else 'roles'} {', '.join(facts['roles'])}"
+    console().print(f"{facts['key_id']} has the {roles} (ledger entry {entry.seq})", markup=False)
     if facts["roles"] != ["approve"]:
-        console().print("send its holder keys/signing.pub: they run `dprelease keys trust` with it", markup=False)
+        words = "send keys/signing.pub to the holder of the key, who runs `dprelease keys trust` with it"
+        console().print(words, markup=False)
 
 
 @keys_app.command("revoke")
@@ -101,7 +106,7 @@ def revoke(
     if as_json:
         print_json({"key_id": key_id, "entry": entry.seq})
     else:
-        console().print(f"{key_id} signs no more (ledger entry {entry.seq})", markup=False)
+        console().print(f"{key_id} is revoked (ledger entry {entry.seq})", markup=False)
 
 
 @keys_app.command("trust")
@@ -120,7 +125,7 @@ def trust(
     if as_json:
         print_json({"key_id": key.key_id})
     else:
-        console().print(f"this workspace believes a ledger that {key.key_id} began or signed", markup=False)
+        console().print(f"this workspace trusts a ledger that {key.key_id} began or signed", markup=False)
 
 
 @keys_app.command("rotate")
@@ -141,7 +146,7 @@ def rotate(
     if as_json:
         print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})
     else:
-        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays good for what it signed")
+        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays valid for what it signed")
 
 
 @keys_app.command("encrypt")
@@ -152,8 +157,8 @@ def encrypt(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None
 
     place, _ = open_place(workspace)
     place.create()
-    public = encrypt_key(place, ask_passphrase("new passphrase: ", again="the same again: "))
+    public = encrypt_key(place, ask_passphrase("new passphrase: ", again="repeat the passphrase: "))
     if as_json:
         print_json({"key_id": public.key_id, "encrypted": True})
     else:
-        console().print(f"keys/signing.key of {public.key_id} is encrypted; whoever releases needs the passphrase")
+        console().print(f"keys/signing.key of {public.key_id} is encrypted; every release needs the passphrase")

@@ -1,4 +1,4 @@
-"""What a person sees while a release runs: a line a stage, and a spinner with the time."""
+"""The progress of a release in the terminal: one line per message, and a spinner with the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flows.cli.output import stderr
 
 WAITING = "waiting for the first stage"
 STILL_SECONDS = 5.0
-"""Between one line and the next while nothing is heard of the first stage."""
+"""Seconds between two lines while the first stage has not reported anything."""
 
 
 class _Lines(logging.Handler):
@@ -28,7 +28,7 @@ class _Lines(logging.Handler):
         self.heard = threading.Event()
 
     def wait(self, first: str) -> None:
-        """Say from time to time that the first stage is still waited for."""
+        """Report from time to time that the first stage has not reported yet."""
         while not self.heard.wait(STILL_SECONDS):
             words = f"{first}: still waiting, {time.monotonic() - self._start:.0f} s"
             self._status.update(words)

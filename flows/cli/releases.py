@@ -86,11 +86,11 @@ def _print_result(content: dict[str, Any], doubt: str) -> None:
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
     out.print(f"  epsilon {at_most(content['epsilon'])}, delta {at_most(content['delta'])}{doubt}{rows}")
     if content["status"] == "awaiting-approval":
-        out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
+        out.print(f"  review  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
         return
     if not Path(content["bundle"]).exists():
-        out.print("  its bundle is in the workspace that published it")
+        out.print("  the bundle is in the workspace that published it")
         return
     out.print(f"  bundle  {content['bundle']}", soft_wrap=True)
     out.print(f"  report  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
@@ -115,7 +115,7 @@ def _say_what_stays(place: Workspace, idle_minutes: float) -> None:
     from flows.server.keeping import kept_here
 
     if kept := kept_here(place):
-        words = f"its server stays until no run has used it for {idle_minutes:g} minutes (process {kept['process']})"
+        words = f"the server stays until no run has used it for {idle_minutes:g} minutes (process {kept['process']})"
         stderr().print(words, soft_wrap=True, highlight=False)
 
 
@@ -202,10 +202,10 @@ def record_in(bundle: Path) -> dict[str, Any]:
         record = parse_json(read_text(bundle / "record.json"))
     if not isinstance(record, dict):
         raise WorkspaceError(
-            "the ledger has the release as published, but its bundle has no readable record",
+            "the ledger lists the release as published, but its bundle has no readable record",
             rule="bundle-unreadable",
             where="releases",
-            hint="`dprelease audit` says what is missing; bring the bundle back from a backup",
+            hint="`dprelease audit` shows what is missing; restore the bundle from a backup",
         )
     return record
 

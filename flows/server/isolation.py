@@ -63,7 +63,7 @@ def forbid_stored_results() -> None:
 
 def _refuse_stored_result(*_args: Any) -> NoReturn:
     raise RefusedError(
-        "the state of a run names a stored result, and our flows store none",
+        "the state of a flow run refers to a stored result, but these flows store none",
         rule="stored-result",
         where="the orchestration server",
         hint="find out who wrote to the server",

@@ -24,7 +24,7 @@ from tasks.workspace.reading import open_regular
 VERSION = 1
 MANIFEST = "backup.json"
 LARGEST_MANIFEST = 1 << 26
-NO_BACKUP = "it is no whole backup of a version that this program knows"
+NO_BACKUP = "it is not a complete backup of a version that this program knows"
 LEDGER_FILE = "ledger.db"
 PLACES = {
     (name,)
@@ -89,9 +89,9 @@ def _members(source: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     for member in source:
         name = PurePosixPath(member.name)
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or member.size < 0:
-            raise broken("it holds something that is no plain file")
+            raise broken("it contains something other than plain files")
         if str(name) != member.name or ".." in name.parts or name.parts[:1] not in PLACES:
-            raise broken("a name in it is none of a workspace's files")
+            raise broken("it contains a name that is not one of a workspace's files")
         if member.name in members:
             raise broken("a file is in it twice")
         members[member.name] = member
@@ -115,7 +115,7 @@ def _require_room(folder: Path, needed: int) -> None:
             "the workspace cannot be restored: its disk has no room for the archive's files",
             rule="workspace-unwritable",
             where="--workspace",
-            hint="make room, or restore into a folder on another disk; nothing was written",
+            hint="free space, or restore into a folder on another disk; nothing was written",
         )
 
 

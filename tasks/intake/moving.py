@@ -33,7 +33,7 @@ def drafted(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
         return
     if target.exists() and not replace:
         raise LandingError(
-            "a file of that name has landed before",
+            "a file of that name has already landed",
             rule="landing-exists",
             where="FILE",
             hint="give it another name with --as, or replace the one that is there with --replace",
@@ -67,10 +67,10 @@ def _draft(source: Path, target: Path) -> Path:
     if fault:
         draft.unlink(missing_ok=True)
         raise WorkspaceError(
-            f"the file cannot be brought in: {fault}",
+            f"the file cannot be moved into the landing folder: {fault}",
             rule="landing-unwritable",
             where="landing",
-            hint="check the permissions and the space on the disk; the file is where it was",
+            hint="check the permissions and the space on the disk; the file was not moved",
         )
     return draft
 
@@ -102,7 +102,7 @@ def _copy(source: Path, draft: Path) -> None:
             "the file changed while it was copied",
             rule="landing-changed",
             where="FILE",
-            hint="land it when it is complete; it is where it was",
+            hint="land it when it is complete; it was not moved",
         )
 
 

@@ -750,7 +750,7 @@ def _taken_up(known: Sequence[ReleaseState], supersedes: str | None) -> ReleaseS
 
 def _refused_before(release_id: str) -> LedgerError:
     return LedgerError(
-        f"{release_id} was made and a person refused to publish it",
+        f"{release_id} was completed, and a person refused to publish it",
         rule="release-refused",
         where=release_id,
         hint=f'`dprelease run --supersedes {release_id} --reason "..."` measures the period again, and is charged',
@@ -913,7 +913,7 @@ def cap_difference(known: Population, cap: Cap) -> LedgerError | None:
         f"the spec's lifetime ({_show(cap)}) differs from the ledger's ({_show(known.cap)})",
         rule="cap-differs",
         where="privacy.lifetime",
-        hint='put the old figures back, or run `dprelease budget raise --reason "..."` to write the new ones',
+        hint='restore the earlier figures, or run `dprelease budget raise --reason "..."` to write the new ones',
     )
 
 
@@ -927,7 +927,7 @@ def require_adding_up(known: Population, basis: dict[str, str]) -> None:
         return
     raise LedgerError(
         f"the population's budget is counted for {key} {known.basis.get(key)!r}, the spec says {basis.get(key)!r}: "
-        "the costs of the two do not add up",
+        "their costs cannot be added",
         rule="budget-basis-differs",
         where=f"privacy.{key}",
         hint="put the old value back; under another population's name, or in another ledger, what was spent on the "

@@ -135,7 +135,8 @@ def test_a_dead_endpoint_is_told_to_the_operator_without_its_address(place: Work
     send_to(place, f"http://127.0.0.1:{port}")
     deliver_lineage(place)
     assert told == [
-        "4 lineage events wait (the connection failed); the next run sends them, or `dprelease lineage --flush`"
+        "4 lineage events are not sent yet (the connection failed); "
+        "the next run or `dprelease lineage --flush` sends them"
     ]
 
 
