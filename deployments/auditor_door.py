@@ -77,7 +77,7 @@ class Door:
         host = request.headers.get("host", "")
         origin = f"http://{host}"
         if host not in self._hosts or request.headers.get("origin", origin) != origin:
-            return _refusal(403, "this door answers requests of its own pages alone")  # a rebound name, another site
+            return _refusal(403, "this port answers only requests of its own pages")  # a rebound name, another site
         if not secrets.compare_digest(request.headers.get("authorization", "").encode(), self._login):
             refusal = _refusal(401, f"log in as {USER}; the operator knows the password")
             refusal.headers["WWW-Authenticate"] = 'Basic realm="Flow runs, read only", charset="UTF-8"'
@@ -90,11 +90,11 @@ class Door:
         query = self._query_of(request, found[0]) if found else None
         if found is None or query is None:
             # Prefect's pages take a 403 for a broken connection, and show this text beside any other status
-            return _refusal(403 if method == "GET" else 405, "Auditors can look at flow runs, and change nothing.")
+            return _refusal(403 if method == "GET" else 405, "Auditors can read flow runs but cannot change anything.")
         try:
             body = await _read_body(request, found[0]) if method == "POST" else b""
         except (ValueError, RecursionError, ClientDisconnect):
-            return _refusal(400, "the request has no JSON object, or too large a one")
+            return _refusal(400, "the request body is not a JSON object, or is too large")
         return await self._pass_on(found[0], found[1], query, body, origin)
 
     def _query_of(self, request: Request, route: Route) -> dict[str, str] | None:
@@ -122,7 +122,7 @@ class Door:
                 route.method, self._server_url + path, params=query, content=body, headers=headers
             )
             if answer.is_redirect or answer.status_code == 401:  # ours to solve, not the auditor's
-                return _refusal(502, "the orchestration server does not let this door in")
+                return _refusal(502, "the orchestration server rejects the password of this port")
             if answer.is_success and route.template == "/ui-settings":
                 return JSONResponse(_own_settings(answer.json(), origin))
             if answer.is_success and route.template.startswith("/api/events/filter"):

@@ -27,8 +27,8 @@ FLOWS: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (monthly, landin
 """The flows that deployments of ours may run, by name."""
 ARRIVAL = re.compile(r"[0-9a-f]{1,64}")
 DESCRIPTIONS = {
-    "monthly": "Releases every month that the schedule owes, in order; missed ones are caught up.",
-    "landing": "Releases a month for which data landed; the schedule may fire for the same month, it happens once.",
+    "monthly": "Releases every due month in order, including missed ones.",
+    "landing": "Releases a month for which data landed; a month is released once, even if the schedule fires too.",
     "nightly-audit": "Verifies ledger, bundles, records and lineage; a fault fails the run.",
 }
 

@@ -54,10 +54,10 @@ def registered_flow(client: SyncPrefectClient, run: FlowRun, workspaces: Sequenc
 
 def _unregistered(what: str) -> RefusedError:
     return RefusedError(
-        f"the stored deployment is not the registered one: {what}",
+        f"the deployment on the server differs from the registered one: {what}",
         rule="deployment-changed",
         where="the orchestration server",
-        hint="find out who wrote to the server; `dprelease serve` registers the deployments anew when it starts",
+        hint="find out who wrote to the server; `dprelease serve` registers the deployments again when it starts",
     )
 
 

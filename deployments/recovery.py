@@ -39,7 +39,7 @@ async def close_dead_runs(client: PrefectClient, deployments: Sequence[UUID]) ->
     if dead:
         parents = FlowRunFilterParentFlowRunId(any_=[run.id for run in dead])
         dead += await _all(client, FlowRunFilter(parent_flow_run_id=parents, state=_in(ALIVE)))
-    words = "its process was gone when the workspace was served again; the release resumes in another run"
+    words = "the process of this run had ended before `dprelease serve` started again; another run resumes the release"
     for run in dead:
         await client.set_flow_run_state(run.id, Crashed(message=words), force=True)
     return len(dead)
@@ -52,7 +52,7 @@ async def drop_late_firings(client: PrefectClient, deployment: UUID, now: dateti
     )
     for run in await _all(client, waiting):
         if run.auto_scheduled and run.expected_start_time and run.expected_start_time < now - LATE:
-            words = "missed while nothing served; a later run catches up what is due"
+            words = "missed while `dprelease serve` was not running; a later run releases what is due"
             await client.set_flow_run_state(run.id, Cancelled(message=words), force=True)
 
 

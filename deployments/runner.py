@@ -70,7 +70,7 @@ async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment]
         owner = str(there.parameters.get("workspace"))
         if owner != str(workspace.root) and Path(owner).is_dir():  # a workspace that was moved takes its own along
             raise RefusedError(
-                f"this server has the deployment {full} from another workspace",
+                f"this server already has the deployment {full} of another workspace",
                 rule="deployment-taken",
                 where="name",
                 hint="give the specification another name, or use another server",
@@ -93,16 +93,16 @@ async def _require_pool(client: PrefectClient, name: str) -> None:
             f"the pool is for workers of type {kind}, which run whatever steps are stored on the server",
             rule="pool-type",
             where="--pool",
-            hint="name a pool that does not exist yet: it is made for `dprelease worker`",
+            hint="name a pool that does not exist yet; it is then created for `dprelease worker`",
         )
 
 
 def _tell(workspace: Workspace, spec: ReleaseSpec, closed: int, periods: Sequence[str]) -> None:
     lines = [f"registered monthly, landing and nightly-audit for {spec.name}"]
     if closed:
-        lines.append("runs whose process was gone are marked as crashed; their releases resume")
+        lines.append("marked runs whose process had ended as crashed; their releases resume")
     if periods:
-        lines.append(f"catching up {', '.join(periods)}")
+        lines.append(f"releasing missed months: {', '.join(periods)}")
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()
     (workspace.prefect_home / REGISTERED).touch()

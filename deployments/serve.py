@@ -25,7 +25,14 @@ from typing import Any
 from deployments.environment import REGISTERED
 from deployments.supervision import Child, ChildFailedError, end
 from dpcore.errors import PrivacyError, RefusedError, WorkspaceError
-from flows.server.connection import PASSWORD, Server, ServerUnreachableError, announced, known_server, serving_alone
+from flows.server.connection import (
+    PASSWORD,
+    Server,
+    ServerUnreachableError,
+    announce_server,
+    known_server,
+    serving_alone,
+)
 from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_server, protection_of, server_command
 from flows.server.isolation import isolation_of
 from flows.server.keeping import end_kept_server, kept_here
@@ -75,7 +82,7 @@ def serve(
         ends.callback(lambda: _end_workers(children, server))
         environment |= server.settings()
         if configured is None:
-            ends.enter_context(announced(workspace, server))
+            ends.enter_context(announce_server(workspace, server))
         auditor: dict[str, str] = {}
         if auditor_port is not None:
             auditor, door = ends.enter_context(_auditor_door(workspace, environment, auditor_port))
@@ -96,12 +103,12 @@ def _workers(
     root, mark = str(workspace.root), workspace.prefect_home / REGISTERED
     mark.unlink(missing_ok=True)
     runner = [*PYTHON, "deployments.runner", root, *(["--pool", pool] if pool else [])]
-    registering = _started(Child(RUNNER, runner, environment, workspace.prefect_home))
+    registering = _start(Child(RUNNER, runner, environment, workspace.prefect_home))
     yield registering
     if spec.schedule.on_landing:
         _await_mark(mark, registering)
         watcher = [*PYTHON, "flows.watcher", root, "--settle", f"{settle:g}", *(["--poll"] if poll else [])]
-        yield _started(Child("watcher", watcher, environment, workspace.prefect_home))
+        yield _start(Child("watcher", watcher, environment, workspace.prefect_home))
 
 
 def _await_mark(mark: Path, registering: Child) -> None:
@@ -111,7 +118,7 @@ def _await_mark(mark: Path, registering: Child) -> None:
         time.sleep(0.2)
 
 
-def _started(child: Child) -> Child:
+def _start(child: Child) -> Child:
     child.start()
     return child
 
@@ -123,7 +130,7 @@ def _own_server(
     server, home = own_server(listener), workspace.prefect_home
     command, settings = server_command(listener), environment | protection_of(server)
     log = (home / SERVER_LOG).open("wb")
-    children.append(_started(Child(SERVER, command, settings, home, log, [listener.fileno()])))
+    children.append(_start(Child(SERVER, command, settings, home, log, [listener.fileno()])))
     return server
 
 
@@ -141,7 +148,7 @@ def _auditor_door(
         url, inherited = f"http://{LOOPBACK}:{listener.getsockname()[1]}", listener.fileno()
         command = [*PYTHON, "deployments.auditor_door", str(workspace.root), str(inherited)]
         door = Child("auditor's door", command, environment, workspace.prefect_home, descriptors=[inherited])
-        yield {"url": url, "user": USER, "password_file": str(path)}, _started(door)
+        yield {"url": url, "user": USER, "password_file": str(path)}, _start(door)
 
 
 def _listen(port: int, option: str = "--port") -> socket.socket:
@@ -150,10 +157,10 @@ def _listen(port: int, option: str = "--port") -> socket.socket:
     Raises: RefusedError if somebody else has the port.
     """
     taken = RefusedError(
-        f"port {port} is taken",
+        f"port {port} is already in use",
         rule="port-taken",
         where=option,
-        hint=f"name another port, or {option} 0 for any; a server that runs already is used with PREFECT_API_URL",
+        hint=f"choose another port, or {option} 0 for any free one; to use a running server, set PREFECT_API_URL",
     )
     with ErrorBoundary(OSError, refusal=lambda _: taken):
         return listen(port)
@@ -207,7 +214,7 @@ def _alone(workspace: Workspace) -> Iterator[None]:
     with serving_alone(workspace) as alone:
         if not alone:
             raise WorkspaceError(
-                "this workspace is being served already",
+                "another `dprelease serve` already serves this workspace",
                 rule="already-served",
                 where="--workspace",
                 hint="one `dprelease serve` is enough; `dprelease history` shows what it does. A server that a run "
@@ -226,7 +233,7 @@ def _supervise(server: Server, children: list[Child], *, register_only: bool) ->
     while True:
         ended = [child for child in children if child.has_ended and not (register_only and child.is_done)]
         for child in ended:
-            _say(f"the {child.name} ended and is started again")
+            _say(f"the {child.name} ended and is restarted")
             child.restart()
         if any(child.name == SERVER for child in ended):
             _await_answer(server, children)
@@ -251,7 +258,7 @@ def _close_runs(server: Server) -> None:
     state = {
         "type": "CRASHED",
         "name": "Crashed",
-        "message": "serve was ended; the release resumes when it starts again",
+        "message": "`dprelease serve` was stopped; the release resumes when it starts again",
     }
     for run in server.ask("POST", "/flow_runs/filter", alive, seconds=1.0):
         if run["deployment_id"] or run["parent_task_run_id"]:
@@ -269,7 +276,7 @@ def _say_where(
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
         sys.stdout.flush()
     else:
-        _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C ends it)")
+        _say(f"serving {spec.name}; flow runs: {server.ui_url}/runs (Ctrl-C stops it)")
         if password:
             _say(f"log in at {server.ui_url}/login with the password in {password}")
         if auditor:
@@ -310,7 +317,7 @@ def main() -> None:
     except RefusedError as error:
         _refuse(error.as_json(), asked["as_json"], 2)
     except PrivacyError as error:
-        hint = "see prefect/server.log in the workspace; nothing that was drawn is lost"
+        hint = "see prefect/server.log in the workspace; no measurement is lost"
         rule = "child-failed" if isinstance(error, ChildFailedError) else "internal-error"
         _refuse({"error": str(error), "rule": rule, "where": "serve", "hint": hint}, asked["as_json"], 3)
 

@@ -79,7 +79,7 @@ class Child:
         self.ends = [moment for moment in self.ends if now - moment < QUICK_SECONDS] + [now]
         code = self.process.returncode if self.process else None
         if len(self.ends) >= QUICK_ENDS or code == 2:
-            raise ChildFailedError(f"the {self.name} ended with code {code} and was given up")
+            raise ChildFailedError(f"the {self.name} ended with code {code} and is not restarted")
         self.start()
 
     def family(self) -> list[psutil.Process]:

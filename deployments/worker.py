@@ -16,7 +16,7 @@ from deployments.serve import require_password
 from dpcore.errors import RefusedError
 from flows.server.connection import Server, known_server
 from flows.server.embedded import embedded_settings
-from flows.server.isolation import isolated
+from flows.server.isolation import isolate_process
 from tasks.workspace.folders import Workspace
 
 AT_ONCE = 2
@@ -27,12 +27,12 @@ def work(workspaces: Sequence[Workspace], server: Server, pool: str) -> None:
     home = workspaces[0]
     for name, value in (embedded_settings(home) | server.settings()).items():
         os.environ.setdefault(name, value)
-    with home.scratch() as scratch, isolated(home, scratch):
+    with home.scratch() as scratch, isolate_process(home, scratch):
         from deployments.execution import ReleaseWorker
 
         worker = ReleaseWorker(work_pool_name=pool, limit=AT_ONCE)
         worker.workspaces = workspaces
-        sys.stderr.write(f"working for pool {pool} (Ctrl-C ends it)\n")
+        sys.stderr.write(f"running flows from the pool {pool} (Ctrl-C stops it)\n")
         sys.stderr.flush()
         asyncio.run(worker.start(printer=lambda *_: None))
 
@@ -45,7 +45,7 @@ def usable_server(workspace: Workspace, *, accepted: str | None) -> Server:
     server = known_server(workspace)
     if server is None or not server.answers():
         raise RefusedError(
-            "there is no orchestration server to work for",
+            "no orchestration server is configured",
             rule="server-unreachable",
             where="PREFECT_API_URL",
             hint="set it to the server's address, and PREFECT_API_AUTH_STRING to its password",

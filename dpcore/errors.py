@@ -62,7 +62,7 @@ class InterruptedReleaseError(PrivacyError):
     """A release that was interrupted from outside; its spend stands."""
 
     def __init__(self) -> None:
-        super().__init__("interrupted; `dprelease history` says how far the release came")
+        super().__init__("interrupted; `dprelease history` shows how far the release got")
 
 
 class StageFailedError(PrivacyError):

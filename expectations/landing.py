@@ -23,14 +23,22 @@ ENCODED_NORM = "encoded norm"
 
 MEANINGS = {
     "in-bounds": "some values are outside the column's bounds and are clamped to them",
-    "known-category": "some values are none of the column's categories and are mapped as the codebook says",
-    "not-missing": "some cells are missing, though the specification does not provide for that, and are mapped as "
-    "the codebook says",
-    "unit-ball": "some records are longer than the ball in which records are measured, and are shortened: "
-    "compare the units of the columns with their bounds, and with model.radius if it is set, and change these from "
-    "public knowledge only, since what is read off the data is not protected",
+    "known-category": "some values are not among the column's categories and are mapped as the codebook states",
+    "not-missing": "some values are missing although the specification does not provide for that, and are replaced as "
+    "the codebook states",
+    "unit-ball": "some encoded records lie outside the ball in which records are measured, and were shortened to it: "
+    "compare the units of the columns with their bounds, and with model.radius if it is set; change these from "
+    "public knowledge only, because a choice that is read off the data is not protected",
 }
 """What a broken rule about cells means, for the operator: no column's values, and no number of records."""
+
+TREATMENTS = {
+    "in-bounds": "some values are outside their declared bounds and were clamped",
+    "known-category": "some values are not among the declared categories and were mapped as the codebook states",
+    "not-missing": "some values are missing although the specification does not provide for that, and were replaced as "
+    "the codebook states",
+}
+"""How cells that break a rule are treated; the names of the columns follow."""
 
 _LONGEST_NORM = 1 + 1e-9  # the unit ball, and room for rounding
 

@@ -1,4 +1,4 @@
-"""Lineage on its way out after a run: it never fails a release, and holds it up for seconds at most."""
+"""Delivery of lineage events after a run: it never fails a release, and delays it by a few seconds at most."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpcore.errors import SpecError, WorkspaceError
-from tasks.boundary import tell_operator
+from tasks.boundary import log_operator
 from tasks.lineage.endpoint import endpoint_of
 from tasks.lineage.outbox import Delivery, Outbox
 from tasks.spec import load_spec
@@ -17,8 +17,8 @@ RELEASE_SECONDS = 5.0
 
 
 @contextmanager
-def delivered_afterwards(root: Path) -> Iterator[None]:
-    """Send the lineage when the block ends, however it ends."""
+def deliver_afterwards(root: Path) -> Iterator[None]:
+    """Send pending lineage events when the block ends, whether or not it fails."""
     try:
         yield
     finally:
@@ -26,27 +26,25 @@ def delivered_afterwards(root: Path) -> Iterator[None]:
 
 
 def deliver_lineage(workspace: Workspace) -> None:
-    """Send the events that wait, if the specification names an endpoint; only the operator hears of troubles."""
+    """Send pending events if the specification names an endpoint; only the operator sees failures."""
     try:
         lineage = load_spec(workspace.spec_path).lineage
         if lineage is not None:
             delivery = Outbox(workspace).deliver(endpoint_of(workspace, lineage), seconds=RELEASE_SECONDS)
-            _tell_troubles(delivery)
+            _log_troubles(delivery)
     except SpecError:
         return  # the run itself was refused for it
     except WorkspaceError as error:
-        tell_operator(f"lineage was not sent: {error.message}")
+        log_operator(f"lineage was not sent: {error.message}")
     except Exception as error:  # noqa: BLE001  whatever it is, the release stands; its text may hold the address
-        tell_operator(f"lineage was not sent: an unexpected {type(error).__name__}")
+        log_operator(f"lineage was not sent: an unexpected {type(error).__name__}")
 
 
-def _tell_troubles(delivery: Delivery) -> None:
+def _log_troubles(delivery: Delivery) -> None:
     if delivery.set_aside:
-        tell_operator(
-            f"{delivery.set_aside} lineage events were refused and set aside in lineage-outbox/refused.ndjson"
-        )
+        log_operator(f"{delivery.set_aside} lineage events were refused and moved to lineage-outbox/refused.ndjson")
     if delivery.waiting:
-        tell_operator(
-            f"{delivery.waiting} lineage events wait ({delivery.fault}); "
-            "the next run sends them, or `dprelease lineage --flush`"
+        log_operator(
+            f"{delivery.waiting} lineage events are not sent yet ({delivery.fault}); "
+            "the next run or `dprelease lineage --flush` sends them"
         )

@@ -1,4 +1,4 @@
-"""The scheduled release: every month that is due, in order, each as a release run of its own."""
+"""The scheduled release: release every due month in order, each in its own release run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from prefect.runtime import deployment, flow_run
 
 from dpcore.errors import CheckFailedError, PrivacyError, RefusedError
 from flows.release import ReleaseRequest, release
-from flows.server.worker_process import served
+from flows.server.worker_process import enter_workspace
 from flows.settling import await_landing
 from tasks.artifacts import Board
-from tasks.boundary import redacted, tell, tell_operator
+from tasks.boundary import log_operator, log_public, redacted
 from tasks.ledger.opening import ledger_state
 from tasks.ledger.store import utc_now
 from tasks.schedule.due import Due, due_periods, schedule_began
@@ -30,41 +30,41 @@ NO_DATA = "landing-missing"
 
 @flow(name="monthly", retries=0, persist_result=False, log_prints=False)
 def monthly(workspace: str) -> None:
-    """Release every month that the schedule owes; what fails is tried again at the next firing."""
-    with served(workspace) as place:
+    """Release every month that is due by the schedule; failed months are tried again at the next firing."""
+    with enter_workspace(workspace) as place:
         began = schedule_began(place, _registered_at())
         release_due(place, since=began, now=utc_now(), fired=_fired_at())
 
 
 @redacted("monthly")
 def release_due(place: Workspace, *, since: datetime, now: datetime, fired: datetime | None = None) -> None:
-    """Release the months whose firing lies between two moments and that nobody has released.
+    """Release the unreleased months whose firing lies between two moments.
 
-    A month that fails does not hold up the next one; the run itself fails then, so that it is seen.
-    Earlier months that still have no data are only told again: their own runs show it.
+    A month that fails does not stop the next one, but the run then fails, so that the failure is seen.
+    Earlier months that still have no data do not fail the run: their own runs show it.
     Raises: CheckFailedError naming the months that were not released.
     """
     spec = load_spec(place.spec_path)
     due = due_periods(spec, ledger_state(place), since=since, now=now, fired=fired)
     label_run(f"{spec.name} due: {', '.join(due.periods) or 'nothing'}", [spec.name, *due.periods])
-    _tell_undone(due)
+    _log_undone(due)
     if not due.periods:
-        tell("no month is due: nothing was read or spent")
+        log_public("no month is due: nothing was read or spent")
         return
     outcomes = {period: _fault(place, spec, period) for period in due.periods}
     earlier = due.periods[:-1]
     failed = [p for p, rule in outcomes.items() if rule and not (p in earlier and rule == NO_DATA)]
     if failed:
-        raise CheckFailedError(f"not released: {', '.join(failed)}; `dprelease history` says why")
+        raise CheckFailedError(f"these months were not released: {', '.join(failed)}; `dprelease history` shows why")
 
 
 def _fault(place: Workspace, spec: ReleaseSpec, period: str) -> str | None:
-    """Release a month; None if it came to its end, else the rule or kind of what went wrong. Its own run tells more."""
+    """Release a month and return None, or the rule or kind of its failure; its own run shows the details."""
     try:
         await_landing(place, spec, period)
         release(ReleaseRequest(workspace=str(place.root), period=period))
     except PrivacyError as error:
-        tell_operator(f"{period} was not released: {error}")
+        log_operator(f"{period} was not released: {error}")
         return error.rule if isinstance(error, RefusedError) else type(error).__name__
     return None
 
@@ -75,11 +75,11 @@ def label_run(title: str, words: Sequence[str]) -> None:
     board.attempt("the run's name", lambda: board.label(name=title, tags=kept))
 
 
-def _tell_undone(due: Due) -> None:
+def _log_undone(due: Due) -> None:
     for period in due.refused:
-        tell(f"{period} was refused for the budget; `dprelease run --period {period}` tries it again")
+        log_public(f"{period} was refused because of the budget; `dprelease run --period {period}` tries it again")
     for period in due.untold:
-        tell(f"{period} was missed, but without source.period its data cannot be told from a later month's")
+        log_public(f"{period} was missed; without source.period its data cannot be distinguished from a later month's")
 
 
 def _fired_at() -> datetime | None:

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from dpcore.errors import CheckFailedError, LedgerError
 from tasks.allocate import allocate_budget, upcoming_release_id
-from tasks.boundary import tell, tell_operator
+from tasks.boundary import log_operator, log_public
 from tasks.bundle.staging import Staging
 from tasks.check import check_release
 from tasks.dask_cluster import runner_of
@@ -47,8 +47,8 @@ SCORE = "score"
 """The stage that comes before publishing where the specification buys checks."""
 
 DIFFERENT = (
-    "the landing data differ from those released; `run --supersedes ID --reason` releases them anew: a decision on raw "
-    "data, since whoever sees that the release was superseded learns that the data changed"
+    "the landing data differ from the released data; `dprelease run --supersedes ID --reason` releases them again. "
+    "That is a decision on raw data: whoever sees that the release was superseded learns that the data changed"
 )
 
 
@@ -64,7 +64,7 @@ class ReleaseResult:
 
 
 class StageObserver:
-    """Watches the stages of a release: writes its lineage, and tells the ledger of a release that failed."""
+    """Watches the stages of a release: writes its lineage, and records a failed release in the ledger."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class StageObserver:
         return list(self._lineage.lines)
 
     def _record_failure(self, status: ReleaseStatus) -> None:
-        """Give back a reservation of which nothing was spent; what was spent stays spent."""
+        """Give back the reservation if nothing was spent; what was spent stays spent."""
         ledger, release_id = self.run.ledger, self.release_id
         try:
             release = ledger.state().releases[release_id]
@@ -121,7 +121,7 @@ class StageObserver:
             elif release.published is None:
                 ledger.fail(release_id, status=status, stage="release")
         except LedgerError:
-            tell_operator("the failure could not be written to the ledger; its reservation stays")
+            log_operator("the failure could not be recorded in the ledger; the reservation stays")
 
 
 def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
@@ -139,7 +139,7 @@ def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
         outcome = stage("check", check_release, planned, measured, table)
         if planned.plan.check_events:
             outcome = stage(SCORE, score_release, run, grant, outcome, table)
-        tell(run.readings.summary())
+        log_public(run.readings.summary())
         ending = "seal" if needs_approval(planned, grant) else "publish"
         lineage, now = observer.lineage_so_far(), observer.clock()
         return stage(ending, publish_bundle, run, grant, outcome, staging, lineage, now)
@@ -149,7 +149,7 @@ def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
 def claim_period(
     planned: PreparedRelease, workspace: Workspace, *, scratch: Path, flow_run_id: str, who: str | None = None
 ) -> Iterator[tuple[ReleaseRun, ReleaseState | None]]:
-    """Open a run while every other run of this name waits; with the release of its period, if that is finished."""
+    """Open a run while every other run of this name waits; also yield its period's release if that is finished."""
     run = ReleaseRun(planned=planned, workspace=workspace, scratch=scratch, flow_run_id=flow_run_id, who=who)
     with closing(run), workspace.exclusive(planned.spec.name), run.ledger.exclusive(planned.spec.name):
         finish_reveals(workspace, run.ledger)
@@ -179,14 +179,14 @@ def report_finished(run: ReleaseRun, known: ReleaseState) -> ReleaseResult:
     """
     final = run.workspace.bundle(run.planned.spec.name, known.release_id)
     if not known.published:
-        tell(f"{known.release_id} waits for approval already; this run spent nothing")
+        log_public(f"{known.release_id} already waits for approval; this run spent nothing")
         return ReleaseResult(known.release_id, ReleaseStatus.AWAITING_APPROVAL, Staging(final).folder, {})
-    tell(f"{known.release_id} is published already; this run spent nothing")
+    log_public(f"{known.release_id} is already published; this run spent nothing")
     is_queried = run.planned.arrival.is_queried  # a query is not asked again
     kept = None if is_queried else run.ledger.fingerprint(known.release_id)
     differ = kept is not None and kept != run.readings.fingerprint()
     if differ:
-        tell_operator(DIFFERENT)
+        log_operator(DIFFERENT)
     record = {} if final.exists() else _published_elsewhere(known)
     return ReleaseResult(known.release_id, "already-published", final, record, differ)
 

@@ -15,12 +15,12 @@ from prefect.states import Completed
 from pydantic import BaseModel, ConfigDict
 
 from flows.account import operator
-from flows.delivery import delivered_afterwards
+from flows.delivery import deliver_afterwards
 from flows.recipe import ReleaseResult, claim_period, make_release, report_finished
 from flows.run_artifacts import PageObserver
-from flows.run_labels import label_again, named_early
+from flows.run_labels import label_again, name_early
 from tasks.allocate import upcoming_release_id
-from tasks.boundary import redacted, tell
+from tasks.boundary import log_public, redacted
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.store import utc_now
 from tasks.release.context import PreparedRelease, RunRequest, prepare_release
@@ -30,7 +30,7 @@ _HANDED: ContextVar[PreparedRelease | None] = ContextVar("prepared_release", def
 
 
 class ReleaseRequest(BaseModel):
-    """What a run is asked to do. Flow parameters are stored by Prefect: no file name, no data."""
+    """The parameters of a release run. Prefect stores them, so they hold no file name and no data."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,8 +55,8 @@ def hand_over(planned: PreparedRelease) -> Iterator[None]:
 
 @flow(name="release", retries=0, persist_result=False, log_prints=False)
 def release(request: ReleaseRequest) -> ReleaseResult:
-    """Release one period of a workspace's data, once; a run that ends waiting for approval shows so in its state."""
-    with delivered_afterwards(Path(request.workspace)):
+    """Release one period of a workspace's data, once; the run's state shows whether the release waits for approval."""
+    with deliver_afterwards(Path(request.workspace)):
         result = _release(request)
     if result.status == ReleaseStatus.AWAITING_APPROVAL:
         words = f"{result.release_id} waits for `dprelease approve`"
@@ -66,12 +66,12 @@ def release(request: ReleaseRequest) -> ReleaseResult:
 
 @redacted("release")
 def _release(request: ReleaseRequest) -> ReleaseResult:
-    tell("the orchestration server is up, the flow run started")
+    log_public("the orchestration server is running and the flow run has started")
     workspace, flow_run_id = Workspace(Path(request.workspace)), str(flow_run.id)
     workspace.require()
     workspace.require_writable()
     with workspace.scratch() as scratch, ExitStack() as held:
-        with named_early(workspace, flow_run_id, request.period):
+        with name_early(workspace, flow_run_id, request.period):
             planned = _HANDED.get() or _prepare(request, workspace, scratch)
             claim = claim_period(planned, workspace, scratch=scratch, flow_run_id=flow_run_id, who=operator())
             run, known = held.enter_context(claim)

@@ -110,7 +110,7 @@ class Joined:
             "flow_run_id": published.flow_run_id if published else reserved.flow_run_id,
             "published_at": published.at if published else None,
             "approval": _approval(release.approval),
-            "approvals": [{"key": key_id, **_said(entry)} for key_id, entry in release.approvals.items()],
+            "approvals": [{"key": key_id, **_decision_facts(entry)} for key_id, entry in release.approvals.items()],
             "reason": self._reason(release),
         }
 
@@ -206,9 +206,9 @@ def _figures(cost: Cost) -> dict[str, float]:
 
 
 def _approval(approval: Entry | None) -> Row | None:
-    return None if approval is None else _said(approval)
+    return None if approval is None else _decision_facts(approval)
 
 
-def _said(entry: Entry) -> Row:
+def _decision_facts(entry: Entry) -> Row:
     body = entry.parse(Approval)
     return {"who": body.who, "at": entry.at, "reason": body.reason}

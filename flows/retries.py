@@ -7,7 +7,7 @@ from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, L
 PASSING = ("landing-unsettled", "landing-changed")
 """Refusals of landing data that end by themselves."""
 DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-differs", "supersedes-wrong")
-"""Refusals of the ledger that a person's decision ends; others, such as a database that is away, end by themselves."""
+"""Refusals by the ledger that need a person's decision; others, such as an unreachable database, are temporary."""
 
 
 def needs_a_person(error: PrivacyError) -> bool:

@@ -173,13 +173,13 @@ class RunPage:
             yield
         except RefusedError as error:
             keep_verdict(self._run.workspace, self._release_id, error)
-            self._refused(error)
+            self._report_refusal(error)
             raise
         except Exception as error:
-            self._failed(error)
+            self._report_failure(error)
             raise
 
-    def _refused(self, error: RefusedError) -> None:
+    def _report_refusal(self, error: RefusedError) -> None:
         self.label(REFUSED)
         words = public_words(error) if isinstance(error, LandingError) else f"{error.message} ({error.rule})"
         self.board.attempt("the refusal", lambda: self._show_refusal(words))
@@ -189,7 +189,7 @@ class RunPage:
         text = cards.refusal_card(self._release_id, words=words, entries=self._entries())
         self.board.markdown(f"{self._key}-refused", text, f"{self._release_id}: refused")
 
-    def _failed(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self.label()
         words = public_words(error)
         self.board.attempt("the failure", lambda: self._show_failure(words))

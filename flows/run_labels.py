@@ -34,8 +34,8 @@ def tags_of(run: ReleaseRun, release_id: str, entries: Sequence[Entry]) -> list[
 
 
 @contextmanager
-def named_early(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
-    """Name a run for its month before it looks at anything; one that is refused so early says so in its name."""
+def name_early(workspace: Workspace, flow_run_id: str, period: str | None) -> Iterator[None]:
+    """Name a run after its month before it reads anything, and mark the name if the run is refused that early."""
     label = _early_label(workspace, period)
     _name(flow_run_id, label)
     try:
@@ -60,9 +60,9 @@ def _early_label(workspace: Workspace, period: str | None) -> str:
 
 
 def keep_verdict(workspace: Workspace, label: str, error: RefusedError) -> None:
-    """Keep for the operator what the orchestrator is not told: which rule the landing data broke, and where.
+    """Store for the operator which rule the landing data broke, and where; the orchestrator does not receive this.
 
-    A run from the command line says so there too; one that a server started has no terminal.
+    A run from the command line prints it as well; a run that a server started has no terminal.
     """
     if isinstance(error, LandingError):
         workspace.keep_verdicts(label, [{**error.as_json(), "ok": False}])

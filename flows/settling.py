@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.boundary import tell_operator
+from tasks.boundary import log_operator
 from tasks.intake import SETTLE_SECONDS
 from tasks.intake.arrivals import wait_until_settled
 from tasks.spec import ReleaseSpec
@@ -19,4 +19,4 @@ def await_landing(place: Workspace, spec: ReleaseSpec, period: str | None) -> No
     """
     refusals = wait_until_settled(place, spec, period=period, seconds=LONGEST_WAIT_SECONDS, settle=SETTLE_SECONDS)
     for refusal in refusals:
-        tell_operator(f"a file was put into quarantine ({refusal.rule})")
+        log_operator(f"a file was put into quarantine ({refusal.rule})")

@@ -65,10 +65,10 @@ class Watcher:
             scan = self._look(self.spec)
             waits += [self._settle if scan.unsettled else IDLE_SECONDS, self._announce(self.spec, scan.writing)]
         except Exception as error:  # noqa: BLE001  whatever it is, the next file may be better; its text may hold a name
-            trouble = f"nothing can be taken up now: {own_error(error, 'watch')}"
+            trouble = f"landing data cannot be processed now: {own_error(error, 'watch')}"
             waits.append(BROKEN_SECONDS)
         if trouble != self._told:
-            say(trouble or "all is well again")
+            say(trouble or "landing data can be processed again")
         self._told = trouble
         return min(waits)
 
@@ -77,7 +77,7 @@ class Watcher:
         for period in dict.fromkeys(version.period for version in scan.landed):
             say("data landed" + (f" for {period}" if period else ""))
         for refusal in scan.refused:
-            say(f"a file was put into quarantine ({refusal.rule})")
+            say(f"a landing file was moved to quarantine ({refusal.rule})")
         return scan
 
     def _is_settled(self, arrival: Announcement, writing: Set[str | None]) -> bool:
@@ -101,7 +101,7 @@ class Watcher:
             announce_due(server, self._arrivals, spec, ready=lambda arrival: arrival.token in settled)
         except ServerUnreachableError:
             if not self._failures:
-                say("the server does not answer; what landed waits")
+                say("the server does not answer; landed data wait until it does")
             self._failures += 1
             return BACK_OFF_SECONDS[min(self._failures, len(BACK_OFF_SECONDS)) - 1]
         self._failures = 0
@@ -162,7 +162,7 @@ def _matters(workspace: Workspace, path: Path) -> bool:
     return path.suffix.lower() in ENDINGS or (path.is_dir() and path != workspace.landing)
 
 
-def _stopped_by_signals() -> Event:
+def _stop_on_signals() -> Event:
     """Set by SIGTERM or SIGINT, which also interrupt whatever is going on: the next watcher repeats it."""
     stop = Event()
 
@@ -177,15 +177,19 @@ def _stopped_by_signals() -> Event:
 
 def main(arguments: list[str] | None = None) -> int:
     """Watch a workspace until SIGTERM or SIGINT."""
-    stop = _stopped_by_signals()
-    parser = argparse.ArgumentParser(prog="flows.watcher", description="Takes up what lands, and announces its months.")
+    stop = _stop_on_signals()
+    parser = argparse.ArgumentParser(
+        prog="flows.watcher", description="Watches the landing folder and announces the months for which data landed."
+    )
     parser.add_argument("workspace", type=Path)
-    parser.add_argument("--poll", action="store_true", help="look for changes, where none are told (network mounts)")
+    parser.add_argument(
+        "--poll", action="store_true", help="poll for changes where the system reports none (network mounts)"
+    )
     parser.add_argument(
         "--settle", type=float, default=SETTLE_SECONDS, help="seconds without a change until a file is complete"
     )
     parser.add_argument(
-        "--patience", type=float, help="seconds for what looks unfinished; six times as many by default"
+        "--patience", type=float, help="seconds to wait for a file that looks unfinished; six times --settle by default"
     )
     options = parser.parse_args(arguments)
     from dpcore.errors import WorkspaceError

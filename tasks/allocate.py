@@ -1,12 +1,13 @@
-"""Stage 2: take the release's budget from the ledger, before anything is measured."""
+"""Stage 2: reserve the release's budget in the ledger before anything is measured."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from dpcore.accounting import population_balance
 from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise.sources import draw_seed
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.ledger.cited_heads import require_complete_ledger
 from tasks.ledger.releases import UNFINISHED, ReleaseState, ReserveRequest, release_id_of
 from tasks.ledger.state import LedgerState
@@ -14,29 +15,30 @@ from tasks.ledger.store import Ledger
 from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, replay_of_plan, require_passed
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant
+from tasks.schedule.outlook import left
 from tasks.spec.plan import basis_of, cap_of
-from tasks.spec.relations import at_most
+from tasks.spec.relations import at_least, at_most
 
 
 @private_task("allocate budget")
 def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
-    """Reserve, or find the reservation of an earlier run of the same release.
+    """Reserve the budget, or resume the reservation of an earlier run of the same release.
 
     Raises: BudgetExceededError, LedgerError, RefusedError for a build that failed its audit;
     nothing is spent then.
     """
     ledger = run.ledger
     require_complete_ledger(run.workspace, ledger.entries())
-    builds = _audited_builds(run, ledger.state(), release_id)
+    builds = _audit_builds(run, ledger.state(), release_id)
     population, cap = run.planned.spec.privacy.population, cap_of(run.planned.spec)
     ledger.ensure_cap(population, cap, basis_of(run.planned.spec), who=run.who)
-    release = _reserved(run, ledger, release_id)
+    release = _reserve(run, ledger, release_id)
     if release.release_id != release_id:
         raise LedgerError(
-            f"the ledger gives {release.release_id} to this run, which is about {release_id}",
+            f"the ledger assigned {release.release_id} to this run, which prepared {release_id}",
             rule="release-taken",
             where=release_id,
-            hint="another run was faster; run again",
+            hint="another run reserved a release at the same time; run the command again",
         )
     reserved = {name: plan.event for name, plan in release.reservation.measurements.items()}
     planned = {name: event.as_json() for name, event in run.planned.plan.events.items()}
@@ -45,15 +47,24 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             f"the specification, or this program's plan for it, changed since {release.release_id} was reserved",
             rule="spec-changed",
             where="release.yaml",
-            hint="put the old specification back to finish that release first",
+            hint="restore the earlier specification and finish that release first",
         )
-    what = "reserved" if release.reservation.flow_run_id == run.flow_run_id else "took up the reservation of"
-    tell(f"{what} epsilon {at_most(run.planned.stated['epsilon'])} for {release.release_id}")
+    what = "reserved" if release.reservation.flow_run_id == run.flow_run_id else "resumed the reservation of"
+    epsilon, balance = at_most(run.planned.stated["epsilon"]), _balance(ledger.state(), population)
+    log_public(f"{what} epsilon {epsilon} for {release.release_id} ({balance})")
     return Grant.of(release, builds)
 
 
-def _reserved(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
-    """The reservation; a budget that does not allow it says so in the ledger, for whoever reads the history."""
+def _balance(state: LedgerState, population: str) -> str:
+    """Say how much of the population's lifetime budget is neither spent nor reserved; the balance is public."""
+    cap = state.populations[population].cap
+    used = population_balance(state.committed(population), delta=cap.delta)
+    rest = left(float(cap.epsilon), used.epsilon) or 0.0
+    return f"{at_least(max(0.0, rest))} left of {at_most(cap.epsilon)}"
+
+
+def _reserve(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
+    """Reserve the budget; if it does not suffice, record the refusal in the ledger, where the history shows it."""
     request = reserve_request(run)
     try:
         return ledger.reserve(request)
@@ -62,8 +73,8 @@ def _reserved(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
         raise
 
 
-def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
-    """The audit of this build for everything that is still to be drawn; what it cannot pass is refused."""
+def _audit_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dict[str, Any]:
+    """Audit this build for every measurement that is still to be drawn, and refuse a mechanism that fails."""
     known = state.releases.get(release_id)
     drawn = known.spends if known else {}
     missing = {name: event for name, event in run.planned.plan.events.items() if name not in drawn}
@@ -73,7 +84,7 @@ def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dic
     for name, event in missing.items():
         build = known_audit(state, event) or kept_audit(event)
         if build is None:
-            tell(f"auditing this build's {event.mechanism} before it may draw")
+            log_public(f"auditing this build's {event.mechanism} before it may draw")
             build = audit_of_build(event)
         builds[name] = {**build, "replay": replay}
         require_passed(builds[name], event.mechanism)
@@ -81,7 +92,7 @@ def _audited_builds(run: ReleaseRun, state: LedgerState, release_id: str) -> dic
 
 
 def reserve_request(run: ReleaseRun) -> ReserveRequest:
-    """What the run asks of the ledger, with seeds of fresh entropy."""
+    """Make the reservation request of a run, with new random seeds."""
     return ReserveRequest(
         name=run.planned.spec.name,
         period=run.planned.period,
@@ -98,10 +109,10 @@ def reserve_request(run: ReleaseRun) -> ReserveRequest:
 
 
 def upcoming_release_id(run: ReleaseRun) -> str:
-    """The id under which this run releases: that of the unfinished release, or the next one.
+    """Return the id under which this run releases: that of the unfinished release, or the next one.
 
-    Reservations that lost their run are given back first. Only one run of a name is here
-    at a time, so the reservation gives the same id.
+    Abandoned reservations are given back first. Only one run of a name gets here at a time, so the reservation
+    receives the same id.
     """
     name, period = run.planned.spec.name, run.planned.period
     run.ledger.give_back_abandoned(reserve_request(run))

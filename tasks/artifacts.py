@@ -2,7 +2,7 @@
 
 What a release leaves there is for people to look at. The ledger, the record and the
 lineage do not rely on it, so nothing here can fail a release: a server that is down or
-slow, and a picture that cannot be drawn, are told to the operator and skipped.
+slow, or a picture that cannot be drawn, is reported to the operator and skipped.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from prefect.client.schemas.actions import ArtifactCreate, ArtifactUpdate
 from prefect.context import SettingsContext, get_settings_context
 from prefect.exceptions import PrefectException
 
-from tasks.boundary import tell_operator
+from tasks.boundary import log_operator
 from tasks.workspace.redaction import own_error
 
 PATIENCE = 5.0
-"""Seconds that the server has for one answer; nothing is asked twice."""
+"""Seconds to wait for an answer of the server; requests are not repeated."""
 
 SILENCE = 30.0
-"""Seconds during which a server that did not answer is left alone."""
+"""Seconds during which no request is sent to a server that did not answer."""
 
 
 class Board:
-    """What one flow run shows of itself."""
+    """The name, tags and artifacts of one flow run."""
 
     def __init__(self, flow_run_id: str) -> None:
         self._run_id, self._silent_until = UUID(flow_run_id), 0.0
 
     def attempt(self, what: str, action: Callable[[], object]) -> None:
-        """Do something that may not work; the release goes on without it."""
+        """Try an action; if it fails, tell the operator and continue the release."""
         if time.monotonic() < self._silent_until:
             return
         try:
@@ -47,13 +47,13 @@ class Board:
                 action()
         except (httpx.HTTPError, PrefectException) as error:
             self._silent_until = time.monotonic() + SILENCE
-            tell_operator(f"the orchestrator's history goes without {what}: no answer ({type(error).__name__})")
+            log_operator(f"could not record {what} in Prefect's run history: no answer ({type(error).__name__})")
         except Exception as error:  # noqa: BLE001  whatever it is, the release goes on
-            tell_operator(f"the orchestrator's history goes without {what}: {own_error(error, 'show')}")
+            log_operator(f"could not record {what} in Prefect's run history: {own_error(error, 'show')}")
 
     @contextmanager
     def _asking_once(self) -> Iterator[None]:
-        """Prefect's client asks again and again otherwise, for a minute and more."""
+        """Disable the retries of Prefect's client, which take a minute and more."""
         with SettingsContext(profile=self._settings.profile, settings=self._settings.settings):
             yield
 
@@ -73,7 +73,7 @@ class Board:
         self._client.update_flow_run(self._run_id, name=name, tags=list(tags))
 
     def table(self, key: str, rows: Sequence[dict[str, Any]], description: str) -> None:
-        """A table, one dictionary a row."""
+        """Create a table, with one dictionary per row."""
         self._create("table", key, json.dumps(rows, allow_nan=False), description)
 
     def markdown(self, key: str, text: str, description: str) -> None:

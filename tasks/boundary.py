@@ -25,16 +25,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 PROGRESS = logging.getLogger("dprelease.progress")
-"""Where a command line listens for what a person should see; without a listener it goes nowhere."""
+"""The logger of messages for people; the command line adds a handler, and without one messages are dropped."""
 PROGRESS.propagate = False
 PROGRESS.addHandler(logging.NullHandler())
 
 
 class _StageTask(Task[P, R]):
-    """A task whose arguments Prefect does not look into.
+    """A task whose arguments Prefect does not search for results of other tasks.
 
-    They tell which stage made them, as arrows of the run's graph; searching what they hold
-    for more of that takes longer than a small stage.
+    The arguments themselves still link to the stages that made them in the run's graph. Searching their contents
+    as well would take longer than a small stage.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -43,7 +43,7 @@ class _StageTask(Task[P, R]):
 
 
 def private_task(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A Prefect task of which nothing is stored but its name, times and redacted state."""
+    """Make a Prefect task of which only the name, the times and the redacted state are stored."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         return _StageTask(
@@ -60,9 +60,9 @@ def private_task(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def redacted(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let only errors of our own, free of data by rule, out of a stage.
+    """Let only our own errors, which never hold data, leave a stage.
 
-    The error is raised outside the handler: it has no context that could hold a value.
+    The error is raised outside the handler, so that it has no context that could hold a value.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -79,8 +79,8 @@ def redacted(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def tell(message: str) -> None:
-    """Say something public to whoever watches: the terminal, and Prefect's log of this run."""
+def log_public(message: str) -> None:
+    """Log a public message to the terminal and to Prefect's log of this run."""
     PROGRESS.info(message)
     try:
         get_run_logger().info(message)
@@ -88,6 +88,6 @@ def tell(message: str) -> None:
         return
 
 
-def tell_operator(message: str) -> None:
-    """Say something to the operator's terminal alone; it is not stored anywhere."""
+def log_operator(message: str) -> None:
+    """Log a message to the operator's terminal only; it is stored nowhere."""
     PROGRESS.warning(message)

@@ -11,7 +11,7 @@ from dpcore.errors import CheckFailedError
 from dpcore.records.schema import RecordSchema
 from expectations.released import DecidingCells, released_verdicts
 from expectations.verdicts import Verdict
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.bundle.figures import metric_checks, table_check, utility_of
 from tasks.bundle.record import Outcome
 from tasks.progress import RowsDone
@@ -37,7 +37,7 @@ def check_release(planned: PlannedRelease, measured: MeasuredMoments, table: Syn
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
     judged = [check for check in checks if check["threshold"] is not None or check["direction"] == "holds"]
-    tell(f"all {len(judged)} checks passed")
+    log_public(f"all {len(judged)} checks passed")
     return Outcome(rows, moments, projection, utility, checks)
 
 

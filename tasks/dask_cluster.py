@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from tasks.boundary import tell, tell_operator
+from tasks.boundary import log_operator, log_public
 from tasks.landing.dask_runner import Dask, refused
 from tasks.landing.passes import Runner, Threads
 from tasks.spec import RunnerSpec
@@ -53,21 +53,21 @@ def _client(address: str, scratch: Path) -> Iterator[Client]:
     else:
         settings["address"] = address
         _warn_of_open_lines(address)
-    tell("waiting for the Dask cluster")
+    log_public("waiting for the Dask cluster")
     with quiet_dask(), DaskTaskRunner(**settings) as runner:
         try:
             client = runner.client
         except (OSError, ValueError, RuntimeError):
             client = None
         if client is None:
-            hint = "check runner.dask, and that scheduler and workers are up; nothing was read or spent"
+            hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
             raise refused("the Dask cluster does not answer", "runner-unreachable", hint)
         yield client
 
 
 def _require_dask() -> None:
     if importlib.util.find_spec("prefect_dask") is None:
-        raise refused("Dask is not installed", "runner-missing", "install locks/extras.txt, which holds Dask")
+        raise refused("Dask is not installed", "runner-missing", "install locks/extras.txt, which contains Dask")
 
 
 @contextmanager
@@ -118,4 +118,4 @@ def _local_cluster(scratch: Path) -> dict[str, Any]:
 def _warn_of_open_lines(address: str) -> None:
     parts = urlsplit(address)
     if parts.scheme != "tls" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
-        tell_operator("exact sums of raw rows travel to and from the cluster unencrypted; use a tls:// address")
+        log_operator("exact sums of raw rows are sent to and from the cluster unencrypted; use a tls:// address")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.synthesis.generators import SyntheticRows
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.bundle.staging import DATA, Staging
 from tasks.bundle.synthetic_table import write_rows
 from tasks.progress import RowsDone
@@ -21,6 +21,6 @@ def decode_rows(planned: PlannedRelease, rows: SyntheticRows, staging: Staging) 
     target = staging.folder / DATA
     summary, schema = TableSummary(planned.encoding), planned.plan.schema
     write_rows(rows, summary, schema, target, progress=RowsDone("sampled", rows.rows).add)
-    tell(f"sampled {rows.rows} synthetic rows")
-    tell(f"decoded to {len(schema.columns)} original columns")
+    log_public(f"sampled {rows.rows} synthetic rows")
+    log_public(f"decoded the rows into {len(schema.columns)} original columns")
     return SyntheticTable(target, summary)

@@ -26,7 +26,7 @@ from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import Noise, SystemNoise
 from dpcore.records.exact_sums import GramSum
 from dpcore.synthesis.copula.generator import cells_of_schema
-from tasks.boundary import tell
+from tasks.boundary import log_public
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant
 
@@ -74,7 +74,7 @@ def draw_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measu
     ledger, event = run.ledger, run.planned.plan.events[name]
     stored = ledger.measurement(grant.release_id, name)
     if stored is not None:
-        tell(f"the {name} were measured before; the stored measurement is used again, nothing is drawn")
+        log_public(f"reused the stored measurement of {name}; no noise was drawn and nothing was spent")
         return stored
     fingerprint = run.readings.fingerprint()
     _require_same_data(ledger.fingerprint(grant.release_id), fingerprint, grant.release_id)
@@ -87,19 +87,19 @@ def draw_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measu
         flow_run_id=run.flow_run_id,
         fingerprint=fingerprint,
     )
-    tell(f"measured the {name} with {event.mechanism}; the spend is in the ledger")
+    log_public(f"measured the {name} with {event.mechanism} and recorded the cost in the ledger")
     return released
 
 
 def _require_same_data(kept: str | None, found: str, release_id: str) -> None:
-    """All measurements of one release are of the same data, also where a run goes on after another."""
+    """Require that all measurements of one release use the same data, also if another run resumes it."""
     if kept is not None and kept != found:
         raise LandingError(
-            f"the landing data are not those of which {release_id} was measured so far",
+            f"the landing data changed since the first measurement of {release_id}",
             rule="landing-changed",
             where="source",
-            hint="put the files back as they were and run again; if they are gone for good, this month cannot be "
-            "finished, and what was measured of it stays spent",
+            hint="restore the original files and run again; without them this month cannot be finished, and the budget "
+            "spent on its measurements stays spent",
         )
 
 

@@ -1,4 +1,4 @@
-"""How far a long stage is, told to whoever watches the terminal; not stored anywhere."""
+"""Progress messages of long stages, written to the terminal only and stored nowhere."""
 
 from __future__ import annotations
 
@@ -8,44 +8,50 @@ from collections.abc import Callable
 from tasks.boundary import PROGRESS
 
 FIRST_AFTER, THEN_EVERY = 2.0, 10.0
-"""Seconds of work before anything is said, and between one message and the next."""
+"""Seconds of work before the first message, and between two messages."""
 
 
-class NowAndThen:
-    """Says something when it is time for it."""
+class ThrottledLogger:
+    """Log at most one progress message every `THEN_EVERY` seconds, the first after `FIRST_AFTER` seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._due = clock, clock() + FIRST_AFTER
 
-    def say(self, message: str) -> None:
-        """Say it, unless something was said just before."""
+    def log(self, message: str) -> None:
+        """Log the message, or drop it if the previous one is too recent."""
         if self._clock() >= self._due:
             self._due = self._clock() + THEN_EVERY
             PROGRESS.info(message)
 
 
 class RowsDone:
-    """Counts public rows and says now and then how many of them are done."""
+    """Count the synthetic rows that a stage has processed and log progress from time to time.
+
+    The number of synthetic rows is public.
+    """
 
     def __init__(self, verb: str, rows: int, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._verb, self._rows, self._done, self._voice = verb, rows, 0, NowAndThen(clock)
+        self._verb, self._rows, self._done, self._logger = verb, rows, 0, ThrottledLogger(clock)
 
     def add(self, rows: int) -> None:
-        """So many more are done."""
+        """Count this many more rows as done."""
         self._done += rows
         if self._done < self._rows:
-            self._voice.say(f"{self._verb} {self._done:,} of {self._rows:,} rows")
+            self._logger.log(f"{self._verb} {self._done:,} of {self._rows:,} rows")
 
 
 class DataRead:
-    """Says now and then how much of the landing data a reading is through: a share, which only the terminal sees."""
+    """Log from time to time which share of the landing data a pass has read.
+
+    Only the terminal shows the share; it is stored nowhere.
+    """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._purpose, self._voice = clock, "", NowAndThen(clock)
+        self._clock, self._purpose, self._logger = clock, "", ThrottledLogger(clock)
 
     def __call__(self, purpose: str, share: float) -> None:
-        """A reading for that purpose is so far."""
+        """Report that the pass for this purpose has read this share of the data."""
         if purpose != self._purpose:
-            self._purpose, self._voice = purpose, NowAndThen(self._clock)
+            self._purpose, self._logger = purpose, ThrottledLogger(self._clock)
         if share < 1:
-            self._voice.say(f"{share:.0%} of the landing data are read for {purpose}")
+            self._logger.log(f"read {share:.0%} of the landing data for {purpose}")

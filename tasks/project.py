@@ -18,7 +18,7 @@ from dpcore.measurements.projection import (
     ron_projection,
 )
 from dpcore.mechanisms.names import PROJECTION
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.draw_once import measure_or_load
 from tasks.landing.cells import cells_of
 from tasks.landing.datasets import open_public
@@ -32,7 +32,7 @@ from tasks.workspace.parallel import one_blas_thread
 def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
     """The projection that the plan asks for; measured and charged if it is private and bought apart."""
     projection, plan = _projection(run, grant), run.planned.plan
-    tell(f"projection {plan.projection}: {projection.width} encoded coordinates to {plan.dimension}")
+    log_public(f"chose the projection {plan.projection}: {projection.width} encoded coordinates to {plan.dimension}")
     return projection
 
 

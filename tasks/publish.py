@@ -7,7 +7,7 @@ from datetime import datetime
 
 from dpcore.errors import LedgerError
 from dpcore.measure import Measurement
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.bundle.codebook import build_codebook
 from tasks.bundle.record import Outcome, build_model, build_record
 from tasks.bundle.registry_entry import REGISTRY, deployment_text
@@ -30,7 +30,7 @@ REPORT, LINEAGE = "report.html", "lineage.ndjson"
 def publish_bundle(
     run: ReleaseRun, grant: Grant, outcome: Outcome, staging: Staging, lineage: list[str], now: datetime
 ) -> BundleRef:
-    """Fill, seal, record and reveal the bundle; one that needs approval stays hidden until a person has spoken.
+    """Fill, seal, record and reveal the bundle; a bundle that needs approval stays hidden until a person approves it.
 
     Raises: LedgerError if its noise was seeded.
     """
@@ -56,23 +56,23 @@ def publish_bundle(
     digest = staging.seal()
     if needs_approval(run.planned, grant):
         ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
-        tell(f"{grant.release_id} waits for approval")
+        log_public(f"{grant.release_id} waits for approval")
         return BundleRef(folder, record, ReleaseStatus.AWAITING_APPROVAL)
     ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
     staging.reveal()
-    tell(f"published {grant.release_id}")
+    log_public(f"published {grant.release_id}")
     return BundleRef(staging.final, record)
 
 
 def needs_approval(planned: PlannedRelease, grant: Grant) -> bool:
-    """Whether a person must speak first: as it was reserved, or as the specification says by now."""
+    """Return whether a person must approve first, by the reservation or by the present specification."""
     return grant.needs_approval or planned.spec.approve != "none"
 
 
 def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:
     if any(released.seeded for released in measurements):
         raise LedgerError(
-            "the noise of this release was seeded",
+            "the noise of this release was drawn from a seed",
             rule="noise-seeded",
             where=grant.release_id,
             hint="seeded noise protects nobody; release again with another period",
@@ -82,7 +82,7 @@ def _refuse_seeded(grant: Grant, measurements: Iterable[Measurement]) -> None:
 def _refuse_unknown(staging: Staging, grant: Grant) -> None:
     if staging.final.exists():
         raise LedgerError(
-            f"there is a bundle {grant.release_id} that the ledger does not know",
+            f"the ledger has no entry for the existing bundle {grant.release_id}",
             rule="ledger-incomplete",
             where="ledger.db",
             hint="the ledger was rolled back: restore the latest one, then run `dprelease audit`",

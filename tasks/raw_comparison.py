@@ -1,4 +1,4 @@
-"""Raw rows against a published release, on demand: exact, private, into the vault, and never a reason for anything."""
+"""Compare a published release with the raw rows, exactly and privately; no decision may depend on the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _require_same_specification(planned: PreparedRelease, record: dict[str, Any]
             f"the specification changed since {record['release_id']} was released",
             rule="spec-changed",
             where="release.yaml",
-            hint="put the old specification back, or compare a newer release",
+            hint="restore the earlier specification, or compare a newer release",
         )
 
 

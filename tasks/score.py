@@ -1,7 +1,7 @@
-"""Stage 8, only where the specification buys checks: test models of the synthetic rows on the real ones, with noise.
+"""Stage 8, for specifications with budgeted checks: evaluate models of the synthetic rows on the real rows, with noise.
 
-The only stage after sampling that reads rows. It comes after the free checks, so that a table
-which fails those takes nothing for these; what fails here is refused, and its spend stands.
+This is the only stage after sampling that reads landing rows. It follows the free checks, so that a table that
+fails those spends nothing here. A release that fails here is refused, and its cost stays spent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpcore.mechanisms.queries import ScoreQuery
 from dpcore.mechanisms.vectors import PrivateVector
 from dpcore.noise.sources import SystemNoise
 from dpcore.records.schema import Cells
-from tasks.boundary import private_task, tell
+from tasks.boundary import log_public, private_task
 from tasks.bundle.figures import score_check, score_of, training_rows
 from tasks.bundle.record import Outcome
 from tasks.draw_once import draw_once
@@ -35,24 +35,25 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Synthe
     Raises: CheckFailedError naming what did not hold.
     """
     synthetic = training_rows(table.path, run.planned.plan.schema)
-    found = [_scored(run, grant, name, outcome, synthetic) for name in run.planned.plan.check_events]
+    found = [_score(run, grant, name, outcome, synthetic) for name in run.planned.plan.check_events]
     checks = [score_check(score, run.planned.spec.checks) for score in found]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
-    tell("; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found))
+    scores = "; ".join(f"{one['name']} {one['value']:.4g} ({one['low']:.4g} to {one['high']:.4g})" for one in found)
+    log_public(f"measured the budgeted checks: {scores}")
     return replace(outcome, utility=outcome.utility | {"scores": found}, checks=[*outcome.checks, *checks])
 
 
-def _scored(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, synthetic: Cells) -> dict[str, Any]:
+def _score(run: ReleaseRun, grant: Grant, name: str, outcome: Outcome, synthetic: Cells) -> dict[str, Any]:
     """One score, measured on the real rows."""
     query, schema = run.planned.plan.check_events[name].query, run.planned.plan.schema
     assert isinstance(query, ScoreQuery)  # noqa: S101  as it was planned
     scorer = train_scorer(query, schema, synthetic, grant.seeds["sampling"])
-    return score_of(name, _measured(run, grant, name, scorer), scorer, outcome.moments, synthetic, schema)
+    return score_of(name, _measure_or_load(run, grant, name, scorer), scorer, outcome.moments, synthetic, schema)
 
 
-def _measured(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> ReleasedVector:
+def _measure_or_load(run: ReleaseRun, grant: Grant, name: str, scorer: Scorer) -> ReleasedVector:
     """The noisy sum of all rows' scores, drawn now or before."""
     event = run.planned.plan.check_events[name]
     query = event.query

@@ -1,4 +1,4 @@
-"""Stage 1: structure decides, cells are only told to the operator."""
+"""Stage 1: refuse a wrong structure, and report invalid cells to the operator only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Column, NominalColumn
 from expectations import landing
 from expectations.extremes import Extremes
-from expectations.landing import ENCODED_NORM, MEANINGS
+from expectations.landing import ENCODED_NORM, MEANINGS, TREATMENTS
 from expectations.verdicts import Verdict
-from tasks.boundary import private_task, tell, tell_operator
+from tasks.boundary import log_operator, log_public, private_task
 from tasks.intake.completeness import require_whole
 from tasks.landing.passes import Chunk
 from tasks.landing.structure import require_shape
@@ -26,7 +26,7 @@ from tasks.workspace.helper_process import in_helper
 
 @private_task("validate")
 def validate_landing(run: ReleaseRun, release_id: str) -> None:
-    """Refuse data of another structure; tell the operator which columns hold cells to clamp.
+    """Refuse data of another structure, and tell the operator which columns hold invalid cells.
 
     Raises: LandingError.
     """
@@ -35,17 +35,17 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
     require_structure(run)
     verdicts = read_whole(run)
     run.workspace.keep_verdicts(release_id, [_kept(verdict) for verdict in verdicts])
-    tell("validated: the structure holds")
-    broken: dict[str | None, list[str]] = {}
+    log_public("validated the landing data: the structure matches the specification")
+    _log_broken([verdict for verdict in verdicts if not verdict.ok])
+
+
+def _log_broken(verdicts: Iterable[Verdict]) -> None:
+    """Tell the operator, for each broken rule, what it means and for which columns; no value and no count."""
+    columns: dict[str, list[str]] = {}
     for verdict in verdicts:
-        if not verdict.ok:
-            broken.setdefault(verdict.column, []).append(verdict.rule)
-    of_records = broken.pop(None, [])
-    if broken:
-        listed = "; ".join(f"{column} ({', '.join(rules)})" for column, rules in broken.items())
-        tell_operator(f"some cells break these rules and are clamped or mapped: {listed}")
-    for rule in of_records:
-        tell_operator(f"{MEANINGS[rule]} ({rule})")
+        columns.setdefault(verdict.rule, []).extend([verdict.column] if verdict.column else [])
+    for rule, names in columns.items():
+        log_operator(f"{TREATMENTS[rule]}: {', '.join(names)}" if names else f"{MEANINGS[rule]} ({rule})")
 
 
 def _kept(verdict: Verdict) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     summed = partial(cell_extremes, encoding=run.planned.encoding, radius=public_radius(run.planned.plan))
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes.is_empty:
-        tell_operator("the landing data have no rows; they are measured like any others")
+        log_operator("the landing data have no rows; they are measured in the same way as other data")
     return in_helper(landing.cell_verdicts, extremes, schema)
 
 

@@ -1,4 +1,4 @@
-"""`dprelease approve`: a person's word on a release that waits for it."""
+"""`dprelease approve`: a person's decision on a release that waits for approval."""
 
 from __future__ import annotations
 
@@ -60,25 +60,25 @@ def approve(
         refuse = signed.content.decision == "refuse"
     if refuse:
         entry = approval.refuse(place, release_id, **said)
-        content = {"release_id": release_id, "status": ReleaseStatus.REFUSED, **_decision_json(entry)}
+        content = {"release_id": release_id, "status": ReleaseStatus.REFUSED, **_decision_facts(entry)}
     else:
         folder, record, entry = approval.approve(place, release_id, **said)
         published = folder.is_dir()
         status = ReleaseStatus.PUBLISHED if published else ReleaseStatus.AWAITING_APPROVAL
         content = {"release_id": release_id, "status": status}
-        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _decision_json(entry)
+        content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _decision_facts(entry)
         if published:
-            _tell_history(place, record["flow_run_id"], entry)
+            _update_history(place, record["flow_run_id"], entry)
     print_json(content) if as_json else _show_decision(content)
 
 
 def _require_sensible(key: Path | None, bundle: Path | None, out: Path | None, add: Path | None) -> None:
-    """A decision is signed here, signed for elsewhere, or added."""
+    """Require options of one use: sign a decision here, sign it for another machine, or add a signed one."""
     from dpcore.errors import RefusedError
 
     if bool(bundle) != bool(out) or (out and not key) or (add and (key or out)):
         raise RefusedError(
-            "these options do not go together",
+            "these options cannot be combined",
             rule="options-conflict",
             where="approve",
             hint="use --key alone, --key with --bundle and --out, or --add alone",
@@ -94,7 +94,9 @@ def _write(signed: SignedDecision, out: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({"out": str(out), "approver": signed.approver, "decision": signed.content.decision})
     else:
-        console().print(f"signed by {signed.approver} in {out}; its operator adds it with --add", soft_wrap=True)
+        console().print(
+            f"wrote the decision signed by {signed.approver} to {out}; the operator adds it with --add", soft_wrap=True
+        )
 
 
 def _write_text(draft: Path, text: str) -> None:
@@ -106,7 +108,7 @@ def _cost(record: dict[str, Any]) -> dict[str, Any]:
     return {name: privacy[name] for name in ("epsilon", "delta", "delta_num")} | {"rows": record["rows"]}
 
 
-def _decision_json(entry: Entry) -> dict[str, Any]:
+def _decision_facts(entry: Entry) -> dict[str, Any]:
     from tasks.ledger.entries.bodies import BundleDecision
 
     body = entry.parse(BundleDecision)
@@ -115,8 +117,8 @@ def _decision_json(entry: Entry) -> dict[str, Any]:
     return {by: body.who, "reason": body.reason, "key": key, "ledger_entry": entry.seq}
 
 
-def _tell_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
-    """Let the orchestrator's history show that the wait is over, if it is at hand; the ledger has it anyway."""
+def _update_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
+    """Mark the flow run as published in Prefect's history if a server answers; the ledger holds the approval anyway."""
     from flows.run_labels import ENTRY_TAG
     from flows.server.connection import ServerUnreachableError, known_server
     from tasks.ledger.entries.bodies import Approval

@@ -11,7 +11,7 @@ import typer
 
 from dpcore.errors import RefusedError
 from flows.cli.output import FAILED, JsonFlag, WorkspaceOption, console, print_json, stderr, table
-from flows.cli.progress import watched
+from flows.cli.progress import show_activity
 
 if TYPE_CHECKING:
     from dpcore.auditing.attacks import Finding
@@ -45,8 +45,8 @@ def audit(
     """
     from tasks.audit import broken
 
-    with watched("auditing") as tell:
-        checks = _audit(release_id, workspace, since, (export, bundles, public_keys or []), sample, tell)
+    with show_activity("auditing") as on_progress:
+        checks = _audit(release_id, workspace, since, (export, bundles, public_keys or []), sample, on_progress)
     ok = not broken(checks) if allow_not_shown else all(check.ok for check in checks)
     if as_json:
         print_json({"ok": ok, "checks": [check.as_json() for check in checks]})
@@ -62,13 +62,13 @@ def _audit(
     since: str | None,
     given: tuple[Path | None, Path | None, list[Path]],
     sample: int | None,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> list[Check]:
     from tasks.audit import Redraw, audit_export, audit_workspace, read_public_key
     from tasks.workspace.folders import Workspace
 
     export, bundles, public_keys = given
-    trusted, redraw = [read_public_key(path) for path in public_keys], Redraw(sample, tell)
+    trusted, redraw = [read_public_key(path) for path in public_keys], Redraw(sample, on_progress)
     if export is None and bundles is None:
         from flows.run_history import complete_runs
 
@@ -80,7 +80,7 @@ def _audit(
             "without a workspace an audit needs the export, the bundles and a public key",
             rule="audit-incomplete",
             where="--export, --bundles, --public-key",
-            hint="give all three; the key must come from the steward by another way than the export",
+            hint="give all three; obtain the key from the steward through another channel than the export",
         )
     return audit_export(export, bundles, trusted, release_id, since=since, redraw=redraw)
 
@@ -101,7 +101,10 @@ def _show_checks(checks: list[Check]) -> None:
         return
     first = (faults or open_ends)[0]
     out.print(
-        "[bold red]the audit failed[/]: " if faults else "[yellow]nothing is broken, not all is shown[/]: ", end=""
+        "[bold red]the audit failed[/]: "
+        if faults
+        else "[yellow]no check is broken, but not every check could be shown to hold[/]: ",
+        end="",
     )
     out.print(f"{first.name}: {first.detail}", markup=False, soft_wrap=True)
 
@@ -210,7 +213,7 @@ def _show_audit(result: MechanismAudit) -> None:
     largest = max(max(r.nuclear, r.frobenius, r.weighted_l1) for r in result.replays)
     out.print(
         f"replay: {len(result.replays)} pairs of hostile neighbours with the same noise, {faults} faults; "
-        f"one unit used at most {at_most(100 * largest, 3)}% of a sensitivity"
+        f"one unit uses at most {at_most(100 * largest, 3)}% of a sensitivity"
     )
     if result.membership:
         m = result.membership
@@ -218,7 +221,7 @@ def _show_audit(result: MechanismAudit) -> None:
             f"membership in RON-Gauss rows at epsilon {m.epsilon:g}: {m.accuracy:.1%} of {m.guesses} guesses right, "
             f"between {m.interval[0]:.1%} and {m.interval[1]:.1%}; chance 50%, ceiling {at_most(100 * m.ceiling, 3)}%"
         )
-    out.print("everything is as the registry says" if result.ok else "[bold red]the audit failed[/]")
+    out.print("every mechanism behaves as the registry states" if result.ok else "[bold red]the audit failed[/]")
 
 
 def _show_entries() -> None:

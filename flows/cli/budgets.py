@@ -123,10 +123,12 @@ def raise_cap(
     from tasks.spec.plan import basis_of, cap_of
 
     if not reason.strip():
-        raise RefusedError("the reason is empty", rule="reason-missing", where="--reason", hint="say why")
+        raise RefusedError(
+            "the reason is empty", rule="reason-missing", where="--reason", hint="state why the cap changes"
+        )
     person = operator() if who is None else who.strip()
     if not person:
-        raise RefusedError("nobody is named", rule="who-missing", where="--who", hint="say who decides")
+        raise RefusedError("--who is empty", rule="who-missing", where="--who", hint="name the person who decides")
     place, spec, planned, _ = open_planned(workspace)
     ledger = writable_ledger(place, spec)
     ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), reason.strip(), who=person)

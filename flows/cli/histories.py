@@ -30,7 +30,7 @@ COLOURS: dict[str, str] = {
 }
 
 
-def _joined(folder: Path) -> Joined:
+def _join(folder: Path) -> Joined:
     from flows.release_history import Joined
     from tasks.workspace.folders import Workspace
 
@@ -49,7 +49,7 @@ def history(
     as_json: bool = JsonFlag,
 ) -> None:
     """List all releases with their ledger entries and flow runs."""
-    joined = _joined(workspace)
+    joined = _join(workspace)
     rows = [row for row in joined.rows() if status in (None, row["status"])]
     rows = rows[-limit:] if limit else rows
     if as_json:
@@ -57,7 +57,7 @@ def history(
     elif rows:
         _show_history(rows)
     else:
-        console().print("no releases yet" if status is None else "no such releases")
+        console().print("no releases yet" if status is None else "no release matches")
 
 
 def _show_history(rows: Sequence[dict[str, Any]]) -> None:
@@ -129,8 +129,8 @@ def show(
         print_json(record_schema())
         return
     if release_id is None:
-        raise typer.BadParameter("name a release, or ask for --schema", param_hint="RELEASE")
-    joined = _joined(workspace)
+        raise typer.BadParameter("name a release, or use --schema", param_hint="RELEASE")
+    joined = _join(workspace)
     _require_known(joined, release_id)
     if sbom:
         from tasks.bundle.sbom import bill_of_materials
@@ -163,7 +163,7 @@ def _record(joined: Joined, release_id: str) -> dict[str, Any]:
             f"{release_id} is not published: its status is {status}",
             rule="release-not-published",
             where="RELEASE",
-            hint="`dprelease show` without --json, or with --all, says what is known of it",
+            hint="`dprelease show` without --json, or with --all, shows what is known about it",
         )
     return record_in(joined.workspace.bundle(release.reservation.name, release_id))
 
@@ -210,7 +210,7 @@ def _record_facts(record: dict[str, Any]) -> dict[str, str]:
 
 
 def _places(whole: dict[str, Any]) -> dict[str, str]:
-    """Where else it is told of: other releases, a person, the bundle."""
+    """Related releases, approvals, and the bundle."""
     from rich.markup import escape
 
     bundle = whole["bundle"]
@@ -218,8 +218,10 @@ def _places(whole: dict[str, Any]) -> dict[str, str]:
     facts = {"supersedes": whole["supersedes"], "superseded by": whole["superseded_by"], "approved": said}
     facts["reason"] = whole["reason"]
     if bundle:
-        verdict = "as the ledger has it" if bundle["as_published"] else f"NOT as in the ledger: {bundle['faults'][0]}"
-        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "it is": verdict}
+        verdict = (
+            "matches the ledger" if bundle["as_published"] else f"DOES NOT match the ledger: {bundle['faults'][0]}"
+        )
+        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "integrity": verdict}
         facts["report"] = str(Path(bundle["folder"]) / "report.html")
     return {name: escape(str(value)) for name, value in facts.items() if value}
 
@@ -243,9 +245,9 @@ def _show_ledger(out: Console, entries: Sequence[dict[str, Any]]) -> None:
 
 def _show_runs(out: Console, runs: Sequence[dict[str, Any]]) -> None:
     if not runs:
-        out.print("flow runs: none is in the history at hand")
+        out.print("flow runs: none in the available history")
         return
-    rows = table("flow runs", "id", "name", "state", "begun (UTC)", "page")
+    rows = table("flow runs", "id", "name", "state", "started (UTC)", "page")
     for run in runs:
         rows.add_row(run["id"], run["name"], _coloured(run["state"]), _minute(run["start"]), run["url"] or "-")
     out.print(rows, soft_wrap=True)

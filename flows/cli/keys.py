@@ -74,7 +74,10 @@ def enrol(
 
     if not set(role) <= set(ROLES):
         raise RefusedError(
-            "there is no such role", rule="role-unknown", where="--role", hint=f"use {', '.join(ROLES)}; repeat --role"
+            "there is no role of this name",
+            rule="role-unknown",
+            where="--role",
+            hint=f"use {', '.join(ROLES)}; repeat --role",
         )
     place, spec = open_place(workspace)
     entry = enrol_key(place, spec, given_public_key(public), roles=role, name=name.strip())
@@ -82,11 +85,12 @@ def enrol(
     if as_json:
         print_json({"key_id": enrolment.key_id, "roles": enrolment.roles, "name": enrolment.name, "entry": entry.seq})
         return
-    console().print(
-        f"{enrolment.key_id} may {', '.join(enrolment.roles or ())} (ledger entry {entry.seq})", markup=False
-    )
-    if enrolment.roles != ("approve",):
-        console().print("send its holder keys/signing.pub: they run `dprelease keys trust` with it", markup=False)
+    roles = enrolment.roles or ()
+    words = f"{'role' if len(roles) == 1 else 'roles'} {', '.join(roles)}"
+    console().print(f"{enrolment.key_id} has the {words} (ledger entry {entry.seq})", markup=False)
+    if roles != ("approve",):
+        words = "send keys/signing.pub to the holder of the key, who runs `dprelease keys trust` with it"
+        console().print(words, markup=False)
 
 
 @keys_app.command("revoke")
@@ -104,7 +108,7 @@ def revoke(
     if as_json:
         print_json({"key_id": key_id, "entry": entry.seq})
     else:
-        console().print(f"{key_id} signs no more (ledger entry {entry.seq})", markup=False)
+        console().print(f"{key_id} is revoked (ledger entry {entry.seq})", markup=False)
 
 
 @keys_app.command("trust")
@@ -123,7 +127,7 @@ def trust(
     if as_json:
         print_json({"key_id": key.key_id})
     else:
-        console().print(f"this workspace believes a ledger that {key.key_id} began or signed", markup=False)
+        console().print(f"this workspace trusts a ledger that {key.key_id} began or signed", markup=False)
 
 
 @keys_app.command("rotate")
@@ -145,7 +149,7 @@ def rotate(
     if as_json:
         print_json({"key_id": public.key_id, "replaces": replaced, "entry": entry.seq, "public_key": public.pem})
     else:
-        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays good for what it signed")
+        console().print(f"the ledger is now signed with {public.key_id}; {replaced} stays valid for what it signed")
 
 
 @keys_app.command("encrypt")
@@ -156,8 +160,8 @@ def encrypt(workspace: Path = WorkspaceOption, as_json: bool = JsonFlag) -> None
 
     place, _ = open_place(workspace)
     place.create()
-    public = encrypt_key(place, ask_passphrase("new passphrase: ", again="the same again: "))
+    public = encrypt_key(place, ask_passphrase("new passphrase: ", again="repeat the passphrase: "))
     if as_json:
         print_json({"key_id": public.key_id, "encrypted": True})
     else:
-        console().print(f"keys/signing.key of {public.key_id} is encrypted; whoever releases needs the passphrase")
+        console().print(f"keys/signing.key of {public.key_id} is encrypted; every release needs the passphrase")

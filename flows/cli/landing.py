@@ -42,17 +42,17 @@ def land(
     admission = arrivals.admit(target, spec, source=file.absolute(), replace=replace)
     if admission.refusal:
         raise _in_quarantine(admission.refusal)
-    again = admission.known and _reopened(place, spec, arrivals, admission.version)
+    again = admission.known and _reopen(place, spec, arrivals, admission.version)
     status, period = "already-landed" if admission.known and not again else "landed", admission.version.period
-    announced = _announced(place, spec, arrivals, period)
+    announced = _announce(place, spec, arrivals, period)
     if as_json:
         print_json({"status": status, "period": period, "announced": announced})
     else:
         _say(status, period, announced=announced, awaited=spec.schedule.on_landing)
 
 
-def _reopened(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, version: FileVersion) -> bool:
-    """Let a file that was dealt with count again, if its month was not released: whoever lands it anew wants that."""
+def _reopen(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, version: FileVersion) -> bool:
+    """Count a handled file again if its month was not released, because landing it again asks for that."""
     from tasks.ledger.opening import ledger_state
     from tasks.schedule.due import is_decided
 
@@ -72,7 +72,7 @@ def _require_readable(file: Path) -> None:
             readable = False
     if not readable:
         raise LandingError(
-            "there is no such file, or it may not be read", rule="file-missing", where="FILE", hint="check the path"
+            "the file does not exist or cannot be read", rule="file-missing", where="FILE", hint="check the path"
         )
 
 
@@ -88,21 +88,21 @@ def _target(place: Workspace, spec: ReleaseSpec, name: Path, where: str) -> Path
             "the data of this workspace come from a database or a store",
             rule="landing-elsewhere",
             where="source",
-            hint="put them there, or name files that land in this workspace: `path: landing/*.parquet`",
+            hint="put the data there, or let the source be files of this workspace: `path: landing/*.parquet`",
         )
     pattern = relative_pattern(place.root, spec.source.path)
     if pattern is None:
         raise LandingError(
-            "source.path leads out of the workspace",
+            "source.path points outside the workspace",
             rule="landing-outside",
             where="source.path",
-            hint="bring files there by your own means: write under a hidden name, then rename",
+            hint="copy files there by other means: write each under a hidden name, then rename it",
         )
     target = folder_of(place.root, spec.source.path) / name
     inside = target.is_relative_to(place.root) and ".." not in name.parts
     if not (inside and would_match(pattern, target.relative_to(place.root))):
         raise LandingError(
-            "under that name a release would not find the file",
+            "a release would not find the file under that name",
             rule="name-unmatched",
             where=where,
             hint=f"give it a name that fits source.path ({spec.source.path}) with --as",
@@ -120,11 +120,11 @@ def _in_quarantine(refusal: LandingError) -> LandingError:
     )
 
 
-def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: str | None) -> bool:
-    """Announce what landed for the month if there is somebody to tell; whether it was, now or before.
+def _announce(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: str | None) -> bool:
+    """Announce the landed data of the month if a server answers; return whether they are announced, now or before.
 
-    Where `dprelease serve` watches, its watcher does so as soon as nothing more lands: however many
-    commands bring a month's files, the server is told once.
+    Where `dprelease serve` runs, its watcher announces them once no more files land, so that the server receives
+    one event for a month, however many commands land its files.
     """
     from flows.announce import announce_due
     from flows.server.connection import ServerUnreachableError, is_served, known_server
@@ -141,12 +141,14 @@ def _announced(place: Workspace, spec: ReleaseSpec, arrivals: Arrivals, period: 
 def _say(status: str, period: str | None, *, announced: bool, awaited: bool) -> None:
     out, month = console(), f" for {period}" if period else ""
     if status == "already-landed":
-        out.print(f"this file had landed before{month}; it does not count twice")
+        out.print(f"this file landed earlier{month}; it is not counted twice")
     else:
         out.print(f"landed{month}")
     if not awaited:
-        out.print("  schedule.on_landing is off: `dprelease run` releases it, or the schedule in its time")
+        out.print("  schedule.on_landing is off: `dprelease run` or the schedule releases it")
     elif announced:
-        out.print("  the server is told when nothing more lands for the month; `dprelease history` shows the rest")
+        out.print("  the release starts when no more files land for the month; `dprelease history` shows its result")
     else:
-        out.print("  no server answers: `dprelease serve` takes it up when it starts, or `dprelease run` releases now")
+        out.print(
+            "  no server answers: `dprelease serve` releases it when it starts, or `dprelease run` releases it now"
+        )

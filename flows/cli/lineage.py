@@ -51,9 +51,7 @@ def lineage(
 def _explain(context: typer.Context, *, as_json: bool, both: bool) -> None:
     """The help for a person who gave nothing; a refusal for a script, and for one who gave too much."""
     if both or as_json:
-        raise RefusedError(
-            "either a release or --flush is needed", rule="usage", where="command line", hint="see --help"
-        )
+        raise RefusedError("name a release, or use --flush", rule="usage", where="command line", hint="see --help")
     typer.echo(context.get_help())
 
 
@@ -129,6 +127,6 @@ def _say(delivery: Delivery, *, as_json: bool) -> None:
     out = console()
     out.print(f"sent {delivery.sent} events")
     if delivery.set_aside:
-        out.print(f"{delivery.set_aside} were refused and set aside in lineage-outbox/refused.ndjson")
+        out.print(f"{delivery.set_aside} events were refused and moved to lineage-outbox/refused.ndjson")
     if delivery.waiting:
-        out.print(f"{delivery.waiting} wait: {delivery.fault}")
+        out.print(f"{delivery.waiting} events are not sent yet: {delivery.fault}")

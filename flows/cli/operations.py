@@ -59,7 +59,7 @@ def export(
     elif out is None:
         sys.stdout.write(text)
     else:
-        console().print(f"{len(entries)} entries written to {out}", soft_wrap=True)
+        console().print(f"wrote {len(entries)} entries to {out}", soft_wrap=True)
 
 
 def _write(draft: Path, text: str) -> None:
@@ -98,7 +98,7 @@ def reconcile(
         return
     if vouch or nothing_was_spent == bool(charge):
         raise RefusedError(
-            "somebody must say what was spent after the last entry that is left",
+            "a reconciliation must state what was spent after the last remaining entry",
             rule="charge-missing",
             where="--charge",
             hint="add --nothing-was-spent, or --charge EPSILON with all that may have been spent; not both",
@@ -111,7 +111,7 @@ def reconcile(
         shown = {name: float(cost.epsilon) for name, cost in body.charges.items()}
         print_json({"entry": entry.seq, "charged": shown, "lost": len(body.lost)})
     else:
-        said = "charging the lost releases" if body.charges else "by your word that nothing was spent"
+        said = "with a charge for the lost releases" if body.charges else "with your statement that nothing was spent"
         console().print(f"reconciled in ledger entry {entry.seq}, {said}; releases may go on")
 
 
@@ -136,7 +136,7 @@ def _charges(texts: list[str]) -> dict[str, Fraction]:
             "a population is charged twice",
             rule="charge-twice",
             where="--charge",
-            hint="add the figures up and give one for each population",
+            hint="add the charges up and give one --charge per population",
         )
     return dict(pairs)
 
@@ -219,8 +219,10 @@ def set_aside(owner: str | None = OwnerUrl, workspace: Path = WorkspaceOption, a
         print_json({**shown, "entry": done.restore.seq})
         return
     roles = ", ".join(done.roles) or "an unknown role"
-    console().print(f"{done.entries} entries from {done.first} on are set aside; {roles} appended them", markup=False)
-    console().print("next: dprelease ledger reconcile, to say what was spent in them")
+    console().print(
+        f"set aside {done.entries} entries from entry {done.first} on, which {roles} appended", markup=False
+    )
+    console().print("next: dprelease ledger reconcile, to state what they spent")
 
 
 # ---------------------------------------------------------------- backup and restore
@@ -243,8 +245,8 @@ def backup(
     if as_json:
         print_json({"out": str(target), **made.as_json()})
     else:
-        console().print(f"{made.files} files and {made.entries} ledger entries in {target}", soft_wrap=True)
-        console().print("keep it secret: it holds the signing key")
+        console().print(f"wrote {made.files} files and {made.entries} ledger entries to {target}", soft_wrap=True)
+        console().print("keep the archive secret: it contains the signing key")
 
 
 def restore(
@@ -264,5 +266,8 @@ def restore(
         print_json({"workspace": str(root), **made.as_json()})
         return
     out = console()
-    out.print(f"{made.files} files and {made.entries} ledger entries are back in {root}", soft_wrap=True)
-    out.print("next: dprelease audit, then dprelease ledger reconcile to say what was spent since", soft_wrap=True)
+    out.print(f"restored {made.files} files and {made.entries} ledger entries to {root}", soft_wrap=True)
+    out.print(
+        "next: dprelease audit, then dprelease ledger reconcile to state what was spent since the backup",
+        soft_wrap=True,
+    )

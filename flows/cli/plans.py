@@ -115,7 +115,7 @@ def _show_plan(outlook: Outlook, content: dict[str, Any]) -> None:
     _show_alternatives(out, outlook)
     _show_columns(out, outlook, content["columns"])
     if "plot" in content:
-        out.print(f"drawn into {content['plot']}", markup=False)
+        out.print(f"wrote the plot to {content['plot']}", markup=False)
 
 
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
@@ -123,19 +123,19 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
 
     error = content["expected_error"]
     rows = {
-        "epsilon, delta": f"{at_most(content['epsilon'])}, {at_most(content['delta'])} a release",
+        "epsilon, delta": f"{at_most(content['epsilon'])}, {at_most(content['delta'])} per release",
         **in_words(content),
         "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {content['dimension']}",
         "mechanism": content["mechanism"],
         "generator": content["generator"],
-        "budget goes to": ", ".join(f"{name} {share:g}" for name, share in content["allocation"].items()),
+        "budget split": ", ".join(f"{name} {share:g}" for name, share in content["allocation"].items()),
         "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
-        "a mean's noise": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
-        "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue over the noise's operator norm)",
-        "gain over loss": f"{error['sir']:.3g} (less noise by projecting, over the variance it leaves out)"
+        "noise of a mean": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
+        "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue divided by the noise's operator norm)",
+        "gain over loss": f"{error['sir']:.3g} (noise saved by projecting, divided by the variance lost)"
         if "sir" in error
         else "",
-        "budget left after": _epsilon_left(content["remaining_after"]["epsilon"]),
+        "budget left": _epsilon_left(content["remaining_after"]["epsilon"]),
         "releases left": str(content["releases_left"]),
     }
     facts = table(f"plan for {name}", "", "")
@@ -199,7 +199,7 @@ def year_sentences(outlook: Outlook) -> list[str]:
     count = sum(not step.counted for step in outlook.year)
     cap, population = at_most(outlook.cap.epsilon), outlook.spec.privacy.population
     if outlook.cap_reached:
-        ends = f"The cap of epsilon {cap} is reached: {outlook.cap_reached} and what follows are refused."
+        ends = f"The cap of epsilon {cap} is reached: {outlook.cap_reached} and later months are refused."
     elif not outlook.year:
         ends = f"The schedule releases nothing in the next {outlook.months} months."
     else:
@@ -207,7 +207,10 @@ def year_sentences(outlook: Outlook) -> list[str]:
     sentences = [ends]
     if count:
         sentences.append(_what_fits(outlook, count))
-    return [*sentences, f"Only releases of this specification are foreseen; others over {population} spend too."]
+    return [
+        *sentences,
+        f"The forecast covers this specification only; other releases about {population} also spend budget.",
+    ]
 
 
 def _what_fits(outlook: Outlook, count: int) -> str:
@@ -216,9 +219,9 @@ def _what_fits(outlook: Outlook, count: int) -> str:
     these = f"all {count} releases" if count > 1 else "this release"
     fits = outlook.fits_the_year
     return (
-        f"No epsilon fits {these} under the cap."
+        f"Under the cap, no epsilon allows {these}."
         if fits is None
-        else f"At most epsilon {at_least(float(fits))} fits {these}."
+        else f"Under the cap, an epsilon of at most {at_least(float(fits))} allows {these}."
     )
 
 
@@ -230,9 +233,9 @@ def _duration(present: Alternative) -> str:
 
 def _show_alternatives(out: Console, outlook: Outlook) -> None:
     wide = outlook.plan.encoded_width
-    names = ("epsilon", "releases", "last one", "mean's noise", "share's", "signal to", "coordinates")
-    units = ("a release", "left", "", "% of range", "points", "noise", f"of {wide}")
-    result = _figures_table("what another epsilon would buy", *names)
+    names = ("epsilon", "releases", "last one", "mean noise", "share noise", "signal to", "coordinates")
+    units = ("per release", "left", "", "% of range", "points", "noise", f"of {wide}")
+    result = _figures_table("forecast for other values of epsilon", *names)
     result.add_row(*(f"[dim]{unit}[/]" for unit in units))
     for other in outlook.alternatives:
         row = _alternative_row(other)
@@ -258,12 +261,12 @@ def _show_columns(out: Console, outlook: Outlook, columns: list[dict[str, Any]])
     result.columns[1].justify = result.columns[-1].justify = "left"
     for names, column in _grouped(columns):
         ends = (f"{column['noise_sd'][end]:.3g}" for end in ("least", "most"))
-        result.add_row(names, "its mean" if column["of"] == "mean" else "a share", *ends, column["unit"] or "")
+        result.add_row(names, "mean" if column["of"] == "mean" else "share", *ends, column["unit"] or "")
     out.print()
     out.print(result)
-    notes = ["Standard deviations: least midway between the bounds or where shares are alike, most at a bound."]
+    notes = ["Standard deviations: smallest midway between the bounds or for equal shares, largest at a bound."]
     if not all(column["known"] for column in columns):
-        notes.append("The projection leaves coordinates out: means are off by more than the noise.")
+        notes.append("The projection omits coordinates, so errors of means exceed the noise.")
     for note in notes:
         out.print(note, style="dim")
 

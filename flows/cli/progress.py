@@ -1,4 +1,4 @@
-"""What a person sees while a release runs: a line a stage, and a spinner with the time."""
+"""The progress of a release in the terminal: one line per message, and a spinner with the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flows.cli.output import stderr
 
 WAITING = "waiting for the first stage"
 STILL_SECONDS = 5.0
-"""Between one line and the next while nothing is heard of the first stage."""
+"""Seconds between two lines while the first stage has not reported anything."""
 
 
 class _ProgressLines(logging.Handler):
@@ -28,7 +28,7 @@ class _ProgressLines(logging.Handler):
         self.heard = threading.Event()
 
     def wait(self, first: str) -> None:
-        """Say from time to time that the first stage is still waited for."""
+        """Report from time to time that the first stage has not reported yet."""
         while not self.heard.wait(STILL_SECONDS):
             words = f"{first}: still waiting, {time.monotonic() - self._start:.0f} s"
             self._status.update(words)
@@ -45,7 +45,7 @@ class _ProgressLines(logging.Handler):
 
 
 @contextmanager
-def shown(first: str) -> Iterator[None]:
+def show_progress(first: str) -> Iterator[None]:
     """Show progress on standard error until the block ends."""
     out = stderr()
     logger = logging.getLogger("dprelease.progress")
@@ -67,20 +67,20 @@ def shown(first: str) -> Iterator[None]:
 
 
 SOON_SECONDS, OFTEN_SECONDS = 2.0, 10.0
-"""Work without a word before a file that takes standard error is told something, and between one line and the next."""
+"""Seconds before the first line, and between two lines, if standard error is not a terminal."""
 
 
 @contextmanager
-def watched(first: str) -> Iterator[Callable[[str], None]]:
-    """Say on standard error what is being done: on a terminal at once, elsewhere once it takes a while."""
+def show_activity(first: str) -> Iterator[Callable[[str], None]]:
+    """Show the current activity on standard error: at once on a terminal, elsewhere only if it takes long."""
     out, due = stderr(), time.monotonic() + SOON_SECONDS
     with out.status(first) as status:
 
-        def tell(what: str) -> None:
+        def on_progress(what: str) -> None:
             nonlocal due
             status.update(what)
             if not out.is_terminal and time.monotonic() >= due:
                 due = time.monotonic() + OFTEN_SECONDS
                 out.print(what, soft_wrap=True)
 
-        yield tell
+        yield on_progress

@@ -45,12 +45,12 @@ def run(
     failed check, a crash or an interruption, run the same month again: it continues from the stored measurement, free
     of charge.
     """
-    from flows.cli.progress import shown
-    from flows.server.embedded import end_if_refused, forbid_core_dumps, kept_from_collection, use_server
-    from flows.server.isolation import isolated
+    from flows.cli.progress import show_progress
+    from flows.server.embedded import end_if_refused, forbid_core_dumps, pause_garbage_collection, use_server
+    from flows.server.isolation import isolate_process
     from flows.server.keeping import in_use, retire_stale_server
     from tasks.workspace.folders import Workspace
-    from tasks.workspace.helper_process import helped, is_loaded
+    from tasks.workspace.helper_process import is_loaded, start_helper
 
     place = Workspace(workspace.resolve())
     place.require()
@@ -58,14 +58,14 @@ def run(
     request = _request(given, period, supersedes, reason)
     forbid_core_dumps()
     retire_stale_server(place)
-    with in_use(place), place.scratch() as scratch, isolated(place, scratch), ExitStack() as held:
+    with in_use(place), place.scratch() as scratch, isolate_process(place, scratch), ExitStack() as held:
         is_up = use_server(place)
         server = _server(place, idle_minutes if keep_server else None)
         if server is None and not is_loaded():  # where a server starts, the second core is the server's
-            held.enter_context(helped())
-        with end_if_refused(server), kept_from_collection():
+            held.enter_context(start_helper())
+        with end_if_refused(server), pause_garbage_collection():
             planned = _refuse_early(place, scratch, request)
-        with shown("releasing" if is_up else "starting the orchestration server (up to a minute)"):
+        with show_progress("releasing" if is_up else "starting the orchestration server (up to a minute)"):
             try:
                 result = _run_flow(place, planned, server)
             except KeyboardInterrupt:
@@ -87,11 +87,11 @@ def _print_result(content: dict[str, Any], doubt: str) -> None:
     rows = "" if content["rows"] is None else f", {content['rows']} synthetic rows"
     out.print(f"  epsilon {at_most(content['epsilon'])}, delta {at_most(content['delta'])}{doubt}{rows}")
     if content["status"] == ReleaseStatus.AWAITING_APPROVAL:
-        out.print(f"  look at {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
+        out.print(f"  review  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
         out.print(f'  then    dprelease approve {content["release_id"]} --reason "..."', soft_wrap=True, markup=False)
         return
     if not Path(content["bundle"]).exists():
-        out.print("  its bundle is in the workspace that published it")
+        out.print("  the bundle is in the workspace that published it")
         return
     out.print(f"  bundle  {content['bundle']}", soft_wrap=True)
     out.print(f"  report  {Path(content['bundle']) / 'report.html'}", soft_wrap=True)
@@ -116,7 +116,7 @@ def _say_what_stays(place: Workspace, idle_minutes: float) -> None:
     from flows.server.keeping import kept_here
 
     if kept := kept_here(place):
-        words = f"its server stays until no run has used it for {idle_minutes:g} minutes (process {kept['process']})"
+        words = f"the server stays until no run has used it for {idle_minutes:g} minutes (process {kept['process']})"
         stderr().print(words, soft_wrap=True, highlight=False)
 
 
@@ -142,12 +142,12 @@ def _request(given: str | None, period: str | None, supersedes: str | None, reas
 
 
 def _run_flow(place: Workspace, planned: PreparedRelease, server: WaitingServer | None) -> ReleaseResult:
-    from flows.server.embedded import kept_from_collection, quiet_libraries
+    from flows.server.embedded import pause_garbage_collection, quiet_libraries
     from flows.server.isolation import forbid_stored_results
     from tasks.release.preparation import prepare_stages
     from tasks.workspace.helper_process import load_slow_libraries
 
-    with kept_from_collection():
+    with pause_garbage_collection():
         if server is not None:
             server.start()
         prepare_stages(planned.plan)
@@ -203,10 +203,10 @@ def record_in(bundle: Path) -> dict[str, Any]:
         record = parse_json(read_text(bundle / "record.json"))
     if not isinstance(record, dict):
         raise WorkspaceError(
-            "the ledger has the release as published, but its bundle has no readable record",
+            "the ledger lists the release as published, but its bundle has no readable record",
             rule="bundle-unreadable",
             where="releases",
-            hint="`dprelease audit` says what is missing; bring the bundle back from a backup",
+            hint="`dprelease audit` shows what is missing; restore the bundle from a backup",
         )
     return record
 

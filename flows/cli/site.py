@@ -9,7 +9,7 @@ import typer
 
 from dpcore.errors import RefusedError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, stderr
-from flows.cli.progress import watched
+from flows.cli.progress import show_activity
 
 if TYPE_CHECKING:
     from tasks.site.survey import Survey
@@ -44,7 +44,7 @@ def site(
         print_json({"site": str(target), "pages": pages, "releases": releases, "ok": survey.ok})
     else:
         words = "1 release" if releases == 1 else f"{releases} releases"
-        console().print(f"{pages} pages about {words}", soft_wrap=True)
+        console().print(f"wrote {pages} pages about {words}", soft_wrap=True)
         console().print(f"  open  {target / 'index.html'}", soft_wrap=True)
     _warn(survey)
 
@@ -71,9 +71,9 @@ def _write(place: Workspace, given: Path, prefect_url: str | None) -> tuple[Path
 
     require_place(place, given)
     target = given.resolve()
-    with watched("looking at the workspace") as tell:
-        survey = survey_workspace(place, now=utc_now(), runs=recorded_runs(place), tell=tell)
-        pages = render_site(survey, prefect_url=prefect_url, tell=tell)
+    with show_activity("reading the workspace") as on_progress:
+        survey = survey_workspace(place, now=utc_now(), runs=recorded_runs(place), on_progress=on_progress)
+        pages = render_site(survey, prefect_url=prefect_url, on_progress=on_progress)
         write_site(target, pages, survey)
     return target, survey, len(pages)
 
@@ -83,4 +83,4 @@ def _warn(survey: Survey) -> None:
         return
     first = survey.faults[0]
     stderr().print("[bold red]the audit failed[/]: ", end="")
-    stderr().print(f"{first.name}: {first.detail}; the site shows it", markup=False, soft_wrap=True)
+    stderr().print(f"{first.name}: {first.detail}; the site shows the details", markup=False, soft_wrap=True)

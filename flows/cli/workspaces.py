@@ -34,11 +34,11 @@ def init(
     workspace = Workspace(folder.resolve())
     if workspace.spec_path.exists():
         raise WorkspaceError(
-            "the folder is a workspace already",
+            "the folder is already a workspace",
             rule="workspace-exists",
             where="DIR",
-            hint="name another folder, for data about other people: what is released about the same people from two "
-            "workspaces is not counted together, unless they share a ledger",
+            hint="choose another folder, for data about other people: releases about the same people from two "
+            "workspaces are not counted together unless the workspaces share a ledger",
         )
     is_new = not workspace.root.exists()
     try:
@@ -58,7 +58,7 @@ def init(
     out.print(f"workspace [bold]{folder}[/] is ready" + (f" with the {demo} demo" if demo != "none" else ""))
     out.print("  landing/      put Parquet or CSV files here")
     if demo == "none":
-        out.print(f"next: write {SPEC_NAME}; {EXAMPLE_NAME} is one that explains every key")
+        out.print(f"next: write {SPEC_NAME}; {EXAMPLE_NAME} is an example that explains every key")
     else:
         out.print(f"  {SPEC_NAME}  the specification")
         out.print(f"next: dprelease plan -w {folder}; dprelease run -w {folder}")

@@ -164,11 +164,11 @@ def _patient_record(rng: np.random.Generator, columns: dict[str, Values]) -> dic
     recorded = {}
     for name, values in typed.items():
         null = rng.random(values.size) < MISSING_SHARES.get(name, 0.0)
-        recorded[name] = _make_dirty(rng, values, null, DIRT[name]) if name in DIRT else (values, null)
+        recorded[name] = _add_dirt(rng, values, null, DIRT[name]) if name in DIRT else (values, null)
     return recorded
 
 
-def _make_dirty(
+def _add_dirt(
     rng: np.random.Generator, values: Values, null: Values, dirt: tuple[object, ...]
 ) -> tuple[Values, Values]:
     """The values and the mask of null after a few cells have gone wrong."""

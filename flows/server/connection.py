@@ -152,7 +152,7 @@ def _take(file: TextIO, pause: float) -> bool:
 
 
 @contextmanager
-def announced(workspace: Workspace, server: Server, **facts: Any) -> Iterator[None]:
+def announce_server(workspace: Workspace, server: Server, **facts: Any) -> Iterator[None]:
     """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
     home, where = workspace.prefect_home, json.dumps({"api_url": server.api_url, "pid": os.getpid(), **facts})
     with private_file(home / PASSWORD, f"{server.auth}\n"), private_file(home / SERVING, where):

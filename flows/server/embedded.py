@@ -69,7 +69,7 @@ def use_server(workspace: Workspace) -> bool:
 
 @contextmanager
 def end_if_refused(server: WaitingServer | None) -> Iterator[None]:
-    """A block that may refuse the release, while a server loads; the server ends with it then."""
+    """Run a block while a server loads, and end the server if the block refuses the release."""
     try:
         yield
     except BaseException:
@@ -79,7 +79,7 @@ def end_if_refused(server: WaitingServer | None) -> Iterator[None]:
 
 
 class WaitingServer(Protocol):
-    """A server whose libraries load, and which serves once it is told to."""
+    """A server that loads its libraries in advance and begins to serve when it is started."""
 
     def start(self) -> None:
         """Let it serve."""
@@ -242,8 +242,8 @@ def quiet_libraries() -> None:
 
 
 @contextmanager
-def kept_from_collection() -> Iterator[None]:
-    """Keep what a block loads out of the search for cycles: libraries stay, and are many objects to look at."""
+def pause_garbage_collection() -> Iterator[None]:
+    """Disable garbage collection in a block that loads libraries, and exempt what it loaded from later collections."""
     gc.disable()
     try:
         yield

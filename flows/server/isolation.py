@@ -25,7 +25,7 @@ def isolation_of(scratch: Path) -> dict[str, str]:
 
 
 @contextmanager
-def isolated(workspace: Workspace, scratch: Path) -> Iterator[None]:
+def isolate_process(workspace: Workspace, scratch: Path) -> Iterator[None]:
     """Isolate the present process and its children; to be entered before Prefect is imported."""
     with _environment(isolation_of(scratch)), chdir(workspace.prefect_home):
         tempfile.tempdir = None  # what was found before the variable was set
@@ -63,7 +63,7 @@ def forbid_stored_results() -> None:
 
 def _refuse_stored_result(*_args: Any) -> NoReturn:
     raise RefusedError(
-        "the state of a run names a stored result, and our flows store none",
+        "the state of a flow run refers to a stored result, but these flows store none",
         rule="stored-result",
         where="the orchestration server",
         hint="find out who wrote to the server",

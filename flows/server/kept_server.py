@@ -14,9 +14,9 @@ from pathlib import Path
 
 import uvicorn
 
-from flows.server.connection import announced, serving_alone
+from flows.server.connection import announce_server, serving_alone
 from flows.server.embedded import forbid_core_dumps, own_server
-from flows.server.isolation import isolated
+from flows.server.isolation import isolate_process
 from flows.server.keeping import await_idleness, kept_facts
 from flows.server.prefect_server import is_wanted, server_of
 from tasks.workspace.folders import Workspace
@@ -27,13 +27,13 @@ def main() -> None:
     workspace, listener, idle = Workspace(Path(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])), float(sys.argv[3])
     forbid_core_dumps()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that its files go with it
-    with workspace.scratch() as scratch, isolated(workspace, scratch):
+    with workspace.scratch() as scratch, isolate_process(workspace, scratch):
         if not is_wanted():
             return
         with serving_alone(workspace, patiently=True) as alone:
             if not alone:
                 return
-            with announced(workspace, own_server(listener), kept=kept_facts()):
+            with announce_server(workspace, own_server(listener), kept=kept_facts()):
                 server = server_of()
                 threading.Thread(target=_end_when_idle, args=[workspace, idle, server], daemon=True).start()
                 server.run(sockets=[listener])

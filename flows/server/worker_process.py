@@ -20,8 +20,8 @@ SERVED = "DPRELEASE_SERVED"
 
 
 @contextmanager
-def served(workspace: str) -> Iterator[Workspace]:
-    """The workspace, in a process that writes no memory to disk and ends when its parent does.
+def enter_workspace(workspace: str) -> Iterator[Workspace]:
+    """Open the workspace, in a process that writes no core dumps and ends with its parent.
 
     Raises: WorkspaceError for a workspace that whoever started the process did not name: a run's parameters come
     from the server, where somebody may have changed them.
@@ -52,7 +52,7 @@ def _require_named(workspace: str, named: list[str]) -> None:
 
 
 class _Lines(logging.StreamHandler):  # type: ignore[type-arg]
-    """Progress for whoever watches the terminal: a line each, with its time."""
+    """Write each progress message as one line with its time."""
 
     def format(self, record: logging.LogRecord) -> str:
         mark = "!" if record.levelno >= logging.WARNING else "✓"

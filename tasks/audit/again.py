@@ -85,7 +85,7 @@ class Again:
             self.rebuilt,
             exact=self.exact,
             sample=self.redraw.rows,
-            progress=lambda done, rows: self.redraw.tell(f"{words}: {done:,} of {rows:,} rows"),
+            progress=lambda done, rows: self.redraw.on_progress(f"{words}: {done:,} of {rows:,} rows"),
         )
 
     def agrees(self, stated: Any, due: Any) -> bool:

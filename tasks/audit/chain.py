@@ -22,7 +22,7 @@ def times_check(evidence: Evidence) -> Check:
     first, last = evidence.entries[0], evidence.entries[-1]
     ahead = next((e for e in evidence.entries if time_of(e.at) > evidence.now + CLOCK_TOLERANCE), None)
     if ahead is None:
-        return Check("ledger times", True, f"from {first.at[:16]}Z to {last.at[:16]}Z, none before the one before it")
+        return Check("ledger times", True, f"from {first.at[:16]}Z to {last.at[:16]}Z, in the order of the entries")
     words = f"entry {ahead.seq} is dated {ahead.at}, in the future of this machine's clock ({time_text(evidence.now)})"
     return Check("ledger times", False, f"{words}: one of the two clocks is wrong")
 
@@ -117,5 +117,5 @@ def strays_check(evidence: Evidence) -> Check:
     found = [name for name in others if name not in evidence.state.retired]
     if found:
         return Check("bundles", False, f"not in the ledger: {', '.join(found)}")
-    lost = f"; of lost entries that were answered for: {', '.join(others)}" if others else ""
+    lost = f"; belonging to lost entries that were reconciled: {', '.join(others)}" if others else ""
     return Check("bundles", True, f"every bundle has its ledger entry{lost}")

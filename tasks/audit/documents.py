@@ -80,7 +80,7 @@ def _registry_faults(again: Again) -> list[str]:
     try:
         entry = yaml.load(again.text(REGISTRY), PlainLoader)  # noqa: S506  a safe loader
     except yaml.YAMLError:
-        return ["it is no YAML"]
+        return ["it is not YAML"]
     deployment = entry["deployment"]
     loss = deployment["privacy_loss"]
     person = record["privacy"]["unit"].startswith("person")
@@ -121,7 +121,7 @@ def _plan_faults(again: Again) -> list[str]:
     planned = PlannedRelease.of(rebuilt.spec)
     outcome = Outcome(record["rows"], rebuilt.moments, rebuilt.projection, record["utility"], [])
     due = planned_facts(planned, rebuilt.seeds, outcome) | {"specification": rebuilt.spec.as_public_json()}
-    found = require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is in other words")
+    found = require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is worded differently")
     both = {name: record["privacy"].get(name) for name in planned.relations}
     found += require(again.agrees(both, planned.relations), "its figures under a relation are not its plan's")
     for name, value in due.items():

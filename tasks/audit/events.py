@@ -31,7 +31,7 @@ def event_faults(evidence: Evidence, again: Again) -> list[str]:
     text = again.text("lineage.ndjson")
     events = [parse_json(line) for line in text.splitlines()]
     due = "".join(f"{line}\n" for line in _due_lines(evidence, again, events))
-    return require(text == due, "it tells more than the stages of this release")
+    return require(text == due, "it contains more than the stages of this release")
 
 
 def _due_lines(evidence: Evidence, again: Again, events: list[dict[str, Any]]) -> list[str]:
@@ -55,7 +55,7 @@ def _due_lines(evidence: Evidence, again: Again, events: list[dict[str, Any]]) -
             _complete(stage, evidence, again, account, lineage.datasets)
         run_id, at = str(uuid.UUID(event["run"]["runId"])), event["eventTime"]
         if MINUTE.fullmatch(at) is None:
-            raise ValueError("a time is not told to the minute")
+            raise ValueError("a time is not rounded to the minute")
         datetime.fromisoformat(at)
         return lineage.line(state, at, run_id, stage)
 

@@ -48,7 +48,7 @@ def given_shelf(root: Path) -> Shelf:
     """
     if not root.is_dir():
         raise RefusedError(
-            "there is no such folder of bundles",
+            "the folder of bundles does not exist",
             rule="bundles-missing",
             where="--bundles",
             hint="name the folder that holds the release folders",
@@ -72,7 +72,7 @@ class Redraw:
 
     rows: int | None = None
     """At least so many rows of each table, at random; all without it."""
-    tell: Callable[[str], None] = lambda _: None
+    on_progress: Callable[[str], None] = lambda _: None
 
 
 EVERYTHING = Redraw()
@@ -122,7 +122,7 @@ def read_export(path: Path) -> list[Entry]:
     """
     if not path.is_file():
         raise RefusedError(
-            "there is no such ledger export",
+            "the ledger export does not exist",
             rule="export-missing",
             where="--export",
             hint="`dprelease ledger export` writes one",

@@ -38,7 +38,7 @@ def lineage_check(
     return check(
         f"{release.release_id}: lineage",
         lambda: _lineage_faults(evidence, folder, record, release) or remake(),
-        f"tells all {len(_stages(release))} stages, and of each measurement what it cost",
+        f"records all {len(_stages(release))} stages and the cost of each measurement",
     )
 
 
@@ -71,12 +71,12 @@ def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[s
     wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
     wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in _stages(release) for kind in ("START", "COMPLETE")})
     told = Counter((event["job"]["name"], event["eventType"]) for event in events)
-    found = [f"it does not tell {kind} of {name}" for name, kind in (wanted - told)]
-    found += [f"it tells {kind} of {name}, which does not belong there" for name, kind in (told - wanted)]
+    found = [f"it lacks the {kind} event of {name}" for name, kind in (wanted - told)]
+    found += [f"it contains a {kind} event of {name}, which does not belong there" for name, kind in (told - wanted)]
     flows = {event["run"]["runId"] for event in events if event["job"]["name"] == f"{job}.{FLOW}"}
     parents = {e["run"]["facets"]["parent"]["run"]["runId"] for e in events if "parent" in e["run"]["facets"]}
     found += require(len(flows) == 1 and parents == flows, "its stages are not those of one run")
-    return found + require(releases_of(events) <= {release.release_id}, "it tells of another release")
+    return found + require(releases_of(events) <= {release.release_id}, "it is about another release")
 
 
 def releases_of(events: Iterable[dict[str, Any]]) -> set[str]:
@@ -101,11 +101,11 @@ def _spend_faults(
         key = facet["ledgerEntry"], facet["ledgerHash"]
         told.add(key)
         if key not in mine:
-            found.append(f"it names entry {key[0]}, which is no spend of this release")
+            found.append(f"it names entry {key[0]}, which is not a spend of this release")
         elif balances and not _balances_hold(evidence, release.population, facet):
             found.append(f"its balance around entry {key[0]} is not the ledger's")
     silent = [name for key, name in mine.items() if key not in told] if balances else []
-    return found + [f"it is silent about the spend of {name!r}" for name in silent]
+    return found + [f"it lacks the spend of {name!r}" for name in silent]
 
 
 def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -> bool:
@@ -172,12 +172,12 @@ def _unknown_faults(evidence: Evidence) -> list[str]:
     found = []
     for number, event in _numbered(evidence):
         if not is_whole(event):
-            found.append(f"line {number} is no lineage event")
+            found.append(f"line {number} is not a lineage event")
             continue
         stage = str(event.get("job", {}).get("name", "")).rpartition(".")[2]
         strange = releases_of([event]) - known
         if strange and stage in TELLING and event.get("eventType") == "COMPLETE":
-            found.append(f"it tells {stage} of {', '.join(sorted(strange))}, which the ledger does not know")
+            found.append(f"it contains {stage} of {', '.join(sorted(strange))}, which the ledger does not know")
     return found
 
 
@@ -189,7 +189,7 @@ def _log_words(evidence: Evidence) -> str:
     open_end = [r.release_id for r in evidence.state.releases.values() if r.published and r.release_id not in ended]
     words = f"{len(lines)} events, none of an unknown release or with another cost than the ledger's"
     words += f"; {torn} torn by a crash" if torn else ""
-    return words + (f"; does not tell the end of {', '.join(open_end)}" if open_end else "")
+    return words + (f"; lacks the end of {', '.join(open_end)}" if open_end else "")
 
 
 def _is_end(event: dict[str, Any]) -> bool:

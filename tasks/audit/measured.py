@@ -64,7 +64,7 @@ def _proof(release: ReleaseState) -> str:
     doubtful = [name for name in names if BY_NAME[name].status is Status.APPROXIMATE]
     if not doubtful:
         return f"follow from proved mechanisms ({', '.join(names)})"
-    return f"follow from their mechanisms, of which {', '.join(doubtful)} is approximate"
+    return f"follow from their mechanisms; {', '.join(doubtful)} is approximate"
 
 
 def measurements_check(evidence: Evidence, release: ReleaseState) -> Check:

@@ -58,7 +58,7 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
 def _identity_faults(record: dict[str, Any], release: ReleaseState) -> list[str]:
     reserved, published = release.reservation, release.published
     same = record["release_id"] == release.release_id and record["privacy"]["population"] == release.population
-    found = require(same, "it speaks of another release or population")
+    found = require(same, "it is about another release or population")
     for name in ("name", "period", "sequence", "supersedes", "reason"):
         found += require(record[name] == getattr(reserved, name), f"its {name} is not the ledger's")
     seeds = {"projection": record["model"]["projection"]["seed"], "sampling": record["model"]["sampling_seed"]}
@@ -118,7 +118,7 @@ def _measurement_faults(privacy: dict[str, Any], release: ReleaseState) -> list[
             continue
         found += _one_measurement(measurement, entry)
     silent = [name for name in release.spends if name not in told]
-    return found + [f"it is silent about the measurement {name!r}" for name in silent]
+    return found + [f"it lacks the measurement {name!r}" for name in silent]
 
 
 def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:

@@ -115,7 +115,7 @@ def _flow_faults(event: Event, account: Account, names: set[str], of_stages: set
     if event["eventType"] not in ("COMPLETE", "FAIL"):
         return []
     due = set(account.release.spends) if event["eventType"] == "COMPLETE" else of_stages
-    found = [f"the flow's event is silent about the spend of {name!r}" for name in sorted(due - names)]
+    found = [f"the flow's event lacks the spend of {name!r}" for name in sorted(due - names)]
     facet = event["run"]["facets"].get(GUARANTEE)
     if found or not (names or facet):
         return found

@@ -193,7 +193,7 @@ def _require_empty(root: Path) -> None:
             "the folder is not empty",
             rule="workspace-exists",
             where="--workspace",
-            hint="restore into a new folder, and release from the restored workspace alone: each would count by itself",
+            hint="restore into a new folder, and release from the restored workspace only: two copies count separately",
         )
 
 
@@ -206,7 +206,7 @@ def _require_inside(workspace: Workspace) -> None:
             "the archived specification places the ledger outside of the folder",
             rule="ledger-outside",
             where="ledger",
-            hint="say where it goes: `--ledger-url sqlite:///ledger.db` puts it into the folder",
+            hint="state where it goes: `--ledger-url sqlite:///ledger.db` puts it into the folder",
         )
 
 
@@ -231,7 +231,7 @@ def _point_to(workspace: Workspace, url: str) -> None:
     others = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("ledger:"))
     workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n", encoding="utf-8")
     if load_spec(workspace.spec_path).ledger != url:
-        raise unrestorable("its specification does not let another ledger be named")
+        raise unrestorable("its specification does not allow another ledger to be named")
 
 
 def _restore_file(workspace: Workspace, address: Path, manifest: Manifest, mark: dict[str, str]) -> None:
@@ -249,7 +249,7 @@ def _restore_file(workspace: Workspace, address: Path, manifest: Manifest, mark:
         return
     if address.exists():
         raise WorkspaceError(
-            "there is a ledger already where the specification places it",
+            "a ledger already exists where the specification places it",
             rule="ledger-exists",
             where="ledger",
             hint="move that one away first, and charge what it has spent since the backup with `dprelease ledger "

@@ -25,7 +25,7 @@ from tasks.workspace.redaction import ErrorBoundary, reason_of
 VERSION = 1
 MANIFEST = "backup.json"
 LARGEST_MANIFEST = 1 << 26
-NO_BACKUP = "it is no whole backup of a version that this program knows"
+NO_BACKUP = "it is not a complete backup of a version that this program knows"
 LEDGER_FILE = "ledger.db"
 PLACES = {
     (name,)
@@ -88,9 +88,9 @@ def _members(source: tarfile.TarFile) -> dict[str, tarfile.TarInfo]:
     for member in source:
         name = PurePosixPath(member.name)
         if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse() or member.size < 0:
-            raise unrestorable("it holds something that is no plain file")
+            raise unrestorable("it contains something other than plain files")
         if str(name) != member.name or ".." in name.parts or name.parts[:1] not in PLACES:
-            raise unrestorable("a name in it is none of a workspace's files")
+            raise unrestorable("it contains a name that is not one of a workspace's files")
         if member.name in members:
             raise unrestorable("a file is in it twice")
         members[member.name] = member
@@ -114,7 +114,7 @@ def _require_room(folder: Path, needed: int) -> None:
             "the workspace cannot be restored: its disk has no room for the archive's files",
             rule="workspace-unwritable",
             where="--workspace",
-            hint="make room, or restore into a folder on another disk; nothing was written",
+            hint="free space, or restore into a folder on another disk; nothing was written",
         )
 
 

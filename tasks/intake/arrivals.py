@@ -259,10 +259,10 @@ def _month_of_name(path: Path, spec: ReleaseSpec) -> str | None:
 
 def _changed() -> LandingError:
     return LandingError(
-        "the landing file was changed or taken away while it was read",
+        "the landing file was changed or removed while it was read",
         rule="landing-changed",
         where="source.path",
-        hint="let nobody else write that file, and land it again",
+        hint="make sure that no other process writes the file, and land it again",
     )
 
 

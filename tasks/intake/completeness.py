@@ -33,7 +33,7 @@ def require_whole(workspace: Workspace, spec: ReleaseSpec, period: str) -> None:
             f"a file of {period} is in quarantine" if month else "a file of the dataset is in quarantine",
             rule="file-quarantined",
             where="landing/quarantine",
-            hint="land it again, corrected and under its name; or remove it from quarantine to release without it, "
+            hint="land the corrected file under the same name; or remove it from quarantine to release without it, "
             "which is a decision on raw data",
         )
 

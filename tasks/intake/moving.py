@@ -34,7 +34,7 @@ def open_draft(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
         return
     if target.exists() and not replace:
         raise LandingError(
-            "a file of that name has landed before",
+            "a file of that name has already landed",
             rule="landing-exists",
             where="FILE",
             hint="give it another name with --as, or replace the one that is there with --replace",
@@ -79,7 +79,7 @@ def _unwritable_landing(error: OSError) -> WorkspaceError:
         f"the file cannot be brought in: {reason_of(error)}",
         rule="landing-unwritable",
         where="landing",
-        hint="check the permissions and the space on the disk; the file is where it was",
+        hint="check the permissions and the space on the disk; the file was not moved",
     )
 
 
@@ -106,5 +106,5 @@ def _copy_unchanged(source: Path, draft: Path) -> None:
             "the file changed while it was copied",
             rule="landing-changed",
             where="FILE",
-            hint="land it when it is complete; it is where it was",
+            hint="land it when it is complete; it was not moved",
         )

@@ -28,9 +28,9 @@ def ask_passphrase(prompt: str, *, again: str = "") -> bytes:
         phrase = b""
     if not phrase:
         raise WorkspaceError(
-            "the passphrase of the signing key is not at hand",
+            "the passphrase of the signing key is not available",
             rule="passphrase-missing",
             where=PASSPHRASE_VARIABLE,
-            hint=f"run it in a terminal, or let {PASSPHRASE_VARIABLE} name a file with the passphrase",
+            hint=f"run the command in a terminal, or set {PASSPHRASE_VARIABLE} to a file that contains the passphrase",
         )
     return phrase

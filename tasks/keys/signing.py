@@ -222,10 +222,10 @@ def _secret_key(content: bytes) -> SigningKey | None:
         loaded = None
     if phrase is not None and loaded is None:
         raise WorkspaceError(
-            "the passphrase does not open the signing key",
+            "the passphrase does not decrypt the signing key",
             rule="passphrase-wrong",
             where=PASSPHRASE_VARIABLE,
-            hint="give the passphrase that `dprelease keys encrypt` was given",
+            hint="enter the passphrase that was set with `dprelease keys encrypt`",
         )
     return SigningKey(loaded, phrase) if isinstance(loaded, Ed25519PrivateKey) else None
 

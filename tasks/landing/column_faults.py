@@ -16,7 +16,7 @@ Fault = tuple[str, str | None]
 """A rule, and the declared column that breaks it, if it is about one."""
 
 HINTS = {
-    "column-missing": "land data with every declared column, or take it out of `columns`",
+    "column-missing": "land data with every declared column, or remove it from `columns`",
     "column-undeclared": "declare every column in `columns`, or name it in source.drop; its name is not shown, "
     "because in a file without a header it would be data",
     "column-type": "numbers for numeric and integer, booleans for boolean, dates or timestamps for date and timestamp, "

@@ -72,7 +72,7 @@ def _require_seen(piece: Piece) -> None:
         hint = (
             "give workers the same files under the same paths (a shared folder), or use a store that all reach by URL"
         )
-        raise refused("a worker does not see the landing data as they are here", "runner-blind", hint)
+        raise refused("a worker sees other landing data than this machine", "runner-blind", hint)
 
 
 class Dask:
@@ -123,8 +123,8 @@ class Dask:
             if self._workers():
                 end = time.monotonic() + self._patience
             if done is None or time.monotonic() > end:
-                hint = "start scheduler and workers, and run again; nothing was measured"
-                raise refused("the Dask cluster is gone, or has no workers left", "runner-lost", hint)
+                hint = "start the scheduler and workers, and run again; nothing was measured"
+                raise refused("the Dask cluster has ended, or has no workers left", "runner-lost", hint)
 
     def _workers(self) -> int:
         try:
@@ -144,10 +144,10 @@ class Dask:
             answer = None
         if answer is None:
             hint = "install the same version of dprelease on every worker, and give workers enough memory"
-            raise refused("the Dask cluster could not sum up a part of the data", "runner-failed", hint)
+            raise refused("the Dask cluster could not process a part of the data", "runner-failed", hint)
         if answer.build != code_digest():
             hint = "install the same version of dprelease, Python and its libraries on every worker"
-            raise refused("a worker runs another program than this one", "runner-differs", hint)
+            raise refused("a worker runs another version of the program", "runner-differs", hint)
         if answer.refusal is not None:
             kind = RefusedError if answer.refusal["rule"].startswith("runner-") else LandingError
             said = dict(answer.refusal)

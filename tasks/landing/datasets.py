@@ -96,7 +96,7 @@ class Landing:
         versions = tuple(version for version in map(file_version, self.files) if version is not None)
         if len(versions) < len(self.files):
             raise self._refusal(
-                "a landing file is gone, or its store does not tell its versions apart",
+                "a landing file is missing, or its store does not identify its versions",
                 "landing-unversioned",
                 "land it again; a store must give each object a tag, a digest or a time, or several readings of it "
                 "could be of different data",
@@ -253,7 +253,7 @@ def find_landing(
         )
     if len({path.suffix.lower() for path in files}) > 1:
         raise LandingError(
-            "the dataset mixes CSV and Parquet", rule="formats-mixed", where=where, hint="use one format a dataset"
+            "the dataset mixes CSV and Parquet", rule="formats-mixed", where=where, hint="use one format per dataset"
         )
     return Arrival(Landing(tuple(files), spec, where), chosen, given is not None)
 
@@ -272,10 +272,10 @@ def _require_month_of(periods: Iterable[str | None], chosen: str) -> None:
     """Refuse files that somebody names for a month although their names carry another."""
     if any(own not in (None, chosen) for own in periods):
         raise LandingError(
-            f"the name of a given file carries another month than {chosen}",
+            f"the name of a given file contains another month than {chosen}",
             rule="period-differs",
             where="--input",
-            hint="give the files of one month, with the --period that they are of",
+            hint="give the files of one month, and their month as --period",
         )
 
 

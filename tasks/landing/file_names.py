@@ -118,7 +118,7 @@ def _glob(base: Path, pattern: str) -> list[Path]:
 
 def _no_pattern(pattern: str) -> LandingError:
     return LandingError(
-        f"source.path {pattern!r} is no pattern for files",
+        f"source.path {pattern!r} is not a pattern for files",
         rule="path-malformed",
         where="source.path",
         hint="write a file, a folder, or a pattern such as landing/*.parquet",
@@ -127,7 +127,7 @@ def _no_pattern(pattern: str) -> LandingError:
 
 def _unreachable_store(where: str) -> LandingError:
     return LandingError(
-        "the store of the landing data cannot be asked for its files",
+        "the store of the landing data cannot list its files",
         rule="source-unreachable",
         where=where,
         hint="check the address, the network and the credentials, and that the client for this kind of URL is "
@@ -183,7 +183,7 @@ def require_regular(path: Path, where: str) -> None:
     """
     if not path.is_file():
         raise LandingError(
-            "what lies in a landing file's place is no regular file",
+            "a landing file is not a regular file",
             rule="file-irregular",
             where=where,
             hint="land the data as a file; pipes, sockets and devices are not read",
@@ -214,8 +214,8 @@ def require_period(pattern: str | None, period: str | None) -> None:
     """
     if pattern and period is None:
         raise LandingError(
-            "a landing file's name carries no period",
+            "a landing file's name contains no period",
             rule="period-missing",
             where="source.period",
-            hint="give it a name that the pattern fits, or take source.period out of the specification",
+            hint="give it a name that matches the pattern, or remove source.period from the specification",
         )

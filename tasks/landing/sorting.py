@@ -114,15 +114,15 @@ def _sort_refusal(error: Exception) -> RefusedError:
         f"the data could not be sorted ({type(error).__name__})",
         rule="sort-failed",
         where="vault",
-        hint="see that the machine has memory to spare, and run again; nothing was measured",
+        hint="make sure that enough memory is free, and run again; nothing was measured",
     )
 
 
 def vault_full() -> WorkspaceError:
     """The refusal of a run whose private scratch space has no room."""
     return WorkspaceError(
-        "the vault cannot be written: its disk is full, or does not allow it",
+        "the vault cannot be written: its disk is full or not writable",
         rule="vault-full",
         where="vault",
-        hint="make room on the workspace's disk and run again; nothing was measured",
+        hint="free space on the workspace's disk and run again; nothing was measured",
     )

@@ -59,7 +59,7 @@ def require_role(state: LedgerState, key_id: str, entry: Entry) -> None:
     if known is not None and role not in known.roles:
         holders = [key.name or other for other, key in state.keys.items() if _holds(key, role)]
         raise LedgerError(
-            f"the key {key_id} has not the role {role!r}, which an entry of kind {entry.kind!r} needs",
+            f"the key {key_id} does not have the role {role!r}, which an entry of kind {entry.kind!r} needs",
             rule="key-role-missing",
             where="keys/signing.key",
             hint=f"ask whoever holds a key with that role ({', '.join(holders) or 'nobody'}), or a key with the role "
@@ -78,7 +78,7 @@ def require_approvers(keys: Keys, wanted: str | RequiredApprovers) -> None:
     missing = [listed for listed in wanted.by if listed not in able]
     if len(wanted.by) - len(missing) < wanted.at_least:
         raise LedgerError(
-            f"the release needs approvers that no key of the ledger stands for: {', '.join(missing)}",
+            f"the release needs approvers who have no key in the ledger: {', '.join(missing)}",
             rule="approvers-missing",
             where="approve.by",
             hint='enrol their keys: `dprelease keys enrol PUBLIC --role approve --name "..."`',
@@ -96,11 +96,11 @@ def require_approver(state: LedgerState, release: ReleaseState, key_id: str) -> 
             f"the key {key_id} is not one of the approvers of {release.release_id}",
             rule="not-an-approver",
             where="--key",
-            hint="`dprelease keys show` lists keys with the role approve; the specification may name who of them",
+            hint="`dprelease keys show` lists keys with the role approve; the specification may restrict them",
         )
     if key_id in release.approvals:
         raise LedgerError(
-            f"the key {key_id} has approved {release.release_id} before",
+            f"the key {key_id} has already approved {release.release_id}",
             rule="approved-before",
             where="--key",
             hint="each approval needs another approver",

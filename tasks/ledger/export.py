@@ -31,7 +31,7 @@ def import_entries(lines: Iterator[str]) -> list[Entry]:
         return [Entry.from_json(parse_json(line)) for line in lines]
     except (ValueError, TypeError):
         fault = LedgerError(
-            "the export holds a line that is no ledger entry",
+            "the export contains a line that is not a ledger entry",
             rule="ledger-broken",
             where="export",
             hint="take another copy of the export",

@@ -84,7 +84,7 @@ def revoke_key(workspace: Workspace, spec: ReleaseSpec, key_id: str, *, reason: 
             )
         if key_id == signing_key(workspace.keys).public.key_id:
             raise LedgerError(
-                "a key does not revoke itself",
+                "a key cannot revoke itself",
                 rule="key-own",
                 where="KEY_ID",
                 hint="`dprelease keys rotate` replaces it; or another key with the role cap revokes it",
@@ -101,7 +101,7 @@ def encrypt_key(workspace: Workspace, passphrase: bytes) -> PublicKey:
         key = signing_key(workspace.keys)
         if not isinstance(key, SigningKey):
             raise WorkspaceError(
-                "the secret key is not in the workspace: an SSH agent keeps it",
+                "the secret key is not in the workspace: an SSH agent holds it",
                 rule="key-in-agent",
                 where="keys/signing.key",
                 hint="protect it where it is",

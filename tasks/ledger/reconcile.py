@@ -64,7 +64,7 @@ def reconcile(
 def _require_cause(state: LedgerState, missing: Sequence[Witness]) -> None:
     if state.restored is None and not missing:
         raise LedgerError(
-            "the ledger is complete as far as anybody knows: there is nothing to reconcile",
+            "no entry of the ledger is known to be missing: there is nothing to reconcile",
             rule="nothing-to-reconcile",
             where="ledger",
             hint="`dprelease audit` shows what holds",
@@ -72,10 +72,10 @@ def _require_cause(state: LedgerState, missing: Sequence[Witness]) -> None:
     unreadable = [witness.what for witness in missing if not witness.hash]
     if unreadable:
         raise LedgerError(
-            f"{unreadable[0]} cannot be read: what it cost is not known",
+            f"{unreadable[0]} cannot be read, so its cost is not known",
             rule="witness-unreadable",
             where="releases, lineage.ndjson",
-            hint="restore it from a backup, or take it away and charge what it may have cost",
+            hint="restore it from a backup, or remove it and charge what it may have cost",
         )
 
 
@@ -88,7 +88,7 @@ def _epsilons(state: LedgerState, charges: Mapping[str, Fraction] | None) -> dic
     if unknown or unanswered:
         which = f"does not know {unknown[0]!r}" if unknown else f"has {unanswered[0]!r} as well"
         raise LedgerError(
-            f"the ledger {which}: every population must be answered for",
+            f"the ledger {which}: a charge must be stated for every population",
             rule="charge-incomplete",
             where="--charge",
             hint="use --charge POPULATION=EPSILON for each, 0 where nothing was spent",
@@ -105,7 +105,7 @@ def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: 
     least = sum(stated.values(), Fraction(0))
     if missing and epsilons.get(population, Fraction(0)) < max(least, Fraction(1, 10**9)):
         raise LedgerError(
-            f"{missing[0].what} shows that something was spent: at least epsilon {at_most(least)} is to be charged",
+            f"{missing[0].what} shows that budget was spent: charge at least epsilon {at_most(least)}",
             rule="charge-too-small",
             where="--charge",
             hint=f"charge what the lost releases cost, at least --charge {at_most(least)}",

@@ -147,7 +147,7 @@ def find_release_to_resume(known: Sequence[ReleaseState], supersedes: str | None
 
 def _refused_before(release_id: str) -> LedgerError:
     return LedgerError(
-        f"{release_id} was made and a person refused to publish it",
+        f"{release_id} was completed, and a person refused to publish it",
         rule="release-refused",
         where=release_id,
         hint=f'`dprelease run --supersedes {release_id} --reason "..."` measures the period again, and is charged',
@@ -182,7 +182,7 @@ def cap_difference(known: Population, cap: Cap) -> LedgerError | None:
         f"the spec's lifetime ({_cap_figures(cap)}) differs from the ledger's ({_cap_figures(known.cap)})",
         rule="cap-differs",
         where="privacy.lifetime",
-        hint='put the old figures back, or run `dprelease budget raise --reason "..."` to write the new ones',
+        hint='restore the earlier figures, or run `dprelease budget raise --reason "..."` to write the new ones',
     )
 
 
@@ -196,7 +196,7 @@ def require_adding_up(known: Population, basis: dict[str, str]) -> None:
         return
     raise LedgerError(
         f"the population's budget is counted for {key} {known.basis.get(key)!r}, the spec says {basis.get(key)!r}: "
-        "the costs of the two do not add up",
+        "their costs cannot be added",
         rule="budget-basis-differs",
         where=f"privacy.{key}",
         hint="put the old value back; under another population's name, or in another ledger, what was spent on the "

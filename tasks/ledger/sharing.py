@@ -47,7 +47,7 @@ def _require_roles(address: Path | str) -> PostgresDatabase:
     database = database_at(address)
     if not isinstance(database, PostgresDatabase):
         raise LedgerError(
-            "an SQLite ledger has no roles: its file is its owner's",
+            "an SQLite ledger has no roles: its file belongs to its owner",
             rule="ledger-without-roles",
             where="ledger",
             hint="give auditors an export or a copy; `ledger: postgresql://...` has roles",

@@ -31,7 +31,7 @@ def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
     events = _events(workspace, release_id)
     if not events:
         raise RefusedError(
-            f"the lineage tells of no release {release_id!r}",
+            f"the lineage contains no release {release_id!r}",
             rule="release-unknown",
             where="RELEASE",
             hint="see `dprelease history`",

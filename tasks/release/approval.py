@@ -136,7 +136,7 @@ def decide_apart(
             f"the folder is not the sealed bundle of {release_id}",
             rule="bundle-changed",
             where="--bundle",
-            hint="get the folder that `dprelease run` printed, whole and unchanged",
+            hint="use the folder that `dprelease run` printed, complete and unchanged",
         )
     return SignedDecision.by(signer, _decision("refuse" if refuse else "approve", release_id, digest, who, reason))
 
@@ -178,7 +178,7 @@ def _require_signed_for(decision: Decision, signed: SignedDecision) -> SignedDec
             "the signed decision is about another release or another bundle than the one that waits",
             rule="decision-differs",
             where="--add",
-            hint="the approver has to look at the bundle that waits now, and sign anew",
+            hint="the approver must review the bundle that now waits, and sign again",
         )
     return signed
 
@@ -230,11 +230,10 @@ def _waiting(workspace: Workspace, release: ReleaseState, *, sealed: bool = True
     staging = Staging(workspace.bundle(release.reservation.name, release.release_id))
     if sealed and not staging.is_sealed_as(digest):
         raise LedgerError(
-            f"the bundle of {release.release_id} is not there as it was sealed",
+            f"the bundle of {release.release_id} is missing or was changed after it was sealed",
             rule="bundle-changed",
             where=release.release_id,
-            hint=f"`dprelease run --period {release.reservation.period}` makes it anew, "
-            "without drawing or charging twice",
+            hint=f"`dprelease run --period {release.reservation.period}` rebuilds it without drawing or charging again",
         )
     return Waiting(release, staging, digest)
 
@@ -263,7 +262,7 @@ def _require_said(who: str, reason: str) -> None:
     for name, text in (("--who", who), ("--reason", reason)):
         if not text.strip():
             raise RefusedError(
-                "an approval says who and why", rule="approval-unsaid", where=name, hint=f'add {name} "..."'
+                "an approval needs a person and a reason", rule="approval-unsaid", where=name, hint=f'add {name} "..."'
             )
 
 

@@ -141,5 +141,5 @@ def require_passed(build: dict[str, Any], mechanism: str) -> None:
         f"{build['noise']['share'] if build['noise'] else 1:.3g} of the planned mean square",
         rule="build-audit-failed",
         where=f"model.mechanism ({mechanism})",
-        hint="do not release with this build; run `dprelease mechanisms --audit`, and install the program anew",
+        hint="do not release with this build; run `dprelease mechanisms --audit`, and reinstall the program",
     )

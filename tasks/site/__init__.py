@@ -17,14 +17,14 @@ __all__ = ["render_site"]
 
 
 def render_site(
-    survey: Survey, *, prefect_url: str | None = None, tell: Callable[[str], None] = lambda _: None
+    survey: Survey, *, prefect_url: str | None = None, on_progress: Callable[[str], None] = lambda _: None
 ) -> dict[str, str]:
     """Render every page, by its path in the folder of the site."""
     site = Site(survey, prefect_url)
     pages = {"index.html": start_page(site), "drift.html": drift_page(site), "evidence.html": evidence_page(site)}
     pages |= dict(ledger_pages(site))
     for release in survey.state.releases.values():
-        tell(f"drawing {release.release_id}")
+        on_progress(f"drawing {release.release_id}")
         pages[site.release_href(release.release_id) or ""] = release_page(site, release)
     for entry in pending_refusals(site):
         pages[site.release_href(entry.release_id) or ""] = refusal_page(site, entry)

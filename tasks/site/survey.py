@@ -89,20 +89,20 @@ def survey_workspace(
     *,
     now: datetime,
     runs: Mapping[str, Mapping[str, Any]] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
+    on_progress: Callable[[str], None] = lambda _: None,
 ) -> Survey:
     """Audit a workspace and collect what the site shows.
 
     Raises: RefusedError if there is no workspace.
     """
     workspace.require()
-    tell("auditing")
-    checks = audit_workspace(workspace, runs=runs, redraw=Redraw(tell=tell))
+    on_progress("auditing")
+    checks = audit_workspace(workspace, runs=runs, redraw=Redraw(on_progress=on_progress))
     entries = _ledger_entries(workspace)
     verified, state, history = _replay_trusted(entries, _trust_anchors(workspace))
     bundles = {folder.name: _read_bundle(folder) for folder in workspace.bundles()}
     spec = _load_spec(workspace)
-    tell("reading lineage")
+    on_progress("reading lineage")
     return Survey(
         made_at=now.astimezone(UTC),
         checks=checks,

@@ -151,7 +151,7 @@ class ColumnSpec(Section):
         if value is None or value == "category":
             return value  # type: ignore[no-any-return]
         if not (isinstance(value, dict) and list(value) == ["impute"]):
-            message = f"{shown(value)} does not say what a missing cell counts as"
+            message = f"{shown(value)} does not state how a missing cell is treated"
             refuse("missing-rule", message, "write `missing: category` or `missing: {impute: VALUE}`")
         return _read_impute(value["impute"], info.data)
 
@@ -250,7 +250,7 @@ def _read_bounds(value: Any, kind: Kind, timezone: str) -> tuple[float, float]:
         refuse("bounds-order", message, "write `bounds: [lowest, highest]`")
     if max(-lower, upper) > LARGEST_BOUND or upper - lower < 1 / LARGEST_BOUND:
         hint = f"stay within {LARGEST_BOUND:g}, with a distance above {1 / LARGEST_BOUND:g}; use another unit"
-        refuse("bounds-range", "squares of these values are no ordinary floats", hint)
+        refuse("bounds-range", "the squares of these values exceed the range of floats", hint)
     return lower, upper
 
 

@@ -47,7 +47,7 @@ def valid_cron(expression: str) -> str:
     fields = cron_fields(expression)
     longest = max(calendar.monthrange(2024, month)[1] for month in fields.months)  # 2024 is a leap year
     if min(fields.days) > longest:  # beside a weekday too: Prefect then finds no date at all
-        refuse("cron", f"{shown(expression)} never comes: no such day in these months", _HINT)
+        refuse("cron", f"{shown(expression)} never occurs: these months have no such day", _HINT)
     return expression
 
 

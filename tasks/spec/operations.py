@@ -261,7 +261,7 @@ class ScheduleSpec(Section):
 
 def _is_address(text: str) -> str:
     if text != "local" and not _ADDRESS.fullmatch(text):
-        hint = "write for example tls://host:8786, or `local` for a process a core on this machine"
+        hint = "write for example tls://host:8786, or `local` for one process per core on this machine"
         refuse("dask-address", "this is not the address of a Dask scheduler", hint)
     return text
 

@@ -32,7 +32,7 @@ _WRONG_TYPES = {
     "string_type": ("not-text", "this must be text", "put the value in quotes"),
     "bool_type": ("not-a-boolean", "this must be true or false", "write true or false, without quotes"),
     "model_type": ("not-a-mapping", "this must be a mapping", "write `{key: value}`, or remove the key"),
-    "tuple_type": ("not-a-list", "this must be a list", "write `[first, second]`, or one `- item` a line"),
+    "tuple_type": ("not-a-list", "this must be a list", "write `[first, second]`, or one `- item` per line"),
     "invalid_key": ("unknown-key", "a key must be text", "remove the key"),
 }
 

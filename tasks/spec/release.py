@@ -202,7 +202,7 @@ def _refuse_unclear_roles(spec: ReleaseSpec) -> None:
     if len(special) > 1:
         (_, first), (index, second) = special[:2]
         rule = f"two-{first}s" if first is second else "label-and-target"
-        message = f"one column is the {first} already, another cannot be the {second}"
+        message = f"one column is already the {first}; another cannot be the {second}"
         refuse(rule, message, "give one column at most a role", "columns", index, "role")
     if len(special) == len(spec.columns):
         refuse("no-features", "at least one column besides label and target is needed", "declare one", "columns")

@@ -31,7 +31,7 @@ _HINT = (
 )
 
 _SEVERAL_ROWS = "may make a row of the answer depend on more than one row of a table"
-_READ_DIFFERENTLY = "is read in different ways by different databases: what its rows depend on cannot be told"
+_READ_DIFFERENTLY = "is read in different ways by different databases, so what its rows depend on cannot be determined"
 _OWN_SCHEMAS = ("", "pg_catalog")
 _SETTINGS: dict[str, Any] = {"threads": 1, "autoinstall_known_extensions": False, "autoload_known_extensions": False}
 
@@ -120,7 +120,7 @@ def _parsed(text: str) -> dict[str, Any]:
     if tree["error"] or len(tree["statements"]) != 1:
         place = _place_of({"query_location": int(tree.get("position", 0))}, text)
         where = _position(text, len(text) if place is None else place)
-        message = f"the statement cannot be read as one SELECT{where}: what its rows depend on cannot be told"
+        message = f"the statement cannot be read as one SELECT{where}: what its rows depend on cannot be determined"
         refuse("query-unreadable", message, _HINT, "sql")
     statement: dict[str, Any] = tree["statements"][0]
     return statement

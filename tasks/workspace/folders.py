@@ -159,7 +159,7 @@ class Workspace:
                 "the key of the fingerprints cannot be read",
                 rule="fingerprint-key-unusable",
                 where="keys/fingerprint.key",
-                hint="restore it from a backup; without it nobody can tell whether landing data changed",
+                hint="restore it from a backup; without it, changes of landing data cannot be detected",
             )
         return key
 
@@ -239,7 +239,7 @@ def _require_own(folder: Path) -> None:
             "a private folder of the workspace belongs to another account, or others can write to it",
             rule="folder-not-private",
             where=f"{folder.name}/",
-            hint="see what is in it; then make it yours with chown and chmod 700, and let nobody else write "
+            hint="inspect its contents; then make it yours with chown and chmod 700, and let nobody else write "
             "to the workspace",
         )
 

@@ -89,7 +89,7 @@ def is_loaded() -> bool:
 
 
 @contextmanager
-def helped() -> Iterator[None]:
+def start_helper() -> Iterator[None]:
     """Have a helper for what is called in the block through `in_helper`."""
     helper = Helper()
     _running.append(helper)

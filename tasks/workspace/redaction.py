@@ -74,7 +74,7 @@ def _no_room(error: Exception) -> PrivacyError | None:
         "the disk is full, or a limit on space or on the size of files is reached",
         rule="disk-full",
         where="disk",
-        hint="make room and say the same command again: what was finished is kept, and a run that had begun resumes",
+        hint="free some space and run the same command again: finished work is kept, and an interrupted run resumes",
     )
 
 

@@ -18,7 +18,7 @@ REFUSAL = "the ledger is append-only"
 RULES = {
     "DP001": (
         "entry-refused",
-        "update the program; if the ledger still refuses, its owner looks for a role that meddles",
+        "update the program; if the ledger still refuses, its owner should look for a role that tampers with it",
     ),
     "DP002": (
         "population-not-granted",
@@ -58,7 +58,7 @@ def _translate(error: DBAPIError, where: str) -> PrivacyError:
             "the ledger cannot be written: the database's disk is full",
             rule="ledger-full",
             where=where,
-            hint="make room on the database's disk and run again; what was stored before is kept",
+            hint="free space on the database's disk and run again; what was stored before is kept",
         )
     if any(words in said for words in ("readonly", "unable to open", "disk I/O", "is full")):
         return WorkspaceError(
@@ -71,10 +71,10 @@ def _translate(error: DBAPIError, where: str) -> PrivacyError:
         return _busy(where)
     if kind in ("InsufficientPrivilege", "ReadOnlySqlTransaction"):
         return LedgerError(
-            "the database does not allow this role what was asked",
+            "the database does not permit this operation to this role",
             rule="ledger-read-only",
             where=where,
-            hint="the writer's role releases, the auditor's reads, and only the tables' owner gives roles their rights",
+            hint="the writer's role may release, the auditor's may read, and only the tables' owner grants rights",
         )
     if isinstance(error, OperationalError) and type(error.orig).__module__.startswith("psycopg"):
         return LedgerError(
@@ -87,7 +87,7 @@ def _translate(error: DBAPIError, where: str) -> PrivacyError:
         f"the ledger's database is not usable ({kind})",
         rule="ledger-broken",
         where=where,
-        hint="bring it back with `dprelease restore`, and reconcile what was spent after the backup",
+        hint="restore it with `dprelease restore`, and reconcile what was spent after the backup",
     )
 
 
@@ -96,5 +96,5 @@ def _busy(where: str) -> LedgerError:
         "the ledger is being written by another process",
         rule="ledger-busy",
         where=where,
-        hint="try again; if it stays so, look for a process that holds the ledger open",
+        hint="try again; if this persists, look for a process that holds the ledger open",
     )

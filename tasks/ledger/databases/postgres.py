@@ -207,7 +207,7 @@ def _act_as_owner(connection: sa.Connection) -> None:
     owner, member = connection.execute(sa.text(query)).one()
     if not member:
         raise LedgerError(
-            "the ledger's tables are of an older version, and only their owner brings them to this one",
+            "the ledger's tables have an older version, and only their owner can upgrade them",
             rule="ledger-older",
             where="ledger",
             hint="the owner runs `dprelease ledger roles`, and `dprelease ledger grant` for each population",
@@ -223,7 +223,7 @@ def _require_roles(connection: sa.Connection, roles: tuple[str, str]) -> None:
                 "the database has no such role",
                 rule="role-unknown",
                 where=option,
-                hint="make the role first: CREATE ROLE name LOGIN; passwords stay between you and the database",
+                hint="create the role first: CREATE ROLE name LOGIN; this program does not handle passwords",
             )
     if roles[0] == roles[1]:
         raise LedgerError(

@@ -57,10 +57,10 @@ class SqliteDatabase:
     def set_aside(self, connection: sa.Connection, first: int) -> list[str]:
         """Refused: a file is written by its own workspace, which appends nothing that it cannot read."""
         raise LedgerError(
-            "nothing is set aside in an SQLite ledger: only its own workspace writes to it",
+            "entries of an SQLite ledger cannot be set aside: only its own workspace writes to it",
             rule="ledger-without-roles",
             where=self.where,
-            hint="bring the ledger back with `dprelease restore`, and reconcile what was spent after the backup",
+            hint="restore the ledger with `dprelease restore`, and reconcile what was spent after the backup",
         )
 
     def version(self, connection: sa.Connection) -> int:

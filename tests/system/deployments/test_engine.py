@@ -33,8 +33,8 @@ from deployments.definitions import FLOWS, changes, deployments_of
 from deployments.serve import require_password
 from dpcore.errors import RefusedError, WorkspaceError
 from flows.server.connection import Server
-from flows.server.isolation import isolated
-from flows.server.worker_process import SERVED, served
+from flows.server.isolation import isolate_process
+from flows.server.worker_process import SERVED, enter_workspace
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 
@@ -127,9 +127,9 @@ def test_a_flow_refuses_a_workspace_that_its_process_was_not_started_for(
     monkeypatch.setenv(SERVED, os.pathsep.join([str(workspace.root)]))
     # this process outlives its parent's tests
     monkeypatch.setattr("flows.server.worker_process.end_with_parent", lambda: None)
-    with served(str(workspace.root)):
+    with enter_workspace(str(workspace.root)):
         pass
-    with pytest.raises(WorkspaceError) as refusal, served(str(other.root)):
+    with pytest.raises(WorkspaceError) as refusal, enter_workspace(str(other.root)):
         pass
     assert refusal.value.rule == "workspace-not-served"
 
@@ -227,7 +227,7 @@ def test_serve_refuses_a_configured_server_without_a_password(workspace: Workspa
 
 def test_a_process_that_is_isolated_keeps_its_files_in_its_own_folder(workspace: Workspace, tmp_path: Path):
     before = (os.getcwd(), tempfile.gettempdir())
-    with workspace.scratch() as scratch, isolated(workspace, scratch):
+    with workspace.scratch() as scratch, isolate_process(workspace, scratch):
         assert tempfile.gettempdir() == str(scratch)
         assert Path.cwd() == workspace.prefect_home
         assert os.environ["PYTHONSAFEPATH"] == "1"

@@ -211,7 +211,7 @@ def refuse_what_is_planted(team: Team, said: Callable[[], str]) -> None:
     )[0]
     assert (state["name"], mark.exists()) == ("Refused", False)
     assert "pull_steps, job_variables" in state["message"]
-    until(lambda: "not the registered one" in said(), seconds=30, what=lambda: f"a refusal told\n{said()}")
+    until(lambda: "differs from the registered one" in said(), seconds=30, what=lambda: f"a refusal told\n{said()}")
     ask("PATCH", f"/deployments/{stored['id']}", {"pull_steps": []})
 
 
@@ -260,4 +260,4 @@ def test_another_workspace_cannot_take_over_the_name(team: Team, tmp_path: Path)
     command = [sys.executable, "-m", "flows", "serve", "-w", str(other.root), "--pool", POOL]
     done = team.call(*command)
     assert done.returncode in (2, 3)
-    assert "from another workspace" in done.stderr
+    assert "of another workspace" in done.stderr

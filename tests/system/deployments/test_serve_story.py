@@ -239,7 +239,7 @@ def test_what_is_planted_into_a_stored_deployment_is_refused(served: Served, pla
         ask_again(served.server, "PATCH", f"/deployments/{audit['id']}", before)
     assert (state["type"], state["name"]) == ("FAILED", "Refused")
     assert setting in state["message"]
-    refusal = f"not the registered one: {setting}"
+    refusal = f"differs from the registered one: {setting}"
     until(lambda: refusal in served.said(), seconds=30, what=lambda: f"{refusal}\n{served.said()}")
     assert not mark.exists()
 
@@ -286,7 +286,7 @@ def test_a_server_killed_in_the_middle_loses_and_doubles_nothing(served: Served)
     server.kill()
     psutil.wait_procs([server], timeout=10)
     published(served, MONTHS[3], 300)
-    restarted = "the server ended and is started again"
+    restarted = "the server ended and is restarted"
     until(lambda: restarted in served.said(), seconds=60, what=lambda: f"{restarted}\n{served.said()}")
 
 

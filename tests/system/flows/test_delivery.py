@@ -25,7 +25,7 @@ from support.flows.storybook import DRIVER, SPEC, visits
 from support.tasks.endpoints import hanging
 
 from dpcore.errors import LandingError
-from flows.delivery import deliver_lineage, delivered_afterwards
+from flows.delivery import deliver_afterwards, deliver_lineage
 from tasks.boundary import PROGRESS
 from tasks.lineage.datasets import ReleaseDatasets
 from tasks.lineage.events import LineageRun
@@ -119,10 +119,10 @@ def test_events_are_sent_when_a_run_ends_well_and_when_it_fails(
     place: Workspace, endpoint: Endpoint, told: list[str]
 ) -> None:
     send_to(place, endpoint.url)
-    with delivered_afterwards(place.root):
+    with deliver_afterwards(place.root):
         pass
     assert len(endpoint.bodies) == 4
-    with pytest.raises(LandingError) as refusal, delivered_afterwards(place.root), events(place).flow():
+    with pytest.raises(LandingError) as refusal, deliver_afterwards(place.root), events(place).flow():
         raise LandingError("words", rule="rule", where="where", hint="hint")
     assert refusal.value.__context__ is None
     assert [body.decode() for body in endpoint.bodies] == place.lineage_path.read_text().splitlines()
@@ -135,7 +135,8 @@ def test_a_dead_endpoint_is_told_to_the_operator_without_its_address(place: Work
     send_to(place, f"http://127.0.0.1:{port}")
     deliver_lineage(place)
     assert told == [
-        "4 lineage events wait (the connection failed); the next run sends them, or `dprelease lineage --flush`"
+        "4 lineage events are not sent yet (the connection failed); "
+        "the next run or `dprelease lineage --flush` sends them"
     ]
 
 

@@ -109,8 +109,8 @@ def test_people_are_told_what_comes_next_and_no_name(
         capsys, monkeypatch, "land", str(source(tmp_path, name=f"small-2026-10-{PLANTED}.csv")), *argv, "--replace"
     )
     assert code == 0
-    assert "landed before" in again
-    assert "the server is told" in again
+    assert "landed earlier" in again
+    assert "the release starts" in again
     assert PLANTED not in out + again
 
 
@@ -124,7 +124,7 @@ def test_people_are_told_when_nothing_follows_by_itself(
     workspace.spec_path.write_text(SPEC.replace("on_landing: true", "on_landing: false"))
     monkeypatch.setenv("PREFECT_API_URL", api.url)
     code, out, _ = call(capsys, monkeypatch, "land", str(source(tmp_path)), "-w", str(workspace.root))
-    assert (code, "dprelease run" in out, "the server is told" in out) == (0, True, False)
+    assert (code, "dprelease run" in out, "the release starts" in out) == (0, True, False)
 
 
 def test_a_file_is_announced_once_however_often_it_is_landed(

@@ -283,7 +283,7 @@ def test_a_gaussian_plan_under_a_pure_cap_is_refused_from_the_first_month_on(ste
     assert plan["cap_reached"] == TWELVE[0]
     assert {step["epsilon_spent"] for step in plan["year"]} == {0}
     assert (plan["lasts_until"], plan["months"], plan["fits_the_year"]) == (None, 0, None)
-    assert "No epsilon fits" in steward.shown()
+    assert "no epsilon allows" in steward.shown()
 
 
 # -- other epsilons ----------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_the_year_fits_with_the_epsilon_that_is_named_and_with_no_larger_one(
     fits = steward.plan()["fits_the_year"]
     digits = Fraction(str(fits))
     larger = float(digits + Fraction(10) ** (len(str(int(digits))) - 2 if digits >= 1 else -2))
-    assert f"epsilon {fits:g} fits all 12 releases" in steward.shown()
+    assert f"an epsilon of at most {fits:g} allows all 12 releases" in steward.shown()
     steward.edit({"  epsilon: 1.0\n": f"  epsilon: {fits}\n"})
     assert steward.plan()["cap_reached"] is None
     steward.edit({f"  epsilon: {fits}\n": f"  epsilon: {larger}\n"})
@@ -346,7 +346,7 @@ def test_columns_whose_means_a_projection_leaves_out_are_named(steward: Steward)
     assert all(column["known"] for column in steward.plan()["columns"])
     steward.edit({"dimension: auto": "dimension: 4"})
     assert {c["name"] for c in steward.plan()["columns"] if c["known"]} == {"readmitted"}
-    assert "leaves coordinates out" in steward.shown()
+    assert "omits coordinates" in steward.shown()
 
 
 # -- for the eye -------------------------------------------------------------------

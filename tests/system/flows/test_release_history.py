@@ -345,7 +345,7 @@ def test_history_can_be_narrowed(shown: Any) -> None:
     assert names("--status", "reserved") == ["b", "c"]
     assert names("--limit", "1") == ["c"]
     assert names("--status", "published") == []
-    assert "no such releases" in shown(book, "history", "--status", "published")[1]
+    assert "no release matches" in shown(book, "history", "--status", "published")[1]
 
 
 def test_an_unpublished_release_is_shown_in_words_and_has_no_record(shown: Any) -> None:
@@ -365,9 +365,9 @@ def test_a_changed_bundle_is_said_so(shown: Any, tmp_path: Path) -> None:
     digest = staging.seal()
     staging.reveal()
     book = Book().reserve("a").spend("a").add("publish", "a", bundle_digest=digest, flow_run_id="one")
-    assert "as the ledger has it" in shown(book, "show", "a")[1]
+    assert "matches the ledger" in shown(book, "show", "a")[1]
     (staging.final / "more").touch()
-    assert "NOT as in the ledger: more does not belong" in shown(book, "show", "a")[1]
+    assert "DOES NOT match the ledger: more does not belong" in shown(book, "show", "a")[1]
 
 
 def test_a_persons_words_are_shown_as_they_are(shown: Any) -> None:

@@ -89,7 +89,7 @@ def test_only_the_operator_is_told_that_the_data_changed(story: Story) -> None:
     database = (story.workspace / "prefect" / "prefect.db").read_bytes()
     wal = story.workspace / "prefect" / "prefect.db-wal"
     everything = database + (wal.read_bytes() if wal.exists() else b"")
-    assert b"is published already" in everything  # the log is there
+    assert b"is already published" in everything  # the log is there
     assert b"the landing data differ" not in everything
 
 
@@ -104,14 +104,14 @@ def test_a_crash_after_the_draw_stays_charged_and_resumes_without_a_second_draw(
     assert story.json("budget after the crash")["spent"]["epsilon"] == 2.0
     statuses = {row["period"]: row["status"] for row in story.json("history after the crash")["releases"]}
     assert statuses["2026-04"] == "failed"
-    assert "nothing is drawn" in story.steps["resume"]["err"]
+    assert "no noise was drawn" in story.steps["resume"]["err"]
     assert story.json("budget after resuming")["spent"]["epsilon"] == 2.0
 
 
 def test_a_failed_check_publishes_nothing_and_a_relaxed_one_reuses_the_measurement(story: Story) -> None:
     assert story.code("check fails") == 1
     assert story.json("check fails")["rule"] == "check-failed"
-    assert "nothing is drawn" in story.steps["relaxed"]["err"]
+    assert "no noise was drawn" in story.steps["relaxed"]["err"]
 
 
 def test_a_superseding_release_is_charged_and_the_old_one_is_marked(story: Story) -> None:

@@ -171,13 +171,16 @@ def test_a_broken_specification_is_told_once_and_mended_without_a_restart(worksp
     workspace.spec_path.write_text(SPEC.replace("epsilon: 1,", ""))
     (workspace.landing / "small-2026-10.csv").write_text(GOOD)
     with watching(workspace, api.url) as watcher:
-        wait_for(lambda: "nothing can be taken up now" in watcher.said, "the news")
+        wait_for(lambda: "landing data cannot be processed now" in watcher.said, "the news")
         (workspace.landing / "small-2026-11.csv").write_text(GOOD)  # it looks at once,
         time.sleep(BROKEN_SECONDS + 0.5)  # and after a while
         workspace.spec_path.write_text(SPEC)
         wait_for(lambda: len(api.taken) == 2, "both files")
         news = [line for line in watcher.said.splitlines() if "landed" not in line]
-        assert [("nothing can be taken up now" in line, "all is well again" in line) for line in news] == [
+        assert [
+            ("landing data cannot be processed now" in line, "landing data can be processed again" in line)
+            for line in news
+        ] == [
             (True, False),
             (False, True),
         ]

@@ -251,7 +251,7 @@ def test_a_server_that_never_answers_costs_seconds_once(monkeypatch: pytest.Monk
         for _ in range(20):
             board.attempt("the card", lambda: board.markdown("card", "text", "words"))
         assert server.connections() == 1
-    assert words.messages == ["the orchestrator's history goes without the card: no answer (ReadTimeout)"]
+    assert words.messages == ["could not record the card in Prefect's run history: no answer (ReadTimeout)"]
 
 
 def test_a_server_that_is_down_is_told_once_and_tried_again_later(monkeypatch: pytest.MonkeyPatch, words: Any) -> None:

@@ -31,7 +31,7 @@ def test_a_wait_for_the_first_stage_is_told_again_and_again_and_ends_with_it(mon
     file = Heard()
     monkeypatch.setattr(progress, "stderr", lambda: Console(file=file, width=100))
     monkeypatch.setattr(progress, "STILL_SECONDS", 0.001)
-    with progress.shown("starting the server"):
+    with progress.show_progress("starting the server"):
         assert file.twice.wait(60)
         (waiting,) = (thread for thread in threading.enumerate() if thread.name == progress.WAITING)
         logging.getLogger("dprelease.progress").info("validated")

@@ -95,13 +95,13 @@ def test_a_run_that_comes_while_it_ends_waits_for_its_end(place: Workspace) -> N
 HOLDER = """
 import json, sys, time
 from pathlib import Path
-from flows.server.connection import Server, announced, serving_alone
+from flows.server.connection import Server, announce_server, serving_alone
 from flows.server.keeping import kept_facts
 from tasks.workspace.folders import Workspace
 changes = json.loads(sys.argv[2])
 place = Workspace(Path(sys.argv[1]))
 server, facts = Server("http://127.0.0.1:9/api", "x:y"), kept_facts() | changes
-with serving_alone(place) as alone, announced(place, server, kept=facts):
+with serving_alone(place) as alone, announce_server(place, server, kept=facts):
     print(alone, flush=True)
     time.sleep(600)
 """

@@ -22,7 +22,7 @@ from dpcore.errors import StageFailedError
 from flows.cli import app
 from flows.server.keeping import end_kept_server
 from tasks.workspace.folders import Workspace
-from tasks.workspace.helper_process import helped, in_helper
+from tasks.workspace.helper_process import in_helper, start_helper
 
 ORCHESTRATION = {"prefect", "fastapi", "uvicorn", "httpx"}
 DATA = {"pandas", "pyarrow", "great_expectations", "sklearn"}
@@ -157,7 +157,7 @@ def test_a_release_beside_a_server_leaves_validation_and_drawing_to_its_helper(c
 
 def test_calls_are_made_in_the_helper_while_there_is_one() -> None:
     assert in_helper(os.getpid) == os.getpid()
-    with helped():
+    with start_helper():
         other = in_helper(os.getpid)
         assert in_helper(os.getpid) == other != os.getpid()
         assert in_helper(divmod, 7, 2) == (3, 1)
@@ -167,7 +167,7 @@ def test_calls_are_made_in_the_helper_while_there_is_one() -> None:
 
 
 def test_an_error_leaves_the_helper_without_its_text() -> None:
-    with helped():
+    with start_helper():
         with pytest.raises(StageFailedError, match="ValueError") as caught:
             in_helper(int, "planted secret")
         assert "planted" not in str(caught.value)
@@ -176,7 +176,7 @@ def test_an_error_leaves_the_helper_without_its_text() -> None:
 
 
 def test_a_helper_that_was_killed_answers_no_call_with_the_result_of_another() -> None:
-    with helped():
+    with start_helper():
         os.kill(in_helper(os.getpid), signal.SIGKILL)
         for _ in range(2):
             with pytest.raises((EOFError, OSError)):
@@ -189,7 +189,7 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next() -> None:
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        with helped():
+        with start_helper():
             with pytest.raises(KeyboardInterrupt):
                 in_helper(os.kill, os.getpid(), signal.SIGUSR1)
             with pytest.raises(OSError, match="closed"):
@@ -201,8 +201,8 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next() -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
 def test_a_helper_ends_with_the_process_that_started_it(number: signal.Signals) -> None:
     code = (
-        "import os, time; from tasks.workspace.helper_process import helped, in_helper\n"
-        "with helped(): print(in_helper(os.getpid), flush=True); time.sleep(60)"
+        "import os, time; from tasks.workspace.helper_process import start_helper, in_helper\n"
+        "with start_helper(): print(in_helper(os.getpid), flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -142,7 +142,7 @@ def test_a_malformed_line_of_lineage_fails_the_audit_and_nothing_else(workspace:
     with workspace.lineage_path.open("a") as log:
         log.write(MALFORMED[case] + "\n")
     found = broken(audit_workspace(workspace))
-    assert "is no lineage event" in found["lineage log"]
+    assert "is not a lineage event" in found["lineage log"]
     assert lineage_graph(workspace, "small-2026-01-1")["nodes"], "the graph leaves it out"
 
 

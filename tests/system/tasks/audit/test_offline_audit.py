@@ -357,7 +357,7 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
         "variant",
     ),
     "registry no yaml": (lambda g: rewritten(g.bundle() / "registry.yaml", b"{"), "registry", "no YAML"),
-    "no lineage": (edit_lines(lambda e: e.clear()), "lineage", "does not tell START of small.release"),
+    "no lineage": (edit_lines(lambda e: e.clear()), "lineage", "lacks the START event of small.release"),
     "a stage less": (
         edit_lines(lambda e: e.remove(next(x for x in e if x["job"]["name"] == "small.check"))),
         "lineage",
@@ -379,7 +379,7 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
     "lineage entry": (
         edit_lines(lambda e: spend_facet(e).update(ledgerEntry=7)),
         "lineage",
-        "no spend of this release",
+        "not a spend of this release",
     ),
     "lineage flow run": (
         edit_lines(lambda e: e[3]["run"]["facets"]["tags"]["tags"][-1].update(value="other")),
@@ -424,7 +424,7 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
     "lineage silent": (
         edit_lines(lambda e: ended(e, "estimate")["run"]["facets"].pop("dp_spend_moments")),
         "lineage",
-        "silent about the spend of 'moments'",
+        "lacks the spend of 'moments'",
     ),
     "lineage twice": (
         edit_lines(lambda e: ended(e, "check")["run"]["facets"].update(dp_spend_moments=spend_facet(e))),

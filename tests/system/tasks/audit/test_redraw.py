@@ -163,7 +163,7 @@ def test_a_random_part_is_enough_to_find_a_raw_table(given: Given, key: SigningK
 
 def test_whoever_waits_hears_how_far_the_audit_is(given: Given) -> None:
     heard: list[str] = []
-    given.audit(redraw=Redraw(tell=heard.append))
+    given.audit(redraw=Redraw(on_progress=heard.append))
     assert heard[-1] == f"drawing {FIRST} again: 40,000 of 40,000 rows"
 
 

@@ -507,7 +507,7 @@ def test_a_publication_whose_end_a_crash_kept_from_the_log_is_named_and_no_fault
     workspace.lineage_path.write_text("".join(f"{line}\n" for line in kept))
     checks = {check.name: check for check in audit_workspace(workspace)}
     assert broken(list(checks.values())) == {}
-    assert f"does not tell the end of {FIRST}" in checks["lineage log"].detail
+    assert f"lacks the end of {FIRST}" in checks["lineage log"].detail
 
 
 def flow_run(name: str, *tags: str, state: str = "COMPLETED", start: str = "2026-01-01T00:00:00") -> dict[str, object]:

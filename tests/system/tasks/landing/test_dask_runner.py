@@ -214,6 +214,6 @@ def test_sums_that_travel_in_the_open_are_pointed_out(
     from tasks import dask_cluster
 
     told: list[str] = []
-    monkeypatch.setattr(dask_cluster, "tell_operator", told.append)
+    monkeypatch.setattr(dask_cluster, "log_operator", told.append)
     dask_cluster._warn_of_open_lines(address)
     assert bool(told) is warned

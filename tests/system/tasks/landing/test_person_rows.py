@@ -63,7 +63,7 @@ def test_a_full_disk_is_refused_in_our_own_words(tmp_path: Path):
     done = run_large(tmp_path, 2_000_000, limit=8 << 20)  # MB that a file may have
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        "dpcore.errors.WorkspaceError: the vault cannot be written: its disk is full, or does not allow it"
+        "dpcore.errors.WorkspaceError: the vault cannot be written: its disk is full or not writable"
     )
     assert "handling of" not in done.stderr
     assert "duckdb" not in done.stderr.lower().replace("import duckdb", "")

@@ -92,7 +92,7 @@ def test_an_export_can_be_verified_by_whoever_has_it(place: Place):
 
 @pytest.mark.parametrize("line", ["", "[1]", '{"seq": 1}', "null", "{"])
 def test_what_is_no_entry_is_not_imported(line: str):
-    with pytest.raises(LedgerError, match="no ledger entry"):
+    with pytest.raises(LedgerError, match="not a ledger entry"):
         import_entries(iter([line]))
 
 

@@ -304,7 +304,7 @@ LIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda e: e["run"]["facets"]["dp_spend_mean"].update(epsilon=0.05),
         "cost of 'mean' is not what the ledger's event gives",
     ),
-    "a part less": (lambda e: e["run"]["facets"].pop("dp_spend_projection"), "silent about the spend of 'projection'"),
+    "a part less": (lambda e: e["run"]["facets"].pop("dp_spend_projection"), "lacks the spend of 'projection'"),
     "a part of another release": (
         lambda e: e["run"]["facets"]["dp_spend_mean"].update(measurement="radius"),
         "'radius', which the ledger does not have",
@@ -336,7 +336,7 @@ def test_a_flows_event_that_tells_another_cost_breaks_the_audit(workspace: Works
 
 def test_a_failed_flow_that_is_silent_about_a_spend_of_its_stages_breaks_the_audit(crashed: Workspace):
     words = retold(crashed, "release", lambda e: e["run"]["facets"].pop("dp_spend_projection"), "FAIL")
-    assert "silent about the spend of 'projection'" in words
+    assert "lacks the spend of 'projection'" in words
 
 
 # ---------------------------------------------------------------- in words

@@ -264,9 +264,9 @@ def test_a_long_reading_says_how_far_it_is_and_never_how_large(tmp_path: Path, m
     monkeypatch.setattr(PROGRESS, "info", said.append)
     found.read_with(runner, DataRead(clock=lambda: float(next(moments))))
     total(found)
-    assert said[0] == "0% of the landing data are read for moments"
+    assert said[0] == "read 0% of the landing data for moments"
     assert len(said) == 16
-    assert all(re.fullmatch(r"\d+% of the landing data are read for moments", share) for share in said)
+    assert all(re.fullmatch(r"read \d+% of the landing data for moments", share) for share in said)
 
 
 def test_a_folder_that_gives_all_columns_asked_for_still_counts_rows(tmp_path: Path) -> None:

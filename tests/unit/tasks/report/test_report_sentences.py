@@ -268,7 +268,7 @@ def test_the_months_ahead_are_composed_and_rounded_to_the_safe_side() -> None:
 
 def test_the_epsilon_that_fits_the_year_fits_it() -> None:
     text, _ = shown_plan(gaussian())
-    ((fits,),) = [re.findall("At most epsilon ([0-9.]+) fits all 12 releases", text)]
+    ((fits,),) = [re.findall("an epsilon of at most ([0-9.]+) allows all 12 releases", text)]
     whole = [
         epsilon_at(12 * float(gaussian(size).plan.cost.rho), 1.0002e-5) for size in (fits, f"{float(fits) + 0.02}")
     ]
@@ -305,7 +305,7 @@ def test_the_ceiling_of_an_attack_on_membership_is_rounded_up(monkeypatch: pytes
     text = out.file.getvalue()  # type: ignore[attr-defined]
     ((ceiling,),) = [re.findall("ceiling ([0-9.]+)%", text)]
     assert 100 / (1 + math.exp(-1)) <= float(ceiling) <= 73.2
-    ((used,),) = [re.findall("used at most ([0-9.]+)% of a sensitivity", text)]
+    ((used,),) = [re.findall("uses at most ([0-9.]+)% of a sensitivity", text)]
     assert 99.42 <= float(used) <= 99.5
 
 
