@@ -29,9 +29,8 @@ from tasks.landing.file_names import (
     matching_files,
     partition_of,
     period_of,
-    require_known_format,
+    require_landable,
     require_period,
-    require_regular,
 )
 from tasks.landing.fragments import (
     LONGEST_LINE,
@@ -315,8 +314,7 @@ def _given_files(given: str | Path, where: str) -> list[Path]:
     path = Path(given)
     files = data_files(path) if path.is_dir() or not path.exists() else [path]
     for file in files:
-        require_known_format(file, where)
-        require_regular(file, where)
+        require_landable(file, where)
     return files
 
 

@@ -33,8 +33,7 @@ def matching_files(root: Path, pattern: str) -> list[Path]:
     """
     files = matching_names(root, pattern)
     for file in files:
-        require_known_format(file, "source.path")
-        require_regular(file, "source.path")
+        require_landable(file, "source.path")
     return files
 
 
@@ -162,8 +161,8 @@ def _partition_folders(path: Path) -> list[str]:
     return [folder.name for folder in takewhile(lambda f: PARTITION.fullmatch(f.name), path.parents)][::-1]
 
 
-def require_known_format(path: Path, where: str) -> None:
-    """Check a file's ending.
+def require_landable(path: Path, where: str) -> None:
+    """Check a file's ending, and that it is a file: reading a pipe or a device may never end.
 
     Raises: LandingError.
     """
@@ -174,13 +173,6 @@ def require_known_format(path: Path, where: str) -> None:
             where=where,
             hint="land Parquet or CSV, with that ending",
         )
-
-
-def require_regular(path: Path, where: str) -> None:
-    """Check that a landing file is one: reading a pipe or a device may never end.
-
-    Raises: LandingError.
-    """
     if not path.is_file():
         raise LandingError(
             "what lies in a landing file's place is no regular file",
