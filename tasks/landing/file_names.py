@@ -42,7 +42,9 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     if "://" in pattern:
         return elsewhere(pattern)
     base, rest = _split_pattern(root, pattern)
-    files = [file for path in _glob(base, rest) for file in ([path] if _is_data(path) else data_files(path))]
+    with ErrorBoundary(ValueError, IndexError, NotImplementedError, refusal=lambda _: _no_pattern(rest)):
+        paths = sorted(base.glob(rest))
+    files = [file for path in paths for file in ([path] if _is_data(path) else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
     return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
@@ -108,11 +110,6 @@ def _split_pattern(root: Path, pattern: str) -> tuple[Path, str]:
     if given.is_absolute():
         return Path(given.anchor), str(given.relative_to(given.anchor))
     return root, pattern
-
-
-def _glob(base: Path, pattern: str) -> list[Path]:
-    with ErrorBoundary(ValueError, IndexError, NotImplementedError, refusal=lambda _: _no_pattern(pattern)):
-        return sorted(base.glob(pattern))
 
 
 def _no_pattern(pattern: str) -> LandingError:
