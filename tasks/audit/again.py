@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -92,35 +92,43 @@ class Again:
         """Whether a part of a document is what is due."""
         return same_figures(stated, json.loads(json.dumps(due)), exact=self.exact)
 
+    def other_parts(self, due: dict[str, Any]) -> Iterator[str]:
+        """The parts of the record, in words, that are not what is due."""
+        return (name.replace("_", " ") for name, value in due.items() if not self.agrees(self.record[name], value))
+
     def by_its_sampler(self, find: Callable[[], list[str]]) -> list[str]:
         """The faults of what follows from a sampler's number; a model without one may be older than all samplers.
 
         Raises: NotShownError.
         """
-        try:
-            found = find()
-        except (BrokenError, *UNREADABLE):
-            if self.numbered:
-                raise
-            found = ["it cannot be made again"]
-        if found and not self.numbered:
-            raise NotShownError(
-                "its model names no sampler, and the last program that named none did not draw it; "
-                f"older samplers are not kept; {'; '.join(found)}"
-            )
-        return found
+        excuse = (
+            "its model names no sampler, and the last program that named none did not draw it; "
+            "older samplers are not kept"
+        )
+        return _faults_unless_excused(find, (BrokenError, *UNREADABLE), lambda: self.numbered, excuse)
 
     def by_this_program(self, find: Callable[[], list[str]]) -> list[str]:
         """The faults of what a program makes in its own way; what another version made otherwise shows nothing.
 
         Raises: NotShownError.
         """
-        try:
-            found = find()
-        except UNREADABLE:
-            if self.same_program:
-                raise
-            found = ["it cannot be made again"]
-        if found and not self.same_program:
-            raise NotShownError(f"another version of this program made it; {'; '.join(found)}")
-        return found
+        excuse = "another version of this program made it"
+        return _faults_unless_excused(find, UNREADABLE, lambda: self.same_program, excuse)
+
+
+def _faults_unless_excused(
+    find: Callable[[], list[str]], unreadable: tuple[type[Exception], ...], is_sure: Callable[[], bool], excuse: str
+) -> list[str]:
+    """The faults that are found; where they may have another reason, they show nothing.
+
+    Raises: NotShownError with the excuse.
+    """
+    try:
+        found = find()
+    except unreadable:
+        if is_sure():
+            raise
+        found = ["it cannot be made again"]
+    if found and not is_sure():
+        raise NotShownError(f"{excuse}; {'; '.join(found)}")
+    return found

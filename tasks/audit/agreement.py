@@ -93,10 +93,10 @@ def same_figures(stated: Any, due: Any, *, exact: bool) -> bool:
             and len(stated) == len(due)
             and all(same_figures(one, other, exact=exact) for one, other in zip(stated, due, strict=True))
         )
-    if exact or not _is_number(due) or not _is_number(stated):
+    if exact or not _is_figure(due) or not _is_figure(stated):
         return type(stated) is type(due) and bool(stated == due)
     return math.isclose(stated, due, rel_tol=FIGURE_DISTANCE, abs_tol=FIGURE_DISTANCE)
 
 
-def _is_number(value: Any) -> bool:
+def _is_figure(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

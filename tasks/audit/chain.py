@@ -29,7 +29,7 @@ def times_check(evidence: Evidence) -> Check:
 
 def keys_check(evidence: Evidence) -> Check:
     """Every given key is one of the chain's, and the keys of every entry lead to the trusted ones."""
-    return check("keys", lambda: _key_faults(evidence), lambda: _key_words(evidence))
+    return check("keys", lambda: _key_faults(evidence), lambda: _signer_words(evidence))
 
 
 def _key_faults(evidence: Evidence) -> list[str]:
@@ -43,14 +43,15 @@ def _key_faults(evidence: Evidence) -> list[str]:
     return found
 
 
-def _key_words(evidence: Evidence) -> str:
+def _signer_words(evidence: Evidence) -> str:
     state, signed = evidence.state, Counter(entry.key_id for entry in evidence.entries)
     words = [f"{key_id} ({_origin(state, key_id)}, signed {signed[key_id]})" for key_id in state.keys]
     if signed[""]:
         words.append(f"{signed['']} entries are older than the first key and unsigned")
-    for entry in evidence.entries:
-        if entry.kind == "reconcile" and (body := entry.parse(Reconciliation)).vouches:
-            words.append(f"{body.who} vouches for {', '.join(body.vouches)} in entry {entry.seq}")
+    answers = [(entry.seq, entry.parse(Reconciliation)) for entry in evidence.entries if entry.kind == "reconcile"]
+    words += [
+        f"{body.who} vouches for {', '.join(body.vouches)} in entry {seq}" for seq, body in answers if body.vouches
+    ]
     if evidence.trusted:
         words.append(f"a given key seals entries 1 to {len(evidence.entries)}")
     return "; ".join(words) or "none yet"
@@ -100,10 +101,9 @@ def _taking(entry: Entry) -> list[str]:
 
 
 def _cap_words(evidence: Evidence) -> str:
-    words = []
-    for name, known in evidence.state.populations.items():
-        spent = population_balance(known.spent, delta=known.cap.delta)
-        words.append(f"{name}: epsilon {at_most(spent.epsilon)} of {at_most(known.cap.epsilon)} spent")
+    known = evidence.state.populations
+    spent = {name: population_balance(p.spent, delta=p.cap.delta).epsilon for name, p in known.items()}
+    words = [f"{name}: epsilon {at_most(spent[name])} of {at_most(p.cap.epsilon)} spent" for name, p in known.items()]
     changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.parse(CapChange).reason]
     later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
     return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"
@@ -111,8 +111,7 @@ def _cap_words(evidence: Evidence) -> str:
 
 def strays_check(evidence: Evidence) -> Check:
     """No bundle without a ledger entry, except those whose entries were lost and answered for."""
-    published = [release for release in evidence.state.releases.values() if release.published]
-    known = {evidence.shelf.place(release) for release in published}
+    known = {evidence.shelf.place(release) for release in evidence.state.releases.values() if release.published}
     others = [folder.name for folder in evidence.shelf.found if folder not in known]
     found = [name for name in others if name not in evidence.state.retired]
     if found:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from tasks.audit.again import Again
-from tasks.audit.checks import Check, check, require
+from tasks.audit.checks import require
 from tasks.bundle.codebook import build_codebook
 from tasks.bundle.guarantee_text import guarantee
 from tasks.bundle.rebuild import measured_schema
@@ -23,14 +23,9 @@ from tasks.spec.plan import PlannedRelease
 from tasks.workspace.reading import parse_json
 
 
-def codebook_check(again: Again) -> Check:
-    """The codebook describes the columns of the record's specification, with its warnings, and nothing else."""
-    words = "describes the record's columns and repeats its warnings"
-    return check(
-        f"{again.record['release_id']}: codebook",
-        lambda: _codebook_faults(again) or again.by_this_program(lambda: _codebook_text_faults(again)),
-        words,
-    )
+def codebook_faults(again: Again) -> list[str]:
+    """Where the codebook tells anything but the columns of the record's specification, and its warnings."""
+    return _column_faults(again) or again.by_this_program(lambda: _codebook_text_faults(again))
 
 
 def _codebook_text_faults(again: Again) -> list[str]:
@@ -38,7 +33,7 @@ def _codebook_text_faults(again: Again) -> list[str]:
     return require(again.text("codebook.json") == due, "it is not what specification and record give")
 
 
-def _codebook_faults(again: Again) -> list[str]:
+def _column_faults(again: Again) -> list[str]:
     book, record = parse_json(again.text("codebook.json")), again.record
     used = {column["name"]: column["role"] for column in record["utility"]["columns"]}  # a label may serve as a feature
     stated = {c["name"]: c | {"role": used.get(c["name"])} for c in record["specification"]["columns"]}
@@ -62,28 +57,23 @@ def _moment(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def registry_check(again: Again) -> Check:
-    """The registry entry states the record's guarantee, and nothing else."""
-    return check(
-        f"{again.record['release_id']}: registry",
-        lambda: _registry_faults(again) or again.by_this_program(lambda: _registry_text_faults(again)),
-        "states the record's guarantee",
+def registry_faults(again: Again) -> list[str]:
+    """Where the registry entry states anything else than the record's guarantee."""
+    return _deployment_faults(again) or again.by_this_program(
+        lambda: require(
+            again.text(REGISTRY) == deployment_text(again.record), "it is not the entry that its record gives"
+        )
     )
 
 
-def _registry_text_faults(again: Again) -> list[str]:
-    return require(again.text(REGISTRY) == deployment_text(again.record), "it is not the entry that its record gives")
-
-
-def _registry_faults(again: Again) -> list[str]:
+def _deployment_faults(again: Again) -> list[str]:
     record = again.record
     try:
         entry = yaml.load(again.text(REGISTRY), PlainLoader)  # noqa: S506  a safe loader
     except yaml.YAMLError:
         return ["it is not YAML"]
-    deployment = entry["deployment"]
+    deployment, person = entry["deployment"], record["privacy"]["unit"].startswith("person")
     loss = deployment["privacy_loss"]
-    person = record["privacy"]["unit"].startswith("person")
     return [
         *require(entry["url_slug"] == record["release_id"], "it speaks of another release"),
         *_variant_faults(again, deployment["dp_variant"]["variant_name"], loss["privacy_parameters"]),
@@ -107,39 +97,22 @@ def _variant_faults(again: Again, variant: str, parameters: dict[str, Any]) -> l
     ]
 
 
-def plan_check(again: Again) -> Check:
-    """The record's choices, expectations, limits and promises are those that its specification leads to."""
-    return check(
-        f"{again.record['release_id']}: plan",
-        lambda: again.by_this_program(lambda: _plan_faults(again)),
-        "choices, forecast, limits and promise follow from the specification",
-    )
-
-
-def _plan_faults(again: Again) -> list[str]:
+def plan_faults(again: Again) -> list[str]:
+    """Where the record's choices, expectations, limits and promises do not follow from its specification."""
     record, rebuilt = again.record, again.rebuilt
     planned = PlannedRelease.of(rebuilt.spec)
     outcome = Outcome(record["rows"], rebuilt.moments, rebuilt.projection, record["utility"], [])
     due = planned_facts(planned, rebuilt.seeds, outcome) | {"specification": rebuilt.spec.as_public_json()}
-    found = require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is worded differently")
     both = {name: record["privacy"].get(name) for name in planned.relations}
-    found += require(again.agrees(both, planned.relations), "its figures under a relation are not its plan's")
-    for name, value in due.items():
-        same = again.agrees(record[name], value)
-        found += require(same, f"its {name.replace('_', ' ')} differs from what its specification leads to")
-    return found
+    return [
+        *require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is worded differently"),
+        *require(again.agrees(both, planned.relations), "its figures under a relation are not its plan's"),
+        *(f"its {name} differs from what its specification leads to" for name in again.other_parts(due)),
+    ]
 
 
-def report_check(again: Again) -> Check:
-    """The report shows the record, and nothing else."""
-    return check(
-        f"{again.record['release_id']}: report",
-        lambda: again.by_this_program(lambda: _report_faults(again)),
-        "is the page that its record gives",
-    )
-
-
-def _report_faults(again: Again) -> list[str]:
+def report_faults(again: Again) -> list[str]:
+    """Where the report shows anything else than the record."""
     due = _rendered(json.dumps(again.record))
     return require(again.text("report.html") == due, "it is not the page that its record gives")
 

@@ -68,15 +68,16 @@ def _complete(stage: Stage, evidence: Evidence, again: Again, account: Account, 
     stage.facets |= {f"{SPEND}_{name}": account.spend(name, evidence.history) for name in measured}
     stage.made |= account.measured(datasets, measured)
     for name in [name for name in stage.outputs if name not in stage.made]:
-        made = account.reserved() if name == RESERVATION else account.made(datasets, name, _digest(again, name))
-        stage.made[name] = made
+        stage.made[name] = (
+            account.reserved() if name == RESERVATION else account.made(datasets, name, _dataset_digest(again, name))
+        )
     if TABLE in stage.outputs:
         stage.statistics[TABLE] = row_count(record["rows"])
     if FIGURES in stage.outputs:
         stage.verdicts[TABLE] = assertions(_free_checks(again))
 
 
-def _digest(again: Again, name: str) -> str | None:
+def _dataset_digest(again: Again, name: str) -> str | None:
     """The digest of a dataset, from the bundle's own documents."""
     if name == LAW:
         return None

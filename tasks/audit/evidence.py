@@ -53,17 +53,14 @@ def given_shelf(root: Path) -> Shelf:
             where="--bundles",
             hint="name the folder that holds the release folders",
         )
-    return Shelf(root, tuple(folder for folder in _folders(root) if _looks_like_a_bundle(folder)))
+    names = (CHECKSUMS, "record.json")
+    return Shelf(root, tuple(folder for folder in _folders(root) if any((folder / name).exists() for name in names)))
 
 
 def _folders(root: Path) -> Iterator[Path]:
     yield root
     for pattern in ("*", "*/*"):
         yield from (f for f in sorted(root.glob(pattern)) if f.is_dir() and not f.name.startswith("."))
-
-
-def _looks_like_a_bundle(folder: Path) -> bool:
-    return (folder / CHECKSUMS).exists() or (folder / "record.json").exists()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,10 @@ from tasks.audit.checks import Check, check, require
 from tasks.audit.evidence import Evidence
 from tasks.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults
 from tasks.ledger.releases import ReleaseState
-from tasks.lineage.events import is_whole, parsed
+from tasks.lineage.events import FLOW, is_whole, parsed
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.reading import parse_json, read_text
 
-FLOW = "release"
 STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check")
 """Those that are over when the bundle is sealed; publishing itself is in the workspace's log."""
 
@@ -28,23 +27,10 @@ TELLING = ("estimate", SCORE, "publish")
 """Stages that cannot have ended for a release which the ledger does not know."""
 
 
-def lineage_check(
-    evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState, remake: Callable[[], list[str]]
-) -> Check:
-    """The bundle's lineage tells every stage of one run and exactly the spends of the ledger.
-
-    `remake` finds what it tells besides, by making the events again.
-    """
-    return check(
-        f"{release.release_id}: lineage",
-        lambda: _lineage_faults(evidence, folder, record, release) or remake(),
-        f"records all {len(_stages(release))} stages and the cost of each measurement",
-    )
-
-
-def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
+def lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    """Where a bundle's lineage does not tell every stage of one run and exactly the spends of the ledger."""
     events = [parse_json(line) for line in read_text(folder / "lineage.ndjson").splitlines()]
-    found = _spend_faults(evidence, events, release, balances=record["record_version"] > 1)
+    found = _named_entry_faults(evidence, events, release, balances=record["record_version"] > 1)
     if record["record_version"] == 1:
         return found
     return [
@@ -52,13 +38,13 @@ def _lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], re
         *found,
         *told_cost_faults(evidence, events, release),
         *told_digest_faults(events, release, folder),
-        *_guarantee_faults(events, record),
+        *_stage_guarantee_faults(events, record),
         *_tag_faults(events, record),
         *_log_faults(evidence, folder),
     ]
 
 
-def _stages(release: ReleaseState) -> tuple[str, ...]:
+def stages_of(release: ReleaseState) -> tuple[str, ...]:
     """The stages that a release went through."""
     mechanisms = [plan.event["mechanism"] for plan in release.reservation.measurements.values()]
     scored = any(name in BY_NAME and BY_NAME[name].kind == "check" for name in mechanisms)
@@ -69,14 +55,16 @@ def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[s
     """Each stage began once and ended well, in one run, and nothing else is told."""
     job = release.reservation.name
     wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
-    wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in _stages(release) for kind in ("START", "COMPLETE")})
+    wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in stages_of(release) for kind in ("START", "COMPLETE")})
     told = Counter((event["job"]["name"], event["eventType"]) for event in events)
-    found = [f"it lacks the {kind} event of {name}" for name, kind in (wanted - told)]
-    found += [f"it contains a {kind} event of {name}, which does not belong there" for name, kind in (told - wanted)]
     flows = {event["run"]["runId"] for event in events if event["job"]["name"] == f"{job}.{FLOW}"}
     parents = {e["run"]["facets"]["parent"]["run"]["runId"] for e in events if "parent" in e["run"]["facets"]}
-    found += require(len(flows) == 1 and parents == flows, "its stages are not those of one run")
-    return found + require(releases_of(events) <= {release.release_id}, "it is about another release")
+    return [
+        *(f"it lacks the {kind} event of {name}" for name, kind in (wanted - told)),
+        *(f"it contains a {kind} event of {name}, which does not belong there" for name, kind in (told - wanted)),
+        *require(len(flows) == 1 and parents == flows, "its stages are not those of one run"),
+        *require(releases_of(events) <= {release.release_id}, "it is about another release"),
+    ]
 
 
 def releases_of(events: Iterable[dict[str, Any]]) -> set[str]:
@@ -91,7 +79,7 @@ def _facets(events: Iterable[dict[str, Any]], prefix: str) -> Iterator[dict[str,
         yield from (facet for name, facet in facets.items() if name.startswith(prefix))
 
 
-def _spend_faults(
+def _named_entry_faults(
     evidence: Evidence, events: list[dict[str, Any]], release: ReleaseState, *, balances: bool
 ) -> list[str]:
     """Every spend is told, each with its entry and the balance around it; nothing else is."""
@@ -121,13 +109,13 @@ def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -
     )
 
 
-def _guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
+def _stage_guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
     """Version 1 stated the release's guarantee on every stage that measured; since then no stage does."""
     if any(facet for event in events for facet in facets_named(event, GUARANTEE, first=False)):
         return ["a stage states a guarantee, which only a whole release has"]
     privacy = record["privacy"]
-    stated = {"deltaNum": privacy["delta_num"]}
-    stated |= {name: privacy[name] for name in ("unit", "neighbours", "epsilon", "delta")}
+    names = ("unit", "neighbours", "epsilon", "delta")
+    stated = {"deltaNum": privacy["delta_num"], **{name: privacy[name] for name in names}}
     mechanisms = {m["mechanism"]: m["status"] for m in privacy["measurements"]}
     for facet in _facets(events, GUARANTEE):
         same = all(facet[name] == value for name, value in stated.items())
@@ -139,15 +127,10 @@ def _guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> l
 def _tag_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
     """Every event is tagged with the release, its period, and the flow run that published it."""
     wanted = {"release": record["release_id"], "period": record["period"], "flow_run": record["flow_run_id"]}
-    found = []
-    for key, value in wanted.items():
-        tags = [{tag["value"] for tag in _tags(event) if tag["key"] == key} for event in events]
-        found += require(all(told == {value} for told in tags), f"its {key.replace('_', ' ')} is not the record's")
-    return found
-
-
-def _tags(event: dict[str, Any]) -> list[dict[str, Any]]:
-    return list(event["run"]["facets"].get("tags", {}).get("tags", []))
+    tagged = [event["run"]["facets"].get("tags", {}).get("tags", []) for event in events]
+    told = {key: [{tag["value"] for tag in tags if tag["key"] == key} for tags in tagged] for key in wanted}
+    other = [key for key, value in wanted.items() if any(values != {value} for values in told[key])]
+    return [f"its {key.replace('_', ' ')} is not the record's" for key in other]
 
 
 def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
@@ -182,10 +165,9 @@ def _unknown_faults(evidence: Evidence) -> list[str]:
 
 
 def _log_words(evidence: Evidence) -> str:
-    lines = evidence.log or []
-    events = [event for _, event in _numbered(evidence)]
+    lines, events = evidence.log or [], [event for _, event in _numbered(evidence)]
     torn = len(lines) - len(events)
-    ended = {r for e in events if _is_end(e) for r in releases_of([e])}
+    ended = releases_of(event for event in events if _is_end(event))
     open_end = [r.release_id for r in evidence.state.releases.values() if r.published and r.release_id not in ended]
     words = f"{len(lines)} events, none of an unknown release or with another cost than the ledger's"
     words += f"; {torn} torn by a crash" if torn else ""

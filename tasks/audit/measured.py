@@ -22,7 +22,7 @@ from tasks.ledger.releases import ReleaseState
 
 def costs_check(release: ReleaseState) -> Check:
     """Every stated cost follows from its mechanism's parameters."""
-    return check(f"{release.release_id}: costs", lambda: _cost_faults(release), lambda: _proof(release))
+    return check(f"{release.release_id}: costs", lambda: _cost_faults(release), lambda: _proof_words(release))
 
 
 def _cost_faults(release: ReleaseState) -> list[str]:
@@ -35,7 +35,7 @@ def _cost_faults(release: ReleaseState) -> list[str]:
         name = body.event["mechanism"]
         if name not in BY_NAME or BY_NAME[name].status is Status.REFUTED:
             found.append(f"{place} uses {name!r}, which is not proved")
-        elif not _is_cost(body.cost, canonical(body.event), unsigned=_is_of_version_1(release)):
+        elif not _is_stated_cost(body.cost, canonical(body.event), unsigned=_is_of_version_1(release)):
             found.append(f"{place} states another cost than its parameters give")
     return found
 
@@ -45,7 +45,7 @@ def _is_of_version_1(release: ReleaseState) -> bool:
     return bool(release.spends) and not any(entry.key_id for entry in release.spends.values())
 
 
-def _is_cost(stated: Cost, event: str, *, unsigned: bool) -> bool:
+def _is_stated_cost(stated: Cost, event: str, *, unsigned: bool) -> bool:
     """Whether a cost is what its event gives; version 1 counted a delta_num for Gaussian noise, which has none now."""
     given = _cost_of(event)
     if unsigned and stated.delta_num >= given.delta_num:
@@ -59,7 +59,7 @@ def _cost_of(event: str) -> Cost:
     return cost_of(event_from_json(json.loads(event)))
 
 
-def _proof(release: ReleaseState) -> str:
+def _proof_words(release: ReleaseState) -> str:
     names = dict.fromkeys(str(plan.event["mechanism"]) for plan in release.reservation.measurements.values())
     doubtful = [name for name in names if BY_NAME[name].status is Status.APPROXIMATE]
     if not doubtful:
@@ -71,12 +71,12 @@ def measurements_check(evidence: Evidence, release: ReleaseState) -> Check:
     """What was drawn is what the spends name: unseeded, by builds that had passed their audit."""
     return check(
         f"{release.release_id}: measurements",
-        lambda: _measurement_faults(evidence, release),
+        lambda: _drawing_faults(evidence, release),
         lambda: _measurement_words(evidence, release),
     )
 
 
-def _measurement_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
+def _drawing_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
     found = []
     for name, entry in release.spends.items():
         if evidence.stored is not None:
@@ -101,19 +101,14 @@ def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
 
 def spent_faults(model: dict[str, Any], release: ReleaseState) -> list[str]:
     """Where the measurements of a model are not those that were paid for."""
-    shown = _shown(model)
+    shown = dict(model["measurements"]) if "measurements" in model else {"measurement": model["measurement"]}
     wanted = {name: entry.parse(Spend).digest for name, entry in release.spends.items()}
     if "measurement" in shown:  # version 1 shows the moments alone
         shown, wanted = {MOMENTS: shown["measurement"]}, {MOMENTS: wanted[MOMENTS]}
-    names = [f"{name!r} was not spent" for name in sorted(shown.keys() - wanted.keys())]
-    names += [f"{name!r} is missing" for name in sorted(wanted.keys() - shown.keys())]
     both = sorted(shown.keys() & wanted.keys())
-    return names + [
-        f"{name!r} is not the measurement of its spend"
-        for name in both
-        if measurement_from_json(shown[name]).digest() != wanted[name]
+    other = [name for name in both if measurement_from_json(shown[name]).digest() != wanted[name]]
+    return [
+        *(f"{name!r} was not spent" for name in sorted(shown.keys() - wanted.keys())),
+        *(f"{name!r} is missing" for name in sorted(wanted.keys() - shown.keys())),
+        *(f"{name!r} is not the measurement of its spend" for name in other),
     ]
-
-
-def _shown(model: dict[str, Any]) -> dict[str, Any]:
-    return dict(model["measurements"]) if "measurements" in model else {"measurement": model["measurement"]}

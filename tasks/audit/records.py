@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -27,6 +27,8 @@ from tasks.spec.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.spec.release import public_digest
 from tasks.workspace.build_identity import dependencies_digest
 
+Figures = Mapping[str, float | None]
+
 KNOWN_VERSIONS = (1, 2)
 MOST_FURTHER = 100_000
 """`Cap.releases_left` counts no farther."""
@@ -34,8 +36,11 @@ MOST_FURTHER = 100_000
 
 def record_check(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> Check:
     """The record's facts are the ledger's."""
-    words = "agrees with the ledger"
-    return check(f"{release.release_id}: record", lambda: _record_faults(evidence, record, release), words)
+    return check(
+        f"{release.release_id}: record",
+        lambda: _record_faults(evidence, record, release),
+        "agrees with the ledger",
+    )
 
 
 def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
@@ -44,9 +49,9 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
         *require(record["record_version"] in KNOWN_VERSIONS, "its version is unknown to this program"),
         *require(record["record_version"] == 1 or not record_faults(record), "it breaks the schema of records"),
         *_identity_faults(record, release),
-        *_guarantee_faults(record["privacy"], release),
+        *_stated_guarantee_faults(record["privacy"], release),
         *_basis_faults(evidence, record, release),
-        *_measurement_faults(record["privacy"], release),
+        *_told_measurement_faults(record["privacy"], release),
         *_software_faults(record),
         *require(
             head in evidence.known,
@@ -58,29 +63,32 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
 def _identity_faults(record: dict[str, Any], release: ReleaseState) -> list[str]:
     reserved, published = release.reservation, release.published
     same = record["release_id"] == release.release_id and record["privacy"]["population"] == release.population
-    found = require(same, "it is about another release or population")
-    for name in ("name", "period", "sequence", "supersedes", "reason"):
-        found += require(record[name] == getattr(reserved, name), f"its {name} is not the ledger's")
+    stated = ("name", "period", "sequence", "supersedes", "reason")
+    other = [name for name in stated if record[name] != getattr(reserved, name)]
     seeds = {"projection": record["model"]["projection"]["seed"], "sampling": record["model"]["sampling_seed"]}
-    found += require(seeds == reserved.seeds, "its seeds are not those reserved")
     digest = public_digest(record["specification"])
-    found += require(
-        record["spec_digest"] == reserved.spec_digest == digest, "its specification is not the one reserved"
-    )
-    runs = published and published.flow_run_id
-    return found + require(record["flow_run_id"] == runs, "its flow run is not the one that published")
+    return [
+        *require(same, "it is about another release or population"),
+        *(f"its {name} is not the ledger's" for name in other),
+        *require(seeds == reserved.seeds, "its seeds are not those reserved"),
+        *require(record["spec_digest"] == reserved.spec_digest == digest, "its specification is not the one reserved"),
+        *require(
+            record["flow_run_id"] == (published and published.flow_run_id), "its flow run is not the one that published"
+        ),
+    ]
 
 
-def _guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
+def _stated_guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
     stated = release.reservation.stated
-    found = []
-    for name in ("epsilon", "delta"):
-        found += require(privacy[name] == stated[name], f"its {name} is not the ledger's")
+    other = [name for name in ("epsilon", "delta") if privacy[name] != stated[name]]
     composed = release_statement(release.spent, delta=Fraction(str(stated["delta"])))
     enough = float(composed.epsilon) <= privacy["epsilon"] * (1 + 1e-12)
     exact = float(composed.delta_num) == privacy["delta_num"]
-    found += require(enough and exact, "its epsilon or delta_num is not what its measurements cost")
-    return found + require(_same_relations(privacy, release), "its figures under a relation are not its measurements'")
+    return [
+        *(f"its {name} is not the ledger's" for name in other),
+        *require(enough and exact, "its epsilon or delta_num is not what its measurements cost"),
+        *require(_same_relations(privacy, release), "its figures under a relation are not its measurements'"),
+    ]
 
 
 def _same_relations(privacy: dict[str, Any], release: ReleaseState) -> bool:
@@ -92,7 +100,7 @@ def _same_relations(privacy: dict[str, Any], release: ReleaseState) -> bool:
     return all(_alike_figures(privacy.get(name), figures) for name, figures in due.items())
 
 
-def _alike_figures(stated: dict[str, float] | None, due: dict[str, float] | None) -> bool:
+def _alike_figures(stated: Figures | None, due: Figures | None) -> bool:
     if stated is None or due is None:
         return stated is due
     return stated.keys() == due.keys() and all(_alike(stated[name], figure) for name, figure in due.items())
@@ -102,41 +110,45 @@ def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseSt
     """The guarantee speaks of the specification's unit, and the budget is counted for such units."""
     privacy, basis = record["privacy"], evidence.state.populations[release.population].basis
     stated = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]}
-    found = require(adds_up(basis, stated), "its unit or neighbours are not those that the budget is counted for")
-    found += require(stated == specified_basis(record["specification"]), "its unit is not that of its specification")
+    same = stated == specified_basis(record["specification"])
     figures = (f"{exponent(privacy['epsilon'])} (", f"e^{privacy['epsilon']:g} = ")  # the second is of older versions
     said = any(figure in words for words in privacy["guarantee"] for figure in figures)
-    return found + require(said, "its words promise another epsilon")
+    return [
+        *require(adds_up(basis, stated), "its unit or neighbours are not those that the budget is counted for"),
+        *require(same, "its unit is not that of its specification"),
+        *require(said, "its words promise another epsilon"),
+    ]
 
 
-def _measurement_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
-    found, told = [], [measurement["name"] for measurement in privacy["measurements"]]
-    for measurement in privacy["measurements"]:
-        name, entry = measurement["name"], release.spends.get(measurement["name"])
-        if entry is None or measurement["ledger_entry"] != {"seq": entry.seq, "hash": entry.hash}:
-            found.append(f"its measurement {name!r} is not in the ledger")
-            continue
-        found += _one_measurement(measurement, entry)
-    silent = [name for name in release.spends if name not in told]
-    return found + [f"it lacks the measurement {name!r}" for name in silent]
+def _told_measurement_faults(privacy: dict[str, Any], release: ReleaseState) -> list[str]:
+    told = [(measurement["name"], measurement) for measurement in privacy["measurements"]]
+    names = [name for name, _ in told]
+    return [
+        *(fault for name, stated in told for fault in _one_measurement(stated, release.spends.get(name))),
+        *(f"it lacks the measurement {name!r}" for name in release.spends if name not in names),
+    ]
 
 
-def _one_measurement(measurement: dict[str, Any], entry: Entry) -> list[str]:
-    name, spend = measurement["name"], entry.parse(Spend)
-    found = require(
-        measurement.get("build") == spend.build,
-        f"the audit of the build that it names for {name!r} is not the ledger's",
-    )
+def _one_measurement(measurement: dict[str, Any], entry: Entry | None) -> list[str]:
+    name = measurement["name"]
+    if entry is None or measurement["ledger_entry"] != {"seq": entry.seq, "hash": entry.hash}:
+        return [f"its measurement {name!r} is not in the ledger"]
+    spend = entry.parse(Spend)
+    build = measurement.get("build") == spend.build
     same = all(measurement[key] == getattr(spend, key) for key in ("digest", "seeded"))
-    found += require(same, f"its digest of {name!r} is not the ledger's")
     event = measurement["mechanism"] == spend.event["mechanism"] and measurement["parameters"] == spend.event
-    found += require(event, f"its parameters of {name!r} are not the ledger's")
     figures = {key: measurement[key] or 0.0 for key in ("epsilon", "rho", "delta_num")}
     exact = figures == {key: float(getattr(spend.cost, key)) for key in figures}
-    found += require(exact, f"its cost of {name!r} is not the ledger's")
-    found += require(_same_noise(measurement, spend.event), f"the noise that it states of {name!r} is another")
+    noise = _same_noise(measurement, spend.event)
     labelled = measurement["status"] == BY_NAME[measurement["mechanism"]].status.value
-    return found + require(labelled, f"it labels the proof of {name!r} otherwise than the registry")
+    return [
+        *require(build, f"the audit of the build that it names for {name!r} is not the ledger's"),
+        *require(same, f"its digest of {name!r} is not the ledger's"),
+        *require(event, f"its parameters of {name!r} are not the ledger's"),
+        *require(exact, f"its cost of {name!r} is not the ledger's"),
+        *require(noise, f"the noise that it states of {name!r} is another"),
+        *require(labelled, f"it labels the proof of {name!r} otherwise than the registry"),
+    ]
 
 
 def _software_faults(record: dict[str, Any]) -> list[str]:
@@ -158,12 +170,10 @@ def _same_noise(measurement: dict[str, Any], event: dict[str, Any]) -> bool:
     if "noise" not in measurement:  # of a version that left it to the reader
         return True
     stated, due = measurement["noise"], noise_facts(event_from_json(event))
-    figures = [_figures(noise) for noise in (stated, due)]
-    same = stated["law"] == due["law"] and figures[0].keys() == figures[1].keys()
-    return same and all(_alike(figures[0][key], value) for key, value in figures[1].items())
+    return stated["law"] == due["law"] and _alike_figures(_noise_figures(stated), _noise_figures(due))
 
 
-def _figures(noise: dict[str, Any]) -> dict[str, float | None]:
+def _noise_figures(noise: dict[str, Any]) -> Figures:
     return {"parameter": noise["parameter"], **(noise["covariance"] or {})}
 
 
@@ -205,17 +215,15 @@ def _balance_faults(
 ) -> list[str]:
     budget, known = record["budget"], evidence.history.at(release.population, int(record["ledger"]["entries"]))
     spent = total(entry.parse(Spend).cost for entry in release.spends.values())
-    balances = {"after": known.spent}
-    if record["record_version"] > 1:  # version 1 told the balance when its run began
-        balances["before"] = less(known.spent, spent)
+    is_first = record["record_version"] == 1  # it told the balance when its run began
+    balances = {"after": known.spent} | ({} if is_first else {"before": less(known.spent, spent)})
     lifetime = {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     found = require(budget["lifetime"] == lifetime, "its lifetime is not the cap of that time")
     for when, cost in balances.items():
         due = compose(cost, delta=known.cap.delta).as_json()
-        same = budget[when] == due or (record["record_version"] == 1 and _was_stricter(budget[when], due))
+        same = budget[when] == due or (is_first and _was_stricter(budget[when], due))
         found += require(same, f"its balance {when} is not the ledger's")
-    strict = record["record_version"] > 1
-    left = _is_releases_left(budget["releases_left"], known, release, admits, and_no_more=strict)
+    left = _is_releases_left(budget["releases_left"], known, release, admits, and_no_more=not is_first)
     return found + require(left, "its number of releases left is not the ledger's")
 
 

@@ -6,7 +6,6 @@ the specification, the measurements and the seeds, which the ledger fixed before
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pyarrow.parquet as pq
 from dpcore.synthesis.generators import UNNUMBERED
 from tasks.audit.again import Again
 from tasks.audit.agreement import may_be_odd
-from tasks.audit.checks import Check, NotShownError, check, require
+from tasks.audit.checks import NotShownError, require
 from tasks.audit.measured import spent_faults
 from tasks.audit.tables import due_figures
 from tasks.bundle.rebuild import Rebuilt
@@ -24,13 +23,8 @@ from tasks.bundle.staging import render_json, sha256_of
 from tasks.workspace.reading import open_regular
 
 
-def model_check(again: Again) -> Check:
-    """The measurements are those that were paid for; all the rest follows from these and from the reserved seeds."""
-    words = "holds exactly the measurements that were spent"
-    return check(f"{again.record['release_id']}: model", lambda: _model_faults(again), words)
-
-
-def _model_faults(again: Again) -> list[str]:
+def model_faults(again: Again) -> list[str]:
+    """Where measurements are not those that were paid for, or the rest does not follow from them and the seeds."""
     return spent_faults(again.model, again.release) or again.by_its_sampler(lambda: _derived_faults(again))
 
 
@@ -56,16 +50,8 @@ def _due_model(rebuilt: Rebuilt) -> dict[str, Any]:
     return due
 
 
-def data_check(again: Again) -> Check:
-    """The file holds the record's rows and columns and nothing besides: written again they give the same bytes."""
-    return check(f"{again.record['release_id']}: data", lambda: _data_faults(again), lambda: _data_words(again))
-
-
-def _data_words(again: Again) -> str:
-    return f"{again.record['rows']} rows in the declared columns, and nothing besides"
-
-
-def _data_faults(again: Again) -> list[str]:
+def data_faults(again: Again) -> list[str]:
+    """Where the file holds more than the record's rows and columns: written again they give the same bytes."""
     return _shape_faults(again.folder, again.record) or again.by_its_sampler(lambda: _hidden_faults(again))
 
 
@@ -90,16 +76,8 @@ def _shape_faults(folder: Path, record: dict[str, Any]) -> list[str]:
     ]
 
 
-def rows_check(again: Again) -> Check:
-    """The rows are those that the model draws with the reserved seed."""
-    return check(
-        f"{again.record['release_id']}: rows",
-        partial(again.by_its_sampler, partial(_row_faults, again)),
-        partial(_row_words, again),
-    )
-
-
-def _row_faults(again: Again) -> list[str]:
+def row_faults(again: Again) -> list[str]:
+    """Where rows are not those that the model draws with the reserved seed."""
     found = again.table
     return [
         f"{odd} of {found.compared} cells of {name!r} are not those that its model draws"
@@ -108,27 +86,21 @@ def _row_faults(again: Again) -> list[str]:
     ]
 
 
-def _row_words(again: Again) -> str:
+def row_words(again: Again) -> str:
+    """How many rows were drawn again, and how alike they are."""
     found = again.table
     part = f"all {found.rows}" if found.compared == found.rows else f"{found.compared} of {found.rows}, at random,"
     how = "identical" if again.exact else f"within the tolerance for another {_names(again.others)}"
     return f"{part} were drawn again from model and seed: {how}"
 
 
-def figures_check(again: Again) -> Check:
-    """The record's utility and checks are those of its rows, and nothing hides in how it is written."""
-    words = "utility and checks are those of rows and measurements"
-    find = partial(again.by_this_program, partial(_figure_faults, again))
-    return check(f"{again.record['release_id']}: figures", find, words)
-
-
-def _figure_faults(again: Again) -> list[str]:
+def figure_faults(again: Again) -> list[str]:
+    """Where the record's utility and checks are not those of its rows, or something hides in how it is written."""
     due = due_figures(again.rebuilt, again.table, again.folder / "data.parquet", again.record["checks"])
-    found = require(again.text("record.json") == render_json(again.record), "the record is not written as records are")
-    for name, value in due.items():
-        same = again.agrees(again.record[name], value)
-        found += require(same, f"its {name.replace('_', ' ')} differs from what rows and measurements give")
-    return found
+    return [
+        *require(again.text("record.json") == render_json(again.record), "the record is not written as records are"),
+        *(f"its {name} differs from what rows and measurements give" for name in again.other_parts(due)),
+    ]
 
 
 def _names(names: list[str]) -> str:

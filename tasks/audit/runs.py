@@ -27,23 +27,14 @@ def runs_check(evidence: Evidence, runs: Runs) -> Check:
 
 def _named(evidence: Evidence) -> list[tuple[Entry, str]]:
     """The entries of this workspace that name a flow run."""
-    mine = [entry for entry in evidence.entries if entry.kind in NAMING and evidence.is_own(entry)]
+    mine = (entry for entry in evidence.entries if entry.kind in NAMING and evidence.is_own(entry))
     named = [(entry, entry.flow_run_id) for entry in mine]
     return [(entry, run_id) for entry, run_id in named if run_id is not None]
 
 
-def _own(runs: Runs) -> list[Mapping[str, Any]]:
-    """The runs of the audited workspace; a server may serve several."""
-    return [run for run in runs.values() if run.get("own", True)]
-
-
-def _beginning(runs: list[Mapping[str, Any]]) -> str:
-    return min((str(run["start"]) for run in runs if run.get("start")), default="9999")
-
-
 def _run_faults(evidence: Evidence, runs: Runs) -> list[str]:
-    own = _own(runs)
-    first = _beginning(own)
+    own = [run for run in runs.values() if run.get("own", True)]  # a server may serve several workspaces
+    first = min((str(run["start"]) for run in own if run.get("start")), default="9999")
     found = []
     for entry, run_id in _named(evidence):
         run = runs.get(run_id)
@@ -63,9 +54,11 @@ def _release_of(run: Mapping[str, Any]) -> str:
 def _runs_without_release(evidence: Evidence, runs: list[Mapping[str, Any]]) -> list[str]:
     """Finished runs named after a release that the ledger has neither as published nor as waiting for approval."""
     made = {entry.release_id for entry in evidence.entries if entry.kind in ("await", "publish")}
-    known = made | evidence.state.retired
     done = {str(run["name"]) for run in runs if run["state"] == "COMPLETED" and run["name"] in run["tags"]}
-    return [f"a run published {name}, which the ledger does not know" for name in sorted(done - known)]
+    return [
+        f"a run published {name}, which the ledger does not know"
+        for name in sorted(done - made - evidence.state.retired)
+    ]
 
 
 def _runs_without_entry(evidence: Evidence, runs: list[Mapping[str, Any]]) -> Iterator[str]:

@@ -58,7 +58,7 @@ def read_table(
     Raises: BrokenError for a table that is not laid out as one of these rows.
     """
     rows, schema, found = rebuilt.rows(), rebuilt.schema, TablePass(TableSummary(rebuilt.encoding))
-    chosen = _chosen(rows, sample)
+    chosen = _chunks_to_redraw(rows, sample)
 
     def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, tuple[dict[str, int], bool] | None]:
         index, batch = piece
@@ -87,11 +87,11 @@ def read_table(
         _require_layout(file, rows, schema)
         sink = _Digest()
         write_chunks(examined(file), schema, sink, group=chunks_of_a_group(rows, schema))
-        found.digest = sink.hexdigest()
+        found.digest = sink.sha256.hexdigest()
     return found
 
 
-def _chosen(rows: SyntheticRows, sample: int | None) -> set[int]:
+def _chunks_to_redraw(rows: SyntheticRows, sample: int | None) -> set[int]:
     """Chunks to draw again: all, or at random as many as hold the rows that are asked for."""
     wanted = rows.chunks if sample is None else min(rows.chunks, -(-sample // rows.chunk_rows))
     return set(public_generator(draw_seed(), "audit").choice(rows.chunks, wanted, replace=False).tolist())
@@ -123,22 +123,19 @@ class _Digest(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._hash, self._size = hashlib.sha256(), 0
+        self.sha256, self._size = hashlib.sha256(), 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, content: Any) -> int:
         view = memoryview(content)
-        self._hash.update(view)
+        self.sha256.update(view)
         self._size += view.nbytes
         return view.nbytes
 
     def tell(self) -> int:
         return self._size
-
-    def hexdigest(self) -> str:
-        return self._hash.hexdigest()
 
 
 @one_blas_thread

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
@@ -115,11 +115,9 @@ class Arrivals:
         """Let a version that was dealt with be announced and dealt with again."""
         self.registry.reopen(token)
 
-    @contextmanager
-    def announcing(self) -> Iterator[None]:
+    def announcing(self) -> AbstractContextManager[object]:
         """Wait until no other process announces, so that each month is announced by one."""
-        with hold_lock(self.workspace.landing / ".announcing.lock"):
-            yield
+        return hold_lock(self.workspace.landing / ".announcing.lock")
 
     def scan(self, spec: ReleaseSpec, *, settle: float, patience: float | None = None) -> Scan:
         """Look at every file that source.path finds; record what is complete and sound, put apart what is not sound.
@@ -153,13 +151,11 @@ class Arrivals:
                 place(file, path)
             return Admission(self._land(path, reading, signature(path)), known=reading.known is not None)
 
-    @contextmanager
-    def _looking(self) -> Iterator[None]:
+    def _looking(self) -> AbstractContextManager[object]:
         """One process at a time looks at the files, or brings one in."""
         if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
             self.workspace.create()
-        with hold_lock(self.workspace.landing / ".arrivals.lock"):
-            yield
+        return hold_lock(self.workspace.landing / ".arrivals.lock")
 
     def _key(self, path: Path) -> str:
         """A file's name in the registry; bytes that are no text are spelt out."""
@@ -184,10 +180,9 @@ class Arrivals:
         if look is None or look.signature != seen or now < look.since:  # a clock that stepped back starts anew
             look = Look(seen, since=now)
             self.registry.keep_look(self._key(path), self.clock.name, look)
-        settle, patience = limits
-        age = now - look.since
         if look.done:
             return Pause.NOTHING_NEW
+        (settle, patience), age = limits, now - look.since
         return Pause.WRITING if age < settle else self._take_up(path, spec, seen, patient=age >= patience)
 
     def _take_up(self, path: Path, spec: ReleaseSpec, seen: str, *, patient: bool) -> Outcome:
@@ -225,8 +220,9 @@ class Arrivals:
     def _refuse(self, file: Path, path: Path, reading: _Reading) -> FileVersion:
         """Put a bad file apart; it is recorded first, so that a crash in between repeats the rest by the same token."""
         refusal = cast(LandingError, reading.judgement.refusal)
-        period = reading.judgement.period
-        version = self.registry.record(self._key(path), reading.mark, period=period, refused=refusal.rule)
+        version = self.registry.record(
+            self._key(path), reading.mark, period=reading.judgement.period, refused=refusal.rule
+        )
         if not put_apart(self.workspace, file, version.token, refusal, reading.seen, path.name):
             if file != path:
                 raise _changed()

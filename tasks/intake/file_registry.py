@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from dpcore.errors import WorkspaceError
 from tasks.workspace.files import PRIVATE_FILE
@@ -54,7 +55,6 @@ TABLES = (
     )""",
 )
 _MAKING = threading.Lock()
-COLUMNS = "token, period, refused, handled"
 LANDED = "v.refused IS NULL AND NOT v.handled"
 ANNOUNCEMENTS = f"""
     SELECT a.token, a.period, a.announced_at, a.announcements, max(v.seq)
@@ -116,15 +116,13 @@ class Registry:
 
     def looks(self, clock: str) -> dict[str, Look]:
         """The last look at each file by that clock."""
-        with self._transaction() as db:
-            rows = db.execute("SELECT path, signature, since, done FROM looks WHERE clock = ?", (clock,)).fetchall()
+        rows = self._run("SELECT path, signature, since, done FROM looks WHERE clock = ?", clock)
         return {path: Look(signature, since, bool(done)) for path, signature, since, done in rows}
 
     def keep_look(self, path: str, clock: str, look: Look) -> None:
         """Remember a look."""
-        with self._transaction() as db:
-            values = (path, clock, look.signature, look.since, look.done)
-            db.execute("INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?, ?)", values)
+        values = (path, clock, look.signature, look.since, look.done)
+        self._run("INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?, ?)", *values)
 
     def forget_looks(self, paths: Iterable[str]) -> None:
         """Forget how files looked that are gone; what landed of them stays known."""
@@ -135,17 +133,22 @@ class Registry:
 
     def version(self, path: str, fingerprint: str) -> FileVersion | None:
         """A version by what it is."""
-        return self._one("path = ? AND fingerprint = ?", path, fingerprint)
+        query = "SELECT token, period, refused, handled FROM versions WHERE path = ? AND fingerprint = ?"
+        rows = self._run(query, path, fingerprint)
+        return next((FileVersion(token, period, rule, bool(handled)) for token, period, rule, handled in rows), None)
 
     def record(self, path: str, fingerprint: str, *, period: str | None, refused: str | None) -> FileVersion:
         """Record how a version was judged; a refused one may be judged anew, a landed one stays landed."""
-        with self._transaction() as db:
-            db.execute(
-                "INSERT INTO versions (token, path, fingerprint, period, refused) VALUES (?, ?, ?, ?, ?)"
-                " ON CONFLICT (path, fingerprint) DO UPDATE SET period = excluded.period, refused = excluded.refused,"
-                " seq = (SELECT max(seq) + 1 FROM versions) WHERE versions.refused IS NOT NULL",
-                (secrets.token_hex(16), path, fingerprint, period, refused),
-            )
+        self._run(
+            "INSERT INTO versions (token, path, fingerprint, period, refused) VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (path, fingerprint) DO UPDATE SET period = excluded.period, refused = excluded.refused,"
+            " seq = (SELECT max(seq) + 1 FROM versions) WHERE versions.refused IS NOT NULL",
+            secrets.token_hex(16),
+            path,
+            fingerprint,
+            period,
+            refused,
+        )
         recorded = self.version(path, fingerprint)
         if recorded is None:
             raise _unusable_registry("a version was not kept")
@@ -165,15 +168,13 @@ class Registry:
 
     def find(self, token: str) -> Announcement | None:
         """An announcement by its token."""
-        with self._transaction() as db:
-            row = db.execute(f"{ANNOUNCEMENTS} WHERE a.token = ? GROUP BY a.seq", (token,)).fetchone()
-        return None if row is None else _announcement(row)
+        rows = self._run(f"{ANNOUNCEMENTS} WHERE a.token = ? GROUP BY a.seq", token)
+        return _announcement(rows[0]) if rows else None
 
     def latest(self, period: str | None) -> int:
         """The last version that landed for a month."""
-        with self._transaction() as db:
-            query = "SELECT max(seq) FROM versions WHERE refused IS NULL AND period IS ?"
-            return int(db.execute(query, (period,)).fetchone()[0] or 0)
+        ((seq,),) = self._run("SELECT max(seq) FROM versions WHERE refused IS NULL AND period IS ?", period)
+        return int(seq or 0)
 
     def exists(self) -> bool:
         """Whether anything was ever looked at."""
@@ -181,35 +182,31 @@ class Registry:
 
     def refused(self, period: str | None, *, besides: Sequence[str] = ()) -> list[tuple[str, str]]:
         """Token and path of every version of a month that was refused, but for some rules."""
-        with self._transaction() as db:
-            query = "SELECT token, path, refused FROM versions WHERE refused IS NOT NULL AND period IS ?"
-            rows = db.execute(query, (period,)).fetchall()
-        return [(token, path) for token, path, rule in rows if rule not in besides]
+        query = "SELECT token, path, refused FROM versions WHERE refused IS NOT NULL AND period IS ?"
+        return [(token, path) for token, path, rule in self._run(query, period) if rule not in besides]
 
     def mark_announced(self, sent: Announcement, at: datetime) -> None:
         """Remember that an event was taken; what lands from now on is not part of it."""
-        with self._transaction() as db:
-            change = "announced_at = ?, announcements = announcements + 1, upto = coalesce(upto, ?)"
-            values = (at.isoformat(), sent.latest, sent.token)
-            db.execute(f"UPDATE announcements SET {change} WHERE token = ?", values)  # noqa: S608  our own words
+        self._run(
+            "UPDATE announcements SET announced_at = ?, announcements = announcements + 1, upto = coalesce(upto, ?)"
+            " WHERE token = ?",
+            at.isoformat(),
+            sent.latest,
+            sent.token,
+        )
 
     def mark_handled(self, period: str | None, seen: int) -> None:
         """Remember that what landed for a month needs nothing more, up to the version that was the last one then."""
-        with self._transaction() as db:
-            change = "UPDATE versions SET handled = 1 WHERE refused IS NULL AND period IS ? AND seq <= ?"
-            db.execute(change, (period, seen))
+        self._run("UPDATE versions SET handled = 1 WHERE refused IS NULL AND period IS ? AND seq <= ?", period, seen)
 
     def reopen(self, token: str) -> None:
         """Forget that a version was announced and handled."""
-        with self._transaction() as db:
-            change = "UPDATE versions SET handled = 0, seq = (SELECT max(seq) + 1 FROM versions) WHERE token = ?"
-            db.execute(change, (token,))
+        self._run("UPDATE versions SET handled = 0, seq = (SELECT max(seq) + 1 FROM versions) WHERE token = ?", token)
 
-    def _one(self, condition: str, *values: str) -> FileVersion | None:
+    def _run(self, statement: str, *values: str | float | None) -> list[Any]:
+        """Execute one statement as a transaction of its own, and return its rows."""
         with self._transaction() as db:
-            query = f"SELECT {COLUMNS} FROM versions WHERE {condition}"  # noqa: S608  conditions are our own
-            row = db.execute(query, values).fetchone()
-        return None if row is None else _version_in_row(row)
+            return db.execute(statement, values).fetchall()
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -234,11 +231,6 @@ def _ensure_private(path: Path) -> None:
     """
     with _MAKING, suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))
-
-
-def _version_in_row(row: tuple[str, str | None, str | None, int]) -> FileVersion:
-    token, period, refused, handled = row
-    return FileVersion(token, period, refused, bool(handled))
 
 
 def _announcement(row: tuple[str, str | None, str | None, int, int | None]) -> Announcement:

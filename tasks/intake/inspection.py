@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dpcore.errors import LandingError
 from tasks.landing.datasets import Landing
-from tasks.landing.file_names import period_of, require_known_format, require_period, require_regular
+from tasks.landing.file_names import period_of, require_landable, require_period
+from tasks.landing.fragments import file_version
 from tasks.landing.structure import require_sound
 from tasks.spec import ReleaseSpec
 from tasks.workspace.reading import open_regular
@@ -33,20 +34,17 @@ class Judgement:
 
 def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
     """Read a file to its end and hold it against the specification, under its name or another; cells do not matter."""
-    landing, period = Landing((path,), spec, "source.path"), None
-    refusal: LandingError | None = None
-    has_rows = True
+    landing, period, has_rows = Landing((path,), spec, "source.path"), None, True
     try:
         period = period_of(Path(name or path), spec.source.period)
-        require_known_format(path, landing.where)
-        require_regular(path, landing.where)
+        require_landable(path, landing.where)
         has_rows = require_sound(landing)
         require_period(spec.source.period, period)
     except LandingError as error:
-        refusal = error.with_traceback(None)
+        return Judgement(period, error.with_traceback(None), has_rows)
     except OSError:
-        refusal = landing.unreadable()
-    return Judgement(period, refusal, has_rows)
+        return Judgement(period, landing.unreadable(), has_rows)
+    return Judgement(period, None, has_rows)
 
 
 def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:
@@ -59,11 +57,7 @@ def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:
 
 def signature(path: Path) -> str | None:
     """What changes when a file does, without reading it: size, times and inode; None if it is gone."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return None
-    return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_ctime_ns}"
+    return file_version(path)
 
 
 def is_moved(path: Path, before: str) -> bool:

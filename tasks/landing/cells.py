@@ -92,10 +92,8 @@ def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
         return _by_distinct(values, _level_parser(column)).astype(np.int64)
     if pa.types.is_null(values.type):
         return np.full(len(values), MISSING, dtype=np.int64)
-    if pa.types.is_boolean(values.type) or isinstance(column.levels[0], str):
-        named = pc.cast(values, pa.string())
-        return _by_distinct(named, _level_parser(column)).astype(np.int64)
-    if pa.types.is_integer(values.type):  # compared as integers: large ones are not exact as floats
+    is_whole = pa.types.is_boolean(values.type) or pa.types.is_integer(values.type)
+    if is_whole or isinstance(column.levels[0], str):  # large integers are not exact as floats
         return _by_distinct(pc.cast(values, pa.string()), _level_parser(column)).astype(np.int64)
     numbers = _to_floats(values)
     codes = np.full(len(numbers), UNKNOWN, dtype=np.int64)
@@ -231,15 +229,13 @@ def arrow_schema(schema: RecordSchema) -> pa.Schema:
 
 def _arrow_type(column: Column) -> pa.DataType:
     if isinstance(column, NominalColumn):
-        kinds = {bool: pa.bool_(), int: pa.int64(), str: pa.string()}
-        return kinds[type(column.levels[0])]
-    kinds_by_name = {
+        return {bool: pa.bool_(), int: pa.int64(), str: pa.string()}[type(column.levels[0])]
+    return {
         Kind.NUMERIC: pa.float64(),
         Kind.INTEGER: pa.int64(),
         Kind.DATE: pa.date32(),
         Kind.TIMESTAMP: pa.timestamp("us", tz=column.timezone),
-    }
-    return kinds_by_name[column.kind]
+    }[column.kind]
 
 
 def _arrow_column(cells: NDArray[np.generic], column: Column) -> pa.Array:

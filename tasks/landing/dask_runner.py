@@ -18,7 +18,7 @@ from dpcore.errors import LandingError, RefusedError
 from tasks.landing.fragments import portable_version
 from tasks.landing.passes import Pass, Piece
 from tasks.workspace.build_identity import code_digest
-from tasks.workspace.redaction import own_error
+from tasks.workspace.redaction import ErrorBoundary, own_error
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -33,6 +33,11 @@ PATIENCE = 60.0
 def refused(message: str, rule: str, hint: str) -> RefusedError:
     """The refusal of a run whose cluster is not fit for it."""
     return RefusedError(message, rule=rule, where="runner.dask", hint=hint)
+
+
+def _failed() -> RefusedError:
+    hint = "install the same version of dprelease on every worker, and give workers enough memory"
+    return refused("the Dask cluster could not process a part of the data", "runner-failed", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +115,9 @@ class Dask:
 
         end = time.monotonic() + self._patience
         while True:
-            done: set[Any] | None = None
             try:
                 with self._client.as_current():
-                    done = set(wait(list(pending), timeout=2, return_when="FIRST_COMPLETED").done)
+                    done: set[Any] | None = set(wait(list(pending), timeout=2, return_when="FIRST_COMPLETED").done)
             except TimeoutError:
                 done = set()
             except Exception:  # noqa: BLE001  the scheduler is gone, and says so in many ways
@@ -137,14 +141,8 @@ class Dask:
 
         Raises: RefusedError, without the text of whatever went wrong there.
         """
-        answer: WorkerAnswer[Any] | None = None
-        try:
-            answer = future.result()
-        except Exception:  # noqa: BLE001  its text comes from another machine
-            answer = None
-        if answer is None:
-            hint = "install the same version of dprelease on every worker, and give workers enough memory"
-            raise refused("the Dask cluster could not process a part of the data", "runner-failed", hint)
+        with ErrorBoundary(Exception, refusal=lambda _: _failed()):  # its text comes from another machine
+            answer: WorkerAnswer[Any] = future.result()
         if answer.build != code_digest():
             hint = "install the same version of dprelease, Python and its libraries on every worker"
             raise refused("a worker runs another version of the program", "runner-differs", hint)

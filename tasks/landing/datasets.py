@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,9 +29,8 @@ from tasks.landing.file_names import (
     matching_files,
     partition_of,
     period_of,
-    require_known_format,
+    require_landable,
     require_period,
-    require_regular,
 )
 from tasks.landing.fragments import (
     LONGEST_LINE,
@@ -238,9 +237,14 @@ def find_landing(
     files = _given_files(given, where) if given else matching_files(root, spec.source.path)
     dated = {path: period_of(path, spec.source.period) for path in files}
     chosen = period or max((p for p in dated.values() if p), default=None) or last_complete_month(spec, now)
-    if given:
-        _require_month_of(dated.values(), chosen)
-    elif spec.source.period:
+    if given and any(own not in (None, chosen) for own in dated.values()):
+        raise LandingError(
+            f"the name of a given file carries another month than {chosen}",
+            rule="period-differs",
+            where="--input",
+            hint="give the files of one month, with the --period that they are of",
+        )
+    if not given and spec.source.period:
         files = [path for path, own in dated.items() if own == chosen]
     if None in dated.values() and not (period if given else files):  # the month would be guessed
         require_period(spec.source.period, None)
@@ -266,17 +270,6 @@ def find_query(spec: ReleaseSpec, scratch: Path, *, period: str | None, now: dat
     _require_month(period)
     landing = Landing((scratch / "query.parquet",), spec, "source.query")
     return Arrival(landing, period or last_complete_month(spec, now))
-
-
-def _require_month_of(periods: Iterable[str | None], chosen: str) -> None:
-    """Refuse files that somebody names for a month although their names carry another."""
-    if any(own not in (None, chosen) for own in periods):
-        raise LandingError(
-            f"the name of a given file contains another month than {chosen}",
-            rule="period-differs",
-            where="--input",
-            hint="give the files of one month, and their month as --period",
-        )
 
 
 def _require_month(period: str | None) -> None:
@@ -315,8 +308,7 @@ def _given_files(given: str | Path, where: str) -> list[Path]:
     path = Path(given)
     files = data_files(path) if path.is_dir() or not path.exists() else [path]
     for file in files:
-        require_known_format(file, where)
-        require_regular(file, where)
+        require_landable(file, where)
     return files
 
 

@@ -33,8 +33,7 @@ def matching_files(root: Path, pattern: str) -> list[Path]:
     """
     files = matching_names(root, pattern)
     for file in files:
-        require_known_format(file, "source.path")
-        require_regular(file, "source.path")
+        require_landable(file, "source.path")
     return files
 
 
@@ -43,7 +42,9 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     if "://" in pattern:
         return elsewhere(pattern)
     base, rest = _split_pattern(root, pattern)
-    files = [file for path in _glob(base, rest) for file in ([path] if _is_data(path) else data_files(path))]
+    with ErrorBoundary(ValueError, IndexError, NotImplementedError, refusal=lambda _: _no_pattern(rest)):
+        paths = sorted(base.glob(rest))
+    files = [file for path in paths for file in ([path] if _is_data(path) else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
     return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
@@ -111,11 +112,6 @@ def _split_pattern(root: Path, pattern: str) -> tuple[Path, str]:
     return root, pattern
 
 
-def _glob(base: Path, pattern: str) -> list[Path]:
-    with ErrorBoundary(ValueError, IndexError, NotImplementedError, refusal=lambda _: _no_pattern(pattern)):
-        return sorted(base.glob(pattern))
-
-
 def _no_pattern(pattern: str) -> LandingError:
     return LandingError(
         f"source.path {pattern!r} is not a pattern for files",
@@ -162,8 +158,8 @@ def _partition_folders(path: Path) -> list[str]:
     return [folder.name for folder in takewhile(lambda f: PARTITION.fullmatch(f.name), path.parents)][::-1]
 
 
-def require_known_format(path: Path, where: str) -> None:
-    """Check a file's ending.
+def require_landable(path: Path, where: str) -> None:
+    """Check a file's ending, and that it is a file: reading a pipe or a device may never end.
 
     Raises: LandingError.
     """
@@ -174,13 +170,6 @@ def require_known_format(path: Path, where: str) -> None:
             where=where,
             hint="land Parquet or CSV, with that ending",
         )
-
-
-def require_regular(path: Path, where: str) -> None:
-    """Check that a landing file is one: reading a pipe or a device may never end.
-
-    Raises: LandingError.
-    """
     if not path.is_file():
         raise LandingError(
             "a landing file is not a regular file",

@@ -9,8 +9,9 @@ from __future__ import annotations
 import codecs
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import LandingError
 from tasks.spec import CsvSpec
+from tasks.workspace.redaction import ErrorBoundary
 
 ROWS_AT_ONCE, CELLS_AT_ONCE, LEAST_ROWS = 16_384, 1 << 20, 64
 """Rows of one batch: with some fifty columns they stay in a processor's cache while they are encoded; fewer of more."""
@@ -127,27 +129,12 @@ class Fragment:
         Raises: LandingError if the data cannot be read to their end.
         """
         for part in self.parts:
-            rows = part.batches(columns, threads=threads)
-            while True:
-                batch, fault = _next_batch(rows, part.faults)
-                if fault:
-                    raise unreadable(part.is_text, self.where)
-                if batch is None:
-                    break
-                if batch.num_rows:
-                    yield batch
+            with ErrorBoundary(*part.faults, refusal=partial(self._refusal, part)):
+                yield from (batch for batch in part.batches(columns, threads=threads) if batch.num_rows)
 
-
-def _next_batch(
-    rows: Iterator[pa.RecordBatch], faults: tuple[type[Exception], ...]
-) -> tuple[pa.RecordBatch | None, bool]:
-    """The next batch, or the news that there is none, or that reading failed."""
-    try:
-        return next(rows, None), False
-    except MemoryError:  # says nothing about the file
-        raise
-    except faults:
-        return None, True
+    def _refusal(self, part: Part, error: Exception) -> Exception:
+        """What is told of an error; one of memory says nothing about the file."""
+        return error if isinstance(error, MemoryError) else unreadable(part.is_text, self.where)
 
 
 def unreadable(is_text: bool, where: str) -> LandingError:
@@ -209,9 +196,7 @@ def _version_in_store(path: Any) -> str | None:
 
 def grouped(pieces: Sequence[tuple[Part, int]], size: int, where: str) -> list[Fragment]:
     """Pieces put together, in their order, to fragments of about that many bytes."""
-    fragments: list[Fragment] = []
-    parts: list[Part] = []
-    held = 0
+    fragments, parts, held = list[Fragment](), list[Part](), 0
     for part, own in pieces:
         if parts and held + own > size:
             fragments.append(Fragment(tuple(parts), where))
@@ -221,14 +206,9 @@ def grouped(pieces: Sequence[tuple[Part, int]], size: int, where: str) -> list[F
     return [*fragments, Fragment(tuple(parts), where)] if parts else fragments
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[str | BinaryIO]:
+def _opened(path: Path) -> AbstractContextManager[str | BinaryIO]:
     """What pyarrow reads: the path of a local file, else a stream."""
-    if not is_elsewhere(path):
-        yield str(path)
-        return
-    with path.open("rb") as stream:
-        yield stream
+    return path.open("rb") if is_elsewhere(path) else nullcontext(str(path))
 
 
 class _AsUtf8(io.RawIOBase):
@@ -255,9 +235,9 @@ def _opened_as_utf8(path: Path, encoding: str) -> Iterator[str | BinaryIO]:
     if codecs.lookup(encoding).name == "utf-8":
         with _opened(path) as source:
             yield source
-        return
-    with path.open("rb") as raw, io.TextIOWrapper(raw, encoding, errors="replace", newline="") as text:
-        yield io.BufferedReader(_AsUtf8(text), BUFFER)
+    else:
+        with path.open("rb") as raw, io.TextIOWrapper(raw, encoding, errors="replace", newline="") as text:
+            yield io.BufferedReader(_AsUtf8(text), BUFFER)
 
 
 def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:

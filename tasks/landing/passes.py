@@ -86,10 +86,10 @@ class Pass(Generic[S]):
     def of_rows(self, rows: Rows) -> S:
         """The sum of one batch, which may be longer than what a cache holds."""
         batch, shares = rows
-        cuts = range(0, batch.num_rows, max(LEAST_CUT, -(-batch.num_rows // SHARED)))
-        step = cuts.step
+        step = max(LEAST_CUT, -(-batch.num_rows // SHARED))
         return self.summed(
-            self.chunk((batch.slice(at, step), None if shares is None else shares[at : at + step])) for at in cuts
+            self.chunk((batch.slice(at, step), None if shares is None else shares[at : at + step]))
+            for at in range(0, batch.num_rows, step)
         )
 
     def chunk(self, rows: Rows) -> Chunk:
@@ -138,11 +138,3 @@ class Threads:
         finally:
             for future in pending:
                 future.cancel()
-
-
-def merge_all(sums: Iterable[S], merge: Callable[[S, S], S]) -> S | None:
-    """All sums put together; None if there is none."""
-    total: S | None = None
-    for one in sums:
-        total = one if total is None else merge(total, one)
-    return total

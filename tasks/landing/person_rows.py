@@ -84,10 +84,6 @@ class PersonRows:
         """A later reading of a fragment that must find the same persons in the same rows."""
         return Reading(self, fragment)
 
-    def counts_of(self, fragment: int) -> FragmentCounts:
-        """What one fragment's rows count."""
-        return FragmentCounts(self, fragment)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FragmentCounts:
@@ -104,9 +100,8 @@ class FragmentCounts:
         return self.persons.reading(self.fragment)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        rows = self.persons.of(self.fragment)
-        digest = self.persons.digests[self.fragment]
-        return _carried, (rows, self.persons.rule, digest, self.persons.where)
+        persons, fragment = self.persons, self.fragment
+        return _carried, (persons.of(fragment), persons.rule, persons.digests[fragment], persons.where)
 
 
 def _carried(rows: NDArray[Any], rule: RowRule, digest: bytes, where: str) -> FragmentCounts:
@@ -186,7 +181,16 @@ def identifiers(cells: pa.Array) -> pa.Array:
     plain = cells.dictionary_decode() if pa.types.is_dictionary(cells.type) else cells
     if pa.types.is_floating(plain.type):
         plain = pc.if_else(pc.is_nan(plain), None, plain)
-    raw = plain if _is_binary(plain.type) else pc.cast(plain, pa.large_string())
+    is_binary = any(
+        matches(plain.type)
+        for matches in (
+            pa.types.is_binary,
+            pa.types.is_large_binary,
+            pa.types.is_fixed_size_binary,
+            pa.types.is_binary_view,
+        )
+    )
+    raw = plain if is_binary else pc.cast(plain, pa.large_string())
     raw = pc.fill_null(pc.cast(raw, pa.large_binary()), b"")
     try:
         return pc.utf8_trim_whitespace(pc.cast(raw, pa.large_string()))  # the cast checks every byte
@@ -234,17 +238,12 @@ def _person_runs(by_person: Iterator[pa.RecordBatch]) -> Iterator[tuple[Wholes, 
     place, begun, last = 0, 0, None
     for batch in by_person:
         names = pa.concat_arrays([last, batch.column("key")]) if last is not None else batch.column("key")
-        is_first = _differs_from_the_one_before(names)[-len(batch) :]
+        differs = pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
+        is_first = np.concatenate([[True], differs])[-len(batch) :]  # whether a name is another than the one before
         places = np.arange(place, place + len(batch), dtype=np.int64)
         firsts = np.maximum.accumulate(np.where(is_first, places, begun))
         yield batch.column("position").to_numpy(), firsts
         place, begun, last = place + len(batch), int(firsts[-1]), names[-1:]
-
-
-def _differs_from_the_one_before(names: pa.Array) -> NDArray[np.bool_]:
-    """Whether each name is another than the one before; the first of all is."""
-    differs = pc.not_equal(names[1:], names[:-1])
-    return np.concatenate([[True], differs.to_numpy(zero_copy_only=False)])
 
 
 def _counted(runs: Path, unit: PrivacyUnit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -262,15 +261,6 @@ def _counted(runs: Path, unit: PrivacyUnit, schema: pa.Schema) -> Iterator[pa.Re
             counts = (np.arange(place, place + len(firsts)) - firsts < unit.most_rows).astype(np.uint8)
         first_after, end_after = int(firsts[0]), int(ends[0])
         yield pa.record_batch([pa.array(positions), pa.array(counts)], schema=schema)
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or pa.types.is_binary_view(kind)
-    )
 
 
 def _private_file(scratch: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from dpcore.records.schema import PrivacyUnit, RecordSchema
 from tasks.landing.datasets import Landing
 from tasks.landing.fragments import changed
-from tasks.landing.passes import Chunk, Pass, Piece, Runner, Threads, merge_all
+from tasks.landing.passes import Chunk, Pass, Piece, Runner, Threads
 
 S = TypeVar("S")
 
@@ -67,14 +67,12 @@ class Readings:
         pieces = self._all_pieces() if by_unit else self._rows_alone()
         self.purposes.append(purpose)
         self._on_progress(purpose, 0.0)
-        sums = enumerate(self._runner.sums(work, pieces), start=1)
-        total = merge_all((self._through(one, purpose, done / len(pieces)) for done, one in sums), merge)
+        total: S | None = None
+        for done, one in enumerate(self._runner.sums(work, pieces), start=1):
+            self._on_progress(purpose, done / len(pieces))
+            total = one if total is None else merge(total, one)
         self.require_same()
         return summed(()) if total is None else total
-
-    def _through(self, one: S, purpose: str, share: float) -> S:
-        self._on_progress(purpose, share)
-        return one
 
     def chunks(self, schema: RecordSchema) -> Iterator[Chunk]:
         """All rows that count, in their order, with their shares."""
@@ -100,13 +98,16 @@ class Readings:
         return self._pieces
 
     def _count_persons(self, person: str) -> list[Piece]:
-        from tasks.landing.person_rows import person_rows  # takes in an engine that most releases do not need
+        from tasks.landing.person_rows import (
+            FragmentCounts,
+            person_rows,
+        )  # takes in an engine that most releases do not need
 
         self.purposes.append("persons")
         pieces = self._rows_alone()
         keys = ((batch.column(person) for batch in piece.fragment.batches([person])) for piece in pieces)
         persons = person_rows(keys, self._unit, self._scratch, where=self._landing.where)
-        return [Piece(piece.fragment, person, persons.counts_of(index)) for index, piece in enumerate(pieces)]
+        return [Piece(piece.fragment, person, FragmentCounts(persons, index)) for index, piece in enumerate(pieces)]
 
     def require_same(self) -> None:
         """Note which version of the data this run is about, or check that it is still there.

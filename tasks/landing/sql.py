@@ -25,6 +25,7 @@ from tasks.landing.sorting import BATCH_ROWS, sort_rows, vault_full
 from tasks.landing.sql_cells import column_of, column_types
 from tasks.spec import QuerySpec, ReleaseSpec
 from tasks.spec.rowwise import DIALECTS
+from tasks.workspace.redaction import ErrorBoundary
 
 WHERE = "source.query"
 CONNECT_SECONDS = 10
@@ -48,38 +49,28 @@ def spool_query(
     parameters = _parameters(query, period)
     address = _query_address(query, environment)
     _require_dialect(query, address)
-    connection, refusal = _try_connect(address, root)
-    if connection is not None:
-        refusal = _try_query(connection, spec, query.sql, parameters, target)
-    if refusal is not None:
+    try:
+        with ErrorBoundary(Exception, refusal=_unreachable):  # drivers have errors of their own
+            connection = _engine(address, root).connect()
+        with ErrorBoundary(Exception, refusal=_unanswered):
+            _run_query(connection, spec, query.sql, parameters, target)
+    except RefusedError:
         target.unlink(missing_ok=True)
-        raise refusal
+        raise
     return target
 
 
-def _try_connect(address: str, root: Path) -> tuple[sa.Connection | None, RefusedError | None]:
-    try:
-        return _engine(address, root).connect(), None
-    except Exception as error:  # noqa: BLE001  drivers have errors of their own
-        return None, _unreachable(error)
-
-
-def _try_query(
+def _run_query(
     connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: Mapping[str, Any], target: Path
-) -> RefusedError | None:
-    """Run the query into the file; returns why that failed."""
+) -> None:
+    """Run the query into the file."""
     try:
         with connection:  # nothing is ever committed
             _spool(connection, spec, sql, parameters, target)
         if spec.unit.row_rule is RowRule.AT_MOST:
             _put_in_own_order(target, column_types(spec))
-    except RefusedError as refusal:
-        return refusal.with_traceback(None)
-    except Exception as error:  # noqa: BLE001
-        return _unanswered(error)
     finally:
         connection.engine.dispose()
-    return None
 
 
 def months_days(period: str) -> tuple[date, date]:
@@ -131,8 +122,7 @@ def _engine(address: str, root: Path) -> sa.Engine:
     url = sa.make_url(address)
     if url.get_backend_name() == "postgresql":
         url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
-        connect_args: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS}
-        engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args=connect_args)
+        engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"connect_timeout": CONNECT_SECONDS})
         sa.event.listen(engine, "connect", _lenient_dates)
         sa.event.listen(engine, "begin", _read_only)
         return engine
@@ -286,6 +276,8 @@ def _unreachable(error: Exception) -> RefusedError:
 
 def _unanswered(error: Exception) -> RefusedError:
     """Why there is no answer, in our own words; nothing of the fault's text."""
+    if isinstance(error, RefusedError):
+        return error.with_traceback(None)
     kind = _kind(error)
     if isinstance(error, OSError) and not isinstance(error, TimeoutError | ConnectionError):  # those are the driver's
         return vault_full()

@@ -44,8 +44,7 @@ def column_of(values: Sequence[Any], name: str, schema: RecordSchema) -> pa.Arra
     if column is None:
         return _texts(values, _identifier)
     if isinstance(column, NominalColumn):
-        is_whole = isinstance(column.levels[0], int)
-        texts = _texts(values, _whole_text if is_whole else _cell_text)
+        texts = _texts(values, _whole_text if isinstance(column.levels[0], int) else _cell_text)
         return _truths(texts, column, schema) if column.kind is Kind.BOOLEAN else texts
     if column.kind in (Kind.NUMERIC, Kind.INTEGER):
         return _number_cells(values, column, schema)
@@ -138,7 +137,7 @@ def _float_or_nan(value: Any) -> float:
 def _times(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
     """Days, or moments in UTC; a moment without a zone is in the column's."""
     ticks = np.full(len(values), np.nan)
-    families = np.fromiter((_family(value) for value in values), np.int8, len(values))
+    families = np.fromiter((_kind_of_time(value) for value in values), np.int8, len(values))
     for family, as_arrow in _AS_ARROW.items():
         mine = families == family
         if mine.any():
@@ -146,15 +145,14 @@ def _times(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) 
             ticks[mine] = _cells(as_arrow(chosen), column, schema)
     missing = np.isnan(ticks)
     whole = np.where(missing, 0, ticks)
-    if column.kind is Kind.DATE:
-        return pa.array(whole.astype(np.int32), mask=missing).cast(pa.date32())
-    return pa.array(whole.astype(np.int64), mask=missing).cast(_TYPES[Kind.TIMESTAMP])
+    width = np.int32 if column.kind is Kind.DATE else np.int64
+    return pa.array(whole.astype(width), mask=missing).cast(_TYPES[column.kind])
 
 
 _OTHER, _DAY, _CLOCK, _MOMENT, _WORDS = range(5)
 
 
-def _family(value: Any) -> int:
+def _kind_of_time(value: Any) -> int:
     if isinstance(value, datetime):
         return _CLOCK if value.tzinfo is None else _MOMENT
     if isinstance(value, date):

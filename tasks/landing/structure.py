@@ -6,12 +6,12 @@ The stage that validates a release and the intake of single files judge by the s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 
 from dpcore.errors import LandingError
 from expectations.landing import structure_verdicts
-from tasks.landing.column_faults import Fault, require_none
+from tasks.landing.column_faults import require_none
 from tasks.landing.datasets import Landing, canonical_dtypes
 from tasks.workspace.helper_process import in_helper
 
@@ -23,7 +23,9 @@ def require_sound(landing: Landing) -> bool:
     Raises: LandingError for the first rule that does not hold.
     """
     require_shape(landing)
-    return _has_rows(landing)
+    schema, person = landing.spec.schema, landing.spec.unit.person
+    columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
+    return sum(1 for _ in landing.batches(list(columns))) > 0
 
 
 def require_shape(landing: Landing) -> None:
@@ -43,15 +45,19 @@ def require_shape(landing: Landing) -> None:
         required=[person] if person else [],
         typed=not landing.is_text,
     )
-    faults: list[Fault] = []
-    for shape, found in zip(shapes, verdicts, strict=True):
-        broken = (verdict for verdict in found if not verdict.ok)
-        faults += [(v.rule, v.column) for v in broken if v.rule != "column-type" or v.column in shape]
-    require_none(faults)
-    if person and any(name == person for part in landing.parts() for name, _ in part.constants):
-        raise _person_type(person)
-    if person and not landing.is_text:
-        _require_one_spelling(person, {shape[person] for shape in shapes})
+    require_none(
+        (verdict.rule, verdict.column)
+        for shape, found in zip(shapes, verdicts, strict=True)
+        for verdict in found
+        if not verdict.ok and (verdict.rule != "column-type" or verdict.column in shape)
+    )
+    if person and not _has_one_spelling(person, landing, shapes):
+        raise LandingError(
+            f"the person column {person!r} must hold text in every file, or integers in every file",
+            rule="person-type",
+            where="privacy.unit.person",
+            hint="write identifiers into the files, as text, or as integers without missing ones",
+        )
 
 
 def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[str, str]]:
@@ -60,26 +66,8 @@ def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[
     yield from islice(((name, dtypes[name]) for name in dtypes if name not in known), 1)
 
 
-def _has_rows(landing: Landing) -> bool:
-    """Read everything that a release would read, to its end.
-
-    Raises: LandingError if that fails.
-    """
-    schema, person = landing.spec.schema, landing.spec.unit.person
-    columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
-    return sum(1 for _ in landing.batches(list(columns))) > 0
-
-
-def _require_one_spelling(person: str, dtypes: set[str]) -> None:
-    """An identifier must have one spelling in all files, or one person would count as several."""
-    if dtypes not in ({"str"}, {"int64"}):
-        raise _person_type(person)
-
-
-def _person_type(person: str) -> LandingError:
-    return LandingError(
-        f"the person column {person!r} must hold text in every file, or integers in every file",
-        rule="person-type",
-        where="privacy.unit.person",
-        hint="write identifiers into the files, as text, or as integers without missing ones",
-    )
+def _has_one_spelling(person: str, landing: Landing, shapes: Iterable[Mapping[str, str]]) -> bool:
+    """Whether an identifier is spelled alike in all files; otherwise one person would count as several."""
+    if any(name == person for part in landing.parts() for name, _ in part.constants):
+        return False
+    return landing.is_text or {shape[person] for shape in shapes} in ({"str"}, {"int64"})

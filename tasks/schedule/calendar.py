@@ -50,16 +50,13 @@ def monthly_firings(cron: str, timezone: str, start: datetime, end: datetime) ->
         if period > latest:  # where clocks are set back over the end of a month, it begins twice
             yield firing, period
             latest = period
-        start = datetime.combine(_next_month(firing.date()), time(), firing.tzinfo)
+        next_month = (firing.date().replace(day=28) + timedelta(days=4)).replace(day=1)
+        start = datetime.combine(next_month, time(), firing.tzinfo)
 
 
 def month_before(day: date) -> str:
     """The month that was complete on a day, as periods are written."""
     return f"{day.replace(day=1) - _DAY:%Y-%m}"
-
-
-def _next_month(day: date) -> date:
-    return (day.replace(day=28) + timedelta(days=4)).replace(day=1)
 
 
 def _instants(fields: CronFields, day: date, zone: ZoneInfo) -> Iterator[datetime]:

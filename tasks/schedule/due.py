@@ -79,8 +79,7 @@ def is_decided(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
 def _was_refused(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
     """Whether the budget refused the month, and nobody began it again since, with success or not."""
     mine = [entry.seq for entry in state.refusals.values() if _is_of_month(entry.parse(Refusal), spec, period)]
-    releases = state.releases.values()
-    begun = [known.reserve_seq for known in releases if _is_of_month(known.reservation, spec, period)]
+    begun = [r.reserve_seq for r in state.releases.values() if _is_of_month(r.reservation, spec, period)]
     return bool(mine) and max(mine) > max(begun, default=0)
 
 

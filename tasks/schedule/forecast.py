@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from statistics import median
 
-from dpcore.accounting import Cap, Cost, Statement, population_balance, release_statement, times
+from dpcore.accounting import Statement, population_balance, release_statement, times
 from tasks.ledger.state import LedgerState
 from tasks.schedule.coming import MOST_MONTHS, cap_in_force, coming_months
 from tasks.spec import ReleaseSpec
@@ -63,14 +63,12 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
         rho=float(plan.cost.rho),
         left=left,
         rhythm=rhythm,
-        steps=tuple(_steps(cap, committed, plan.cost, dates[:left])),
+        steps=tuple(
+            (date, float(population_balance(committed + times(plan.cost, count), delta=cap.delta).epsilon))
+            for count, date in enumerate(dates[:left], start=1)
+        ),
         refused=dates[left] if left < len(dates) else None,
     )
-
-
-def _steps(cap: Cap, committed: Cost, each: Cost, dates: Sequence[datetime]) -> Iterator[tuple[datetime, float]]:
-    for count, date in enumerate(dates, start=1):
-        yield date, float(population_balance(committed + times(each, count), delta=cap.delta).epsilon)
 
 
 def _scheduled(spec: ReleaseSpec, state: LedgerState, now: datetime, left: int) -> tuple[str, Iterator[datetime]]:
@@ -92,6 +90,7 @@ def _repeated(past: Sequence[datetime], now: datetime) -> tuple[str, Iterator[da
     if not apart:
         return "", iter(())
     gap = max(1, round(median(apart)))
-    first, step = max(past[-1] + timedelta(days=gap), now), timedelta(days=gap)
-    most = MOST_MONTHS * 31 // gap
-    return f"one every {gap} days, the median so far", (first + step * count for count in range(most))
+    step = timedelta(days=gap)
+    first = max(past[-1] + step, now)
+    coming = (first + step * count for count in range(MOST_MONTHS * 31 // gap))
+    return f"one every {gap} days, the median so far", coming

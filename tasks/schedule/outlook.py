@@ -180,11 +180,10 @@ class Outlook:
 
     def _step_json(self, step: ForecastRelease) -> dict[str, Any]:
         spent = step.spent.as_json()
-        finite = math.isfinite(spent["epsilon"])
         return {
             "period": step.period,
             "epsilon": 0.0 if step.counted else float(self.spec.privacy.epsilon),
-            "epsilon_spent": spent["epsilon"] if finite else None,
+            "epsilon_spent": spent["epsilon"] if math.isfinite(spent["epsilon"]) else None,
             "delta_spent": spent["delta"],
             "delta_num_spent": spent["delta_num"],
             "epsilon_remaining": left(float(self.cap.epsilon), step.spent.epsilon),
@@ -211,8 +210,7 @@ class Outlook:
             return None
 
     def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
-        count = self.cap.releases_left(self.committed, plan.cost)
-        coming = self._uncharged
+        count, coming = self.cap.releases_left(self.committed, plan.cost), self._uncharged
         if count >= len(coming):
             return Alternative(epsilon, plan, count, None, None)
         until = coming[count - 1] if count else None
