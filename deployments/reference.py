@@ -47,9 +47,11 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def specification_parts() -> dict[str, str]:
     """A table of keys for every section of release.yaml, by the section's place, such as `source.query`."""
-    header = ["key", "values", "default", "meaning"]
     return {
-        place: table(header, [_key_row(name, field) for name, field in section.model_fields.items()])
+        place: table(
+            ["key", "values", "default", "meaning"],
+            [_key_row(name, field) for name, field in section.model_fields.items()],
+        )
         for place, section in _sections(TOP, ReleaseSpec)
     }
 

@@ -59,7 +59,7 @@ def approve(
         said = {"who": signed.content.who, "reason": signed.content.reason, "signed": signed}
         refuse = signed.content.decision == "refuse"
     if refuse:
-        entry = approval.refuse(place, release_id, **said)
+        entry = approval.refuse_release(place, release_id, **said)
         content = {"release_id": release_id, "status": ReleaseStatus.REFUSED, **_decision_facts(entry)}
     else:
         folder, record, entry = approval.approve(place, release_id, **said)

@@ -79,13 +79,16 @@ class Server:
 
         Raises: ServerUnreachableError, without the address or anything that was sent.
         """
-        body = None if content is None else json.dumps(content).encode()
-        headers = {"Content-Type": "application/json", **self._authorization()}
         request = urllib.request.Request(  # noqa: S310  http or https, as configured
-            self.api_url.rstrip("/") + path, data=body, headers=headers, method=method
+            self.api_url.rstrip("/") + path,
+            data=None if content is None else json.dumps(content).encode(),
+            headers={"Content-Type": "application/json", **self._authorization()},
+            method=method,
         )
-        boundary = ErrorBoundary(OSError, ValueError, refusal=_unreachable_server)
-        with boundary, self._opener().open(request, timeout=seconds) as answer:
+        with (
+            ErrorBoundary(OSError, ValueError, refusal=_unreachable_server),
+            self._opener().open(request, timeout=seconds) as answer,
+        ):
             text = answer.read()
             return json.loads(text) if text else None
 
@@ -94,9 +97,7 @@ class Server:
         return urllib.request.build_opener(_Stay, *([urllib.request.ProxyHandler({})] if self.is_beside else []))
 
     def _authorization(self) -> dict[str, str]:
-        if not self.auth:
-            return {}
-        return {"Authorization": f"Basic {base64.b64encode(self.auth.encode()).decode()}"}
+        return {"Authorization": f"Basic {base64.b64encode(self.auth.encode()).decode()}"} if self.auth else {}
 
 
 def _unreachable_server(error: Exception) -> ServerUnreachableError:

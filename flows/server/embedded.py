@@ -118,7 +118,16 @@ class EmbeddedServer:
         scratch = self._ends.enter_context(workspace.scratch())
         with listen(0) as listener:
             self._server = own_server(listener)
-            self._process = _server_process(self._server, listener, isolation_of(scratch))
+            self._process = subprocess.Popen(  # noqa: S603  our own interpreter
+                [*server_command(listener), "--wait"],
+                env={**os.environ, **EPHEMERAL, **protection_of(self._server), **isolation_of(scratch)},
+                pass_fds=[listener.fileno()],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
         self._ends.callback(self._stop)
         atexit.register(self.close)
 
@@ -200,19 +209,6 @@ def protection_of(server: Server) -> dict[str, str]:
 def server_command(listener: socket.socket) -> list[str]:
     """What starts a server on a socket; the child must inherit its descriptor."""
     return [sys.executable, "-P", "-m", "flows.server.prefect_server", str(listener.fileno())]
-
-
-def _server_process(server: Server, listener: socket.socket, isolation: dict[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603  our own interpreter
-        [*server_command(listener), "--wait"],
-        env={**os.environ, **EPHEMERAL, **protection_of(server), **isolation},
-        pass_fds=[listener.fileno()],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=end_with_parent,
-    )
 
 
 def start_waiting(process: subprocess.Popen[bytes]) -> None:

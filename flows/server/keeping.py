@@ -32,7 +32,6 @@ from tasks.workspace.locks import hold_lock, lock, open_lock, try_lock, unlock
 from tasks.workspace.reading import parse_json, read_text
 
 USERS = "users.lock"
-IDLE_MINUTES = 10.0
 END_SECONDS = 5.0
 NEEDED = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TZ", "XDG_CACHE_HOME")
 NEEDED_PREFIXES = ("LC_", "PREFECT", "PYTHON")
@@ -45,9 +44,16 @@ class KeptServer:
     def __init__(self, workspace: Workspace, idle_seconds: float) -> None:
         self._workspace = workspace
         with listen(0) as listener:
-            passed = [str(workspace.root), str(listener.fileno()), f"{idle_seconds:g}"]
             self._process = subprocess.Popen(  # noqa: S603  our own interpreter
-                [sys.executable, "-P", "-m", "flows.server.kept_server", *passed],
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "flows.server.kept_server",
+                    str(workspace.root),
+                    str(listener.fileno()),
+                    f"{idle_seconds:g}",
+                ],
                 env={**_lasting_environment(), **EPHEMERAL, **protection_of(own_server(listener))},
                 pass_fds=[listener.fileno()],
                 stdin=subprocess.PIPE,

@@ -40,15 +40,16 @@ def is_wanted() -> bool:
 def server_of() -> uvicorn.Server:
     """A server whose database is ready."""
     prepare_database()
-    config = uvicorn.Config(
-        "prefect.server.api.server:create_app",
-        factory=True,
-        log_level="critical",
-        lifespan="on",
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
+    return uvicorn.Server(
+        uvicorn.Config(
+            "prefect.server.api.server:create_app",
+            factory=True,
+            log_level="critical",
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
     )
-    return uvicorn.Server(config)
 
 
 if __name__ == "__main__":

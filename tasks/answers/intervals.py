@@ -28,21 +28,26 @@ def read_inference(bundle: Path | str) -> ReleaseInference:
 
 def inference_of(record: dict[str, Any], model: dict[str, Any]) -> ReleaseInference:
     """What an analyst can ask of a release, by its record and model."""
-    encoding = Encoding(_schema(record))
-    measurements = {name: measurement_from_json(body) for name, body in model["measurements"].items()}
-    return ReleaseInference.from_measurements(encoding, measurements, _projection(record, model, encoding))
+    encoding = Encoding(_schema_as_measured(record))
+    return ReleaseInference.from_measurements(
+        encoding,
+        {name: measurement_from_json(body) for name, body in model["measurements"].items()},
+        _projection_of_bundle(record, model, encoding),
+    )
 
 
-def _schema(record: dict[str, Any]) -> RecordSchema:
+def _schema_as_measured(record: dict[str, Any]) -> RecordSchema:
     """The columns as they were measured: a label without classes was one more feature."""
-    written = json.loads(json.dumps(record["specification"]["columns"]), parse_float=Decimal)
-    columns = [ColumnSpec.model_validate(column).column for column in written]
+    columns = [
+        ColumnSpec.model_validate(column).column
+        for column in json.loads(json.dumps(record["specification"]["columns"]), parse_float=Decimal)
+    ]
     if record["model"]["classes"] is None:
         columns = [replace(column, role=Role.FEATURE) if column.role is Role.LABEL else column for column in columns]
     return RecordSchema(tuple(columns))
 
 
-def _projection(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
+def _projection_of_bundle(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
     kind, stored = record["model"]["projection"]["kind"], model["projection"]
     stated = model.get("frame")
     frame = Frame(np.array(stated["centre"]), float(stated["radius"])) if stated else None

@@ -71,10 +71,8 @@ def back_up(workspace: Workspace, out: Path, *, now: datetime) -> Backup:
         ledger = held.enter_context(closing(writable_ledger(workspace, spec)))
         for name in sorted({spec.name, *_release_names(workspace)}):
             held.enter_context(ledger.exclusive(name))
-        state = ledger.state()
-        head = state.head
-        made_at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-        found = Backup(made_at, head.seq if head else 0, head.hash if head else "", 0)
+        head = ledger.state().head
+        found = Backup(now.strftime("%Y-%m-%dT%H:%M:%SZ"), head.seq if head else 0, head.hash if head else "", 0)
         files: list[int] = []
         write_new(out, lambda draft: files.append(_write_archive(draft, workspace, spec, ledger, found)))
     return Backup(found.made_at, found.entries, found.head, files[0])
@@ -130,8 +128,10 @@ def _lines(rows: Iterable[Row]) -> bytes:
 
 def _online_copy(path: Path) -> bytes:
     """The database's content by SQLite's backup interface, whoever reads or writes meanwhile."""
-    reading = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    with closing(reading) as source, closing(sqlite3.connect(":memory:")) as copy:
+    with (
+        closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(":memory:")) as copy,
+    ):
         source.backup(copy)
         return copy.serialize()
 
@@ -213,22 +213,19 @@ def _require_inside(workspace: Workspace) -> None:
 def _restore_ledger(workspace: Workspace, manifest: Manifest, who: str) -> None:
     address = ledger_address(workspace, load_spec(workspace.spec_path))
     malformed = (KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
-    with ErrorBoundary(*malformed, refusal=lambda _: unrestorable("its ledger cannot be read")):
-        _fill_ledger(workspace, address, manifest, who)
-
-
-def _fill_ledger(workspace: Workspace, address: Path | str, manifest: Manifest, who: str) -> None:
     mark = {"who": who, "made_at": manifest.made_at}
-    if isinstance(address, Path):
-        _restore_file(workspace, address, manifest, mark)
-    else:
-        _restore_database(workspace, address, manifest, mark)
+    with ErrorBoundary(*malformed, refusal=lambda _: unrestorable("its ledger cannot be read")):
+        if isinstance(address, Path):
+            _restore_file(workspace, address, manifest, mark)
+        else:
+            _restore_database(workspace, address, manifest, mark)
 
 
 def _point_to(workspace: Workspace, url: str) -> None:
     """Name another ledger in the specification; its digest does not depend on that."""
-    text = read_text(workspace.spec_path)
-    others = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("ledger:"))
+    others = "".join(
+        line for line in read_text(workspace.spec_path).splitlines(keepends=True) if not line.startswith("ledger:")
+    )
     workspace.spec_path.write_text(f"{others.rstrip()}\nledger: {json.dumps(url)}\n", encoding="utf-8")
     if load_spec(workspace.spec_path).ledger != url:
         raise unrestorable("its specification does not allow another ledger to be named")

@@ -52,10 +52,13 @@ def unpack(archive: Path, folder: Path) -> Manifest:
 
     Everything that headers and manifest tell is checked before the first file is written.
     """
-    boundary = ErrorBoundary(
-        tarfile.TarError, ValueError, EOFError, RecursionError, refusal=lambda _: unrestorable(NO_BACKUP)
-    )
-    with boundary, _open_archive(archive) as file, tarfile.open(fileobj=file, mode="r:") as source:
+    with (
+        ErrorBoundary(
+            tarfile.TarError, ValueError, EOFError, RecursionError, refusal=lambda _: unrestorable(NO_BACKUP)
+        ),
+        _open_archive(archive) as file,
+        tarfile.open(fileobj=file, mode="r:") as source,
+    ):
         members = _members(source)
         manifest = _manifest(source, members.pop(MANIFEST, None))
         sizes = {name: member.size for name, member in members.items()}

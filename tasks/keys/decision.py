@@ -49,8 +49,9 @@ class SignedDecision:
     def by(signer: Signer, decision: Decision) -> SignedDecision:
         """Sign a decision."""
         text = json.dumps(asdict(decision), sort_keys=True)
-        signature = signer.sign(CONTEXT + text.encode())
-        return SignedDecision(approver=signer.public.key_id, statement=text, signature=signature)
+        return SignedDecision(
+            approver=signer.public.key_id, statement=text, signature=signer.sign(CONTEXT + text.encode())
+        )
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SignedDecision:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,11 +34,6 @@ ANCHOR_FILE = "ledger.pub"
 """The owner's key of a ledger that this workspace shares."""
 
 
-def key_id_of(public: bytes) -> str:
-    """The fingerprint of a public key: the first 16 bytes of its SHA-256."""
-    return hashlib.sha256(public).hexdigest()[:32]
-
-
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     """A key that verifies."""
@@ -51,13 +46,10 @@ class PublicKey:
 
         Raises: ValueError.
         """
-        if text.startswith(SSH_TYPE.decode()):
-            loaded_line = serialization.load_ssh_public_key(text.encode())
-            if not isinstance(loaded_line, Ed25519PublicKey):
-                raise ValueError("the key must be an Ed25519 public key")
-            return PublicKey(loaded_line.public_bytes_raw())
-        if "BEGIN" in text:
-            loaded = serialization.load_pem_public_key(text.encode())
+        is_line = text.startswith(SSH_TYPE.decode())
+        if is_line or "BEGIN" in text:
+            load = serialization.load_ssh_public_key if is_line else serialization.load_pem_public_key
+            loaded = load(text.encode())
             if not isinstance(loaded, Ed25519PublicKey):
                 raise ValueError("the key must be an Ed25519 public key")
             return PublicKey(loaded.public_bytes_raw())
@@ -67,8 +59,8 @@ class PublicKey:
 
     @property
     def key_id(self) -> str:
-        """Its fingerprint."""
-        return key_id_of(self.raw)
+        """Its fingerprint: the first 16 bytes of its SHA-256."""
+        return hashlib.sha256(self.raw).hexdigest()[:32]
 
     @property
     def text(self) -> str:
@@ -78,14 +70,15 @@ class PublicKey:
     @property
     def pem(self) -> str:
         """PEM, as other programs read it."""
-        key = Ed25519PublicKey.from_public_bytes(self.raw)
-        return key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo).decode()
+        return self._encode(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     @property
     def ssh(self) -> str:
         """The line that OpenSSH writes."""
-        key = Ed25519PublicKey.from_public_bytes(self.raw)
-        return key.public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH).decode()
+        return self._encode(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+
+    def _encode(self, encoding: serialization.Encoding, form: serialization.PublicFormat) -> str:
+        return Ed25519PublicKey.from_public_bytes(self.raw).public_bytes(encoding, form).decode()
 
     def verifies(self, signature: str, message: bytes) -> bool:
         """Whether a base64 signature over the message is this key's."""
@@ -152,8 +145,11 @@ class SigningKey:
     def stored(self) -> bytes:
         """The secret key in PEM: for the key file alone."""
         phrase = self._passphrase
-        cipher = serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption()
-        return self._key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, cipher)
+        return self._key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption(),
+        )
 
     def __repr__(self) -> str:
         return "SigningKey(<secret>)"
@@ -257,11 +253,9 @@ def write_anchor(folder: Path, public: PublicKey) -> None:
 # the ledger knows: it is put in its place. `settle_rotation` does either, before a ledger is opened.
 
 
-@contextmanager
-def rotation_lock(folder: Path) -> Iterator[None]:
+def rotation_lock(folder: Path) -> AbstractContextManager[int]:
     """Wait until no other process changes the keys."""
-    with hold_lock(folder / ".rotation"):
-        yield
+    return hold_lock(folder / ".rotation")
 
 
 def write_successor(folder: Path, key: SigningKey | AgentKey) -> None:

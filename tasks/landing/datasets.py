@@ -239,10 +239,10 @@ def find_landing(
     chosen = period or max((p for p in dated.values() if p), default=None) or last_complete_month(spec, now)
     if given and any(own not in (None, chosen) for own in dated.values()):
         raise LandingError(
-            f"the name of a given file carries another month than {chosen}",
+            f"the name of a given file contains another month than {chosen}",
             rule="period-differs",
             where="--input",
-            hint="give the files of one month, with the --period that they are of",
+            hint="give the files of one month, and their month as --period",
         )
     if not given and spec.source.period:
         files = [path for path, own in dated.items() if own == chosen]

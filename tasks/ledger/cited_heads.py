@@ -35,8 +35,9 @@ class Witness:
 def missing_entries(workspace: Workspace, entries: Sequence[Entry]) -> list[str]:
     """The witnesses that name entries which are not among these, in words."""
     hashes = {entry.seq: entry.hash for entry in entries}
-    missing = missing_witnesses(workspace, entries)
-    return list(dict.fromkeys(witness.what + _fork(witness, hashes) for witness in missing))
+    return list(
+        dict.fromkeys(witness.what + _fork(witness, hashes) for witness in missing_witnesses(workspace, entries))
+    )
 
 
 def _fork(witness: Witness, hashes: dict[int, str]) -> str:
@@ -50,8 +51,11 @@ def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Wi
     for entry in entries:
         if entry.kind == Reconciliation.kind:
             known |= set(entry.parse(Reconciliation).lost)
-    witnesses = [*map(_of_bundle, workspace.bundles()), *_of_lineage(workspace)]
-    return [witness for witness in witnesses if (witness.seq, witness.hash) not in known]
+    return [
+        witness
+        for witness in [*map(_of_bundle, workspace.bundles()), *_of_lineage(workspace)]
+        if (witness.seq, witness.hash) not in known
+    ]
 
 
 def _of_lineage(workspace: Workspace) -> Iterator[Witness]:

@@ -10,16 +10,13 @@ from pathlib import Path
 
 from dpcore.errors import LedgerError, WorkspaceError
 from tasks.ledger.entries.entry import Entry
-from tasks.workspace.files import flush_to_disk
+from tasks.workspace.files import PRIVATE_FILE, flush_to_disk
 from tasks.workspace.reading import parse_json
-
-PRIVATE = 0o600
 
 
 def export_lines(entries: Sequence[Entry]) -> Iterator[str]:
     """One JSON line for each entry; whoever has them can verify the chain and every signature."""
-    for entry in entries:
-        yield json.dumps(entry.as_json(), sort_keys=True) + "\n"
+    return (json.dumps(entry.as_json(), sort_keys=True) + "\n" for entry in entries)
 
 
 def import_entries(lines: Iterator[str]) -> list[Entry]:
@@ -39,7 +36,7 @@ def import_entries(lines: Iterator[str]) -> list[Entry]:
     raise fault
 
 
-def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE) -> None:
+def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE_FILE) -> None:
     """Make a file that is whole or not there, and never in the place of another.
 
     Raises: WorkspaceError if the file exists, or cannot be written.

@@ -121,9 +121,5 @@ def given_public_key(text: str) -> PublicKey:
     Raises: RefusedError.
     """
     hint = "give a file such as keys/signing.pub or an OpenSSH id_ed25519.pub, or the key's text"
-    return read_public(lambda: _text_of(text), where="PUBLIC", hint=hint)
-
-
-def _text_of(given: str) -> str:
-    path = Path(given)
-    return path.read_text(encoding="ascii") if path.is_file() else given
+    file = Path(text)
+    return read_public(lambda: file.read_text(encoding="ascii") if file.is_file() else text, where="PUBLIC", hint=hint)

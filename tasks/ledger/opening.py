@@ -38,8 +38,9 @@ def trust_anchors(workspace: Workspace) -> tuple[PublicKey, ...]:
 
     Raises: WorkspaceError if one of them cannot be read.
     """
-    files = (workspace.keys / PUBLIC_FILE, workspace.keys / ANCHOR_FILE)
-    return tuple(_public_key(path) for path in files if path.is_file())
+    return tuple(
+        _public_key(path) for path in (workspace.keys / PUBLIC_FILE, workspace.keys / ANCHOR_FILE) if path.is_file()
+    )
 
 
 def _public_key(path: Path) -> PublicKey:
@@ -88,11 +89,8 @@ def ledger_state(workspace: Workspace) -> LedgerState:
     """What the ledger says; nothing before the first run."""
     if not has_ledger(workspace):
         return LedgerState()
-    ledger = readable_ledger(workspace)
-    try:
+    with closing(readable_ledger(workspace)) as ledger:
         return ledger.state()
-    finally:
-        ledger.close()
 
 
 def _address(workspace: Workspace) -> Path | str:

@@ -56,8 +56,11 @@ class LedgerReader:
             )
         ledger = cls(database, anchors=anchors, read_only=True)
         version = 0
-        broken = (LedgerError, WorkspaceError, ValueError)  # whoever reads it is told
-        with suppress(*broken), own_errors(database.where), ledger._engine.connect() as connection:
+        with (
+            suppress(LedgerError, WorkspaceError, ValueError),  # whoever reads it is told
+            own_errors(database.where),
+            ledger._engine.connect() as connection,
+        ):
             version = database.version(connection)
         if version > database.schema_version:
             ledger.close()
@@ -121,8 +124,10 @@ class LedgerReader:
         """Entries, measurements and fingerprints at one moment."""
         with own_errors(self._database.where), self._engine.connect() as connection:
             self._database.one_moment(connection)
-            tables = (MEASUREMENTS, FINGERPRINTS)
-            rows = [[dict(row) for row in connection.execute(sa.select(table)).mappings()] for table in tables]
+            rows = [
+                [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+                for table in (MEASUREMENTS, FINGERPRINTS)
+            ]
             return self._read(connection), rows[0], rows[1]
 
     def measurement(self, release_id: str, name: str) -> Measurement | None:
@@ -137,8 +142,9 @@ class LedgerReader:
     def fingerprint(self, release_id: str) -> str | None:
         """The operator's fingerprint of a release's data."""
         with own_errors(self._database.where), self._engine.connect() as connection:
-            query = sa.select(FINGERPRINTS.c.fingerprint).where(FINGERPRINTS.c.release_id == release_id)
-            return connection.execute(query).scalar_one_or_none()
+            return connection.execute(
+                sa.select(FINGERPRINTS.c.fingerprint).where(FINGERPRINTS.c.release_id == release_id)
+            ).scalar_one_or_none()
 
 
 def apply_or_fault(state: LedgerState, entry: Entry) -> LedgerError | None:

@@ -51,14 +51,15 @@ def reconcile(
         state = ledger.state()
         epsilons = _epsilons(state, charges)
         _require_enough(spec.privacy.population, epsilons, missing)
-        answer = Reconciliation.of(
-            reason=reason.strip(),
-            who=who,
-            charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
-            lost=[(witness.seq, witness.hash) for witness in missing],
-            retired=[witness.release_id for witness in missing if witness.release_id],
+        return ledger.reconcile(
+            Reconciliation.of(
+                reason=reason.strip(),
+                who=who,
+                charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
+                lost=[(witness.seq, witness.hash) for witness in missing],
+                retired=[witness.release_id for witness in missing if witness.release_id],
+            )
         )
-        return ledger.reconcile(answer)
 
 
 def _require_cause(state: LedgerState, missing: Sequence[Witness]) -> None:
@@ -101,7 +102,7 @@ def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: 
     """Not less than what the witnesses of lost releases state; they are of the workspace's own population."""
     stated: dict[str, Fraction] = {}
     for witness in missing:
-        stated[witness.release_id] = max(stated.get(witness.release_id, Fraction(0)), _exact(witness.epsilon))
+        stated[witness.release_id] = max(stated.get(witness.release_id, Fraction(0)), Fraction(str(witness.epsilon)))
     least = sum(stated.values(), Fraction(0))
     if missing and epsilons.get(population, Fraction(0)) < max(least, Fraction(1, 10**9)):
         raise LedgerError(
@@ -110,10 +111,6 @@ def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: 
             where="--charge",
             hint=f"charge what the lost releases cost, at least --charge {at_most(least)}",
         )
-
-
-def _exact(epsilon: float) -> Fraction:
-    return Fraction(str(epsilon))
 
 
 def _charge(cap: Cap, epsilon: Fraction) -> Cost:

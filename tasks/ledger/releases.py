@@ -43,12 +43,13 @@ class ReserveRequest:
 
     def reservation(self, sequence: int) -> Reservation:
         """The reservation that the request asks for."""
-        plans = {name: MeasurementPlan(event.as_json(), cost_of(event)) for name, event in self.events.items()}
         return Reservation(
             name=self.name,
             period=self.period,
             sequence=sequence,
-            measurements=plans,
+            measurements={
+                name: MeasurementPlan(event.as_json(), cost_of(event)) for name, event in self.events.items()
+            },
             stated=self.stated,
             spec_digest=self.spec_digest,
             seeds=self.seeds,
@@ -133,8 +134,11 @@ def deciding_key(keys: Keys, release: ReleaseState, entry: Entry) -> str:
         approver, known = signed.approver, keys.get(signed.approver)
         refuse_unless(known is not None and known.active, entry, "passes on a decision of a key that is not active")
         require_role(keys, approver, "approve")
-        public = parse_key(keys[approver].public)
-        refuse_unless(signed.is_signed_by(public), entry, "passes on a decision that its approver did not sign")
+        refuse_unless(
+            signed.is_signed_by(parse_key(keys[approver].public)),
+            entry,
+            "passes on a decision that its approver did not sign",
+        )
         said = (entry.kind, entry.release_id, release.awaited_digest, body.who, body.reason)
         content = signed.content
         decided = (content.decision, content.release_id, content.bundle_digest, content.who, content.reason)

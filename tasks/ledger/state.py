@@ -87,11 +87,10 @@ class LedgerState:
 
     def snapshot(self) -> LedgerState:
         """A copy that later events do not change."""
-        releases = {name: copy_release(release) for name, release in self.releases.items()}
         return replace(
             self,
             populations=dict(self.populations),
-            releases=releases,
+            releases={name: copy_release(release) for name, release in self.releases.items()},
             keys=dict(self.keys),
             refusals=dict(self.refusals),
         )
@@ -135,17 +134,17 @@ class LedgerState:
         refuse_unless(known is None or bool(body.reason), entry, "changes a cap without a reason")
         refuse_unless(known is None or known.basis == body.basis, entry, "changes what the budget is counted for")
         refuse_unless(body.who != "", entry, "does not say who set the cap")
-        taken = known or Population(cap, body.basis, entry)
-        self.populations[entry.population] = replace(taken, cap=cap, cap_entry=entry)
+        self.populations[entry.population] = replace(
+            known or Population(cap, body.basis, entry), cap=cap, cap_entry=entry
+        )
 
     def _apply_reserve(self, entry: Entry, body: Reservation) -> None:
         refuse_unless(entry.population in self.populations, entry, "reserves for a population without a cap")
         refuse_unless(entry.release_id not in self.releases, entry, "reserves a release a second time")
         reserved = total(plan.cost for plan in body.measurements.values())
-        cap = self.populations[entry.population].cap
         # Earlier versions admitted mixed costs by a rule that is no filter. Their ledgers stay readable: the
         # audit says where they exceed today's rule, by which alone the ledger takes new reservations.
-        fits = cap.admits_if_fixed(self.committed(entry.population) + reserved)
+        fits = self.populations[entry.population].cap.admits_if_fixed(self.committed(entry.population) + reserved)
         refuse_unless(fits, entry, "exceeds the population's cap")
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id, entry.population, body, entry.seq, reserved=reserved
@@ -196,8 +195,7 @@ class LedgerState:
     def _apply_refuse(self, entry: Entry, body: Refusal) -> None:
         """A person refuses the bundle that waits, or the budget refused to reserve."""
         refuse_unless(bool(body.rule and body.reason), entry, "does not say why it refuses")
-        known = self.releases.get(entry.release_id)
-        if known is None:
+        if entry.release_id not in self.releases:
             refuse_unless(entry.population in self.populations, entry, "speaks of a population without a cap")
             self.refusals[entry.release_id] = entry
             return
@@ -298,8 +296,10 @@ class LedgerState:
 
     def of_period(self, name: str, period: str) -> list[ReleaseState]:
         """The releases of one name and period that were not given up, oldest first."""
-        kept = (r for r in self._all_of_period(name, period) if r.status not in GIVEN_UP)
-        return sorted(kept, key=lambda r: r.reservation.sequence)
+        return sorted(
+            (r for r in self._all_of_period(name, period) if r.status not in GIVEN_UP),
+            key=lambda r: r.reservation.sequence,
+        )
 
     def _all_of_period(self, name: str, period: str) -> list[ReleaseState]:
         return [r for r in self.releases.values() if (r.reservation.name, r.reservation.period) == (name, period)]

@@ -27,7 +27,7 @@ from tasks.ledger.databases.schema import Row, prepare_tables
 from tasks.ledger.entries import bodies
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.status import ReleaseStatus
-from tasks.ledger.reading import LedgerReader, apply_or_fault
+from tasks.ledger.reading import LedgerReader, apply_or_fault, read_measurement
 from tasks.ledger.releases import ReleaseState, ReserveRequest, copy_release, is_approved, release_id_of
 from tasks.ledger.state import LedgerState
 from tasks.ledger.transaction import Transaction, enrolment_of
@@ -269,7 +269,7 @@ class Ledger(LedgerReader):
         with self._writing() as transaction:
             release = transaction.state.releases[release_id]
             if name in release.spends:
-                return transaction.measurement(release, name)
+                return read_measurement(transaction.connection, release, name)
             body = bodies.Spend(
                 measurement=name,
                 event=released.event.as_json(),

@@ -22,9 +22,7 @@ from tasks.ledger.entries.fields import (
     time_text,
 )
 from tasks.ledger.entries.keys import ROLES
-from tasks.ledger.reading import read_measurement
 from tasks.ledger.refusals import require_clock, require_reconciled, require_writable
-from tasks.ledger.releases import ReleaseState
 from tasks.ledger.state import MAY_FOLLOW_A_RESTORE, LedgerState
 from tasks.workspace.clock import to_the_minute
 
@@ -55,9 +53,13 @@ class Transaction:
 
     def _sign_and_store(self, body: Body, population: str = "", release_id: str = "") -> Entry:
         assert self._signer is not None  # noqa: S101  a writer has a key
-        now, content = self._time(), body_to_json(body)
         entry = Entry.after(
-            self.state.head, at=now, kind=body.kind, population=population, release_id=release_id, body=content
+            self.state.head,
+            at=self._time(),
+            kind=body.kind,
+            population=population,
+            release_id=release_id,
+            body=body_to_json(body),
         )
         key_id = self._signer.public.key_id
         require_role(self.state, key_id, entry)
@@ -111,30 +113,34 @@ class Transaction:
             if rows:
                 self.connection.execute(table.insert(), list(rows))
 
-    def measurement(self, release: ReleaseState, name: str) -> Measurement:
-        """A measurement that was drawn before."""
-        return read_measurement(self.connection, release, name)
-
     def store(self, release_id: str, name: str, released: Measurement) -> None:
         """Store a measurement."""
-        values = {"release_id": release_id, "name": name, "payload": canonical(released.as_json())}
-        self._database.insert(self.connection, MEASUREMENTS, values)
+        self._database.insert(
+            self.connection,
+            MEASUREMENTS,
+            {"release_id": release_id, "name": name, "payload": canonical(released.as_json())},
+        )
 
     def keep_fingerprint(self, release_id: str, fingerprint: str) -> None:
         """Remember a fingerprint unless there is one."""
         query = sa.select(FINGERPRINTS).where(FINGERPRINTS.c.release_id == release_id)
         if self.connection.execute(query).first() is None:
-            row = {"release_id": release_id, "fingerprint": fingerprint}
-            self._database.insert(self.connection, FINGERPRINTS, row)
+            self._database.insert(self.connection, FINGERPRINTS, {"release_id": release_id, "fingerprint": fingerprint})
 
 
 def _is_spoken(body: Body) -> bool:
     """Whether an entry is written at a person's word, who can vouch for the clock."""
-    stated = isinstance(body, CapChange) and bool(body.reason)
-    return stated or isinstance(body, KeyEnrolment | Restore | Reconciliation)
+    return isinstance(body, KeyEnrolment | Restore | Reconciliation) or (
+        isinstance(body, CapChange) and bool(body.reason)
+    )
 
 
 def enrolment_of(public: PublicKey, roles: Sequence[str], name: str, *, replaces: str | None = None) -> KeyEnrolment:
     """The enrolment of a key, with its roles in their one order."""
-    ordered = tuple(role for role in ROLES if role in roles)
-    return KeyEnrolment(key_id=public.key_id, public_key=public.text, replaces=replaces, roles=ordered, name=name)
+    return KeyEnrolment(
+        key_id=public.key_id,
+        public_key=public.text,
+        replaces=replaces,
+        roles=tuple(role for role in ROLES if role in roles),
+        name=name,
+    )

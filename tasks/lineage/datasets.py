@@ -97,10 +97,9 @@ class ReleaseDatasets:
 
     def reads(self, stage: str) -> tuple[str, ...]:
         """The inputs of a stage."""
-        first = self.made_in(PROJECT)
         return {
             "validate": (LANDING,),
-            PROJECT: (*((LANDING,) if first else ()), *((PUBLIC,) if self.public else ())),
+            PROJECT: (*((LANDING,) if self.made_in(PROJECT) else ()), *((PUBLIC,) if self.public else ())),
             ESTIMATE: (LANDING, *self._placed(PROJECT)),
             "sample": self._fitted,
             "decode": (LAW, *self._fitted),
@@ -159,8 +158,12 @@ class ReleaseDatasets:
 
     @property
     def _bundled(self) -> tuple[str, ...]:
-        measured = [noisy(name) for stage in (PROJECT, ESTIMATE, SCORE) for name in self.made_in(stage)]
-        return (TABLE, FIGURES, *measured, *self._placed(ESTIMATE))
+        return (
+            TABLE,
+            FIGURES,
+            *[noisy(name) for stage in (PROJECT, ESTIMATE, SCORE) for name in self.made_in(stage)],
+            *self._placed(ESTIMATE),
+        )
 
     def _placed(self, stage: str) -> tuple[str, ...]:
         """Frame and projection, as far as they are known after a stage."""
@@ -181,9 +184,9 @@ class ReleaseDatasets:
         if dataset in KINDS:
             found["datasetType"] = dataset_type_dataset.DatasetTypeDatasetFacet(datasetType=KINDS[dataset])
         if dataset != name:
-            shape = self.shapes.get(name, "matrix")
             return found | _described(
-                [(dataset, shape)], {dataset: _field_from_measurements(places, *map(str, self.schema.names))}
+                [(dataset, self.shapes.get(name, "matrix"))],
+                {dataset: _field_from_measurements(places, *map(str, self.schema.names))},
             )
         if dataset in (TABLE, BUNDLE, SEALED):
             fields = [(str(one.name), str(one.type)) for one in self.schema]
@@ -204,18 +207,25 @@ def _by_stage(measurements: Iterable[str]) -> dict[str, tuple[str, ...]]:
 def _field_from_measurements(places: Places, *columns: str) -> column_lineage_dataset.Fields:
     """A field that tells of landing columns what their noisy measurements tell."""
     words = "by way of differentially private measurements"
-    sources = [_field(places, LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns]
     return column_lineage_dataset.Fields(
-        inputFields=sources, transformationType="MASKED", transformationDescription=words
+        inputFields=[_field(places, LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns],
+        transformationType="MASKED",
+        transformationDescription=words,
     )
 
 
 def _field(
     places: Places, dataset: str, name: str, kind: str, words: str, *, subtype: str | None = None
 ) -> column_lineage_dataset.InputField:
-    way = column_lineage_dataset.Transformation(type=kind, subtype=subtype, description=words, masking=True)
     namespace, place = places(dataset)
-    return column_lineage_dataset.InputField(namespace=namespace, name=place, field=name, transformations=[way])
+    return column_lineage_dataset.InputField(
+        namespace=namespace,
+        name=place,
+        field=name,
+        transformations=[
+            column_lineage_dataset.Transformation(type=kind, subtype=subtype, description=words, masking=True)
+        ],
+    )
 
 
 def _described(
@@ -223,8 +233,9 @@ def _described(
     sources: dict[str, column_lineage_dataset.Fields],
     everywhere: list[column_lineage_dataset.InputField] | None = None,
 ) -> dict[str, DatasetFacet]:
-    shapes = [schema_dataset.SchemaDatasetFacetFields(name=name, type=kind) for name, kind in fields]
     return {
-        "schema": schema_dataset.SchemaDatasetFacet(fields=shapes),
+        "schema": schema_dataset.SchemaDatasetFacet(
+            fields=[schema_dataset.SchemaDatasetFacetFields(name=name, type=kind) for name, kind in fields]
+        ),
         "columnLineage": column_lineage_dataset.ColumnLineageDatasetFacet(fields=sources, dataset=everywhere or []),
     }

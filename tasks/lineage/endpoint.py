@@ -43,11 +43,6 @@ class Answer:
         """The endpoint does not want this event."""
         return self.kind == "refused"
 
-    @property
-    def is_unavailable(self) -> bool:
-        """The endpoint could not be asked, or could not answer."""
-        return self.kind == "unavailable"
-
 
 ACCEPTED = Answer("accepted")
 GONE = Answer("unavailable", "the connection failed")

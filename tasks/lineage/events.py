@@ -11,7 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -98,17 +98,13 @@ class LineageRun:
         self._run_id = run_id or _fresh_id()
         self.lines: list[str] = []
 
-    @contextmanager
-    def flow(self) -> Iterator[Stage]:
+    def flow(self) -> AbstractContextManager[Stage]:
         """The whole release as a run of its own."""
-        with self._running(self.new_stage(FLOW), self._run_id) as stage:
-            yield stage
+        return self._running(self.new_stage(FLOW), self._run_id)
 
-    @contextmanager
-    def stage(self, name: str) -> Iterator[Stage]:
+    def stage(self, name: str) -> AbstractContextManager[Stage]:
         """One stage: START now, COMPLETE or FAIL at its end."""
-        with self._running(self.new_stage(name), _fresh_id()) as stage:
-            yield stage
+        return self._running(self.new_stage(name), _fresh_id())
 
     def new_stage(self, name: str) -> Stage:
         """A stage that begins; the flow's inputs and outputs are named at its end."""
@@ -140,21 +136,23 @@ class LineageRun:
 
     def line(self, state: RunState, at: str, run_id: str, stage: Stage) -> str:
         """The event of a stage as the log holds it."""
-        job = Job(self.namespace, f"{self._name}.{stage.name}", facets=_job_facets(stage.name))
         event = RunEvent(
             eventType=state,
             eventTime=at,
             run=Run(runId=run_id, facets=dict(stage.facets)),
-            job=job,
+            job=Job(self.namespace, f"{self._name}.{stage.name}", facets=_job_facets(stage.name)),
             inputs=[InputDataset(*self._place(n), inputFacets=stage.verdicts.get(n, {})) for n in stage.inputs],
-            outputs=[self._output(stage, name) for name in stage.outputs],
+            outputs=[
+                OutputDataset(
+                    *self._place(n),
+                    facets=self.datasets.facets(n, self._place) | stage.made.get(n, {}),
+                    outputFacets=stage.statistics.get(n, {}),
+                )
+                for n in stage.outputs
+            ],
             producer=PRODUCER,
         )
         return json.dumps(json.loads(Serde.to_json(event), object_hook=_of_ours), sort_keys=True)
-
-    def _output(self, stage: Stage, name: str) -> OutputDataset:
-        facets = self.datasets.facets(name, self._place) | stage.made.get(name, {})
-        return OutputDataset(*self._place(name), facets=facets, outputFacets=stage.statistics.get(name, {}))
 
     def _place(self, name: str) -> tuple[str, str]:
         """Namespace and name of a dataset."""
@@ -166,30 +164,29 @@ class LineageRun:
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
                 version=version_of("dprelease"), name="dprelease"
             ),
-            "tags": tags_run.TagsRunFacet(tags=[_tag(key, value) for key, value in self._labels().items()]),
+            "tags": tags_run.TagsRunFacet(
+                tags=[
+                    tags_run.TagsRunFacetFields(key=key, value=value, source="dprelease")
+                    for key, value in self._labels().items()
+                ]
+            ),
         }
         facets |= {"nominalTime": _nominal_month(self._period)} if self._period else {}
-        return facets if job == FLOW else facets | {"parent": self._parent()}
-
-    def _parent(self) -> RunFacet:
-        return parent_run.ParentRunFacet(
-            run=parent_run.Run(runId=self._run_id),
-            job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.{FLOW}"),
-        )
+        if job != FLOW:
+            facets["parent"] = parent_run.ParentRunFacet(
+                run=parent_run.Run(runId=self._run_id),
+                job=parent_run.Job(namespace=self.namespace, name=f"{self._name}.{FLOW}"),
+            )
+        return facets
 
     def _labels(self) -> dict[str, str]:
-        labels = {"name": self._name, "release": self._release_id}
         known = {"period": self._period, "flow_run": self._flow_run_id}
-        return labels | {key: value for key, value in known.items() if value}
+        return {"name": self._name, "release": self._release_id} | {key: value for key, value in known.items() if value}
 
 
 def _fresh_id() -> str:
     """A random id: those of OpenLineage's own making hold the millisecond, and so tell durations."""
     return str(uuid.uuid4())
-
-
-def _tag(key: str, value: str) -> tags_run.TagsRunFacetFields:
-    return tags_run.TagsRunFacetFields(key=key, value=value, source="dprelease")
 
 
 def _nominal_month(period: str) -> nominal_time_run.NominalTimeRunFacet:
@@ -205,8 +202,9 @@ def _of_ours(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _job_facets(job: str) -> dict[str, JobFacet]:
-    kind = "FLOW" if job == FLOW else "TASK"
-    facet = job_type_job.JobTypeJobFacet(processingType="BATCH", integration="PREFECT", jobType=kind)
+    facet = job_type_job.JobTypeJobFacet(
+        processingType="BATCH", integration="PREFECT", jobType="FLOW" if job == FLOW else "TASK"
+    )
     words = DESCRIPTIONS.get(job)
     return {"jobType": facet} | ({"documentation": documentation_job.DocumentationJobFacet(words)} if words else {})
 

@@ -36,8 +36,7 @@ def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
             where="RELEASE",
             hint="see `dprelease history`",
         )
-    jobs, datasets = _jobs(events), _datasets(events)
-    return {"nodes": [*jobs.values(), *datasets.values()], "edges": _edges(events)}
+    return {"nodes": [*_jobs(events).values(), *_datasets(events).values()], "edges": _edges(events)}
 
 
 def _events(workspace: Workspace, release_id: str) -> list[Event]:
@@ -53,12 +52,9 @@ def _names_release(event: Event, release_id: str) -> bool:
     """Whether a tag or a dataset names the release; events of early versions have no tags."""
     datasets = listed(event, "inputs") + listed(event, "outputs")
     tag = {"key": "release", "value": release_id, "source": "dprelease"}
-    is_tagged = any(entry.items() >= tag.items() for entry in _run_tags(event) if isinstance(entry, dict))
+    tags = listed(_run_facet(event, "tags"), "tags")
+    is_tagged = any(entry.items() >= tag.items() for entry in tags if isinstance(entry, dict))
     return is_tagged or any(dataset["name"].startswith(f"{release_id}/") for dataset in datasets)
-
-
-def _run_tags(event: Event) -> list[Any]:
-    return listed(_run_facet(event, "tags"), "tags")
 
 
 def _run_and_parent(event: Event) -> list[str]:
@@ -89,13 +85,8 @@ def _jobs(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
     for event in events:
         name = event["job"]["name"]
         stage = _short(name)
-        fresh: dict[str, Any] = {
-            "id": f"job:{name}",
-            "kind": "flow" if stage == FLOW else "stage",
-            "name": stage,
-            "runs": {},
-        }
-        _add_event(jobs.setdefault(name, fresh), event)
+        kind = "flow" if stage == FLOW else "stage"
+        _add_event(jobs.setdefault(name, {"id": f"job:{name}", "kind": kind, "name": stage, "runs": {}}), event)
     return {name: job | {"runs": list(job["runs"].values())} for name, job in jobs.items()}
 
 
@@ -105,8 +96,11 @@ def _add_event(job: dict[str, Any], event: Event) -> None:
     job["runs"].setdefault(run, {"run_id": run, "parent": _parent_run(event)})["state"] = event["eventType"]
     if message := _run_facet(event, "errorMessage").get("message"):
         job["runs"][run]["error"] = message
-    promised = [key for key in event["run"].get("facets", {}) if key.startswith(OURS)]
-    job |= {key: _without_schema_keys(_run_facet(event, key)) for key in promised}
+    job |= {
+        key: _without_schema_keys(_run_facet(event, key))
+        for key in event["run"].get("facets", {})
+        if key.startswith(OURS)
+    }
 
 
 def _without_schema_keys(facet: dict[str, Any]) -> dict[str, Any]:
@@ -120,8 +114,11 @@ def _datasets(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
         for dataset in listed(event, "inputs") + listed(event, "outputs"):
             name = dataset["name"]
             node = datasets.setdefault(name, {"id": f"dataset:{name}", "kind": "dataset", "name": _short(name)})
-            fields = listed(dataset.get("facets", {}).get("schema", {}), "fields")
-            columns = [{"name": f.get("name"), "type": f.get("type")} for f in fields if isinstance(f, dict)]
+            columns = [
+                {"name": f.get("name"), "type": f.get("type")}
+                for f in listed(dataset.get("facets", {}).get("schema", {}), "fields")
+                if isinstance(f, dict)
+            ]
             if columns:
                 node["columns"] = columns
             node |= _known(dataset)
@@ -132,11 +129,10 @@ def _known(dataset: dict[str, Any]) -> dict[str, Any]:
     """Digest, cost and ledger entry of a dataset that was written, and the number of synthetic rows."""
     facets, written = dataset.get("facets", {}), dataset.get("outputFacets", {})
     statistics = written.get("outputStatistics") if isinstance(written, dict) else None
-    version = facets.get("version", {}).get("datasetVersion")
-    rows = statistics.get("rowCount") if isinstance(statistics, dict) else None
-    found = {"version": version, "rows": rows} | {
-        key: _without_schema_keys(facets[key]) for key in facets if key.startswith(OURS)
-    }
+    found = {
+        "version": facets.get("version", {}).get("datasetVersion"),
+        "rows": statistics.get("rowCount") if isinstance(statistics, dict) else None,
+    } | {key: _without_schema_keys(facets[key]) for key in facets if key.startswith(OURS)}
     return {key: value for key, value in found.items() if value is not None}
 
 

@@ -91,8 +91,7 @@ class Outbox:
     def deliver(self, endpoint: Endpoint, *, seconds: float) -> Delivery:
         """Send what waits, for so long at most, and cut the endpoint; whatever happens is in the answer."""
         progress = _Progress()
-        deadline = time.monotonic() + seconds
-        worker = threading.Thread(target=self._work, args=(endpoint, deadline, progress), daemon=True)
+        worker = threading.Thread(target=self._work, args=(endpoint, time.monotonic() + seconds, progress), daemon=True)
         worker.start()
         worker.join(seconds)
         endpoint.cut()

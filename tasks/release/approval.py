@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,25 +35,6 @@ from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """A release that waits, with its sealed bundle."""
-
-    release: ReleaseState
-    staging: Staging
-    digest: str
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What the bundle's record says."""
-        record: dict[str, Any] = parse_json(read_text(self.staging.folder / "record.json"))
-        return record
-
-    def decision(self, word: str, who: str, reason: str) -> Decision:
-        """A decision about this bundle, of now."""
-        return _decision(word, self.release.release_id, self.digest, who, reason)
-
-
 def approve(
     workspace: Workspace,
     release_id: str,
@@ -77,27 +58,29 @@ def approve(
             final = workspace.bundle(spec.name, release_id)
             _require_here(final)
             return final, parse_json(read_text(final / "record.json")), release.approval
-        waiting = _waiting(workspace, release)
-        record = waiting.record
-        decision = waiting.decision("approve", who, reason)
-        signed = _require_signed_for(decision, signed) if signed else _sign(signer, decision)
+        staging, digest = _waiting_bundle(workspace, release)
+        record: dict[str, Any] = parse_json(read_text(staging.folder / "record.json"))
+        decision = _decision("approve", release_id, digest, who, reason)
+        signed = _sign_or_check(decision, signer, signed)
         approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
         with ExitStack() as told:
             lineage = None
             if _is_last(ledger.state(), release, approver):
-                lineage = _lineage(workspace, waiting.staging.folder, record)
+                lineage = _lineage(workspace, staging.folder, record)
                 stage = told.enter_context(lineage.stage("publish"))
-            said = {"bundle_digest": waiting.digest, "who": decision.who, "reason": decision.reason}
-            approval = ledger.approve(release_id, **said, signed=signed)
+            approval = ledger.approve(
+                release_id, bundle_digest=digest, who=decision.who, reason=decision.reason, signed=signed
+            )
             if ledger.state().releases[release_id].published:
-                waiting.staging.reveal()
+                staging.reveal()
                 if lineage is not None:
-                    account = Account.of(ledger.state(), ledger.entries(), release_id)
-                    stage.made[BUNDLE] = account.bundled(lineage.datasets, BUNDLE, waiting.digest)
-        return waiting.staging.final, record, approval
+                    stage.made[BUNDLE] = Account.of(ledger.state(), ledger.entries(), release_id).bundled(
+                        lineage.datasets, BUNDLE, digest
+                    )
+        return staging.final, record, approval
 
 
-def refuse(
+def refuse_release(
     workspace: Workspace,
     release_id: str,
     *,
@@ -112,12 +95,13 @@ def refuse(
     """
     _require_said(who, reason)
     with _deciding(workspace, release_id) as (_, ledger, release):
-        decision = _waiting(workspace, release, sealed=False).decision("refuse", who, reason)
-        signed = _require_signed_for(decision, signed) if signed else _sign(signer, decision)
+        staging, digest = _waiting_bundle(workspace, release, sealed=False)
+        decision = _decision("refuse", release_id, digest, who, reason)
+        signed = _sign_or_check(decision, signer, signed)
         approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
         require_approver(ledger.state(), replace(release, approvals={}), approver)
         entry = ledger.refuse_bundle(release_id, who=decision.who, reason=decision.reason, signed=signed)
-        shutil.rmtree(Staging(workspace.bundle(release.reservation.name, release_id)).folder, ignore_errors=True)
+        shutil.rmtree(staging.folder, ignore_errors=True)
         return entry
 
 
@@ -161,18 +145,20 @@ def read_decision(path: Path) -> SignedDecision:
 
 
 def _decision(word: str, release_id: str, digest: str, who: str, reason: str) -> Decision:
-    now = utc_now().strftime(MINUTE_FORMAT)
     return Decision(
-        decision=word, release_id=release_id, bundle_digest=digest, who=who.strip(), reason=reason.strip(), at=now
+        decision=word,
+        release_id=release_id,
+        bundle_digest=digest,
+        who=who.strip(),
+        reason=reason.strip(),
+        at=utc_now().strftime(MINUTE_FORMAT),
     )
 
 
-def _sign(signer: Signer | None, decision: Decision) -> SignedDecision | None:
-    return SignedDecision.by(signer, decision) if signer else None
-
-
-def _require_signed_for(decision: Decision, signed: SignedDecision) -> SignedDecision:
-    """The decision that was signed elsewhere is this one: same word, release and bundle."""
+def _sign_or_check(decision: Decision, signer: Signer | None, signed: SignedDecision | None) -> SignedDecision | None:
+    """The decision as it was signed elsewhere, which must be this one: same word, release and bundle; or signed now."""
+    if signed is None:
+        return SignedDecision.by(signer, decision) if signer else None
     if replace(signed.content, at="") != replace(decision, at=""):
         raise LedgerError(
             "the signed decision is about another release or another bundle than the one that waits",
@@ -223,7 +209,8 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
         yield spec, ledger, release
 
 
-def _waiting(workspace: Workspace, release: ReleaseState, *, sealed: bool = True) -> Waiting:
+def _waiting_bundle(workspace: Workspace, release: ReleaseState, *, sealed: bool = True) -> tuple[Staging, str]:
+    """The bundle that waits, and its digest."""
     _require_waits(release)
     assert release.awaiting is not None  # noqa: S101  the status says so
     digest = release.awaiting.parse(ApprovalRequest).bundle_digest
@@ -235,7 +222,7 @@ def _waiting(workspace: Workspace, release: ReleaseState, *, sealed: bool = True
             where=release.release_id,
             hint=f"`dprelease run --period {release.reservation.period}` rebuilds it without drawing or charging again",
         )
-    return Waiting(release, staging, digest)
+    return staging, digest
 
 
 def _require_here(bundle: Path) -> None:
@@ -270,12 +257,14 @@ def _lineage(workspace: Workspace, bundle: Path, record: dict[str, Any]) -> Line
     """Lineage of the bundle as it was sealed, whatever the specification says by now."""
     import pyarrow.parquet as pq  # here, for a refusal needs no tables
 
-    measured = [measurement["name"] for measurement in record["privacy"]["measurements"]]
     return LineageRun(
         workspace_log=workspace.lineage_path,
         name=record["name"],
         release_id=record["release_id"],
-        datasets=ReleaseDatasets.of_sealed(pq.read_schema(bundle / "data.parquet"), measured),
+        datasets=ReleaseDatasets.of_sealed(
+            pq.read_schema(bundle / "data.parquet"),
+            [measurement["name"] for measurement in record["privacy"]["measurements"]],
+        ),
         clock=utc_now,
         period=record["period"],
         flow_run_id=record["flow_run_id"],

@@ -48,7 +48,7 @@ def known_audit(state: LedgerState, event: Event) -> dict[str, Any] | None:
 
 def kept_audit(event: Event) -> dict[str, Any] | None:
     """An audit of this very build and event, on this platform, that passed in any workspace of this account."""
-    return _kept(_entry_name(event))
+    return _read_cached(_entry_name(event))
 
 
 def audit_of_build(event: Event) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def _audit(event: Event) -> dict[str, Any]:
     audit = audit_event(event, SystemNoise(), finding)
     facts = {"code_digest": code_digest(), "audited_at": made_at, **audit.as_json()}
     if audit.holds:
-        _keep(_entry_name(event), facts)
+        _keep_cached(_entry_name(event), facts)
     return facts
 
 
@@ -79,23 +79,23 @@ def _attack(event: Event) -> tuple[str, Finding]:
 
     arguments = attack_arguments(event)
     name = _name_of("attack", arguments)
-    kept = _kept(name)
+    kept = _read_cached(name)
     if kept is not None and kept["arguments"] == arguments:
         return kept["audited_at"], Finding.from_json(kept["attack"])
     finding = attack_event(event, SystemNoise())
     made_at = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:00Z}"  # records show times to the minute
     if finding.holds:
-        _keep(name, {"audited_at": made_at, "arguments": arguments, "attack": finding.as_json()})
+        _keep_cached(name, {"audited_at": made_at, "arguments": arguments, "attack": finding.as_json()})
     return made_at, finding
 
 
-def _kept(name: str) -> dict[str, Any] | None:
+def _read_cached(name: str) -> dict[str, Any] | None:
     cache = UserCache.of()
     entry = cache.read(name) if cache else None
     return dict(parse_json(entry)) if entry is not None else None
 
 
-def _keep(name: str, facts: dict[str, Any]) -> None:
+def _keep_cached(name: str, facts: dict[str, Any]) -> None:
     cache = UserCache.of()
     if cache:
         cache.keep(name, canonical(facts).encode())
@@ -107,8 +107,11 @@ def _entry_name(event: Event) -> str:
 
 def _name_of(kind: str, what: dict[str, Any]) -> str:
     """One name for what an audit depends on: code, installed libraries, platform and what is audited."""
-    installed = {name: code_facts()[name] for name in ("dependencies_digest", "platform")}
-    subject = {"code": code_digest(), **installed, "event": what}
+    subject = {
+        "code": code_digest(),
+        **{name: code_facts()[name] for name in ("dependencies_digest", "platform")},
+        "event": what,
+    }
     return f"{kind}-{hashlib.sha256(canonical(subject).encode()).hexdigest()}.json"
 
 

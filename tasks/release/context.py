@@ -75,8 +75,7 @@ class PreparedRelease(PlannedRelease):
             return
         from tasks.landing.sql import spool_query
 
-        target = self.arrival.landing.files[0]
-        spool_query(self.spec, target, period=self.period, root=root, environment=os.environ)
+        spool_query(self.spec, self.arrival.landing.files[0], period=self.period, root=root, environment=os.environ)
 
     def readings(self, workspace: Workspace, scratch: Path) -> Readings:
         """Return the readings of the landing data: they count how often the data are read, and for what."""
@@ -96,10 +95,11 @@ def prepare_release(workspace: Workspace, request: RunRequest, *, scratch: Path,
     spec = load_spec(workspace.spec_path)
     plan = plan_release(spec)
     rehearse(spec)
-    if spec.source.query is not None and request.source is None:
-        arrival = find_query(spec, scratch, period=request.period, now=now)
-    else:
-        arrival = find_landing(spec, workspace.root, given=request.source, period=request.period, now=now)
+    arrival = (
+        find_query(spec, scratch, period=request.period, now=now)
+        if spec.source.query is not None and request.source is None
+        else find_landing(spec, workspace.root, given=request.source, period=request.period, now=now)
+    )
     request.require_reason()
     return PreparedRelease(spec=spec, plan=plan, encoding=Encoding(plan.schema), request=request, arrival=arrival)
 

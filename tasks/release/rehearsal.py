@@ -69,8 +69,7 @@ def _extremes(column: Column) -> NDArray[np.generic]:
     if isinstance(column, NominalColumn):
         return np.array([*range(len(column.levels)), *[MISSING] * column.missing_level], dtype=np.int64)
     middle = np.floor(column.middle) if column.is_whole else column.middle
-    values = [column.lower, middle, column.upper, *[np.nan] * column.missing_level]
-    return np.array(values, dtype=np.float64)
+    return np.array([column.lower, middle, column.upper, *[np.nan] * column.missing_level], dtype=np.float64)
 
 
 def _documents_return(spec: ReleaseSpec) -> bool:

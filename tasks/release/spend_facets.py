@@ -119,14 +119,13 @@ class Account:
         """What the release promises as a whole, and what these spends compose to."""
         planned = self.release.reservation.measurements
         stated = self.release.reservation.stated
-        reserved = total(plan.cost for plan in planned.values())
         return DpGuaranteeFacet(
             population=self.release.population,
             unit=self.basis["unit"],
             neighbours=self.basis["neighbours"],
             epsilon=float(stated["epsilon"]),
             delta=float(stated["delta"]),
-            deltaNum=float(reserved.delta_num),
+            deltaNum=float(total(plan.cost for plan in planned.values()).delta_num),
             measurements=sorted(planned),
             spent=self._composed(total(map(self._cost, spent))).as_json(),
             ledgerEntry=self.reservation.seq,
@@ -157,14 +156,17 @@ class Account:
         entry = self.release.published if name == BUNDLE else self.release.awaiting
         facets = self.made(datasets, name, digest)
         if name == BUNDLE:
-            created = lifecycle_state_change_dataset.LifecycleStateChange.CREATE
-            facets["lifecycleStateChange"] = lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(created)
+            facets["lifecycleStateChange"] = lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(
+                lifecycle_state_change_dataset.LifecycleStateChange.CREATE
+            )
         return facets if entry is None else facets | {LEDGER: ledger_facet(entry)}
 
     def measured(self, datasets: ReleaseDatasets, names: Iterable[str]) -> dict[str, dict[str, DatasetFacet]]:
         """The datasets of these measurements, with the digests of their spends."""
-        spends = self.release.spends
-        return {noisy(name): self.made(datasets, noisy(name), spends[name].parse(Spend).digest) for name in names}
+        return {
+            noisy(name): self.made(datasets, noisy(name), self.release.spends[name].parse(Spend).digest)
+            for name in names
+        }
 
 
 def ledger_facet(entry: Entry) -> DpLedgerFacet:
@@ -183,8 +185,9 @@ def digest_of(content: Any) -> str:
 
 def figures_digest(utility: Mapping[str, Any], free_checks: Sequence[Any]) -> str:
     """The digest of a record's utility, without bought scores, and of its free checks."""
-    free = {key: value for key, value in utility.items() if key != "scores"}
-    return digest_of({"utility": free, "checks": list(free_checks)})
+    return digest_of(
+        {"utility": {key: value for key, value in utility.items() if key != "scores"}, "checks": list(free_checks)}
+    )
 
 
 def assertions(checks: Iterable[Mapping[str, Any]]) -> dict[str, InputDatasetFacet]:
@@ -239,7 +242,8 @@ class SpendFacets:
         stage.made |= account.measured(self._datasets, names)
         for told in (stage, self._whole):
             told.facets |= {f"{SPEND}_{name}": account.spend(name, history) for name in names}
-        if spent := named_spends(self._whole):
+        spent = [facet.measurement for facet in self._whole.facets.values() if isinstance(facet, DpSpendFacet)]
+        if spent:
             self._whole.facets[GUARANTEE] = account.guarantee(spent)
 
     def record(self, stage: Stage, value: object) -> None:
@@ -258,8 +262,7 @@ class SpendFacets:
                 stage.made[TABLE] = account.made(self._datasets, TABLE, sha256_of(value.path))
                 stage.statistics[TABLE] = row_count(value.summary.rows)
             case Outcome() if FIGURES in stage.outputs:
-                digest = figures_digest(value.utility, value.checks)
-                stage.made[FIGURES] = account.made(self._datasets, FIGURES, digest)
+                stage.made[FIGURES] = account.made(self._datasets, FIGURES, figures_digest(value.utility, value.checks))
                 stage.verdicts[TABLE] = assertions(value.checks)
             case BundleRef():
                 self._record_bundle(stage, account, value.folder)
@@ -279,8 +282,3 @@ class SpendFacets:
         stage.made[bundle] = account.bundled(self._datasets, bundle, sha256_of(folder / CHECKSUMS))
         self._whole.inputs, self._whole.outputs = [LANDING], [bundle]
         self._whole.made[bundle] = stage.made[bundle]
-
-
-def named_spends(stage: Stage) -> list[str]:
-    """The measurements that a stage or the flow names so far."""
-    return [facet.measurement for facet in stage.facets.values() if isinstance(facet, DpSpendFacet)]

@@ -12,34 +12,19 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from dpcore.errors import SpecError
-from tasks.spec.about import AboutSpec
 from tasks.spec.checks import ChecksSpec
-from tasks.spec.columns import ColumnSpec, Impute
 from tasks.spec.loader import read_yaml
-from tasks.spec.modelling import AllocationSpec, ModelSpec, ProjectionSpec
-from tasks.spec.operations import CsvSpec, QuerySpec, RunnerSpec, ScheduleSpec, SourceSpec
-from tasks.spec.privacy import LifetimeSpec, PrivacySpec, UnitSpec
+from tasks.spec.operations import CsvSpec, QuerySpec, RunnerSpec
 from tasks.spec.refusals import first_problem
 from tasks.spec.release import ReleaseSpec
 from tasks.workspace.reading import read_bytes
 
 __all__ = [
-    "AboutSpec",
-    "AllocationSpec",
     "ChecksSpec",
-    "ColumnSpec",
     "CsvSpec",
-    "Impute",
-    "LifetimeSpec",
-    "ModelSpec",
-    "PrivacySpec",
-    "ProjectionSpec",
     "QuerySpec",
     "ReleaseSpec",
     "RunnerSpec",
-    "ScheduleSpec",
-    "SourceSpec",
-    "UnitSpec",
     "load_spec",
     "parse_spec",
 ]

@@ -86,8 +86,7 @@ class AllocationSpec(Section):
     @property
     def shares(self) -> dict[str, Fraction]:
         """The fractions that are given, by name."""
-        shares = {name: getattr(self, name) for name in type(self).model_fields}
-        return {name: share for name, share in shares.items() if share is not None}
+        return {name: share for name, share in self if share is not None}
 
     @model_validator(mode="after")
     def _fractions_of_one(self) -> Self:

@@ -70,8 +70,7 @@ def suggestion(word: object, known: Collection[str]) -> str:
 
 def dotted(place: Place) -> str:
     """A place as people write it: `columns[2].bounds`."""
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
-    return "".join(parts).removeprefix(".")
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
 
 
 def first_problem(error: ValidationError) -> SpecError:

@@ -52,10 +52,11 @@ def at_least(number: float, digits: int = DIGITS) -> str:
 
 def _rounded(number: float | Fraction, digits: int, rounding: str) -> str:
     context = Context(prec=digits, rounding=rounding)
-    if isinstance(number, Fraction):
-        figure = context.divide(Decimal(number.numerator), Decimal(number.denominator))
-    else:
-        figure = context.create_decimal(repr(number))
+    figure = (
+        context.divide(Decimal(number.numerator), Decimal(number.denominator))
+        if isinstance(number, Fraction)
+        else context.create_decimal(repr(number))
+    )
     return f"{float(figure):.{digits}g}"
 
 

@@ -134,8 +134,9 @@ class ReleaseSpec(Section):
         An exact number appears as a float under its key and as a ratio under
         `<key>_exact`; values that are not set are left out.
         """
-        public = self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
-        return public | ({"query": self.query.model_dump(mode="json")} if self.query else {})
+        return self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True) | (
+            {"query": self.query.model_dump(mode="json")} if self.query else {}
+        )
 
     @classmethod
     def from_public_json(cls, public: dict[str, Any]) -> Self:

@@ -53,8 +53,7 @@ class PostgresDatabase:
     def engine(self, *, read_only: bool) -> sa.Engine:
         """The server's engine; readers' transactions are read-only."""
         options = f"-c lock_timeout={LOCK_WAIT_SECONDS}s -c synchronous_commit=on"
-        if read_only:
-            options += " -c default_transaction_read_only=on"
+        options += " -c default_transaction_read_only=on" if read_only else ""
         return sa.create_engine(
             self._url,
             connect_args={"options": options, "connect_timeout": CONNECT_SECONDS},
@@ -73,8 +72,7 @@ class PostgresDatabase:
         Then nothing is to be done, and no reader who holds that lock can keep anybody from opening the ledger.
         Raises: LedgerError if this account does not own tables of an older version.
         """
-        version = self.version(connection)
-        if version >= self.schema_version:
+        if self.version(connection) >= self.schema_version:
             return
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
         if self.version(connection):
@@ -148,9 +146,11 @@ class PostgresDatabase:
         The server lets it go when the connection ends, however that comes. A run that loses
         it can still not spend or publish twice: the ledger's own rules forbid it.
         """
-        connect_args = {"connect_timeout": CONNECT_SECONDS, "options": WITHOUT_LIMIT, **KEEP_ALIVE}
         engine = sa.create_engine(
-            self._url, connect_args=connect_args, poolclass=sa.NullPool, isolation_level="READ COMMITTED"
+            self._url,
+            connect_args={"connect_timeout": CONNECT_SECONDS, "options": WITHOUT_LIMIT, **KEEP_ALIVE},
+            poolclass=sa.NullPool,
+            isolation_level="READ COMMITTED",
         )
         with own_errors(self.where):
             connection = engine.connect()
@@ -179,9 +179,11 @@ class PostgresDatabase:
 
         Raises: LedgerError unless this account owns the population, or the tables.
         """
-        values = {"population": population, "role": role, "as_owner": as_owner, "revoke": revoke}
         with self._transaction() as connection:
-            connection.execute(sa.text("SELECT ledger_grant(:population, :role, :as_owner, :revoke)"), values)
+            connection.execute(
+                sa.text("SELECT ledger_grant(:population, :role, :as_owner, :revoke)"),
+                {"population": population, "role": role, "as_owner": as_owner, "revoke": revoke},
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[sa.Connection]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,11 @@ class SqliteDatabase:
 
     def engine(self, *, read_only: bool) -> sa.Engine:
         """The file's engine; for readers it is opened read-only."""
-        url = sa.URL.create("sqlite", database=str(self.path))
-        if read_only:
-            query = {"mode": "ro", "uri": "true"}
-            url = sa.URL.create("sqlite", database=self.path.absolute().as_uri(), query=query)
+        url = (
+            sa.URL.create("sqlite", database=self.path.absolute().as_uri(), query={"mode": "ro", "uri": "true"})
+            if read_only
+            else sa.URL.create("sqlite", database=str(self.path))
+        )
         engine = sa.create_engine(url, connect_args={"timeout": LOCK_WAIT_SECONDS, "isolation_level": None})
         sa.event.listen(engine, "connect", _durable)
         return engine
@@ -82,10 +83,8 @@ class SqliteDatabase:
 
     def restrict_access(self) -> None:
         """Keep the file to its owner: it holds the operator's fingerprints."""
-        try:
+        with suppress(PermissionError):  # somebody else's file keeps its mode
             self.path.chmod(0o600)
-        except PermissionError:  # somebody else's file keeps its mode
-            return
 
     def one_moment(self, connection: sa.Connection) -> None:
         """A transaction: its shared lock keeps writers from committing."""

@@ -25,12 +25,15 @@ class Body:
     __slots__ = ()
     kind: ClassVar[str]
 
+    def __init_subclass__(cls, kind: str = "") -> None:
+        if kind:  # a dataclass with slots is made a second time, without the argument
+            cls.kind = kind
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyEnrolment(Body):
+class KeyEnrolment(Body, kind="key"):
     """A key may sign entries: it announces itself, or another key enrols it."""
 
-    kind: ClassVar[str] = "key"
     key_id: str
     public_key: str
     replaces: str | None = None
@@ -40,20 +43,18 @@ class KeyEnrolment(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRevocation(Body):
+class KeyRevocation(Body, kind="revoke"):
     """A key signs no further entries."""
 
-    kind: ClassVar[str] = "revoke"
     key_id: str
     reason: str
     who: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapChange(Body):
+class CapChange(Body, kind="cap"):
     """The lifetime budget of a population, on its first use or with a reason later."""
 
-    kind: ClassVar[str] = "cap"
     epsilon: Fraction
     delta: Fraction
     delta_num: Fraction
@@ -64,8 +65,9 @@ class CapChange(Body):
     @staticmethod
     def of(cap: Cap, basis: dict[str, str], reason: str | None, who: str | None) -> CapChange:
         """The entry that sets a cap."""
-        figures = {"epsilon": cap.epsilon, "delta": cap.delta, "delta_num": cap.delta_num}
-        return CapChange(**figures, basis=basis, reason=reason, who=who)
+        return CapChange(
+            epsilon=cap.epsilon, delta=cap.delta, delta_num=cap.delta_num, basis=basis, reason=reason, who=who
+        )
 
     @property
     def cap(self) -> Cap:
@@ -93,10 +95,9 @@ class RequiredApprovers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation(Body):
+class Reservation(Body, kind="reserve"):
     """Budget that is set apart for a release, and what the release may draw with it."""
 
-    kind: ClassVar[str] = "reserve"
     name: str
     period: str
     sequence: int
@@ -112,15 +113,16 @@ class Reservation(Body):
 
     def can_serve(self, wanted: Reservation) -> bool:
         """Whether a run that asks for another reservation of the same name can go on with this one."""
-        names = ("period", "measurements", "spec_digest", "supersedes")
-        return all(getattr(self, name) == getattr(wanted, name) for name in names)
+        return all(
+            getattr(self, name) == getattr(wanted, name)
+            for name in ("period", "measurements", "spec_digest", "supersedes")
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spend(Body):
+class Spend(Body, kind="spend"):
     """A measurement that was drawn, and its cost."""
 
-    kind: ClassVar[str] = "spend"
     measurement: str
     event: dict[str, Any]
     cost: Cost
@@ -132,10 +134,9 @@ class Spend(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure(Body):
+class Failure(Body, kind="fail"):
     """A measured release did not come to publication."""
 
-    kind: ClassVar[str] = "fail"
     status: str
     stage: str
 
@@ -148,18 +149,16 @@ class SealedBundle(Body):
     flow_run_id: str | None
 
 
-class ApprovalRequest(SealedBundle):
+class ApprovalRequest(SealedBundle, kind="await"):
     """A sealed bundle waits for approval."""
 
     __slots__ = ()
-    kind: ClassVar[str] = "await"
 
 
-class Publication(SealedBundle):
+class Publication(SealedBundle, kind="publish"):
     """A bundle is the release."""
 
     __slots__ = ()
-    kind: ClassVar[str] = "publish"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,18 +180,16 @@ class BundleDecision(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Approval(BundleDecision):
+class Approval(BundleDecision, kind="approve"):
     """A person lets a bundle be published."""
 
-    kind: ClassVar[str] = "approve"
     bundle_digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal(BundleDecision):
+class Refusal(BundleDecision, kind="refuse"):
     """A person refuses a bundle, or the budget refuses a release, which the entry then describes."""
 
-    kind: ClassVar[str] = "refuse"
     rule: str
     flow_run_id: str | None
     name: str | None = None
@@ -201,27 +198,24 @@ class Refusal(BundleDecision):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Void(Body):
+class Void(Body, kind="void"):
     """A reservation of which nothing was spent is given back."""
 
-    kind: ClassVar[str] = "void"
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restore(Body):
+class Restore(Body, kind="restore"):
     """The entries before this one are a restored backup."""
 
-    kind: ClassVar[str] = "restore"
     who: str
     backup_made_at: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reconciliation(Body):
+class Reconciliation(Body, kind="reconcile"):
     """A person's answer for what is missing in a ledger: costs by population, or nothing at all."""
 
-    kind: ClassVar[str] = "reconcile"
     reason: str
     who: str
     nothing_was_spent: bool
@@ -270,16 +264,14 @@ def parse_approval_rule(value: str | dict[str, Any]) -> str | RequiredApprovers:
     return value if isinstance(value, str) else RequiredApprovers(tuple(value["by"]), value["at_least"])
 
 
-def _parse_plans(value: dict[str, Any]) -> dict[str, MeasurementPlan]:
-    return {name: MeasurementPlan(plan["event"], cost_from_json(plan["cost"])) for name, plan in value.items()}
-
-
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     "approve": parse_approval_rule,
     "charges": lambda charges: {name: cost_from_json(cost) for name, cost in charges.items()},
     "cost": cost_from_json,
     "lost": lambda lost: tuple((seq, digest) for seq, digest in lost),
-    "measurements": _parse_plans,
+    "measurements": lambda plans: {
+        name: MeasurementPlan(plan["event"], cost_from_json(plan["cost"])) for name, plan in plans.items()
+    },
     **dict.fromkeys(("epsilon", "delta", "delta_num"), exact_number),
     **dict.fromkeys(("retired", "roles", "vouches"), tuple),
 }
@@ -293,9 +285,8 @@ def parse_body(kind: str, text: str) -> Body:
 
     Raises: ValueError, LookupError, TypeError, AttributeError for a text that is none of this kind.
     """
-    values = json.loads(text).items()
     return BODIES_BY_KIND[kind](
-        **{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in values}
+        **{name: _PARSERS[name](value) if name in _PARSERS else value for name, value in json.loads(text).items()}
     )
 
 

@@ -68,8 +68,9 @@ def require_signed(entry: Entry, keys: Keys) -> None:
 
 
 def _is_typed(entry: Entry) -> bool:
-    texts = (getattr(entry, f.name) for f in fields(entry) if f.name != "seq")
-    return type(entry.seq) is int and all(isinstance(text, str) for text in texts)
+    return type(entry.seq) is int and all(
+        isinstance(getattr(entry, field.name), str) for field in fields(entry) if field.name != "seq"
+    )
 
 
 @lru_cache(maxsize=256)

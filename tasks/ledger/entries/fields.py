@@ -122,12 +122,15 @@ def _is_probability(value: object) -> bool:
     return _is_exact(value) and exact_number(value) <= 1
 
 
-def _is_cost(value: object) -> bool:
-    names = {"epsilon", "rho", "rho_of_pure", "delta_num"}
-    return isinstance(value, dict) and value.keys() == names and all(map(_is_exact, value.values()))
+def _is_exact_cost(value: object) -> bool:
+    return (
+        isinstance(value, dict)
+        and value.keys() == {"epsilon", "rho", "rho_of_pure", "delta_num"}
+        and all(map(_is_exact, value.values()))
+    )
 
 
-def _is_number(value: object) -> bool:
+def _is_figure(value: object) -> bool:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return plain and math.isfinite(value) and 0 <= value <= LARGEST_FIGURE  # type: ignore[arg-type,operator]
 
@@ -157,7 +160,7 @@ def _is_event(value: object) -> bool:
 
 def _is_measurement(value: object) -> bool:
     named = isinstance(value, dict) and value.keys() == {"cost", "event"}
-    return named and _is_cost(value["cost"]) and _is_event(value["event"])  # type: ignore[index]
+    return named and _is_exact_cost(value["cost"]) and _is_event(value["event"])  # type: ignore[index]
 
 
 def _is_lost_entry(value: object) -> bool:
@@ -212,7 +215,7 @@ BODIES: Mapping[str, dict[str, Check]] = {
         "period": _is_period,
         "sequence": _is_count,
         "measurements": _mapping_of(_is_measurement),
-        "stated": _mapping_of(_is_number),
+        "stated": _mapping_of(_is_figure),
         "spec_digest": _is_digest,
         "seeds": _mapping_of(is_text),
         "flow_run_id": _text_or_none,
@@ -222,7 +225,7 @@ BODIES: Mapping[str, dict[str, Check]] = {
     "spend": {
         "measurement": is_text,
         "event": _is_event,
-        "cost": _is_cost,
+        "cost": _is_exact_cost,
         "seeded": _is_truth,
         "digest": _is_digest,
     },
@@ -238,7 +241,7 @@ BODIES: Mapping[str, dict[str, Check]] = {
         "reason": is_text,
         "who": is_text,
         "nothing_was_spent": _is_truth,
-        "charges": _mapping_of(_is_cost),
+        "charges": _mapping_of(_is_exact_cost),
         "lost": _list_of(_is_lost_entry),
         "retired": _list_of(is_text),
     },
@@ -254,7 +257,7 @@ LATER_FIELDS: Mapping[str, dict[str, Check]] = {
     "approve": _proof,
     "reconcile": {"vouches": _list_of(is_text)},
     "spend": {"build": _or_none(_is_mapping), "flow_run_id": _text_or_none},
-    "refuse": {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_number), **_proof},
+    "refuse": {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_figure), **_proof},
 }
 """The fields that entries of earlier versions lack, or that only some entries of a kind have."""
 

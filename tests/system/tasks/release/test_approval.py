@@ -23,7 +23,7 @@ from tasks.ledger.key_changes import enrol_key, rotate_key
 from tasks.ledger.opening import ledger_state, writable_ledger
 from tasks.ledger.store import Ledger
 from tasks.lineage.events import events_of
-from tasks.release.approval import approve, decide_apart, finish_reveals, refuse
+from tasks.release.approval import approve, decide_apart, finish_reveals, refuse_release
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 
@@ -127,7 +127,7 @@ def test_a_bundle_that_was_lost_while_it_waited_is_made_anew_without_another_dra
 
 def test_a_refused_bundle_is_gone_its_cost_is_not_and_its_period_needs_a_reason(waiting: Workspace):
     spent = ledger_state(waiting).spent("people")
-    refuse(waiting, ID, who="steward", reason="a column looks odd")
+    refuse_release(waiting, ID, who="steward", reason="a column looks odd")
     state = ledger_state(waiting)
     assert state.releases[ID].status == "refused"
     assert state.releases[ID].refusal is not None
@@ -147,7 +147,7 @@ def test_a_refused_bundle_is_gone_its_cost_is_not_and_its_period_needs_a_reason(
         (ID, "steward", "", "approval-unsaid"),
     ],
 )
-@pytest.mark.parametrize("word", [approve, refuse])
+@pytest.mark.parametrize("word", [approve, refuse_release])
 def test_a_word_without_its_release_person_or_reason_is_refused(
     waiting: Workspace, word, release_id: str, who: str, reason: str, rule: str
 ):
@@ -163,7 +163,7 @@ def test_nothing_is_approved_on_a_ledger_that_was_rolled_back(waiting: Workspace
     land_rows(waiting.root, "2026-02")
     release(waiting, "2026-02")
     waiting.ledger_path.write_bytes(old)
-    for word in (approve, refuse):
+    for word in (approve, refuse_release):
         with pytest.raises(LedgerError) as caught:
             word(waiting, ID, who="steward", reason="fine")
         assert caught.value.rule == "ledger-incomplete"
@@ -202,7 +202,7 @@ def test_a_release_whose_bundle_is_elsewhere_is_not_approved_here(waiting: Works
 
 
 def test_a_published_release_cannot_be_refused_nor_one_that_waited_for_nobody_approved(workspace: Workspace):
-    for word in (approve, refuse):
+    for word in (approve, refuse_release):
         with pytest.raises(RefusedError) as caught:
             word(workspace, ID, who="steward", reason="late")
         assert caught.value.rule == "not-awaiting-approval"
@@ -307,7 +307,7 @@ def test_a_decision_about_another_bundle_is_not_added(for_two: Workspace):
 
 
 def test_an_approver_may_refuse_from_elsewhere(for_two: Workspace):
-    entry = refuse(for_two, ID, who="ada", reason="looked", signed=elsewhere(for_two, "ada", no=True))
+    entry = refuse_release(for_two, ID, who="ada", reason="looked", signed=elsewhere(for_two, "ada", no=True))
     assert entry.parse(BundleDecision).approver == APPROVERS["ada"].public.key_id
     assert ledger_state(for_two).releases[ID].status == "refused"
     assert faults(for_two) == []
