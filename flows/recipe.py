@@ -126,7 +126,7 @@ class StageObserver:
 
 def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
     """Make one release: the way of the data from the landing files to the bundle."""
-    planned, stage = run.planned, observer.run_stage
+    planned, stage = run.planned.public, observer.run_stage
     staging = Staging(run.workspace.bundle(planned.spec.name, observer.release_id))
     with observer.watch_release():
         stage("validate", validate_landing, run, observer.release_id)

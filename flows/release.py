@@ -38,6 +38,8 @@ class ReleaseRequest(BaseModel):
     period: str | None = None
     supersedes: str | None = None
     reason: str | None = None
+    prepared: bool = False
+    """Whether the caller hands over a prepared release, which names files and is not stored."""
 
 
 @contextmanager
@@ -72,7 +74,7 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
     workspace.require_writable()
     with workspace.scratch() as scratch, ExitStack() as held:
         with name_early(workspace, flow_run_id, request.period):
-            planned = _HANDED.get() or _prepare(request, workspace, scratch)
+            planned = _take_over(request) if request.prepared else _prepare(request, workspace, scratch)
             claim = claim_period(planned, workspace, scratch=scratch, flow_run_id=flow_run_id, who=operator())
             run, known = held.enter_context(claim)
             release_id = known.release_id if known else upcoming_release_id(run)
@@ -80,6 +82,16 @@ def _release(request: ReleaseRequest) -> ReleaseResult:
             label_again(run, release_id)
             return report_finished(run, known)
         return make_release(run, partial(PageObserver, run, release_id))
+
+
+def _take_over(request: ReleaseRequest) -> PreparedRelease:
+    """Take what `hand_over` holds for this request, once; nothing else may be released in its place."""
+    planned = _HANDED.get()
+    _HANDED.set(None)
+    asked = (request.period, request.supersedes, request.reason)
+    if planned is None or (planned.request.period, planned.request.supersedes, planned.request.reason) != asked:
+        raise RuntimeError("the prepared release did not reach its flow")
+    return planned
 
 
 def _prepare(request: ReleaseRequest, workspace: Workspace, scratch: Path) -> PreparedRelease:

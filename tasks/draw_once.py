@@ -69,7 +69,7 @@ def measure_or_load_marginals(run: ReleaseRun, grant: Grant) -> ReleasedVector:
 def draw_once(run: ReleaseRun, grant: Grant, name: str, draw: Callable[[], Measurement]) -> Measurement:
     """Return a stored measurement, or draw it and store it with its spend.
 
-    The draw and its spend are stored in one transaction, so a repeated run never draws again.
+    The draw and its spend are stored in one transaction, so a stored measurement is never drawn again.
     """
     ledger, event = run.ledger, run.planned.plan.events[name]
     stored = ledger.measurement(grant.release_id, name)

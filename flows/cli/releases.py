@@ -160,7 +160,7 @@ def _run_flow(place: Workspace, planned: PreparedRelease, server: WaitingServer 
             server.use()
     asked = planned.request
     request = ReleaseRequest(
-        workspace=str(place.root), period=asked.period, supersedes=asked.supersedes, reason=asked.reason
+        workspace=str(place.root), period=asked.period, supersedes=asked.supersedes, reason=asked.reason, prepared=True
     )
     with hand_over(planned):
         return release(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -28,8 +28,8 @@ class RunRequest:
     """What a run is asked to release. The source names files, so it never becomes a parameter of a flow."""
 
     period: str | None = None
-    source: str | None = None
-    """Data to release instead of those that the specification names."""
+    source: str | None = field(default=None, repr=False)
+    """Data to release instead of those that the specification names; the names of files are private."""
     supersedes: str | None = None
     reason: str | None = None
 
@@ -65,6 +65,11 @@ class PreparedRelease(PlannedRelease):
     def period(self) -> str:
         """The data's month."""
         return self.arrival.period
+
+    @property
+    def public(self) -> PlannedRelease:
+        """The plan alone, for stages behind the privacy line: it does not lead to the landing data."""
+        return PlannedRelease(spec=self.spec, plan=self.plan, encoding=self.encoding)
 
     def fetch(self, root: Path) -> None:
         """Bring the data of a query into the vault, once; files stay where they are.

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpcore.errors import WorkspaceError
 from tasks.workspace.files import PRIVATE_FILE, PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_private
-from tasks.workspace.locks import hold_lock, lock, try_lock
+from tasks.workspace.locks import hold_folder_lock, hold_lock, lock, try_lock
 from tasks.workspace.reading import read_text
 from tasks.workspace.redaction import ErrorBoundary, reason_of
 
@@ -172,7 +172,7 @@ class Workspace:
         """
         folder = self.vault / f"{SCRATCH}{secrets.token_hex(8)}"
         with ExitStack() as alive:
-            with hold_lock(self.vault):  # nobody sweeps a folder that is not locked yet
+            with hold_folder_lock(self.vault):  # nobody sweeps a folder that is not locked yet
                 self._sweep()
                 folder.mkdir(mode=PRIVATE_FOLDER)
                 file = alive.enter_context((folder / ALIVE).open("w"))

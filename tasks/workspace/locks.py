@@ -44,8 +44,20 @@ def open_lock(path: Path) -> int:
 
 @contextmanager
 def hold_lock(path: Path, *, shared: bool = False) -> Iterator[int]:
-    """Wait for the lock on a file or an existing folder, and hold it during the block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY) if path.is_dir() else open_lock(path)
+    """Wait for the lock on a file, which is created if it is missing, and hold it during the block."""
+    with _locked(open_lock(path), shared=shared) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def hold_folder_lock(path: Path) -> Iterator[int]:
+    """Wait for the lock on a folder, which must exist, and hold it during the block."""
+    with _locked(os.open(path, os.O_RDONLY | os.O_DIRECTORY), shared=False) as descriptor:
+        yield descriptor
+
+
+@contextmanager
+def _locked(descriptor: int, *, shared: bool) -> Iterator[int]:
     try:
         lock(descriptor, shared=shared)
         yield descriptor

@@ -152,7 +152,7 @@ def test_a_plan_says_whose_rows_a_query_protects(steward: Steward) -> None:
     steward.edit(asking(COUNTED, "answer"))
     assert steward.plan()["unit"] == "row of the query's answer"
     _, out, _ = steward.call("plan", "-w", str(steward.folder))
-    assert "influences several rows of the answer is not protected as one" in " ".join(out.split())
+    assert "influences several rows of the answer is not protected as a whole" in " ".join(out.split())
 
 
 def test_a_query_that_is_not_row_by_row_has_no_plan(steward: Steward) -> None:
@@ -391,7 +391,9 @@ def test_the_picture_as_png_and_of_empty_and_long_years(steward: Steward, tmp_pa
     steward.edit(YEARLY)
     steward.reserve("2025-12")
     steward.shown("--months", "1", "--plot", str(tmp_path / "none.svg"))
-    assert "0 of 0 are allowed" in (svg_of(tmp_path / "none.svg").findtext("{http://www.w3.org/2000/svg}desc") or "")
+    assert "0 of 0 releases are allowed" in (
+        svg_of(tmp_path / "none.svg").findtext("{http://www.w3.org/2000/svg}desc") or ""
+    )
 
 
 REFUSED = {

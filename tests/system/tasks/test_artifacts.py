@@ -276,7 +276,7 @@ def test_a_server_that_refuses_and_a_card_that_cannot_be_made_fail_nothing(words
         board.attempt("the card", lambda: board.markdown("card", "text", "words"))
     assert len(told) == 1
     assert len(words.messages) == 2
-    assert "ZeroDivisionError at test_artifacts.py" in words.messages[1]
+    assert "ZeroDivisionError at artifacts.py" in words.messages[1]
 
 
 def test_ctrl_c_is_no_fault_of_the_server() -> None:

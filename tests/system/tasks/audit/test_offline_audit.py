@@ -313,7 +313,7 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
     "silence about a measurement": (
         edit_json("record.json", lambda r: r["privacy"]["measurements"].clear()),
         "record",
-        "silent",
+        "lacks the measurement",
     ),
     "a library left out": (
         edit_json("record.json", lambda r: r["code"]["dependencies"].pop()),
@@ -356,15 +356,19 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
         "registry",
         "variant",
     ),
-    "registry no yaml": (lambda g: rewritten(g.bundle() / "registry.yaml", b"{"), "registry", "no YAML"),
+    "registry no yaml": (lambda g: rewritten(g.bundle() / "registry.yaml", b"{"), "registry", "not YAML"),
     "no lineage": (edit_lines(lambda e: e.clear()), "lineage", "lacks the START event of small.release"),
     "a stage less": (
         edit_lines(lambda e: e.remove(next(x for x in e if x["job"]["name"] == "small.check"))),
         "lineage",
-        "START of small.check",
+        "START event of small.check",
     ),
     "a stage twice": (edit_lines(lambda e: e.append(e[-1])), "lineage", "does not belong"),
-    "a failed stage": (edit_lines(lambda e: e[-1].update(eventType="FAIL")), "lineage", "COMPLETE of small.check"),
+    "a failed stage": (
+        edit_lines(lambda e: e[-1].update(eventType="FAIL")),
+        "lineage",
+        "lacks the COMPLETE event",
+    ),
     "another run": (edit_lines(lambda e: e[0]["run"].update(runId="other")), "lineage", "one run"),
     "another release": (
         edit_lines(lambda e: e[-1]["outputs"][0].update(name="small-2026-09-1/report")),

@@ -334,7 +334,9 @@ def test_a_release_of_a_query_is_published_and_names_no_database(database: Path,
     record = json.loads((bundle / "record.json").read_text())
     sql = load_spec(place.spec_path).source.query.sql
     assert record["specification"]["query"] == {"rows": "table", "sql_sha256": sha256(sql.encode()).hexdigest()}
-    assert any("made from one row of one table or view" in words for words in record["privacy"]["guarantee"])
+    assert any(
+        "makes each of its rows from one row of one table or view" in words for words in record["privacy"]["guarantee"]
+    )
     assert [check for check in audit_workspace(place) if check.outcome == "broken"] == []
 
 
@@ -350,10 +352,10 @@ def test_a_release_about_rows_of_an_answer_says_so_everywhere(database: Path, tm
     bundle = release(place, "2026-01")
     record = json.loads((bundle / "record.json").read_text())
     words = "row of the query's answer" if unit == "row" else "person by who (rows: weight) of the query's answer"
-    promise = "a person or a table's row that influences several rows of the answer is not protected as one"
+    promise = "a person or a table row that influences several rows of the answer is not protected as a whole"
     assert record["privacy"]["unit"] == words
     assert any(promise in sentence for sentence in record["privacy"]["guarantee"])
-    grouped = any("what that person changes in the rows of others" in said for said in record["privacy"]["guarantee"])
+    grouped = any("not with their influence on the rows of others" in said for said in record["privacy"]["guarantee"])
     assert grouped == (unit != "row")
     report = unescape((bundle / "report.html").read_text())
     assert promise in report

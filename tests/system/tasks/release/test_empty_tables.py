@@ -161,7 +161,7 @@ def test_a_comparison_with_no_rows_says_so_in_the_vault(published: Path, tmp_pat
     record = json.loads((place.bundle("small", RELEASE) / "record.json").read_text())
     nothing = tmp_path / f"small-{PERIOD}.csv"
     nothing.write_text("age,ill\n")
-    notice = "The landing data have no rows: raw figures on this page stand for nothing."
+    notice = "The landing data have no rows: the raw figures on this page are meaningless."
     assert notice in compare_raw(place, record, str(nothing)).read_text()
     rows = tmp_path / "rows" / nothing.name
     rows.parent.mkdir()

@@ -100,7 +100,7 @@ def test_the_verdict_says_what_it_means_and_no_number_and_no_value(tmp_path: Pat
     assert said[0] == said[1]
     for text in said[0]:
         assert not any(sign.isdigit() for sign in text)
-        assert "some records are longer than the ball" in text
+        assert "some encoded records lie outside the ball" in text
         assert "model.radius" in text
 
 

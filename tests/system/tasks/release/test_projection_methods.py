@@ -92,7 +92,7 @@ def test_a_release_with_named_components_is_published_audited_and_says_what_it_i
         assert "pure: nothing is added" not in promised
         assert "finite precision adds at most" not in promised
         assert "neither the epsilon nor a delta of this release is proved" in promised
-    guessed = any("means are only guessed" in limit for limit in record["limits"])
+    guessed = any("are only guesses" in limit for limit in record["limits"])
     assert guessed == (name != "laplace")
     means = [c["measured"]["mean"] for c in record["utility"]["columns"] if c["name"] == "b"]
     assert (means == [None]) == guessed, "what the components do not know is not shown as measured"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.workspace.locks import hold_lock, lock, open_lock, try_lock, unlock
+from tasks.workspace.locks import hold_folder_lock, hold_lock, lock, open_lock, try_lock, unlock
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_only_shared_locks_admit_each_other(tmp_path: Path, shared: bool, wanted
 
 
 def test_a_lock_on_a_folder_excludes_others_and_creates_nothing(tmp_path: Path) -> None:
-    with hold_lock(tmp_path), (tmp_path / "a").open("w"):
+    with hold_folder_lock(tmp_path), (tmp_path / "a").open("w"):
         descriptor = os.open(tmp_path, os.O_RDONLY)
         assert not try_lock(descriptor)
         os.close(descriptor)
@@ -45,3 +45,9 @@ def test_a_lock_can_be_released_while_its_file_stays_open(tmp_path: Path) -> Non
 def test_a_lock_file_is_its_owners_alone(tmp_path: Path) -> None:
     with hold_lock(tmp_path / "a.lock"):
         assert stat.S_IMODE((tmp_path / "a.lock").stat().st_mode) == 0o600
+
+
+def test_a_folder_that_is_missing_is_not_replaced_by_a_lock(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), hold_folder_lock(tmp_path / "vault"):
+        pass
+    assert not (tmp_path / "vault").exists()
