@@ -142,7 +142,7 @@ CRASHES = {
     "validate": "tasks.validate.cell_verdicts",
     "allocate": "tasks.allocate.reserve_request",
     "project": "tasks.project._projection",
-    "decode": "tasks.sample.decoder_of",
+    "decode": "tasks.decode.write_rows",
     "check": "tasks.check.utility_of",
     "publish": "tasks.publish.build_record",
 }

@@ -33,6 +33,7 @@ from tasks.spec import parse_spec
 from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
 
+DRAWING = "tasks.draw_once.measure_rows"
 RELEASE = "visits-2026-03-1"
 
 
@@ -258,7 +259,7 @@ def test_what_leaves_a_workspace_is_its_log_in_order_and_holds_no_planted_value(
         tmp_path,
         [
             {"name": "publish", "argv": ["run", "--period", "2026-03", *where]},
-            {"name": "crash", "argv": ["run", "--period", "2026-04", *where], "crash": ["tasks.draw_once.draw", text]},
+            {"name": "crash", "argv": ["run", "--period", "2026-04", *where], "crash": [DRAWING, text]},
             {"name": "refused", "argv": refused},
             {"name": "lineage", "argv": ["lineage", RELEASE, *where]},
             {"name": "failed", "argv": ["lineage", "visits-2026-04-1", *where]},

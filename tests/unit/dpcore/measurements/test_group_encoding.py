@@ -218,6 +218,13 @@ def test_a_rare_level_far_beyond_the_ball_keeps_its_direction() -> None:
     assert 0 < abs(often) < 0.2
 
 
+def test_a_record_beyond_the_ball_does_not_shorten_the_others() -> None:
+    encoding = ENCODINGS["rare"]
+    cells = alike(2) | {"smoker": np.array([0, 1])}
+    alone = encoding.encode({name: values[:1] for name, values in cells.items()})
+    assert np.array_equal(encoding.encode(cells)[:1], alone)
+
+
 def test_nothing_known_is_the_centre_of_a_column_and_unused_coordinates_are_zero() -> None:
     encoding, cells = ENCODINGS["clear"], people(50, 2)
     cells["smoker"] = np.full(50, MISSING)

@@ -133,6 +133,14 @@ def test_the_bound_is_attained_by_a_prediction_at_the_other_bound() -> None:
     assert sum_scores([(liar, None)], scorer) == pytest.approx(GRID, rel=0.02)
 
 
+def test_a_prediction_far_beyond_the_bounds_scores_no_more_than_one_at_a_bound() -> None:
+    cells, scorer = table(RMSE, 2), SCORERS[RMSE]
+    steep = replace(scorer, unit=1000 * scorer.unit)
+    scores = steep.scores(cells)
+    assert scores.min() >= 0
+    assert 0.9 * GRID < scores.max() <= GRID, "some predictions are at the other bound, and none beyond"
+
+
 # ---- recipes ---------------------------------------------------------------------------------------
 
 
