@@ -486,10 +486,16 @@ def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *
         console.print(f"  {note}", highlight=False)
 
 
+def results_file(name: str) -> Path:
+    """Return the path of a file of results, and make its folder."""
+    path = RESULTS / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
 def write_results(name: str, body: Mapping[str, Any]) -> Path:
     """Write the figures of a benchmark as JSON beside its plots."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    path = results_file(f"{name}.json")
     path.write_text(json.dumps(body, indent=1, default=_plain) + "\n")
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
     return path
@@ -549,8 +555,7 @@ def write_plot(
             axes.legend(fontsize=6)
         elif index == len(panels):
             axes.legend(fontsize=6, loc="center left", bbox_to_anchor=(1.01, 0.5))  # panels share their curves
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.png"
+    path = results_file(f"{name}.png")
     figure.savefig(path, dpi=120)
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)
     return path

@@ -1,6 +1,6 @@
 """What commands load before they answer, and how many orchestration servers a run starts.
 
-Figures of the clock are in benchmarks/startup.py; here is what they come from.
+Figures of the clock are in benchmarks/program/startup.py; here is what they come from.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """RON-Gauss's and PCA-Gauss's classification experiment: models trained on private rows, tested on real ones.
 
-    python -m benchmarks.papers_classification [adult covertype mnist semeion] [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.classification [adult covertype mnist semeion] [--runs N] [--quick] [--full]
 
 The papers' own data (Realdisp) are not available. The scores are accuracies on held-out real rows of a support
 vector machine, logistic regression and gradient boosting. All at epsilon 1, replace-one. RON- and PCA-Gauss
@@ -26,11 +26,21 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Dataset, Floats, arguments, load, run_seed
-from benchmarks.papers_baselines import bernoulli_rows, jiang_rows, small_pictures
-from benchmarks.papers_methods import PCA_SHARE, Codes, Gaussians, encoded
-from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
+from benchmarks.papers import epsilon as true_epsilon
+from benchmarks.papers.baselines import bernoulli_rows, jiang_rows, small_pictures
+from benchmarks.papers.methods import (
+    PCA_SHARE,
+    Codes,
+    Gaussians,
+    encoded,
+    library_rows,
+    pca_classes,
+    published_pca_classes,
+    published_ron_classes,
+    ron_classes,
+)
+from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.noise.sources import public_generator
 
 EPSILON = 1.0
@@ -108,7 +118,7 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
 
     def library(epsilon: float, delta: float = 0.0, **options: object) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
-            frame = papers_methods.library_rows(
+            frame = library_rows(
                 data,
                 epsilon=epsilon,
                 delta=delta,
@@ -127,28 +137,28 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
     def ron(epsilon: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             generator = public_generator(run_seed(name, run), "projection")
-            space, model = papers_methods.ron_classes(ball, labels, classes, DIMENSION, epsilon, generator)
+            space, model = ron_classes(ball, labels, classes, DIMENSION, epsilon, generator)
             return score_draw(space, model, ball_test, run)
 
         return run_once
 
     def ron_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "projection")
-        space, model = papers_methods.published_ron_classes(ball, labels, classes, DIMENSION, EPSILON, generator)
+        space, model = published_ron_classes(ball, labels, classes, DIMENSION, EPSILON, generator)
         return score_draw(space, model, ball_test, run)
 
     def pca(epsilon: float) -> Callable[[int], Scores]:
         first = PCA_SHARE * epsilon
 
         def run_once(run: int) -> Scores:
-            space, model = papers_methods.pca_classes(cube, labels, classes, DIMENSION, first, epsilon - first)
+            space, model = pca_classes(cube, labels, classes, DIMENSION, first, epsilon - first)
             return score_draw(space, model, cube_test, run)
 
         return run_once
 
     def pca_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "published")
-        space, model = papers_methods.published_pca_classes(cube, labels, classes, DIMENSION, EPSILON, generator)
+        space, model = published_pca_classes(cube, labels, classes, DIMENSION, EPSILON, generator)
         return score_draw(space, model, cube_test, run)
 
     def local(make: Callable[..., tuple[Floats, Codes]]) -> Callable[[int], Scores]:
@@ -158,8 +168,8 @@ def experiment(name: str, data: Dataset, *, thorough: bool) -> tuple[list[Method
 
         return run_once
 
-    ron_truth = papers_epsilon.ron_gauss(DIMENSION, EPSILON)
-    pca_truth = papers_epsilon.lap_pca(features, PCA_SHARE * EPSILON) + (1 - PCA_SHARE) * EPSILON
+    ron_truth = true_epsilon.ron_gauss(DIMENSION, EPSILON)
+    pca_truth = true_epsilon.lap_pca(features, PCA_SHARE * EPSILON) + (1 - PCA_SHARE) * EPSILON
     methods = [
         Method("real data", "", "", real, once=True),
         Method("the commonest class, always", "", "", guess, once=True),
@@ -208,7 +218,7 @@ def main() -> int:
         methods, pairs = experiment(name, data, thorough=name in ("adult", "covertype"))
         found = run_all(methods, asked.runs)
         title = f"{name}: {len(data.train):,} training rows, {len(data.test):,} test rows, accuracy"
-        good &= report(f"papers_classification_{name}", title, methods, found, pairs, printed=PRINTED)
+        good &= report(f"papers/classification_{name}", title, methods, found, pairs, printed=PRINTED)
     return 0 if good else 1
 
 

@@ -1,6 +1,6 @@
 """RON-Gauss's and PCA-Gauss's clustering experiment: K-means on private rows of gfe's 300 coordinates.
 
-    python -m benchmarks.papers_clustering [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.clustering [--runs N] [--quick] [--full]
 
 `real rows`: centres are fitted on the private rows, held-out real rows are assigned to the nearest centre in
 the coordinates of the release, and the silhouette of that partition is computed over the real rows in all 300,
@@ -25,10 +25,22 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 
-from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Dataset, Floats, arguments, load, run_seed
-from benchmarks.papers_methods import Gaussians, RonMap, encoded, gram_of, pure
-from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
+from benchmarks.papers import epsilon as true_epsilon
+from benchmarks.papers.methods import (
+    RELATION,
+    Gaussians,
+    RonMap,
+    encoded,
+    gram_of,
+    laplace_level,
+    library_rows,
+    published_ron_unsupervised,
+    pure,
+    repaired,
+    ron_unsupervised,
+)
+from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.estimators.local_rows import BernoulliRows, JiangPca
 from dpcore.measure import measure_gram
 from dpcore.mechanisms.eigenvalues import EIGENVALUES
@@ -101,7 +113,7 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
     def library(**options: object) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             seed = run_seed("gfe", run)
-            frame = papers_methods.library_rows(data, epsilon=EPSILON, rows=SYNTHETIC, seed=seed, **options)  # type: ignore[arg-type]
+            frame = library_rows(data, epsilon=EPSILON, rows=SYNTHETIC, seed=seed, **options)  # type: ignore[arg-type]
             return silhouettes(data.features(frame), judged, judged, run)
 
         return run_once
@@ -113,13 +125,13 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
     def ron(mean: float, moments: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             generator = public_generator(run_seed("gfe", run), "projection")
-            return score_draw(*papers_methods.ron_unsupervised(ball, DIMENSION, mean, moments, generator), run)
+            return score_draw(*ron_unsupervised(ball, DIMENSION, mean, moments, generator), run)
 
         return run_once
 
     def ron_published(run: int) -> Scores:
         generator = public_generator(run_seed("gfe", run), "projection")
-        return score_draw(*papers_methods.published_ron_unsupervised(ball, DIMENSION, EPSILON, generator), run)
+        return score_draw(*published_ron_unsupervised(ball, DIMENSION, EPSILON, generator), run)
 
     def of_spectrum(covariance: Floats, run: int) -> Scores:
         model = Gaussians(np.ones(1), np.zeros((1, DIMENSION)), covariance[None])
@@ -130,7 +142,7 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
     def eigenvalues(epsilon: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             layout = GramLayout(some.shape[1] + 1, 1, Fraction(1))  # the head is not measured
-            event = EIGENVALUES.calibrate(layout, papers_methods.RELATION, pure(epsilon), components=DIMENSION)
+            event = EIGENVALUES.calibrate(layout, RELATION, pure(epsilon), components=DIMENSION)
             values = measure_gram(gram_of(some, layout), event, SystemNoise()).spectrum() / rows
             return of_spectrum(np.diag(np.maximum(values, 0.0)), run)
 
@@ -139,8 +151,8 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
     def eigenvalues_published(run: int) -> Scores:
         generator = public_generator(run_seed("gfe", run), "published")
         noise = generator.laplace(scale=DIMENSION / (rows * EPSILON), size=(DIMENSION, DIMENSION))
-        level = papers_methods.laplace_level(DIMENSION / (rows * EPSILON), DIMENSION)
-        return of_spectrum(papers_methods.repaired(np.diag(exact) + noise, level), run)
+        level = laplace_level(DIMENSION / (rows * EPSILON), DIMENSION)
+        return of_spectrum(repaired(np.diag(exact) + noise, level), run)
 
     def local(make: type[BernoulliRows] | type[JiangPca]) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
@@ -149,8 +161,8 @@ def experiment(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
         return run_once
 
-    mean = papers_epsilon.RON_MEAN * EPSILON
-    ron_truth, pca_truth = papers_epsilon.ron_gauss(DIMENSION, EPSILON), papers_epsilon.pca_gauss(DIMENSION, EPSILON)
+    mean = true_epsilon.RON_MEAN * EPSILON
+    ron_truth, pca_truth = true_epsilon.ron_gauss(DIMENSION, EPSILON), true_epsilon.pca_gauss(DIMENSION, EPSILON)
     methods = [
         Method("real data", "", "", real),
         Method("library, auto", "1", "1", library()),
@@ -189,7 +201,7 @@ def main() -> int:
     methods, pairs = experiment(data)
     found = run_all(methods, asked.runs)
     title = f"gfe: {len(data.train):,} training rows, 300 coordinates, silhouettes"
-    return 0 if report("papers_clustering", title, methods, found, pairs, printed=PRINTED) else 1
+    return 0 if report("papers/clustering", title, methods, found, pairs, printed=PRINTED) else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The effect of the dimension (PCA-Gauss's Figure 1) on RON-Gauss, in all three experiments.
 
-    python -m benchmarks.papers_dimension [clustering classification regression] [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.dimension [clustering classification regression] [--runs N] [--quick] [--full]
 
 Clustering on gfe (silhouette of held-out real rows, K = 2), classification on covertype (accuracy of
 logistic regression), regression on acs_nist_income (root mean square error, plotted with the opposite sign).
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import (
     Curve,
     Floats,
@@ -30,16 +29,27 @@ from benchmarks.common import (
     write_plot,
     write_results,
 )
-from benchmarks.papers_classification import accuracies
-from benchmarks.papers_clustering import JUDGED, REAL_FEWER, silhouettes, without_label
-from benchmarks.papers_methods import encoded
-from benchmarks.papers_regression import RMSE, error
-from benchmarks.papers_table import verdict
+from benchmarks.papers import epsilon as true_epsilon
+from benchmarks.papers.classification import accuracies
+from benchmarks.papers.clustering import JUDGED, REAL_FEWER, silhouettes, without_label
+from benchmarks.papers.methods import (
+    Gaussians,
+    RonMap,
+    encoded,
+    published_ron_classes,
+    published_ron_supervised,
+    published_ron_unsupervised,
+    ron_classes,
+    ron_supervised,
+    ron_unsupervised,
+)
+from benchmarks.papers.regression import RMSE, error
+from benchmarks.papers.table import verdict
 from dpcore.noise.sources import public_generator
 
 DIMENSIONS = (2, 4, 8, 16, 32)
 EPSILON = 1.0
-MEAN = papers_epsilon.RON_MEAN * EPSILON
+MEAN = true_epsilon.RON_MEAN * EPSILON
 SYNTHETIC = 2_000
 CORRECTED, PUBLISHED, AT_TRUTH = "corrected", "published, refuted", "corrected at the true ε"
 
@@ -65,20 +75,20 @@ def clustering(*, quick: bool, full: bool) -> Task:
     judged = data.features(data.test)[:JUDGED]
 
     def truth(dimension: int) -> float:
-        return papers_epsilon.ron_gauss(dimension, EPSILON)
+        return true_epsilon.ron_gauss(dimension, EPSILON)
 
-    def score(found: tuple[papers_methods.RonMap, papers_methods.Gaussians], run: int) -> float:
+    def score(found: tuple[RonMap, Gaussians], run: int) -> float:
         space, model = found
         points, _ = model.sample(SYNTHETIC, public_generator(run_seed("gfe", run), "sampling"))
         return silhouettes(points, space(held_out), judged, run)[REAL_FEWER]
 
     def corrected(dimension: int, run: int, moments: float = EPSILON - MEAN) -> float:
         generator = public_generator(run_seed("gfe", run), "projection")
-        return score(papers_methods.ron_unsupervised(ball, dimension, MEAN, moments, generator), run)
+        return score(ron_unsupervised(ball, dimension, MEAN, moments, generator), run)
 
     def published(dimension: int, run: int) -> float:
         generator = public_generator(run_seed("gfe", run), "projection")
-        return score(papers_methods.published_ron_unsupervised(ball, dimension, EPSILON, generator), run)
+        return score(published_ron_unsupervised(ball, dimension, EPSILON, generator), run)
 
     return Task(
         "silhouette of real rows", corrected, published, lambda p, run: corrected(p, run, truth(p) - MEAN), truth
@@ -93,20 +103,20 @@ def classification(*, quick: bool, full: bool) -> Task:
     classes = len(data.outcome.levels)  # type: ignore[union-attr]
 
     def truth(dimension: int) -> float:
-        return papers_epsilon.ron_gauss(dimension, EPSILON)
+        return true_epsilon.ron_gauss(dimension, EPSILON)
 
-    def score(found: tuple[papers_methods.RonMap, papers_methods.Gaussians], run: int) -> float:
+    def score(found: tuple[RonMap, Gaussians], run: int) -> float:
         space, model = found
         points, drawn = model.sample(SYNTHETIC, public_generator(run_seed("covertype", run), "sampling"))
         return accuracies(points, drawn, space(held_out), marks, classes=classes, run=run, names="LR")["LR"]
 
     def corrected(dimension: int, run: int, epsilon: float = EPSILON) -> float:
         generator = public_generator(run_seed("covertype", run), "projection")
-        return score(papers_methods.ron_classes(ball, labels, classes, dimension, epsilon, generator), run)
+        return score(ron_classes(ball, labels, classes, dimension, epsilon, generator), run)
 
     def published(dimension: int, run: int) -> float:
         generator = public_generator(run_seed("covertype", run), "projection")
-        return score(papers_methods.published_ron_classes(ball, labels, classes, dimension, EPSILON, generator), run)
+        return score(published_ron_classes(ball, labels, classes, dimension, EPSILON, generator), run)
 
     return Task("accuracy", corrected, published, lambda p, run: corrected(p, run, truth(p)), truth)
 
@@ -118,9 +128,9 @@ def regression(*, quick: bool, full: bool) -> Task:
     targets, marks = data.outcomes(data.train), data.outcomes(data.test)
 
     def truth(dimension: int) -> float:
-        return papers_epsilon.ron_gauss_supervised(dimension, 1.0, EPSILON)
+        return true_epsilon.ron_gauss_supervised(dimension, 1.0, EPSILON)
 
-    def score(found: tuple[papers_methods.RonMap, papers_methods.Gaussians], run: int) -> float:
+    def score(found: tuple[RonMap, Gaussians], run: int) -> float:
         space, model = found
         both, _ = model.sample(SYNTHETIC, public_generator(run_seed("acs", run), "sampling"))
         points: Floats = both[:, :-1]
@@ -128,11 +138,11 @@ def regression(*, quick: bool, full: bool) -> Task:
 
     def corrected(dimension: int, run: int, moments: float = EPSILON - MEAN) -> float:
         generator = public_generator(run_seed("acs", run), "projection")
-        return score(papers_methods.ron_supervised(ball, targets, dimension, MEAN, moments, generator), run)
+        return score(ron_supervised(ball, targets, dimension, MEAN, moments, generator), run)
 
     def published(dimension: int, run: int) -> float:
         generator = public_generator(run_seed("acs", run), "projection")
-        return score(papers_methods.published_ron_supervised(ball, targets, dimension, EPSILON, generator), run)
+        return score(published_ron_supervised(ball, targets, dimension, EPSILON, generator), run)
 
     return Task("-RMSE", corrected, published, lambda p, run: corrected(p, run, truth(p) - MEAN), truth)
 
@@ -173,8 +183,8 @@ def main() -> int:
             Curve(way, DIMENSIONS, [summary(values) for values in found[way]], way == PUBLISHED) for way in ways
         ]
         kept[name] = found
-    write_results("papers_dimension", {"dimensions": DIMENSIONS, "runs": kept})
-    write_plot("papers_dimension", panels, x="dimension", y="score, more is better")
+    write_results("papers/dimension", {"dimensions": DIMENSIONS, "runs": kept})
+    write_plot("papers/dimension", panels, x="dimension", y="score, more is better")
     return 0 if good else 1
 
 

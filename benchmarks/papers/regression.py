@@ -1,6 +1,6 @@
 """RON-Gauss's and PCA-Gauss's regression experiment: kernel ridge trained on private rows, tested on real ones.
 
-    python -m benchmarks.papers_regression [california_housing acs_nist_income] [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.regression [california_housing acs_nist_income] [--runs N] [--quick] [--full]
 
 The papers' own data (Twitter's regression file) are not available. The score is the root mean square error on
 held-out real rows, with targets scaled to [-1, 1] by public bounds as in the papers. All at epsilon 1, replace-one.
@@ -17,11 +17,20 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Dataset, Floats, arguments, load, run_seed
-from benchmarks.papers_baselines import bernoulli_targets, jiang_targets
-from benchmarks.papers_methods import PCA_SHARE, Gaussians, encoded
-from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
+from benchmarks.papers import epsilon as true_epsilon
+from benchmarks.papers.baselines import bernoulli_targets, jiang_targets
+from benchmarks.papers.methods import (
+    PCA_SHARE,
+    Gaussians,
+    encoded,
+    library_rows,
+    pca_supervised,
+    published_pca_supervised,
+    published_ron_supervised,
+    ron_supervised,
+)
+from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.noise.sources import public_generator
 
 EPSILON = 1.0
@@ -72,7 +81,7 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
 
     def library(**options: object) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
-            frame = papers_methods.library_rows(
+            frame = library_rows(
                 data,
                 epsilon=EPSILON,
                 rows=SYNTHETIC,
@@ -90,26 +99,26 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
     def ron(mean: float, moments: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
             generator = public_generator(run_seed(name, run), "projection")
-            space, model = papers_methods.ron_supervised(ball, targets, dimension, mean, moments, generator)
+            space, model = ron_supervised(ball, targets, dimension, mean, moments, generator)
             return score_draw(space, model, ball_test, run)
 
         return run_once
 
     def ron_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "projection")
-        space, model = papers_methods.published_ron_supervised(ball, targets, dimension, EPSILON, generator)
+        space, model = published_ron_supervised(ball, targets, dimension, EPSILON, generator)
         return score_draw(space, model, ball_test, run)
 
     def pca(first: float, rest: float) -> Callable[[int], Scores]:
         def run_once(run: int) -> Scores:
-            space, model = papers_methods.pca_supervised(cube, targets, dimension, first, rest)
+            space, model = pca_supervised(cube, targets, dimension, first, rest)
             return score_draw(space, model, cube_test, run)
 
         return run_once
 
     def pca_published(run: int) -> Scores:
         generator = public_generator(run_seed(name, run), "published")
-        space, model = papers_methods.published_pca_supervised(cube, targets, dimension, EPSILON, generator)
+        space, model = published_pca_supervised(cube, targets, dimension, EPSILON, generator)
         return score_draw(space, model, cube_test, run)
 
     def local(make: Callable[..., tuple[Floats, Floats]]) -> Callable[[int], Scores]:
@@ -119,10 +128,10 @@ def experiment(name: str, data: Dataset) -> tuple[list[Method], list[Pair]]:
 
         return run_once
 
-    mean = papers_epsilon.RON_MEAN * EPSILON
-    ron_truth = papers_epsilon.ron_gauss_supervised(dimension, 1.0, EPSILON)
-    lap = papers_epsilon.lap_pca(cube.shape[1], PCA_SHARE * EPSILON)
-    pca_truth = lap + papers_epsilon.pca_gauss_supervised(dimension, (1 - PCA_SHARE) * EPSILON)
+    mean = true_epsilon.RON_MEAN * EPSILON
+    ron_truth = true_epsilon.ron_gauss_supervised(dimension, 1.0, EPSILON)
+    lap = true_epsilon.lap_pca(cube.shape[1], PCA_SHARE * EPSILON)
+    pca_truth = lap + true_epsilon.pca_gauss_supervised(dimension, (1 - PCA_SHARE) * EPSILON)
     at_ron, at_pca = f"{ron_truth:.3g}", f"{pca_truth:.3g}"
     methods = [
         Method("real data", "", "", real, once=True),
@@ -160,7 +169,7 @@ def main() -> int:
         methods, pairs = experiment(name, data)
         found = run_all(methods, asked.runs)
         title = f"{name}: {len(data.train):,} training rows, {len(data.test):,} test rows, RMSE (less is better)"
-        good &= report(f"papers_regression_{name}", title, methods, found, pairs, printed=PRINTED, less_is_better=True)
+        good &= report(f"papers/regression_{name}", title, methods, found, pairs, printed=PRINTED, less_is_better=True)
     return 0 if good else 1
 
 

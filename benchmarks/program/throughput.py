@@ -1,9 +1,9 @@
 """Time and peak memory of a release compared with reading its file, and how they grow.
 
-    python -m benchmarks.throughput                  a million rows, and the growth up to it
-    python -m benchmarks.throughput --rows 1e7       the large table (4 GB on disk, 7 minutes)
-    python -m benchmarks.throughput --dask           also on two Dask workers, one of them killed midway
-    python -m benchmarks.throughput --flow           also the whole release through the flow
+    python -m benchmarks.program.throughput                  a million rows, and the growth up to it
+    python -m benchmarks.program.throughput --rows 1e7       the large table (4 GB on disk, 7 minutes)
+    python -m benchmarks.program.throughput --dask           also on two Dask workers, one of them killed midway
+    python -m benchmarks.program.throughput --flow           also the whole release through the flow
 
 Invented tables of float64 in Parquet, with a two-class label and one nullable column. Every figure is the
 median of `--times` runs in a process of its own, after one that warms the file cache; memory is the peak of
@@ -39,9 +39,9 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks.flowruns import FlowRun, flow_run, is_worker
-from benchmarks.invented import Size, make_table, specification
-from benchmarks.processes import Peak
+from benchmarks.program.flowruns import FlowRun, flow_run, is_worker
+from benchmarks.program.invented import Size, make_table, specification
+from benchmarks.program.processes import Peak
 
 BATCHES = (8_192, 65_536)
 CONSOLE = Console(width=110)
@@ -133,7 +133,7 @@ def run_measure(name: str, folder: Path, size: Size, times: int) -> tuple[float,
     """Run a measure in its own process; return its median seconds and peak megabytes."""
     path = folder / size.name
     make_table(path, size)
-    command = [sys.executable, "-m", "benchmarks.throughput", "--measure", name, "--folder", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.program.throughput", "--measure", name, "--folder", str(folder)]
     command += ["--rows", str(size.rows), "--columns", str(size.columns), "--dimension", str(size.dimension)]
     with subprocess.Popen([*command, "--times", str(times)], stdout=subprocess.PIPE, text=True) as child:
         peak = Peak(child.pid)
@@ -250,7 +250,7 @@ def show_dask(folder: Path, size: Size) -> None:
 
 def run_digests(folder: Path, size: Size) -> tuple[str, str]:
     """Return digests of the exact sums: on threads, and on a cluster with a worker killed midway."""
-    command = [sys.executable, "-m", "benchmarks.throughput", "--folder", str(folder), "--rows", str(size.rows)]
+    command = [sys.executable, "-m", "benchmarks.program.throughput", "--folder", str(folder), "--rows", str(size.rows)]
     command += ["--columns", str(size.columns), "--dimension", str(size.dimension), "--measure"]
     make_table(folder / size.name, size)
     with show_status("the same sums on threads and on Dask"):

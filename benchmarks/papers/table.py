@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.common import RESULTS, ROOT, Summary, paired, show, summary, write_results
+from benchmarks.common import ROOT, Summary, paired, results_file, show, summary, write_results
 
 Scores = dict[str, float]
 
@@ -141,7 +141,6 @@ def write_dots(name: str, title: str, summaries: Mapping[str, Mapping[str, Summa
     panels[0].set_yticks(range(len(summaries)), list(summaries), fontsize=8)
     panels[0].invert_yaxis()
     figure.suptitle(title, fontsize=10)
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.png"
+    path = results_file(f"{name}.png")
     figure.savefig(path, dpi=120)
     print(f"wrote {path.relative_to(ROOT)}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Time to open and verify a ledger of many entries, to reserve, and to spend.
 
-    python benchmarks/ledger.py [--events 10000] [--url postgresql://...]
+    python -m benchmarks.program.ledger [--events 10000] [--url postgresql://...]
 
 Without a URL the ledger is a file in a temporary folder. Entries are written by the ledger's own
 durable transactions, so the time to write them is measured as well.

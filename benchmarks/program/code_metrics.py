@@ -1,11 +1,11 @@
 """How a tree of Python modules is built: folders, lengths, statements, names.
 
-    python -m benchmarks.code_metrics [FOLDER] [--before COMMIT]
+    python -m benchmarks.program.code_metrics [FOLDER ...] [--before COMMIT]
 
-The folder is dpcore unless another one is named; with a commit, its figures then stand beside those of now.
-Counted are, without `__init__.py`, the modules of each folder; the longest module; statements, docstrings left
-out; functions that act although their names begin with a participle; and top-level names of classes and functions that
-several chapters define. A chapter is a folder or a single module directly below FOLDER.
+The folder is dpcore unless others are named; several are one tree. With a commit, its figures stand
+beside those of now. Counted are, without `__init__.py`, the modules of each folder; the longest module; statements,
+docstrings left out; functions that act although their names begin with a participle; and top-level names of classes
+and functions that several chapters define. A chapter is a folder or a single module directly below a FOLDER.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import shutil
 import subprocess
 import tarfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 Sources = Mapping[PurePosixPath, str]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -62,16 +62,16 @@ class Metrics:
     duplicates: dict[str, list[str]]
 
 
-def sources_now(folder: str, root: Path = ROOT) -> Sources:
-    """Return the modules below a folder as they are on disk, by their paths."""
-    paths = sorted((root / folder).rglob("*.py"))
+def sources_now(*folders: str, root: Path = ROOT) -> Sources:
+    """Return the modules below some folders as they are on disk, by their paths."""
+    paths = sorted(path for folder in folders for path in (root / folder).rglob("*.py"))
     return {PurePosixPath(path.relative_to(root).as_posix()): path.read_text(encoding="utf-8") for path in paths}
 
 
-def sources_of_commit(folder: str, commit: str) -> Sources:
-    """Return the modules below a folder as they were at a commit."""
+def sources_of_commit(commit: str, *folders: str) -> Sources:
+    """Return the modules below some folders as they were at a commit."""
     git = shutil.which("git") or "git"
-    command = [git, "-C", str(ROOT), "archive", commit, folder]
+    command = [git, "-C", str(ROOT), "archive", commit, *folders]
     return sources_of_archive(subprocess.run(command, check=True, capture_output=True).stdout)
 
 
@@ -82,7 +82,7 @@ def sources_of_archive(packed: bytes) -> Sources:
         return {PurePosixPath(name): file.read().decode() for name, file in files.items() if file is not None}
 
 
-def measure(sources: Sources, folder: str) -> Metrics:
+def measure(sources: Sources, *folders: str) -> Metrics:
     """Return the figures of a tree."""
     trees = {path: ast.parse(text) for path, text in sources.items()}
     named = {path: text for path, text in sources.items() if path.name != "__init__.py"}
@@ -97,7 +97,7 @@ def measure(sources: Sources, folder: str) -> Metrics:
         functions=len(functions),
         participles=len(participles),
         acting=sorted(f"{path}: {node.name}" for path, node in participles if acts(node)),
-        duplicates=duplicate_names(trees, folder),
+        duplicates=duplicate_names(trees, folders),
     )
 
 
@@ -164,7 +164,7 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def duplicate_names(trees: Mapping[PurePosixPath, ast.Module], folder: str) -> dict[str, list[str]]:
+def duplicate_names(trees: Mapping[PurePosixPath, ast.Module], folders: Sequence[str]) -> dict[str, list[str]]:
     """Return the names of classes and functions that several chapters define at the top level of a module."""
     places: dict[str, set[str]] = defaultdict(set)
     chapters: dict[str, set[str]] = defaultdict(set)
@@ -172,8 +172,14 @@ def duplicate_names(trees: Mapping[PurePosixPath, ast.Module], folder: str) -> d
         for node in tree.body:
             if isinstance(node, Function | ast.ClassDef) and not node.name.startswith("__"):
                 places[node.name].add(str(path))
-                chapters[node.name].add(path.relative_to(folder).parts[0])
+                chapters[node.name].add(_chapter(path, folders))
     return {name: sorted(places[name]) for name in sorted(places) if len(chapters[name]) > 1}
+
+
+def _chapter(path: PurePosixPath, folders: Sequence[str]) -> PurePosixPath:
+    """The folder or module directly below one of the folders that a module belongs to."""
+    above = next(folder for folder in folders if path.is_relative_to(folder))
+    return PurePosixPath(above, path.relative_to(above).parts[0])
 
 
 def figures(metrics: Metrics) -> dict[str, str]:
@@ -210,14 +216,14 @@ def show(metrics: Metrics, before: Metrics | None) -> None:
 def main() -> None:
     """Read the command line and print."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.code_metrics", description=(__doc__ or "").split("\n")[0]
+        prog="python -m benchmarks.program.code_metrics", description=(__doc__ or "").split("\n")[0]
     )
-    parser.add_argument("folder", nargs="?", default="dpcore")
+    parser.add_argument("folders", metavar="FOLDER", nargs="*", default=["dpcore"])
     parser.add_argument("--before", metavar="COMMIT", help="print the figures of this commit beside those of now")
     given = parser.parse_args()
-    folder = given.folder.rstrip("/")
-    before = measure(sources_of_commit(folder, given.before), folder) if given.before else None
-    show(measure(sources_now(folder), folder), before)
+    folders = [folder.rstrip("/") for folder in given.folders]
+    before = measure(sources_of_commit(given.before, *folders), *folders) if given.before else None
+    show(measure(sources_now(*folders), *folders), before)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import yaml
 
-from benchmarks.invented import Size, make_table, specification
-from benchmarks.processes import Peak, tree
+from benchmarks.program.invented import Size, make_table, specification
+from benchmarks.program.processes import Peak, tree
 
 LASTING = {"basis", "cost", "delta", "delta_num", "epsilon", "event", "measurement", "measurements", "name", "period",
            "spec_digest", "stated"}  # fmt: skip

@@ -1,6 +1,6 @@
 """Time to draw synthetic points: a million of 64 dimensions in ten classes.
 
-    python -m benchmarks.sampling [--rows N] [--dimensions P]
+    python -m benchmarks.program.sampling [--rows N] [--dimensions P]
 
 Chunks are drawn and dropped, as the release flow does after writing them, so memory does not grow with rows.
 """

@@ -1,6 +1,6 @@
 """Jiang et al. (002) on adult: the utility of differential LDA for classification and for the columns' distributions.
 
-    python -m benchmarks.papers_jiang [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.jiang [--runs N] [--quick] [--full]
 
 As in the paper, final weight, education in words, occupation and country are dropped; a missing work class is a
 category, and no row is dropped. `accuracy` and `AUC` are those of linear discriminant analysis trained on
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import roc_auc_score
 
-from benchmarks import papers_epsilon, papers_methods
 from benchmarks.common import Curve, Dataset, Floats, arguments, load, run_seed, summary, write_plot
-from benchmarks.papers_methods import leading, measure_points, pure
-from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
+from benchmarks.papers import epsilon as true_epsilon
+from benchmarks.papers.methods import RELATION, leading, library_rows, measure_points, moments_of, pure
+from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.auditing import refuted as published
 from dpcore.estimators.jiang_lda import DifferentialLda
 from dpcore.estimators.local_rows import RowBasis, publish_rows
@@ -195,7 +195,7 @@ def library(data: Dataset, epsilon: float, generator: str) -> Callable[[int], Sc
 
     def run_once(run: int) -> Scores:
         seed = run_seed("jiang", run)
-        rows = papers_methods.library_rows(data, epsilon=epsilon, rows=SYNTHETIC, seed=seed, generator=generator)
+        rows = library_rows(data, epsilon=epsilon, rows=SYNTHETIC, seed=seed, generator=generator)
         return scores(data, rows)
 
     return run_once
@@ -235,7 +235,7 @@ def pca_table(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
     def jiang(epsilon: float) -> Callable[[int], Scores]:
         def run_once(_: int) -> Scores:
-            event = JIANG_LAPLACE.calibrate(coordinates.query(1), papers_methods.RELATION, pure(epsilon))
+            event = JIANG_LAPLACE.calibrate(coordinates.query(1), RELATION, pure(epsilon))
             answer = exact_moments([data.cells(data.train)], coordinates, 1)
             return of_pooled(PooledMoments.of_vector(measure_vector(answer, event, SystemNoise())))
 
@@ -259,12 +259,12 @@ def pca_table(data: Dataset) -> tuple[list[Method], list[Pair]]:
 
     def wishart(epsilon: float) -> Callable[[int], Scores]:
         def run_once(_: int) -> Scores:
-            found = papers_methods.moments_of(measure_points(points, pure(epsilon)))
+            found = moments_of(measure_points(points, pure(epsilon)))
             return judged(found.means[0], found.covariances[0])
 
         return run_once
 
-    truth = papers_epsilon.jiang_categorical(p1, p2, 0.5)
+    truth = true_epsilon.jiang_categorical(p1, p2, 0.5)
     at = f"{truth:.2f}"
     methods = [
         Method("exact directions", "", "", exact),
@@ -299,12 +299,12 @@ def main() -> int:
     methods, pairs = pca_table(data)
     found = run_all(methods, asked.runs)
     title = f"adult: {len(data.train):,} training rows"
-    good = report("papers_jiang_pca", f"{title}, PCA, {COMPONENTS} directions", methods, found, pairs)
+    good = report("papers/jiang_pca", f"{title}, PCA, {COMPONENTS} directions", methods, found, pairs)
     curves: dict[str, dict[str, list[list[float]]]] = {}
     for epsilon in EPSILONS:
         table = lda_table(data, epsilon)
         runs = run_all(table, asked.runs)
-        name = f"papers_jiang_lda_{epsilon:g}".replace(".", "_")
+        name = f"papers/jiang_lda_{epsilon:g}".replace(".", "_")
         good &= report(
             name, f"{title}, LDA, epsilon {epsilon:g}", table, runs, [], printed=PRINTED if epsilon == 1 else ()
         )
@@ -318,7 +318,7 @@ def main() -> int:
         ]
         for score, of in curves.items()
     }
-    write_plot("papers_jiang", panels, x="epsilon", y="")
+    write_plot("papers/jiang", panels, x="epsilon", y="")
     return 0 if good else 1
 
 

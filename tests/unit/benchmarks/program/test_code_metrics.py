@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 from support import ROOT
 
-from benchmarks.code_metrics import (
+from benchmarks.program.code_metrics import (
     acts,
     begins_with_participle,
     figures,
@@ -94,7 +94,7 @@ def test_figures_stand_beside_those_of_an_archive(tmp_path: Path, capsys: pytest
         (folder / "page.md").write_text("text")
         archive.add(folder, "core")
     (folder / "old.py").rename(folder / "new.py")
-    before, now = sources_of_archive(packed.getvalue()), sources_now("core", tmp_path)
+    before, now = sources_of_archive(packed.getvalue()), sources_now("core", root=tmp_path)
     assert before == {PurePosixPath("core/old.py"): "x = 1\n"}
     assert now == {PurePosixPath("core/new.py"): "x = 1\n"}
     show(measure(now, "core"), measure(before, "core"))
@@ -107,3 +107,11 @@ def test_the_figures_of_dpcore_are_those_of_its_files() -> None:
     files = [path for path in (ROOT / "dpcore").rglob("*.py") if path.name != "__init__.py"]
     assert sum(found.modules.values()) == len(files)
     assert figures(found)["modules"] == str(len(files))
+
+
+def test_several_folders_are_one_tree_with_the_chapters_of_all() -> None:
+    apart = {PurePosixPath(path.as_posix().replace("core/two", "edge/one")): text for path, text in SOURCES.items()}
+    found = measure(apart, "core", "edge")
+    assert found.modules == {"core": 1, "core/one": 2, "edge/one": 1}
+    assert found.statements == measure(SOURCES, "core").statements
+    assert list(found.duplicates) == ["Fault", "_step"]

@@ -1,6 +1,6 @@
 """The PCA family of Imtiaz and Sarwate (003) and Xu et al. (004): captured variance against epsilon and rows.
 
-    python -m benchmarks.papers_pca [covertype mnist waveform40 semeion] [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.pca [covertype mnist waveform40 semeion] [--runs N] [--quick] [--full]
 
 Captured variance is tr(Vᵀ A V) of the released directions over that of the best ones, where A is the second
 moment around a public origin (the papers centre by the exact mean and scale by the exact largest norm, which
@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from benchmarks import papers_epsilon
 from benchmarks.common import Curve, Floats, arguments, load, progress, run_seed, summary, write_plot, write_results
-from benchmarks.papers_baselines import small_pictures
-from benchmarks.papers_methods import RELATION, gaussian, gram_of, leading, measure_points, pure
-from benchmarks.papers_table import Method, Pair, Printed, Scores, report, run_all
+from benchmarks.papers import epsilon as true_epsilon
+from benchmarks.papers.baselines import small_pictures
+from benchmarks.papers.methods import RELATION, gaussian, gram_of, leading, measure_points, pure
+from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.auditing import refuted as published
 from dpcore.measure import measure_gram
 from dpcore.mechanisms.registry import basis_mechanism
@@ -236,8 +236,8 @@ def table(name: str, rows: Rows) -> tuple[list[Method], list[Pair]]:
 
         return Method(title, claims, truly, run_once, once)
 
-    lip, ag = papers_epsilon.lip(features, 1.0), papers_epsilon.analyze_gauss(1.0, DELTA)
-    lap = papers_epsilon.lap_pca(features, 1.0)
+    lip, ag = true_epsilon.lip(features, 1.0), true_epsilon.analyze_gauss(1.0, DELTA)
+    lap = true_epsilon.lap_pca(features, 1.0)
     methods = [
         method("exact PCA", exact_directions, 1.0, "", "", once=True),
         method("random directions", random_directions, 1.0, "", ""),
@@ -289,13 +289,13 @@ def main() -> int:
         found = run_all(methods, asked.runs)
         shape = f"{len(rows.points):,} rows, {rows.points.shape[1]} columns, {COMPONENTS} directions"
         title = f"{name}: {shape}, epsilon 1"
-        good &= report(f"papers_pca_{name}", title, methods, found, pairs, printed=PRINTED)
+        good &= report(f"papers/pca_{name}", title, methods, found, pairs, printed=PRINTED)
         sizes = [round(share * len(rows.points)) for share in SHARES_OF_ROWS]
         by_epsilon = curves(name, rows, asked.runs, EPSILONS, over_rows=False)
         by_rows = curves(name, rows, asked.runs, sizes, over_rows=True)
-        write_plot(f"papers_pca_{name}_epsilon", {f"{name}: {shape}": by_epsilon}, x="epsilon", y="captured variance")
-        write_plot(f"papers_pca_{name}_rows", {f"{name}: epsilon 1": by_rows}, x="rows", y="captured variance")
-        write_results(f"papers_pca_{name}_curves", {"epsilon": by_epsilon, "rows": by_rows})
+        write_plot(f"papers/pca_{name}_epsilon", {f"{name}: {shape}": by_epsilon}, x="epsilon", y="captured variance")
+        write_plot(f"papers/pca_{name}_rows", {f"{name}: epsilon 1": by_rows}, x="rows", y="captured variance")
+        write_results(f"papers/pca_{name}_curves", {"epsilon": by_epsilon, "rows": by_rows})
     return 0 if good else 1
 
 

@@ -1,8 +1,8 @@
 """Response times of commands, and the overhead of orchestration on a small release.
 
-    python benchmarks/startup.py [--repeats 5]
-    python benchmarks/startup.py --release [--repeats 5]
-    python benchmarks/startup.py --runs [--repeats 5]
+    python -m benchmarks.program.startup [--repeats 5]
+    python -m benchmarks.program.startup --release [--repeats 5]
+    python -m benchmarks.program.startup --runs [--repeats 5]
 
 The first prints for each command the median wall-clock time, the processor time and the number of
 modules it loads; workspaces are the two demos and a mixed table of fifteen columns with a copula.
