@@ -11,7 +11,7 @@ import pytest
 from support.flows.storybook import Story, tell_story
 from support.once import made_once
 from support.tasks.builders import Place, opened
-from support.tasks.postgres import NOT_THERE, Server, running_server, wheel
+from support.tasks.ledger.postgres import NOT_THERE, Server, running_server, wheel
 from support.tasks.staged import publish_months
 from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from support import ROOT
-from support.tasks.landings import SPEC
+from support.tasks.landing.landings import SPEC
 
 from tasks.workspace.folders import Workspace
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.deployments.guides import GUIDES, Reader, steps_of
-from support.tasks.postgres import complete_binaries, running_server, wheel
+from support.tasks.ledger.postgres import complete_binaries, running_server, wheel
 
 
 @contextmanager

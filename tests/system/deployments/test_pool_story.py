@@ -30,7 +30,7 @@ from support.deployments.serving import (
     until,
 )
 from support.planted import plant
-from support.tasks.postgres import complete_binaries, running_server
+from support.tasks.ledger.postgres import complete_binaries, running_server
 from support.tasks.staged import invented_rows
 
 from flows.server.connection import Server

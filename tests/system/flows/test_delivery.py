@@ -22,7 +22,7 @@ from support import ROOT
 from support.flows import canaries
 from support.flows.command_line import call
 from support.flows.storybook import DRIVER, SPEC, visits
-from support.tasks.endpoints import hanging
+from support.tasks.lineage.endpoints import hanging
 
 from dpcore.errors import LandingError
 from flows.delivery import deliver_afterwards, deliver_lineage

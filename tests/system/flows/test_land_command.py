@@ -17,7 +17,7 @@ import pytest
 from support import ROOT
 from support.flows.command_line import call
 from support.flows.events import LACKING, EventApi, event_api, make_workspace, wait_for
-from support.tasks.landings import GOOD, OTHER, PLANTED, SPEC
+from support.tasks.landing.landings import GOOD, OTHER, PLANTED, SPEC
 
 from flows.server.connection import LOCK
 from tasks.intake import moving

@@ -24,7 +24,7 @@ from support.flows.events import (
     wait_for,
     watching,
 )
-from support.tasks.landings import GOOD, OTHER, PLANTED, SPEC
+from support.tasks.landing.landings import GOOD, OTHER, PLANTED, SPEC
 
 from flows.announce import AGAIN_SECONDS, announce_due, event_of, is_due
 from flows.server.connection import LOCK, PASSWORD, SERVING, Server, ServerUnreachableError

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.tasks.builders import Chain
-from support.tasks.endpoints import hanging
+from support.tasks.lineage.endpoints import hanging
 from support.tasks.staged import SPEC, land_rows, run_of
 
 from dpcore.evaluation.utility import MeasuredSummary, noisy_spectrum

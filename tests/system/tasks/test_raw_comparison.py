@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.tasks import staged
-from support.tasks.pages import Page
+from support.tasks.report.pages import Page
 
 from flows.cli import main
 from tasks.workspace.folders import Workspace

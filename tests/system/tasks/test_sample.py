@@ -16,7 +16,7 @@ GROWTH_MIB = 60
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from support.tasks.drawn_rows import SCHEMA, invented_rows, written
+from support.tasks.bundle.drawn_rows import SCHEMA, invented_rows, written
 from tasks import check
 
 check.released_verdicts = lambda cells, schema, rows: cells.frame()  # without the weight of the library

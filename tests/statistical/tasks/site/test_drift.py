@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.dpcore.samplers import seed_the_noise
-from support.tasks.pages import clinic_record
+from support.tasks.report.pages import clinic_record
 
 from dpcore.estimators import gaussian_copula
 from dpcore.estimators.gaussian_copula import measure_copula

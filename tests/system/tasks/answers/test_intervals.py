@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from support.tasks.release.variants import specification, table, with_role
 from support.tasks.staged import release
-from support.tasks.variants import specification, table, with_role
 
 from dpcore.inference.functionals import NotIdentifiedError
 from dpcore.inference.intervals import Estimand, Interval

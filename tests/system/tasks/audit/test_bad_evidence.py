@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.tasks.faults import in_a_process
+from support.tasks.release.faults import in_a_process
 
 from dpcore.errors import LedgerError, SpecError, WorkspaceError
 from tasks.audit import audit_export, audit_workspace, read_public_key

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from support import ROOT
+from support.tasks.audit.evidence import Given, hand_over, republish, rewritten
+from support.tasks.audit.flow_runs import run_of
+from support.tasks.audit.forger import Forger
+from support.tasks.audit.tampering import SECOND, broken, bundle, on_the_ledger, rechain
 from support.tasks.builders import BASIS, cap, request
-from support.tasks.evidence import Given, hand_over, republish, rewritten
-from support.tasks.flow_runs import run_of
-from support.tasks.forger import Forger
-from support.tasks.signed_chains import Signed as SignedChain
-from support.tasks.signed_chains import announce_and_raise, entries_of, overwrite, raise_cap
+from support.tasks.ledger.signed_chains import Signed as SignedChain
+from support.tasks.ledger.signed_chains import announce_and_raise, entries_of, overwrite, raise_cap
 from support.tasks.staged import SPEC, invented_rows, land_rows, release
-from support.tasks.tampering import SECOND, broken, bundle, on_the_ledger, rechain
 
 from tasks.audit import audit_workspace
 from tasks.bundle.staging import sha256_of

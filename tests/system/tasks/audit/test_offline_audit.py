@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 import yaml
+from support.tasks.audit.evidence import Given, hand_over, republish
+from support.tasks.audit.tampering import FIRST, SECOND, broken, rewritten
 from support.tasks.builders import BASIS, cap, released, request
-from support.tasks.evidence import Given, hand_over, republish
-from support.tasks.tampering import FIRST, SECOND, broken, rewritten
 
 from dpcore.errors import RefusedError
 from dpcore.measure import STORED

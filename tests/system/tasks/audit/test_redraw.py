@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.evidence import Given, hand_over, republish
-from support.tasks.forger import ROWS, Forger
+from support.tasks.audit.evidence import Given, hand_over, republish
+from support.tasks.audit.forger import ROWS, Forger
+from support.tasks.audit.tampering import FIRST, broken, rewritten
 from support.tasks.staged import SPEC, land_rows, release
-from support.tasks.tampering import FIRST, broken, rewritten
 
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
 from tasks.audit import Redraw, audit_workspace, not_shown

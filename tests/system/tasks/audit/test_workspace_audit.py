@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.tasks.audit.tampering import FIRST, SECOND, broken, bundle, on_the_ledger, rechain, rewritten
 from support.tasks.builders import BASIS, cap, opened, released, request
-from support.tasks.tampering import FIRST, SECOND, broken, bundle, on_the_ledger, rechain, rewritten
 
 from dpcore.errors import LedgerError, RefusedError, WorkspaceError
 from dpcore.measure import Released

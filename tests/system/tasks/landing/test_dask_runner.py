@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.readings import SPEC, SUM, readings, table, total
+from support.tasks.landing.readings import SPEC, SUM, readings, table, total
 
 from dpcore.errors import LandingError, RefusedError
 from dpcore.records.schema import PrivacyUnit, RowRule

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support import IMPORTS
-from support.tasks.readings import table
+from support.tasks.landing.readings import table
 
 from tasks.landing import fragments
 
@@ -24,7 +24,7 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 BOUNDED = """
 import resource, sys
 from pathlib import Path
-from support.tasks.readings import SPEC, readings, total
+from support.tasks.landing.readings import SPEC, readings, total
 total(readings(Path(sys.argv[1])))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1 if sys.platform == "linux" else 1024))
 """

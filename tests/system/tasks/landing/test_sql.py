@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support import ROOT
-from support.tasks.postgres import Server
-from support.tasks.queries import ALL, PLANTED, TYPES, refusal, run, specified
+from support.tasks.landing.queries import ALL, PLANTED, TYPES, refusal, run, specified
+from support.tasks.ledger.postgres import Server
 
 LARGE = """
 import resource, sys

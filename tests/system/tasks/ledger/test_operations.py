@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from support.tasks.builders import BASIS, POPULATION, Chain, Place, cap, opened, released, request
-from support.tasks.postgres import Server
+from support.tasks.ledger.postgres import Server
 from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, release_statement

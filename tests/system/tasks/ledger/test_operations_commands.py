@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.tasks.builders import BASIS, cap
-from support.tasks.postgres import Server
+from support.tasks.ledger.postgres import Server
 from support.tasks.staged import SPEC
 
 from flows.cli import main

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 from support.flows.events import wait_for
 from support.tasks.builders import BASIS, POPULATION, Place, cap, hold_a_name, opened, released, request
-from support.tasks.postgres import Server
+from support.tasks.ledger.postgres import Server
 from support.tasks.staged import NOW, SPEC, land_rows, release, share
 
 from dpcore.errors import LedgerError

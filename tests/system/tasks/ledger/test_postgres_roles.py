@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 from support.tasks.builders import BASIS, POPULATION, Place, cap, measurement, opened, released, request
-from support.tasks.postgres import Server
+from support.tasks.ledger.postgres import Server
 
 from dpcore.accounting import Cost
 from dpcore.errors import LedgerError

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from scipy import optimize, stats
-from support.tasks.lineage_events import all_schemas, assert_valid
+from support.tasks.lineage.events import all_schemas, assert_valid
 from support.tasks.staged import SPEC, land_rows, release
 
 import tasks.draw_once

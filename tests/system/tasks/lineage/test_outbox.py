@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tasks.endpoints import HANG_UP, Collector, free_port, hanging, saying
+from support.tasks.lineage.endpoints import HANG_UP, Collector, free_port, hanging, saying
 
 from dpcore.errors import SpecError, WorkspaceError
 from tasks.lineage import outbox

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.tasks.documents import assert_valid_documents
+from support.tasks.bundle.documents import assert_valid_documents
 from support.tasks.staged import release
 
 from dpcore.errors import CheckFailedError, LedgerError, SpecError, StageFailedError

@@ -9,8 +9,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from support.tasks.faults import PERIOD, Site, decisive, draws, first_run, second_run, steps_of
-from support.tasks.postgres import Server
+from support.tasks.ledger.postgres import Server
+from support.tasks.release.faults import PERIOD, Site, decisive, draws, first_run, second_run, steps_of
 from support.tasks.staged import SPEC, land_rows
 
 from dpcore.errors import LedgerError

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.tasks.documents import assert_valid_documents
+from support.tasks.bundle.documents import assert_valid_documents
+from support.tasks.release.variants import ZCDP, specification, table, with_role
 from support.tasks.staged import release
-from support.tasks.variants import ZCDP, specification, table, with_role
 
 from dpcore.errors import SpecError
 from tasks.audit import audit_workspace

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support import IMPORTS
-from support.tasks.documents import assert_valid_documents
-from support.tasks.rehearsals import categories, passed, text_of, workspace_of
+from support.tasks.bundle.documents import assert_valid_documents
+from support.tasks.release.rehearsals import categories, passed, text_of, workspace_of
 from support.tasks.staged import release, run_of
 
 import tasks
@@ -168,7 +168,7 @@ IN_ANY_LOCALE = """
 import sys
 from pathlib import Path
 import tasks.allocate
-from support.tasks.rehearsals import categories, passed, text_of, workspace_of
+from support.tasks.release.rehearsals import categories, passed, text_of, workspace_of
 from support.tasks.staged import release
 from tasks.audit import audit_workspace
 

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.tasks.documents import assert_valid_documents
+from support.tasks.bundle.documents import assert_valid_documents
+from support.tasks.release.variants import COLUMNS, ZCDP, specification, table, with_role
 from support.tasks.staged import release
-from support.tasks.variants import COLUMNS, ZCDP, specification, table, with_role
 
 from tasks.audit import audit_workspace, broken, not_shown
 from tasks.workspace.folders import Workspace

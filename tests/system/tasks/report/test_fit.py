@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from matplotlib import rc_context, rcParams
-from support.tasks.pages import HOSTILE, Page, checked_record, clinic_record, gaps, hostile
+from support.tasks.report.pages import HOSTILE, Page, checked_record, clinic_record, gaps, hostile
 
 from dpcore.evaluation.goodness_of_fit import EDGES, Gaps
 from tasks.report.canvas import figure_of

@@ -22,12 +22,12 @@ import pytest
 from support import ROOT
 from support.flows.command_line import call
 from support.tasks import monthly
+from support.tasks.audit.tampering import on_the_ledger, rewritten
 from support.tasks.builders import BASIS, cap, released, request
 from support.tasks.goldens import GOLDEN
-from support.tasks.pages import HOSTILE, Page
-from support.tasks.postgres import Server
-from support.tasks.sited import ADDRESS, dead_links, pages, text_of, written
-from support.tasks.tampering import on_the_ledger, rewritten
+from support.tasks.ledger.postgres import Server
+from support.tasks.report.pages import HOSTILE, Page
+from support.tasks.site.sited import ADDRESS, dead_links, pages, text_of, written
 
 from dpcore.errors import LedgerError, WorkspaceError
 from tasks.audit import audit_workspace
@@ -41,7 +41,7 @@ from tasks.spec import load_spec
 from tasks.spec.plan import basis_of, cap_of, plan_release
 from tasks.workspace.folders import Workspace
 
-pytest_plugins = ["support.tasks.site_fixtures"]
+pytest_plugins = ["support.tasks.site.fixtures"]
 FIRST = "small-2025-11-1"
 
 

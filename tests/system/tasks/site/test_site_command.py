@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tasks.tampering import on_the_ledger
+from support.tasks.audit.tampering import on_the_ledger
 
 from flows.cli import main
 from tasks.workspace.folders import Workspace

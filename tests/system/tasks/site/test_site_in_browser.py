@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.tasks import monthly
-from support.tasks.sited import dead_links, pages, written
-from support.tasks.tampering import on_the_ledger
+from support.tasks.audit.tampering import on_the_ledger
+from support.tasks.site.sited import dead_links, pages, written
 
 from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
     from support.browser import Browser
 
-pytest_plugins = ["support.tasks.site_fixtures", "support.browser"]
+pytest_plugins = ["support.tasks.site.fixtures", "support.browser"]
 
 KINDS = [
     "index.html",

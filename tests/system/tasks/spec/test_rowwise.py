@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from support.tasks.postgres import Server
-from support.tasks.statements import refusal, specified
+from support.tasks.ledger.postgres import Server
+from support.tasks.spec.statements import refusal, specified
 
 POSTGRESQL = {
     "kinds": "SELECT a::smallint AS e, a::bigint AS f, a::float8 AS g, b::double precision AS h, b::real AS i FROM t",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.tasks.audit.flow_runs import run_of
 from support.tasks.builders import Chain, unreserved
-from support.tasks.flow_runs import run_of
 
 from tasks.audit.evidence import Evidence, Shelf
 from tasks.audit.runs import runs_check

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import yaml
-from support.tasks.documents import registry_faults
+from support.tasks.bundle.documents import registry_faults
 from support.tasks.staged import SPEC
 
 from dpcore.records.encoding import Encoding

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.drawn_rows import SCHEMA, invented_rows, written
+from support.tasks.bundle.drawn_rows import SCHEMA, invented_rows, written
 
 from dpcore.synthesis.generators import ROWS_AT_ONCE
 from tasks.bundle import synthetic_table

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tasks.landings import (
+from support.tasks.landing.landings import (
     BAD,
     GOOD,
     NO_ROWS,

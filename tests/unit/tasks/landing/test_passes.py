@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.readings import SPEC, SPEC_TEXT, SUM, readings, table, total
+from support.tasks.landing.readings import SPEC, SPEC_TEXT, SUM, readings, table, total
 
 from dpcore.errors import LandingError
 from tasks.boundary import PROGRESS

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.queries import ALL, PLANTED, SPEC, TYPES, refusal, run, specified
+from support.tasks.landing.queries import ALL, PLANTED, SPEC, TYPES, refusal, run, specified
 
 from dpcore.errors import LandingError, WorkspaceError
 from tasks.landing.datasets import Landing

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry
-from support.tasks.lineage_events import (
+from support.tasks.lineage.events import (
     DATASETS,
     RELEASE,
     SPEND,

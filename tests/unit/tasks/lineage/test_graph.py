@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tasks.lineage_events import DATASETS, RELEASE, SPEND, STAGES, PlantedError, failed_release, whole_release
+from support.tasks.lineage.events import DATASETS, RELEASE, SPEND, STAGES, PlantedError, failed_release, whole_release
 
 from dpcore.errors import RefusedError
 from tasks.lineage.events import LineageRun, append_line

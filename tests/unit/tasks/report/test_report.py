@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.tasks.pages import (
+from support.tasks.report.pages import (
     HOSTILE,
     Page,
     clinic_columns,

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from scipy import integrate, optimize
 from scipy.stats import norm
-from support.tasks.pages import Page, checked_record, clinic_record
+from support.tasks.report.pages import Page, checked_record, clinic_record
 
 from dpcore.accounting import Cost, Epsilon, Rho, population_balance, times
 from dpcore.auditing.membership import MembershipFigure

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
-from support.tasks.statements import refusal, specified
+from support.tasks.spec.statements import refusal, specified
 
 from tasks.landing.sql import spool_query
 from tasks.spec.rowwise import require_rowwise

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.tasks.builders import Place
-from support.tasks.postgres import Server
+from support.tasks.ledger.postgres import Server
 
 
 @pytest.fixture

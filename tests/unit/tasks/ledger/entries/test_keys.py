@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support.tasks.builders import BASIS, POPULATION, Chain, Place, cap, opened, request
 from support.tasks.goldens import GOLDEN
-from support.tasks.signed_chains import Signed, announce_and_raise, entries_of, key_body, overwrite, raise_cap
+from support.tasks.ledger.signed_chains import Signed, announce_and_raise, entries_of, key_body, overwrite, raise_cap
 from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.errors import LedgerError, RefusedError

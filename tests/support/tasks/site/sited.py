@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from support.tasks import monthly
-from support.tasks.pages import Page
+from support.tasks.report.pages import Page
 
 from tasks.site import render_site
 from tasks.site.folder import require_place, write_site

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.once import made_once
 from support.tasks import monthly
-from support.tasks.sited import written
+from support.tasks.site.sited import written
 
 from tasks.workspace.folders import Workspace
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from support.tasks.tampering import FIRST, rewritten
+from support.tasks.audit.tampering import FIRST, rewritten
 
 from tasks.audit import Check, audit_export, read_public_key
 from tasks.bundle.staging import CHECKSUMS, render_json, sha256_of
