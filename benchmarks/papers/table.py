@@ -111,6 +111,8 @@ def report(
             "title": title,
             "methods": [{"name": m.name, "claims": m.claims, "truly": m.truly, **summaries[m.name]} for m in methods],
             "runs": found,
+            "printed": printed,
+            "notes": notes,
             "same_epsilon": [
                 {"ours": p.ours, "theirs": p.theirs, "score": s, "difference": d, "verdict": v}
                 for p, s, d, v in verdicts
