@@ -193,8 +193,8 @@ JIANG = Paper(
             "Figures 3 and 4: accuracy, area under the curve, entropy and divergence on adult",
             "Differential LDA with linear discriminant analysis and decision trees on its rows.",
             "jiang",
-            ("jiang",),
-            ("jiang", "jiang_epsilon"),
+            ("jiang_pca", "jiang_lda_1"),
+            ("jiang", "jiang_lda_1"),
         ),
     ),
 )
