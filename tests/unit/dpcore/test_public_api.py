@@ -43,6 +43,7 @@ ESTIMATORS = {
         "neighbours": "replace-one",
         "mechanism": "auto",
         "categories": None,
+        "sampler": "squares",
         "random_state": None,
     },
     "EigenvalueGauss": {
