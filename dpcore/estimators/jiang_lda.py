@@ -58,7 +58,7 @@ class DifferentialLda(SamplingEstimator):
     "jiang-laplace" is the paper's mechanism, calibrated to the true sensitivity; the default is
     the best mechanism on the Gram matrix of (class, point).
     Parameters: `epsilon`, `bounds` (lower, upper; numbers or one per feature) and
-    `classes`, the public labels, are required. `categories` lists the public values of
+    `classes`, the public labels, two or more, are required. `categories` lists the public values of
     categorical features by index. `sampler` is "squares", which keeps to the measured moments closely, or "absolute",
     the sampler as published, for comparison; both are post-processing.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.

@@ -358,6 +358,39 @@ def test_the_stated_privacy_is_what_was_asked_for_and_never_more(mechanism: str,
     json.dumps(fitted.privacy_)
 
 
+CENTRES = {"a": (-0.6, -0.6), "b": (0.6, -0.6), "c": (-0.6, 0.6), "d": (0.6, 0.6)}
+
+
+@pytest.mark.parametrize(("sampler", "near"), [("squares", 0.05), ("absolute", 0.5)])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_four_classes_are_told_apart_and_keep_their_shares_and_means(
+    mechanism: str, sampler: str, near: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed_the_noise(monkeypatch, jiang_lda)
+    rng = generator(12)
+    y = rng.choice(list(CENTRES), 4000, p=[0.4, 0.3, 0.2, 0.1])
+    X = np.clip(np.array([CENTRES[label] for label in y]) + rng.normal(0, 0.15, (4000, 2)), -1, 1)
+    public = {"epsilon": 20.0, "bounds": (-1.0, 1.0), "classes": list(CENTRES), "random_state": "5eed"}
+    fitted = DifferentialLda(**public, mechanism=mechanism, sampler=sampler).fit(X, y)
+    S, t = fitted.sample(800)
+    assert np.mean(fitted.predict(X) == y) > 0.98
+    for label in CENTRES:
+        assert np.mean(t == label) == pytest.approx(np.mean(y == label), abs=0.02)
+        assert S[t == label].mean(axis=0) == pytest.approx(X[y == label].mean(axis=0), abs=near)
+    assert fitted.privacy_["epsilon"] == pytest.approx(20.0, rel=1e-9)
+
+
+def test_more_classes_than_two_need_no_more_noise_on_the_papers_statistics() -> None:
+    """A record leaves one class for one other, however many there are."""
+    scales = {
+        count: DifferentialLda(
+            epsilon=1.0, bounds=(0.0, 1.0), classes=list(range(count)), mechanism="jiang-laplace"
+        ).fit(np.zeros((9, 3)), [0] * 9)
+        for count in (2, 5)
+    }
+    assert scales[2].moments_.event.noise == scales[5].moments_.event.noise
+
+
 def test_the_published_sampler_is_an_option_and_costs_nothing() -> None:
     X, y = rows(300)
     fitted = model(epsilon=20.0, sampler="absolute", random_state="5eed").fit(X, y)
