@@ -159,6 +159,7 @@ SHOWN = {
     "dpcore.records.schema": ["RecordSchema"],
     "dpcore.records.encoding": ["Encoding"],
     "dpcore.measurements.contribution": ["components_for_share"],
+    "dpcore.evaluation.cluster_count": ["choose_clusters"],
     "dpcore.inference.intervals": ["Interval", "Quotient"],
     "dpcore.inference.release_estimates": ["ReleaseInference"],
     "dpcore": sorted(ESTIMATORS),
