@@ -162,6 +162,7 @@ SHOWN = {
     "dpcore.evaluation.cluster_count": ["choose_clusters"],
     "dpcore.inference.intervals": ["Interval", "Quotient"],
     "dpcore.inference.release_estimates": ["ReleaseInference"],
+    "dpcore.auditing.membership": ["infer_membership"],
     "dpcore": sorted(ESTIMATORS),
 }
 """Entry points that have an example in their docstring."""
