@@ -31,7 +31,7 @@ DIMENSION = 392
 FEWER = (25, 50, 100, 196)
 EPSILONS = (1.0, 10.0, 100.0, 1000.0)
 DELTA = 1e-5
-DRAWN, TESTED, SHOWN, MOST_RUNS = 2_000, 2_000, 4, 3
+DRAWN, TESTED, SHOWN, MOST_RUNS = 2_000, 2_000, 2, 3
 """Pictures that a model is trained and tested on, pictures of each digit that are shown, and runs."""
 
 Codes = NDArray[np.int64]
@@ -96,7 +96,7 @@ def write_pictures(shown: dict[str, tuple[Floats, Codes]]) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 1.25 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(9, 0.7 * len(shown)), layout="constrained")
     FigureCanvasAgg(figure)
     for axes, (name, (drawn, digits)) in zip(figure.subplots(len(shown), 1), shown.items(), strict=True):
         some = [drawn[digits == digit][:SHOWN] for digit in range(CLASSES)]
