@@ -44,7 +44,7 @@ from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Floats, Neighbours, PrivacyUnit, RecordSchema
-from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments
+from dpcore.synthesis.jiang_greedy import SAMPLERS, PooledMoments
 
 EIGENVALUE_CUTOFF = 1e-3
 """Directions with a smaller eigenvalue than this share of the largest are ignored in predictions."""
@@ -58,8 +58,9 @@ class DifferentialLda(SamplingEstimator):
     "jiang-laplace" is the paper's mechanism, calibrated to the true sensitivity; the default is
     the best mechanism on the Gram matrix of (class, point).
     Parameters: `epsilon`, `bounds` (lower, upper; numbers or one per feature) and
-    `classes`, the public labels, are required. `categories` lists the public values of
-    categorical features by index.
+    `classes`, the public labels, two or more, are required. `categories` lists the public values of
+    categorical features by index. `sampler` is "squares", which keeps to the measured moments closely, or "absolute",
+    the sampler as published, for comparison; both are post-processing.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
 
         >>> model = DifferentialLda(epsilon=1.0, bounds=(-1.0, 1.0), classes=["no", "yes"])
@@ -74,6 +75,7 @@ class DifferentialLda(SamplingEstimator):
     delta: float | Fraction = 0
     mechanism: str = AUTO
     categories: Categories | None = None
+    sampler: str = "squares"
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -84,6 +86,7 @@ class DifferentialLda(SamplingEstimator):
         """Measure the moments of the rows of X with the labels y, once."""
         if y is None:
             raise ValueError("requires y to be passed, but the target y is None")
+        self._require_sampler()
         rows, delta = numeric_rows(self, X), exact_delta(self.delta)
         self.encoding_ = Encoding(self._schema(rows.shape[1]))
         cells = self._cells(rows, y)
@@ -118,10 +121,15 @@ class DifferentialLda(SamplingEstimator):
     def sample(self, n: int = 1) -> tuple[Floats, NDArray[Any]]:
         """Return synthetic rows within the bounds, whose moments are close to the measured ones, and their classes."""
         seed = self._sampling_seed(n)
+        self._require_sampler()
         coordinates = UnitCoordinates(self.encoding_)
-        points, classes = GreedySampler(self._pooled(), tuple(coordinates.blocks)).sample(n, seed)
+        points, classes = SAMPLERS[self.sampler](self._pooled(), tuple(coordinates.blocks)).sample(n, seed)
         rows = feature_rows(coordinates.encoded(points), self.encoding_, self.categories or {})
         return rows, np.asarray(self.classes)[classes]
+
+    def _require_sampler(self) -> None:
+        if self.sampler not in SAMPLERS:
+            raise ValueError(f"sampler must be {' or '.join(SAMPLERS)}, got {self.sampler!r}")
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most likely class of each row, for Gaussian classes with a shared covariance."""

@@ -8,6 +8,7 @@ released or public, never rows. Coordinates are those of `UnitCoordinates`: numb
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,9 +84,9 @@ class GreedySampler:
 
     As in the paper, a row is built value by value, categorical columns first, and each value
     is optimal given the others. Unlike in the paper, the distance is a sum of squares over
-    standardised columns: the gradient of an absolute difference does not grow with the
+    standardised columns. The gradient of an absolute difference does not grow with the
     deficit, and in raw columns each second moment is tied to its mean, so the paper's rows
-    stop approaching the target. `blocks` are the coordinates of each categorical column.
+    (`AbsoluteSampler`) stop approaching the target. `blocks` are the coordinates of each categorical column.
     """
 
     moments: PooledMoments
@@ -93,21 +94,66 @@ class GreedySampler:
 
     def sample(self, rows: int, seed: str) -> tuple[Floats, Codes]:
         """Return points with numbers in [0, 1] and exactly one level per categorical column, and their classes."""
-        generator = public_generator(seed, "greedy")
-        growing = _GrowingTable(self.moments, self.blocks)
-        points, classes = np.empty((rows, self.moments.means.shape[1])), np.empty(rows, dtype=np.int64)
-        for row in range(rows):
-            classes[row] = growing.choose_class()
-            points[row] = growing.choose_point(int(classes[row]), generator)
-        shuffled = generator.permutation(rows)  # early rows are rougher than late ones
-        return points[shuffled], classes[shuffled]
+        return _grow(_GrowingTable(self.moments, self.blocks), rows, public_generator(seed, "greedy"))
 
 
-class _GrowingTable:
-    """The deficit of the rows so far: (number of rows) times the target means, minus the sums, standardised."""
+@dataclass(frozen=True, slots=True)
+class AbsoluteSampler:
+    """The sampler as published: every value brings the L1 distance of raw moments to its minimum.
+
+    A square z² counts as z times the class's mean, and a value that is not yet chosen as its class's mean, so that each
+    term is |a z - b|: one of their zeros, 0 or 1 is optimal. Nothing is random but the order of the rows.
+    """
+
+    moments: PooledMoments
+    blocks: tuple[Block, ...]
+
+    def sample(self, rows: int, seed: str) -> tuple[Floats, Codes]:
+        """Return points with numbers in [0, 1] and exactly one level per categorical column, and their classes."""
+        return _grow(_AbsoluteTable(self.moments, self.blocks), rows, public_generator(seed, "greedy"))
+
+
+SAMPLERS: dict[str, type[GreedySampler] | type[AbsoluteSampler]] = {
+    "squares": GreedySampler,
+    "absolute": AbsoluteSampler,
+}
+"""The greedy samplers, by the distance that they minimise."""
+
+
+def _grow(growing: _ClassShares, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
+    """Return the rows that a growing table chooses, in random order: early ones are rougher than late ones."""
+    chosen = [growing.choose_class() for _ in range(rows)]
+    points, classes = [growing.choose_point(label, generator) for label in chosen], np.array(chosen, dtype=np.int64)
+    shuffled = generator.permutation(rows)
+    return np.array(points)[shuffled], classes[shuffled]
+
+
+class _ClassShares(ABC):
+    """Chooses the classes of a growing table; subclasses choose its rows."""
 
     def __init__(self, wanted: PooledMoments, blocks: tuple[Block, ...]) -> None:
         self._weights, self._blocks = wanted.weights, blocks
+        self._counts = np.zeros(len(self._weights))
+        self._nominal = [i for start, stop in blocks for i in range(start, stop)]
+        self._numeric = np.setdiff1d(np.arange(wanted.means.shape[1]), self._nominal)
+
+    def choose_class(self) -> int:
+        """Choose the class with the largest deficit of rows; shares are matched to within one row."""
+        self._counts += self._weights
+        chosen = int(np.argmax(self._counts))
+        self._counts[chosen] -= 1
+        return chosen
+
+    @abstractmethod
+    def choose_point(self, label: int, generator: np.random.Generator) -> Floats:
+        """Choose the next row, of that class."""
+
+
+class _GrowingTable(_ClassShares):
+    """The deficit of the rows so far: (number of rows) times the target means, minus the sums, standardised."""
+
+    def __init__(self, wanted: PooledMoments, blocks: tuple[Block, ...]) -> None:
+        super().__init__(wanted, blocks)
         centre = self._weights @ wanted.means
         covariance = wanted.second - np.outer(centre, centre)
         spread = np.sqrt(np.maximum(np.diag(covariance), LEAST_SPREAD**2))
@@ -116,17 +162,7 @@ class _GrowingTable:
         self._ends = np.column_stack([-centre / spread, (1 - centre) / spread])
         values, vectors = np.linalg.eigh(wanted.within / np.outer(spread, spread))
         self._root = vectors * np.sqrt(np.maximum(values, 0.0))
-        self._counts, self._lack = np.zeros(len(self._weights)), np.zeros_like(self._means)
-        self._lack_second = np.zeros_like(self._second)
-        self._nominal = [i for start, stop in blocks for i in range(start, stop)]
-        self._numeric = np.setdiff1d(np.arange(len(centre)), self._nominal)
-
-    def choose_class(self) -> int:
-        """Choose the class with the largest deficit of rows; shares are matched to within one row."""
-        self._counts += self._weights
-        chosen = int(np.argmax(self._counts))
-        self._counts[chosen] -= 1
-        return chosen
+        self._lack, self._lack_second = np.zeros_like(self._means), np.zeros_like(self._second)
 
     def choose_point(self, label: int, generator: np.random.Generator) -> Floats:
         """Choose the next row; values not yet chosen start at a random draw around the class's mean."""
@@ -163,6 +199,50 @@ class _GrowingTable:
         others = float(point @ point) - own * own
         pull = float(self._lack[label, i] + lacks @ point) - float(lacks[i]) * own
         return _lowest(1 + others - 2 * float(lacks[i]), pull, *self._ends[i].tolist())
+
+
+class _AbsoluteTable(_ClassShares):
+    """The deficit of the rows so far in raw columns."""
+
+    def __init__(self, wanted: PooledMoments, blocks: tuple[Block, ...]) -> None:
+        super().__init__(wanted, blocks)
+        self._means, self._second = wanted.means, wanted.second
+        self._lack, self._lack_second = np.zeros_like(self._means), np.zeros_like(self._second)
+
+    def choose_point(self, label: int, generator: np.random.Generator) -> Floats:
+        """Choose the next row, categories first; values not yet chosen count as the class's mean."""
+        self._lack[label] += self._means[label]
+        self._lack_second += self._second
+        point: Floats = np.clip(self._means[label], 0.0, 1.0)
+        for start, stop in self._blocks:
+            trials = [self._with_level(point, start, stop, level) for level in range(start, stop)]
+            point = min(trials, key=lambda trial: self._level_gap(label, start, stop, trial))
+        for i in self._numeric.tolist():
+            point[i] = self._best_number(label, i, point)
+        self._lack[label] -= point
+        self._lack_second -= np.outer(point, point)
+        return point
+
+    @staticmethod
+    def _with_level(point: Floats, start: int, stop: int, level: int) -> Floats:
+        trial = point.copy()
+        trial[start:stop] = 0.0
+        trial[level] = 1.0
+        return trial
+
+    def _level_gap(self, label: int, start: int, stop: int, trial: Floats) -> float:
+        """Return the terms of the L1 distance that a column's level changes; pairs inside the column count once."""
+        column = slice(start, stop)
+        gaps = np.abs(np.outer(trial[column], trial) - self._lack_second[column])
+        gaps[:, column] = np.triu(gaps[:, column])
+        return float(gaps.sum() + np.abs(trial[column] - self._lack[label, column]).sum())
+
+    def _best_number(self, label: int, i: int, point: Floats) -> float:
+        """Return the z in [0, 1] that minimises the sum of |a z - b| over the class sum and the second moments."""
+        slopes, wanted = np.append(point, 1.0), np.append(self._lack_second[i], self._lack[label, i])
+        zeros = wanted[slopes != 0] / slopes[slopes != 0]
+        trials = np.concatenate([[0.0, 1.0], zeros[(zeros > 0) & (zeros < 1)]])
+        return float(trials[np.argmin(np.abs(np.outer(trials, slopes) - wanted).sum(axis=1))])
 
 
 def _lowest(bend: float, pull: float, low: float, high: float) -> float:

@@ -43,6 +43,7 @@ ESTIMATORS = {
         "neighbours": "replace-one",
         "mechanism": "auto",
         "categories": None,
+        "sampler": "squares",
         "random_state": None,
     },
     "EigenvalueGauss": {
@@ -75,7 +76,7 @@ ESTIMATORS = {
         "random_state": None,
     },
     "MomentMixture": MIXTURE,
-    "PcaGauss": MIXTURE | {"projection_mechanism": "auto"},
+    "PcaGauss": MIXTURE | {"projection_mechanism": "auto", "public_rows": None, "set_aside": None},
     "RonGauss": MIXTURE,
 }
 """Every estimator with its constructor's parameters and their defaults."""
@@ -157,8 +158,11 @@ SHOWN = {
     "dpcore.accounting": ["Cap", "release_statement", "rho_of_epsilon"],
     "dpcore.records.schema": ["RecordSchema"],
     "dpcore.records.encoding": ["Encoding"],
+    "dpcore.measurements.contribution": ["components_for_share"],
+    "dpcore.evaluation.cluster_count": ["choose_clusters"],
     "dpcore.inference.intervals": ["Interval", "Quotient"],
     "dpcore.inference.release_estimates": ["ReleaseInference"],
+    "dpcore.auditing.membership": ["infer_membership"],
     "dpcore": sorted(ESTIMATORS),
 }
 """Entry points that have an example in their docstring."""

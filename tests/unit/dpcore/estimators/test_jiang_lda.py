@@ -32,7 +32,14 @@ from dpcore.planning.request import PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout, GramSum, integer_records
 from dpcore.records.schema import UNKNOWN, Neighbours, PrivacyUnit, RowRule
-from dpcore.synthesis.jiang_greedy import GreedySampler, PooledMoments, _cubic_roots, _lowest
+from dpcore.synthesis.jiang_greedy import (
+    AbsoluteSampler,
+    GreedySampler,
+    PooledMoments,
+    _AbsoluteTable,
+    _cubic_roots,
+    _lowest,
+)
 
 MECHANISMS = ["auto", "jiang-laplace", "laplace"]
 SEED = "5eed" * 8
@@ -199,6 +206,47 @@ def test_the_moments_of_greedy_rows_approach_the_wanted_ones_far_faster_than_tho
     assert gaps[800] < independent / 4
 
 
+def test_absolute_differences_stop_getting_closer_and_leave_too_small_spreads() -> None:
+    """At four times the rows the published sampler is hardly closer, and squares are five times as close before."""
+    moments = wanted()
+    rows = {count: AbsoluteSampler(moments, ()).sample(count, SEED) for count in (800, 3200)}
+    gaps = {count: distance(*drawn, moments) for count, drawn in rows.items()}
+    squares = GreedySampler(moments, ()).sample(800, SEED)
+    assert gaps[3200] > 0.9 * gaps[800]
+    assert 5 * distance(*squares, moments) < gaps[3200]
+    spreads = np.sqrt(np.diag(moments.second) - (moments.weights @ moments.means) ** 2)
+    assert rows[3200][0].std(axis=0).mean() < 0.75 * spreads.mean()
+    assert squares[0].std(axis=0).mean() == pytest.approx(spreads.mean(), rel=0.01)
+
+
+@given(seed=st.integers(0, 10**6))
+def test_the_published_sampler_chooses_a_number_where_its_absolute_differences_are_least(seed: int) -> None:
+    rng = generator(seed)
+    table = _AbsoluteTable(wanted(features=4, rows=50), ())
+    table._lack[1], table._lack_second[2], point = rng.normal(0, 1, 4), rng.normal(0, 1, 4), rng.random(4)
+    chosen = table._best_number(1, 2, point)
+
+    def height(z: float) -> float:
+        return float(np.abs(point * z - table._lack_second[2]).sum() + abs(z - table._lack[1, 2]))
+
+    assert 0 <= chosen <= 1
+    assert height(chosen) <= min(height(z) for z in np.linspace(0, 1, 501)) + 1e-12
+
+
+@pytest.mark.parametrize("levels", [(), (2, 5)])
+def test_rows_of_absolute_differences_keep_to_bounds_levels_and_shares(levels: tuple[int, ...]) -> None:
+    moments = wanted(levels, features=4)
+    points, classes = AbsoluteSampler(moments, blocks_after(4, levels)).sample(300, SEED)
+    assert points.min() >= 0
+    assert points.max() <= 1
+    for start, stop in blocks_after(4, levels):
+        assert set(np.unique(points[:, start:stop])) == {0.0, 1.0}
+        assert np.all(points[:, start:stop].sum(axis=1) == 1)
+        shares = moments.weights @ moments.means[:, start:stop]
+        assert points[:, start:stop].mean(axis=0) == pytest.approx(shares, abs=0.05)
+    assert np.abs(np.bincount(classes) - 300 * moments.weights).max() <= 1
+
+
 @pytest.mark.parametrize("levels", [(), (2, 5)])
 def test_greedy_rows_keep_to_bounds_levels_and_shares(levels: tuple[int, ...]) -> None:
     moments = wanted(levels, features=4)
@@ -310,6 +358,51 @@ def test_the_stated_privacy_is_what_was_asked_for_and_never_more(mechanism: str,
     json.dumps(fitted.privacy_)
 
 
+CENTRES = {"a": (-0.6, -0.6), "b": (0.6, -0.6), "c": (-0.6, 0.6), "d": (0.6, 0.6)}
+
+
+@pytest.mark.parametrize(("sampler", "near"), [("squares", 0.05), ("absolute", 0.5)])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_four_classes_are_told_apart_and_keep_their_shares_and_means(
+    mechanism: str, sampler: str, near: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seed_the_noise(monkeypatch, jiang_lda)
+    rng = generator(12)
+    y = rng.choice(list(CENTRES), 4000, p=[0.4, 0.3, 0.2, 0.1])
+    X = np.clip(np.array([CENTRES[label] for label in y]) + rng.normal(0, 0.15, (4000, 2)), -1, 1)
+    public = {"epsilon": 20.0, "bounds": (-1.0, 1.0), "classes": list(CENTRES), "random_state": "5eed"}
+    fitted = DifferentialLda(**public, mechanism=mechanism, sampler=sampler).fit(X, y)
+    S, t = fitted.sample(800)
+    assert np.mean(fitted.predict(X) == y) > 0.98
+    for label in CENTRES:
+        assert np.mean(t == label) == pytest.approx(np.mean(y == label), abs=0.02)
+        assert S[t == label].mean(axis=0) == pytest.approx(X[y == label].mean(axis=0), abs=near)
+    assert fitted.privacy_["epsilon"] == pytest.approx(20.0, rel=1e-9)
+
+
+def test_more_classes_than_two_need_no_more_noise_on_the_papers_statistics() -> None:
+    """A record leaves one class for one other, however many there are."""
+    scales = {
+        count: DifferentialLda(
+            epsilon=1.0, bounds=(0.0, 1.0), classes=list(range(count)), mechanism="jiang-laplace"
+        ).fit(np.zeros((9, 3)), [0] * 9)
+        for count in (2, 5)
+    }
+    assert scales[2].moments_.event.noise == scales[5].moments_.event.noise
+
+
+def test_the_published_sampler_is_an_option_and_costs_nothing() -> None:
+    X, y = rows(300)
+    fitted = model(epsilon=20.0, sampler="absolute", random_state="5eed").fit(X, y)
+    S, t = fitted.sample(100)
+    assert S.shape == (100, 4)
+    assert np.abs(S[:, :3]).max() <= 1
+    assert set(np.unique(S[:, 3])) <= {10, 11, 12, 13}
+    assert set(t) == {"no", "yes"}
+    assert not np.array_equal(S, fitted.set_params(sampler="squares").sample(100)[0])
+    assert fitted.privacy_["epsilon"] == 20.0
+
+
 def test_delta_may_buy_a_smaller_noise() -> None:
     fitted = model(epsilon=1.0, delta=1e-6, mechanism="gaussian").fit(*rows(50))
     assert fitted.privacy_["epsilon"] == pytest.approx(1.0, rel=1e-6)
@@ -374,6 +467,7 @@ def test_two_fits_differ_and_two_samples_of_one_seed_do_not() -> None:
         ({"delta": -0.5}, ValueError, "delta must lie in"),
         ({"categories": {9: [0, 1]}}, ValueError, "by index, 0 to 3"),
         ({"categories": {3: [1]}}, ValueError, "two levels"),
+        ({"sampler": "median"}, ValueError, "sampler must be squares or absolute"),
     ],
 )
 @pytest.mark.parametrize("mechanism", ["auto", "jiang-laplace"])
