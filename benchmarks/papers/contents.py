@@ -160,7 +160,7 @@ RON_GAUSS = Paper(
             "Accuracy of a neural attacker against epsilon, and utility against that accuracy.",
             "membership",
             ("membership",),
-            ("membership",),
+            ("membership", "membership_tradeoff"),
         ),
         Item(
             "Figure 3: pictures",
