@@ -1,4 +1,4 @@
-"""Rows in the unit ball, and the directions that the mechanisms of Imtiaz and Sarwate (003) and Xu et al. (004) release.
+"""Rows in the unit ball, and what the mechanisms of Imtiaz and Sarwate (003) and Xu et al. (004) release of them.
 
 Second moments are around a public origin and rows are scaled by public bounds; the papers centre by the exact mean
 and scale by the exact largest norm, which reveals rows. Published calibrations run at their claim. Their noise is

@@ -199,8 +199,9 @@ def write_dimensions(name: str, rows: Rows, runs: int) -> None:
     columns = ["spectrum", "directions at 90 %", "share that they capture", f"share that {rows.components} capture"]
     title = f"{name}: the number of directions at 90 % of the variance, epsilon 1"
     notes = [
-        "Noise adds positive eigenvalues, so a noisy spectrum asks for more directions than the exact one. The size of "
-        "the noise is public: eigenvalues below it may count as 0."
+        "Symmetric noise makes half of the eigenvalues positive, so with much noise the rule asks for about a third of "
+        "the columns, whatever the rows are; SN's noise is one-sided and asks for more. The size of the noise is public: "
+        "eigenvalues below it may count as 0."
     ]
     show(title, columns, lines, notes=notes)
     write_results(f"papers/pca_{name}_dimension", {"title": title, "columns": columns, "rows": lines, "notes": notes})
