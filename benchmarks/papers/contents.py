@@ -205,8 +205,8 @@ IMTIAZ = Paper(
         *(
             Item(
                 f"Figures 1 and 2: captured variance, on {name}",
-                "Variance along released directions over that of the best ones, against epsilon and rows; and the number "
-                "of directions at 90 % of the variance, from exact and noisy spectra."
+                "Variance along released directions over that of the best ones, against epsilon and rows; and the "
+                "number of directions at 90 % of the variance, from exact and noisy spectra."
                 + (
                     " The paper does not give the covariance; the module documents ours." if name == "synthetic" else ""
                 ),
@@ -240,8 +240,8 @@ XU = Paper(
         ),
         Item(
             "Figures 3 and 4: error ratio η",
-            "Approximation error of LIP over that of LOP against k and epsilon. The proof of Theorem 4 bounds the ratio "
-            "from below and concludes that it is below 1; the last line of the table above has rows for which it is not.",
+            "Approximation error of LIP over that of LOP against k and epsilon. The proof of Theorem 4 bounds the "
+            "ratio from below and concludes that it is below 1; the last line of the table above contradicts it.",
             "ratios",
             (),
             ("ratios_eta", "ratios_eta_epsilon"),

@@ -200,8 +200,8 @@ def write_dimensions(name: str, rows: Rows, runs: int) -> None:
     title = f"{name}: the number of directions at 90 % of the variance, epsilon 1"
     notes = [
         "Symmetric noise makes half of the eigenvalues positive, so with much noise the rule asks for about a third of "
-        "the columns, whatever the rows are; SN's noise is one-sided and asks for more. The size of the noise is public: "
-        "eigenvalues below it may count as 0."
+        "the columns, whatever the rows are; SN's noise is one-sided and asks for more. The size of the noise is "
+        "public: eigenvalues below it may count as 0."
     ]
     show(title, columns, lines, notes=notes)
     write_results(f"papers/pca_{name}_dimension", {"title": title, "columns": columns, "rows": lines, "notes": notes})
