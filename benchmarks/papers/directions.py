@@ -67,7 +67,7 @@ LEADING_SHARE = 0.91
 """The share of the synthetic variance along the ten leading directions: they are the fewest that reach 90 %."""
 
 LONGEST = 3.0
-"""The squared length to which synthetic rows are clipped, over its expectation; 1 row in 300 is longer."""
+"""The squared length to which synthetic rows are clipped, over its expectation; about 1 row in 600 is longer."""
 
 
 @dataclass(frozen=True, slots=True)
