@@ -57,13 +57,16 @@ SHRUNK = {"mnist": 4, "semeion": 2}
 """Factors by which pictures are scaled down, so that a draw of noise takes well below a second."""
 
 
-def small_pictures(data: Dataset) -> Dataset:
-    """Return pictures averaged over squares of pixels, a public map, and other data sets unchanged."""
-    if data.name not in SHRUNK:
+def small_pictures(data: Dataset, shrink: int | None = None) -> Dataset:
+    """Return pictures averaged over squares of pixels, a public map, and other data sets unchanged.
+
+    `shrink` is the side of a square, if not the usual one of the data set.
+    """
+    by = SHRUNK.get(data.name, 1) if shrink is None else shrink
+    if by == 1:
         return data
     label = next(column for column in data.schema.columns if column.role is Role.LABEL)
     pixels = [column for column in data.schema.columns if isinstance(column, IntervalColumn)]
-    by = SHRUNK[data.name]
     side = math.isqrt(len(pixels)) // by
     names = [f"px{row:02d}_{column:02d}" for row in range(side) for column in range(side)]
     columns = tuple(replace(pixels[0], name=name) for name in names)
