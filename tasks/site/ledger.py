@@ -61,7 +61,7 @@ def _front(site: Site, block: int) -> dict[str, Any]:
     return {
         "front": front,
         "entries_per_page": ENTRIES_PER_PAGE,
-        "keys": list(_key_rows(site)) if front else [],
+        "keys": list(_signer_rows(site)) if front else [],
         "caps": [_cap_row(entry) for entry in good if entry.is_a(CapChange)],
         "approvals": [e for e in good if e.is_a(BundleDecision) and e.parse(BundleDecision).who],
         "is_approval": lambda entry: entry.is_a(Approval),
@@ -69,7 +69,7 @@ def _front(site: Site, block: int) -> dict[str, Any]:
     }
 
 
-def _key_rows(site: Site) -> Iterator[dict[str, Any]]:
+def _signer_rows(site: Site) -> Iterator[dict[str, Any]]:
     """Yield each key with the entry that announced it and the number of entries that it signed."""
     good = site.survey.entries[: site.survey.verified]
     signed = Counter(entry.key_id for entry in good)
