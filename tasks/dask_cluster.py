@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from dpcore.errors import RefusedError
 from tasks.boundary import log_operator, log_public
 from tasks.landing.dask_runner import Dask, refused
 from tasks.landing.passes import Runner, Threads
 from tasks.spec import RunnerSpec
+from tasks.workspace.redaction import ErrorBoundary
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,7 +45,6 @@ def runner_of(spec: RunnerSpec | None, scratch: Path) -> Iterator[Runner]:
 
 @contextmanager
 def _client(address: str, scratch: Path) -> Iterator[Client]:
-    client: Client | None = None
     _require_dask()
     from prefect_dask import DaskTaskRunner
 
@@ -55,14 +56,14 @@ def _client(address: str, scratch: Path) -> Iterator[Client]:
         _warn_of_open_lines(address)
     log_public("waiting for the Dask cluster")
     with quiet_dask(), DaskTaskRunner(**settings) as runner:
-        try:
-            client = runner.client
-        except (OSError, ValueError, RuntimeError):
-            client = None
-        if client is None:
-            hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
-            raise refused("the Dask cluster does not answer", "runner-unreachable", hint)
+        with ErrorBoundary(OSError, ValueError, RuntimeError, refusal=_unreachable_cluster):
+            client: Client = runner.client
         yield client
+
+
+def _unreachable_cluster(_: Exception) -> RefusedError:
+    hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
+    return refused("the Dask cluster does not answer", "runner-unreachable", hint)
 
 
 def _require_dask() -> None:

@@ -33,6 +33,7 @@ from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.clock import MINUTE_FORMAT
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
+from tasks.workspace.redaction import ErrorBoundary
 
 
 def approve(
@@ -132,18 +133,17 @@ def read_decision(path: Path) -> SignedDecision:
 
     Raises: RefusedError.
     """
-    try:
-        signed = SignedDecision.from_json(parse_json(read_text(path)))
-        if signed.content.decision in (Approval.kind, Refusal.kind):
-            return signed
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    raise RefusedError(
+    unreadable = RefusedError(
         "there is no readable signed decision",
         rule="decision-unreadable",
         where="--add",
         hint="`dprelease approve RELEASE --key FILE --bundle FOLDER --out FILE` writes one",
     )
+    with ErrorBoundary(OSError, ValueError, KeyError, TypeError, refusal=lambda _: unreadable):
+        signed = SignedDecision.from_json(parse_json(read_text(path)))
+        if signed.content.decision in (Approval.kind, Refusal.kind):
+            return signed
+    raise unreadable
 
 
 def _decision(word: str, release_id: str, digest: str, who: str, reason: str) -> Decision:
