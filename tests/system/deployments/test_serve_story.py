@@ -422,6 +422,7 @@ def test_ctrl_c_ends_every_child_within_ten_seconds_in_the_middle_of_a_release_t
     land_and_reserve(served, last_month(before=6))
     assert served.interrupt() < 10
     assert not (served.workspace.prefect_home / "serving.json").exists()
+    assert not (served.workspace.prefect_home / "settle").exists()
     assert "Traceback" not in served.said()
     assert "Warning" not in served.said()
 
