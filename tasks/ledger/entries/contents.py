@@ -16,22 +16,8 @@ from dataclasses import asdict
 from dpcore.accounting import LARGEST_FIGURE
 from tasks.keys.decision import Decision
 from tasks.keys.signing import PublicKey
-from tasks.ledger.entries.bodies import (
-    TOGETHER,
-    Approval,
-    ApprovalRequest,
-    CapChange,
-    Failure,
-    KeyEnrolment,
-    KeyRevocation,
-    Publication,
-    Reconciliation,
-    Refusal,
-    Reservation,
-    Restore,
-    Spend,
-    Void,
-)
+from tasks.ledger.entries import bodies
+from tasks.ledger.entries.bodies import TOGETHER
 from tasks.ledger.entries.fields import canonical, exact_number, is_slug, is_text
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -148,15 +134,15 @@ _text_or_none = _or_none(is_text)
 _sealed: dict[str, Check] = {"bundle_digest": _is_digest, "flow_run_id": _text_or_none}
 
 BODIES: Mapping[str, dict[str, Check]] = {
-    KeyEnrolment.kind: {"key_id": is_text, "public_key": _is_public_key, "replaces": _text_or_none},
-    CapChange.kind: {
+    bodies.KeyEnrolment.kind: {"key_id": is_text, "public_key": _is_public_key, "replaces": _text_or_none},
+    bodies.CapChange.kind: {
         "epsilon": _is_exact,
         "delta": _is_probability,
         "delta_num": _is_probability,
         "basis": _mapping_of(is_text),
         "reason": _text_or_none,
     },
-    Reservation.kind: {
+    bodies.Reservation.kind: {
         "name": is_slug,
         "period": _is_period,
         "sequence": _is_count,
@@ -168,22 +154,22 @@ BODIES: Mapping[str, dict[str, Check]] = {
         "supersedes": _text_or_none,
         "reason": _text_or_none,
     },
-    Spend.kind: {
+    bodies.Spend.kind: {
         "measurement": is_text,
         "event": _is_event,
         "cost": _is_exact_cost,
         "seeded": _is_truth,
         "digest": _is_digest,
     },
-    Failure.kind: {"status": is_text, "stage": is_text},
-    ApprovalRequest.kind: _sealed,
-    Approval.kind: {"bundle_digest": _is_digest, "who": is_text, "reason": is_text},
-    Refusal.kind: {"rule": is_text, "reason": is_text, "who": _text_or_none, "flow_run_id": _text_or_none},
-    Publication.kind: _sealed,
-    Void.kind: {"reason": is_text},
-    Restore.kind: {"who": is_text, "backup_made_at": is_text},
-    KeyRevocation.kind: {"key_id": is_text, "reason": is_text, "who": is_text},
-    Reconciliation.kind: {
+    bodies.Failure.kind: {"status": is_text, "stage": is_text},
+    bodies.ApprovalRequest.kind: _sealed,
+    bodies.Approval.kind: {"bundle_digest": _is_digest, "who": is_text, "reason": is_text},
+    bodies.Refusal.kind: {"rule": is_text, "reason": is_text, "who": _text_or_none, "flow_run_id": _text_or_none},
+    bodies.Publication.kind: _sealed,
+    bodies.Void.kind: {"reason": is_text},
+    bodies.Restore.kind: {"who": is_text, "backup_made_at": is_text},
+    bodies.KeyRevocation.kind: {"key_id": is_text, "reason": is_text, "who": is_text},
+    bodies.Reconciliation.kind: {
         "reason": is_text,
         "who": is_text,
         "nothing_was_spent": _is_truth,
@@ -197,12 +183,12 @@ BODIES: Mapping[str, dict[str, Check]] = {
 _proof: dict[str, Check] = {"approver": is_text, "statement": _is_decision, "signature": is_text}
 
 LATER_FIELDS: Mapping[str, dict[str, Check]] = {
-    KeyEnrolment.kind: {"roles": _list_of(is_text), "name": is_text},
-    CapChange.kind: {"who": _text_or_none},
-    Reservation.kind: {"approve": _is_approval},
-    Approval.kind: _proof,
-    Reconciliation.kind: {"vouches": _list_of(is_text)},
-    Spend.kind: {"build": _or_none(_is_mapping), "flow_run_id": _text_or_none},
-    Refusal.kind: {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_figure), **_proof},
+    bodies.KeyEnrolment.kind: {"roles": _list_of(is_text), "name": is_text},
+    bodies.CapChange.kind: {"who": _text_or_none},
+    bodies.Reservation.kind: {"approve": _is_approval},
+    bodies.Approval.kind: _proof,
+    bodies.Reconciliation.kind: {"vouches": _list_of(is_text)},
+    bodies.Spend.kind: {"build": _or_none(_is_mapping), "flow_run_id": _text_or_none},
+    bodies.Refusal.kind: {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_figure), **_proof},
 }
 """The fields that entries of earlier versions lack, or that only some entries of a kind have."""
