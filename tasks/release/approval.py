@@ -31,7 +31,7 @@ from tasks.lineage.events import LineageRun
 from tasks.release.spend_facets import Account
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.clock import MINUTE_FORMAT
-from tasks.workspace.folders import Workspace
+from tasks.workspace.folders import Workspace, unknown_release
 from tasks.workspace.reading import parse_json, read_text
 from tasks.workspace.redaction import ErrorBoundary
 
@@ -202,12 +202,7 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
         require_complete_ledger(workspace, ledger.entries())
         release = ledger.state().releases.get(release_id)
         if release is None or release.reservation.name != spec.name:
-            raise RefusedError(
-                f"there is no release {release_id!r} of {spec.name}",
-                rule="release-unknown",
-                where="RELEASE",
-                hint="see `dprelease history`",
-            )
+            raise unknown_release(f"there is no release {release_id!r} of {spec.name}")
         yield spec, ledger, release
 
 
