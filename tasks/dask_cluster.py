@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from dpcore.errors import RefusedError
 from tasks.boundary import log_operator, log_public
 from tasks.landing.dask_runner import Dask, refused
 from tasks.landing.passes import Runner, Threads
@@ -56,14 +55,11 @@ def _client(address: str, scratch: Path) -> Iterator[Client]:
         _warn_of_open_lines(address)
     log_public("waiting for the Dask cluster")
     with quiet_dask(), DaskTaskRunner(**settings) as runner:
-        with ErrorBoundary(OSError, ValueError, RuntimeError, refusal=_unreachable_cluster):
+        hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
+        silent = refused("the Dask cluster does not answer", "runner-unreachable", hint)
+        with ErrorBoundary(OSError, ValueError, RuntimeError, refusal=lambda _: silent):
             client: Client = runner.client
         yield client
-
-
-def _unreachable_cluster(_: Exception) -> RefusedError:
-    hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
-    return refused("the Dask cluster does not answer", "runner-unreachable", hint)
 
 
 def _require_dask() -> None:

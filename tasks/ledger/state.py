@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from dpcore.accounting import Cap, Cost, total
 from tasks.ledger.entries import keys as entry_keys
@@ -313,7 +312,7 @@ class LedgerState:
         return max(used + [int(number) for number in gone if number.isdecimal()], default=0) + 1
 
 
-_APPLY: Mapping[str, Callable[[LedgerState, Entry, Any], None]] = {
+_APPLY: Mapping[str, Callable[..., None]] = {
     KeyEnrolment.kind: LedgerState._apply_key,
     KeyRevocation.kind: LedgerState._apply_revoke,
     CapChange.kind: LedgerState._apply_cap,
@@ -328,4 +327,3 @@ _APPLY: Mapping[str, Callable[[LedgerState, Entry, Any], None]] = {
     Restore.kind: LedgerState._apply_restore,
     Reconciliation.kind: LedgerState._apply_reconcile,
 }
-"""What an entry of each kind does to the state."""

@@ -93,8 +93,8 @@ def _line(site: Site, entry: Entry) -> Line:
         cost, words = ("", "") if entry.kind not in DESCRIPTIONS else _describe(entry.content)
     except FAULTS:
         cost, words = "", "cannot be read"
-    href, verified = site.release_href(entry.release_id), entry.seq <= site.survey.verified
-    return Line(entry, cost, words, href, verified, TONES.get(entry.kind, "plain"))
+    verified, tone = entry.seq <= site.survey.verified, TONES.get(entry.kind, "plain")
+    return Line(entry, cost, words, site.release_href(entry.release_id), verified, tone)
 
 
 def _describe(body: Body) -> tuple[str, str]:

@@ -17,7 +17,6 @@ from dpcore.accounting import LARGEST_FIGURE
 from tasks.keys.decision import Decision
 from tasks.keys.signing import PublicKey
 from tasks.ledger.entries import bodies
-from tasks.ledger.entries.bodies import TOGETHER
 from tasks.ledger.entries.fields import canonical, exact_number, is_slug, is_text
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -36,7 +35,7 @@ def fault_of_body(kind: str, body: str) -> str | None:
     if not spelled:
         return "does not hold one JSON object in its one spelling"
     needed, known = BODIES[kind], BODIES[kind] | LATER_FIELDS.get(kind, {})
-    halves = [names for names in TOGETHER.get(kind, ()) if names & facts.keys() and not names <= facts.keys()]
+    halves = [names for names in bodies.TOGETHER.get(kind, ()) if names & facts.keys() and not names <= facts.keys()]
     if halves or not needed.keys() <= facts.keys() <= known.keys():
         return "lacks a field, or has one that is unknown"
     wrong = [name for name in known if name in facts and not known[name](facts[name])]
