@@ -37,7 +37,7 @@ from flows.server.embedded import LOOPBACK, embedded_settings, listen, own_serve
 from flows.server.isolation import isolation_of
 from flows.server.keeping import end_kept_server, kept_here
 from flows.server.worker_process import SERVED
-from tasks.intake import SETTLE_SECONDS
+from tasks.intake.settling import SETTLE_SECONDS, keep_settle
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import plan_release
 from tasks.workspace.folders import Workspace
@@ -73,6 +73,7 @@ def serve(
         served = {SERVED: str(workspace.root)}
         environment = {**embedded_settings(workspace), **os.environ, **isolation_of(scratch), **served}
         children: list[Child] = []
+        ends.enter_context(keep_settle(workspace, settle))
         ends.callback(lambda: end(children, grace=2.0))  # whoever is left: the server, or all if we do not come far
         configured = known_server(workspace) if os.environ.get("PREFECT_API_URL") else None
         server = configured or _own_server(workspace, environment, ends.enter_context(_listen(port)), children)
@@ -87,14 +88,14 @@ def serve(
         if auditor_port is not None:
             auditor, door = ends.enter_context(_auditor_door(workspace, environment, auditor_port))
             children.append(door)
-        for child in _workers(workspace, spec, environment, poll=poll, settle=settle, pool=pool):
+        for child in _workers(workspace, spec, environment, poll=poll, pool=pool):
             children.append(child)  # at once: it is ended with the others, whatever comes
         _say_where(server, spec, None if configured else workspace.prefect_home / PASSWORD, auditor, as_json)
         _supervise(server, children, register_only=pool is not None)
 
 
 def _workers(
-    workspace: Workspace, spec: ReleaseSpec, environment: dict[str, str], *, poll: bool, settle: float, pool: str | None
+    workspace: Workspace, spec: ReleaseSpec, environment: dict[str, str], *, poll: bool, pool: str | None
 ) -> Iterator[Child]:
     """The runner, or the registration for a pool's workers; and the watcher, where landing triggers releases.
 
@@ -107,7 +108,7 @@ def _workers(
     yield registering
     if spec.schedule.on_landing:
         _await_mark(mark, registering)
-        watcher = [*PYTHON, "flows.watcher", root, "--settle", f"{settle:g}", *(["--poll"] if poll else [])]
+        watcher = [*PYTHON, "flows.watcher", root, *(["--poll"] if poll else [])]
         yield _start(Child("watcher", watcher, environment, workspace.prefect_home))
 
 

@@ -141,8 +141,19 @@ def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
             outcome = stage(SCORE, score_release, run, grant, outcome, table)
         log_public(run.readings.summary())
         ending = "seal" if needs_approval(planned, grant) else "publish"
-        lineage, now = observer.lineage_so_far(), observer.clock()
-        return stage(ending, publish_bundle, run, grant, outcome, staging, lineage, now)
+        return stage(
+            ending,
+            publish_bundle,
+            planned,
+            run.ledger,
+            grant,
+            outcome,
+            staging,
+            keys=run.workspace.keys,
+            lineage=observer.lineage_so_far(),
+            flow_run_id=run.flow_run_id,
+            now=observer.clock(),
+        )
 
 
 @contextmanager

@@ -119,7 +119,7 @@ class Joined:
         if release.refusal is not None:
             return release.refusal.parse(Refusal).reason
         last = self.entries_of(release.release_id)[-1]
-        return last.parse(Void).reason if last.kind == Void.kind else release.reservation.reason
+        return last.parse(Void).reason if last.is_a(Void) else release.reservation.reason
 
     def _refused(self, refusal: Entry) -> Row:
         """What the budget refused: nothing was reserved for it."""

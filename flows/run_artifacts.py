@@ -18,6 +18,7 @@ from dpcore.mechanisms.names import PROJECTION
 from flows.recipe import SCORE, STAGES, P, R, StageObserver
 from flows.run_labels import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
+from tasks.ledger.entries.bodies import Failure, Void
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.releases import ReleaseState
 from tasks.lineage.events import public_words
@@ -27,7 +28,7 @@ from tasks.report import cards, spectra
 from tasks.report.plots import utility_plot
 from tasks.workspace.helper_process import in_helper
 
-WITHOUT_RUN = ("fail", "void")
+WITHOUT_RUN = (Failure, Void)
 """Kinds of entries that do not name the flow run that wrote them."""
 
 
@@ -58,7 +59,7 @@ class RunPage:
 
     def _is_own(self, entry: Entry) -> bool:
         """Whether this run wrote an entry; only one run of a name is here at a time."""
-        if entry.kind in WITHOUT_RUN:
+        if entry.is_a(*WITHOUT_RUN):
             return entry.seq > self._before
         return entry.flow_run_id == self._run.flow_run_id
 

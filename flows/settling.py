@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tasks.boundary import log_operator
-from tasks.intake import SETTLE_SECONDS
 from tasks.intake.arrivals import wait_until_settled
+from tasks.intake.settling import settle_seconds
 from tasks.spec import ReleaseSpec
 from tasks.workspace.folders import Workspace
 
@@ -17,6 +17,6 @@ def await_landing(place: Workspace, spec: ReleaseSpec, period: str | None) -> No
 
     Raises: LandingError if that takes too long.
     """
-    refusals = wait_until_settled(place, spec, period=period, seconds=LONGEST_WAIT_SECONDS, settle=SETTLE_SECONDS)
-    for refusal in refusals:
+    settle = settle_seconds(place)
+    for refusal in wait_until_settled(place, spec, period=period, seconds=LONGEST_WAIT_SECONDS, settle=settle):
         log_operator(f"a file was put into quarantine ({refusal.rule})")

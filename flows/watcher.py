@@ -23,8 +23,6 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, NoReturn
 
-from tasks.intake import SETTLE_SECONDS
-
 if TYPE_CHECKING:
     from tasks.intake.arrivals import Scan
     from tasks.intake.file_registry import Announcement
@@ -186,13 +184,13 @@ def main(arguments: list[str] | None = None) -> int:
         "--poll", action="store_true", help="poll for changes where the system reports none (network mounts)"
     )
     parser.add_argument(
-        "--settle", type=float, default=SETTLE_SECONDS, help="seconds without a change until a file is complete"
-    )
-    parser.add_argument(
-        "--patience", type=float, help="seconds to wait for a file that looks unfinished; six times --settle by default"
+        "--patience",
+        type=float,
+        help="seconds to wait for a file that looks unfinished; by default six times as long as files settle",
     )
     options = parser.parse_args(arguments)
     from dpcore.errors import WorkspaceError
+    from tasks.intake.settling import settle_seconds
     from tasks.workspace.folders import Workspace
 
     workspace = Workspace(options.workspace.resolve())
@@ -202,7 +200,7 @@ def main(arguments: list[str] | None = None) -> int:
     except WorkspaceError as error:
         say(f"{error}; {error.hint}")
         return 2
-    watcher = Watcher(workspace, settle=options.settle, patience=options.patience)
+    watcher = Watcher(workspace, settle=settle_seconds(workspace), patience=options.patience)
     with suppress(SystemExit, KeyboardInterrupt):  # the latter if the signal came while the library waited
         watch(workspace, watcher, stop, poll=options.poll)
     return 0

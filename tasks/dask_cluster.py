@@ -19,6 +19,7 @@ from tasks.boundary import log_operator, log_public
 from tasks.landing.dask_runner import Dask, refused
 from tasks.landing.passes import Runner, Threads
 from tasks.spec import RunnerSpec
+from tasks.workspace.redaction import ErrorBoundary
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,7 +44,6 @@ def runner_of(spec: RunnerSpec | None, scratch: Path) -> Iterator[Runner]:
 
 @contextmanager
 def _client(address: str, scratch: Path) -> Iterator[Client]:
-    client: Client | None = None
     _require_dask()
     from prefect_dask import DaskTaskRunner
 
@@ -55,13 +55,10 @@ def _client(address: str, scratch: Path) -> Iterator[Client]:
         _warn_of_open_lines(address)
     log_public("waiting for the Dask cluster")
     with quiet_dask(), DaskTaskRunner(**settings) as runner:
-        try:
-            client = runner.client
-        except (OSError, ValueError, RuntimeError):
-            client = None
-        if client is None:
-            hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
-            raise refused("the Dask cluster does not answer", "runner-unreachable", hint)
+        hint = "check runner.dask, and that the scheduler and workers are running; nothing was read or spent"
+        silent = refused("the Dask cluster does not answer", "runner-unreachable", hint)
+        with ErrorBoundary(OSError, ValueError, RuntimeError, refusal=lambda _: silent):
+            client: Client = runner.client
         yield client
 
 

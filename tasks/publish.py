@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 
 from dpcore.errors import LedgerError
 from dpcore.measure import Measurement
@@ -16,7 +17,6 @@ from tasks.bundle.statement import STATEMENT, build_statement, sign_statement
 from tasks.keys.signing import signing_key
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.store import Ledger
-from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import BundleRef, Grant
 from tasks.report.report import render_report
 from tasks.spec.plan import PlannedRelease
@@ -28,22 +28,30 @@ REPORT, LINEAGE = "report.html", "lineage.ndjson"
 
 @private_task("publish")
 def publish_bundle(
-    run: ReleaseRun, grant: Grant, outcome: Outcome, staging: Staging, lineage: list[str], now: datetime
+    planned: PlannedRelease,
+    ledger: Ledger,
+    grant: Grant,
+    outcome: Outcome,
+    staging: Staging,
+    *,
+    keys: Path,
+    lineage: list[str],
+    flow_run_id: str,
+    now: datetime,
 ) -> BundleRef:
     """Fill, seal, record and reveal the bundle; a bundle that needs approval stays hidden until a person approves it.
 
     Raises: LedgerError if its noise was seeded.
     """
-    ledger = run.ledger
     measurements = _measurements(ledger, grant)
     _refuse_seeded(grant, [outcome.moments.released, *measurements.values()])
     _refuse_unknown(staging, grant)
-    record = build_record(run.planned, grant.release_id, outcome, ledger.state(), flow_run_id=run.flow_run_id, now=now)
+    record = build_record(planned, grant.release_id, outcome, ledger.state(), flow_run_id=flow_run_id, now=now)
     folder = staging.folder
     documents = {
         RECORD: render_json(record),
-        CODEBOOK: render_json(build_codebook(run.planned.plan.schema, record)),
-        MODEL: render_json(build_model(run.planned.encoding, outcome, measurements)),
+        CODEBOOK: render_json(build_codebook(planned.plan.schema, record)),
+        MODEL: render_json(build_model(planned.encoding, outcome, measurements)),
         REPORT: in_helper(render_report, record),
         REGISTRY: deployment_text(record),
         LINEAGE: "".join(f"{line}\n" for line in lineage),
@@ -51,14 +59,14 @@ def publish_bundle(
     for name, text in documents.items():
         (folder / name).write_text(text, encoding="utf-8")
     statement = build_statement(record, staging.digests())
-    signed = sign_statement(statement, signing_key(run.workspace.keys))
+    signed = sign_statement(statement, signing_key(keys))
     (folder / STATEMENT).write_text(render_json(signed), encoding="utf-8")
     digest = staging.seal()
-    if needs_approval(run.planned, grant):
-        ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
+    if needs_approval(planned, grant):
+        ledger.await_approval(grant.release_id, bundle_digest=digest, flow_run_id=flow_run_id)
         log_public(f"{grant.release_id} waits for approval")
         return BundleRef(folder, record, ReleaseStatus.AWAITING_APPROVAL)
-    ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=run.flow_run_id)
+    ledger.publish(grant.release_id, bundle_digest=digest, flow_run_id=flow_run_id)
     staging.reveal()
     log_public(f"published {grant.release_id}")
     return BundleRef(staging.final, record)

@@ -41,6 +41,7 @@ def approve(
 ) -> None:
     """Publish a release that waits for approval, or refuse it."""
     from tasks.keys.signing import read_signer
+    from tasks.ledger.entries.bodies import Refusal
     from tasks.release import approval
     from tasks.workspace.folders import Workspace
 
@@ -57,7 +58,7 @@ def approve(
     if add:
         signed = approval.read_decision(add)
         said = {"who": signed.content.who, "reason": signed.content.reason, "signed": signed}
-        refuse = signed.content.decision == "refuse"
+        refuse = signed.content.decision == Refusal.kind
     if refuse:
         entry = approval.refuse_release(place, release_id, **said)
         content = {"release_id": release_id, "status": ReleaseStatus.REFUSED, **_decision_facts(entry)}
@@ -109,10 +110,10 @@ def _cost(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decision_facts(entry: Entry) -> dict[str, Any]:
-    from tasks.ledger.entries.bodies import BundleDecision
+    from tasks.ledger.entries.bodies import BundleDecision, Refusal
 
     body = entry.parse(BundleDecision)
-    by = "refused_by" if entry.kind == "refuse" else "approved_by"
+    by = "refused_by" if entry.is_a(Refusal) else "approved_by"
     key = body.approver or entry.key_id
     return {by: body.who, "reason": body.reason, "key": key, "ledger_entry": entry.seq}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.errors import RefusedError, WorkspaceError
+from dpcore.errors import WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 from flows.cli.releases import record_in
 from tasks.ledger.entries.status import ReleaseStatus
@@ -145,13 +145,10 @@ def show(
 
 
 def _require_known(joined: Joined, release_id: str) -> None:
+    from tasks.workspace.folders import unknown_release
+
     if release_id not in joined.state.releases and release_id not in joined.state.refusals:
-        raise RefusedError(
-            f"there is no release {release_id!r}",
-            rule="release-unknown",
-            where="RELEASE",
-            hint="see `dprelease history`",
-        )
+        raise unknown_release(f"there is no release {release_id!r}")
 
 
 def _record(joined: Joined, release_id: str) -> dict[str, Any]:

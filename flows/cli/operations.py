@@ -143,19 +143,19 @@ def _charges(texts: list[str]) -> dict[str, Fraction]:
 
 def _charge(text: str) -> tuple[str, Fraction]:
     from dpcore.errors import RefusedError
+    from tasks.workspace.redaction import ErrorBoundary
 
     population, _, figure = text.rpartition("=")
-    try:
+    invalid = RefusedError(
+        "a charge is an epsilon of at least 0",
+        rule="charge-invalid",
+        where="--charge",
+        hint="write --charge 1.5, or --charge clinic-patients=1.5",
+    )
+    with ErrorBoundary(ValueError, ZeroDivisionError, refusal=lambda _: invalid):
         epsilon = Fraction(figure)
-    except (ValueError, ZeroDivisionError):
-        epsilon = Fraction(-1)
     if epsilon < 0:
-        raise RefusedError(
-            "a charge is an epsilon of at least 0",
-            rule="charge-invalid",
-            where="--charge",
-            hint="write --charge 1.5, or --charge clinic-patients=1.5",
-        )
+        raise invalid
     return population, epsilon
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.errors import InterruptedReleaseError, RefusedError, WorkspaceError
+from dpcore.errors import InterruptedReleaseError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 from tasks.ledger.entries.status import ReleaseStatus
 
@@ -240,14 +240,11 @@ def check(
 
 
 def _published(place: Workspace, release_id: str) -> dict[str, Any]:
+    from tasks.workspace.folders import unknown_release
+
     folder = next((folder for folder in place.bundles() if folder.name == release_id), None)
     if folder is None:
-        raise RefusedError(
-            f"there is no published release {release_id!r} in this workspace",
-            rule="release-unknown",
-            where="RELEASE",
-            hint="see `dprelease history`",
-        )
+        raise unknown_release(f"there is no published release {release_id!r} in this workspace")
     return record_in(folder)
 
 

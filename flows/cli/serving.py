@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from flows.cli.output import JsonFlag, WorkspaceOption
-from tasks.intake import SETTLE_SECONDS
+from tasks.intake.settling import SETTLE_SECONDS
 
 WorkspacesOption = typer.Option(
     ["."], "--workspace", "-w", help="A workspace folder; may be repeated.", show_default="current folder"
@@ -35,7 +35,10 @@ def serve(
         False, "--poll", help="Poll landing/ instead of waiting for file events: for network mounts."
     ),
     settle: float = typer.Option(
-        SETTLE_SECONDS, "--settle", min=0.1, help="Seconds without a change after which a file is complete."
+        SETTLE_SECONDS,
+        "--settle",
+        min=0.1,
+        help="Seconds without a change after which a file is complete, for the trigger and every run.",
     ),
     pool: str | None = typer.Option(None, "--pool", help="Hand the flows to the workers of this Prefect work pool."),
     accept_open_server: str | None = OpenServerOption,

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import os
-import secrets
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
 
-from tasks.workspace.files import create_private
+from tasks.workspace.files import create_once
 from tasks.workspace.user_cache import UserCache
 
 DRIVER = "sqlite+aiosqlite:///"
@@ -82,13 +81,8 @@ def _revision(path: Path) -> bytes | None:
 
 def _is_copied(empty: bytes, path: Path) -> bool:
     """Put a copy in place, whole; False if another process was faster, or it cannot be done."""
-    part = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        with create_private(part) as file:
-            file.write(empty)
-        os.link(part, path)
+        create_once(path, empty)
     except OSError:
         return False
-    finally:
-        part.unlink(missing_ok=True)
     return True

@@ -65,7 +65,7 @@ from tasks.ledger.entries.entry import Entry
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
 from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import utc_now
-from tasks.workspace.folders import Workspace
+from tasks.workspace.folders import Workspace, unknown_release
 from tasks.workspace.reading import parse_json, read_text
 
 __all__ = ["Check", "Redraw", "audit_export", "audit_workspace", "broken", "not_shown", "read_public_key"]
@@ -278,12 +278,7 @@ PERIOD, DATE = re.compile(r"\d{4}-\d{2}"), re.compile(r"\d{4}-\d{2}-\d{2}")
 def _chosen_releases(evidence: Evidence, release_id: str | None, since: str | None) -> list[ReleaseState]:
     releases = evidence.state.releases
     if release_id is not None and release_id not in releases:
-        raise RefusedError(
-            f"there is no release {release_id!r}",
-            rule="release-unknown",
-            where="RELEASE",
-            hint="see `dprelease history`",
-        )
+        raise unknown_release(f"there is no release {release_id!r}")
     chosen = list(releases.values()) if release_id is None else [releases[release_id]]
     return [release for release in chosen if since is None or _is_since(evidence, release, since)]
 

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dpcore.records.schema import Column, IntervalColumn, Kind, RecordSchema
+from tasks.report.wording import is_number
 from tasks.workspace.build_identity import platform_facts, software_versions
 
 RELATIVE_DISTANCE = 1e-7
@@ -93,10 +94,6 @@ def same_figures(stated: Any, due: Any, *, exact: bool) -> bool:
             and len(stated) == len(due)
             and all(same_figures(one, other, exact=exact) for one, other in zip(stated, due, strict=True))
         )
-    if exact or not _is_figure(due) or not _is_figure(stated):
+    if exact or not is_number(due) or not is_number(stated):
         return type(stated) is type(due) and bool(stated == due)
     return math.isclose(stated, due, rel_tol=FIGURE_DISTANCE, abs_tol=FIGURE_DISTANCE)
-
-
-def _is_figure(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

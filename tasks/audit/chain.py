@@ -7,7 +7,7 @@ from collections import Counter
 from dpcore.accounting import population_balance
 from tasks.audit.checks import Check, NotShownError, check
 from tasks.audit.evidence import Evidence
-from tasks.ledger.entries.bodies import CapChange, Reconciliation
+from tasks.ledger.entries.bodies import CapChange, Reconciliation, Reservation
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.fields import CLOCK_TOLERANCE, time_of, time_text
 from tasks.ledger.entries.keys import trust_fault
@@ -48,7 +48,7 @@ def _signer_words(evidence: Evidence) -> str:
     words = [f"{key_id} ({_origin(state, key_id)}, signed {signed[key_id]})" for key_id in state.keys]
     if signed[""]:
         words.append(f"{signed['']} entries are older than the first key and unsigned")
-    answers = [(entry.seq, entry.parse(Reconciliation)) for entry in evidence.entries if entry.kind == "reconcile"]
+    answers = [(entry.seq, entry.parse(Reconciliation)) for entry in evidence.entries if entry.is_a(Reconciliation)]
     words += [
         f"{body.who} vouches for {', '.join(body.vouches)} in entry {seq}" for seq, body in answers if body.vouches
     ]
@@ -80,7 +80,7 @@ def _cap_faults(evidence: Evidence) -> list[str]:
         for name in _taking(entry):
             known = evidence.history.at(name, entry.seq)
             taken = known.spent + known.reserved
-            if entry.kind == "reconcile" and not known.cap.admits_if_fixed(taken):
+            if entry.is_a(Reconciliation) and not known.cap.admits_if_fixed(taken):
                 found.append(f"{name}: what entry {entry.seq} charges for lost entries exceeds the cap")
             elif taken.is_mixed and not known.cap.admits(taken):
                 epsilon = at_most(population_balance(taken, delta=known.cap.delta).epsilon)
@@ -95,16 +95,16 @@ def _cap_faults(evidence: Evidence) -> list[str]:
 
 def _taking(entry: Entry) -> list[str]:
     """The populations from which an entry takes something."""
-    if entry.kind == "reserve":
+    if entry.is_a(Reservation):
         return [entry.population]
-    return list(entry.parse(Reconciliation).charges) if entry.kind == "reconcile" else []
+    return list(entry.parse(Reconciliation).charges) if entry.is_a(Reconciliation) else []
 
 
 def _cap_words(evidence: Evidence) -> str:
     known = evidence.state.populations
     spent = {name: population_balance(p.spent, delta=p.cap.delta).epsilon for name, p in known.items()}
     words = [f"{name}: epsilon {at_most(spent[name])} of {at_most(p.cap.epsilon)} spent" for name, p in known.items()]
-    changed = [str(entry.seq) for entry in evidence.entries if entry.kind == "cap" and entry.parse(CapChange).reason]
+    changed = [str(entry.seq) for entry in evidence.entries if entry.is_a(CapChange) and entry.parse(CapChange).reason]
     later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
     return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"
 

@@ -7,11 +7,12 @@ from typing import Any
 
 from tasks.audit.checks import Check, check
 from tasks.audit.evidence import Evidence
+from tasks.ledger.entries.bodies import Reconciliation, Refusal, Reservation, Restore, SealedBundle, Spend
 from tasks.ledger.entries.entry import Entry
 
 Runs = Mapping[str, Mapping[str, Any]]
 
-NAMING = ("reserve", "spend", "await", "publish", "refuse")
+NAMING = (Reservation, Spend, SealedBundle, Refusal)
 """Kinds of entries that name their flow run; those of before, and a person's refusal, name none."""
 
 ENDINGS = (" (again)", " (refused)")
@@ -27,7 +28,7 @@ def runs_check(evidence: Evidence, runs: Runs) -> Check:
 
 def _named(evidence: Evidence) -> list[tuple[Entry, str]]:
     """The entries of this workspace that name a flow run."""
-    mine = (entry for entry in evidence.entries if entry.kind in NAMING and evidence.is_own(entry))
+    mine = (entry for entry in evidence.entries if entry.is_a(*NAMING) and evidence.is_own(entry))
     named = [(entry, entry.flow_run_id) for entry in mine]
     return [(entry, run_id) for entry, run_id in named if run_id is not None]
 
@@ -53,7 +54,7 @@ def _release_of(run: Mapping[str, Any]) -> str:
 
 def _runs_without_release(evidence: Evidence, runs: list[Mapping[str, Any]]) -> list[str]:
     """Finished runs named after a release that the ledger has neither as published nor as waiting for approval."""
-    made = {entry.release_id for entry in evidence.entries if entry.kind in ("await", "publish")}
+    made = {entry.release_id for entry in evidence.entries if entry.is_a(SealedBundle)}
     done = {str(run["name"]) for run in runs if run["state"] == "COMPLETED" and run["name"] in run["tags"]}
     return [
         f"a run published {name}, which the ledger does not know"
@@ -66,7 +67,7 @@ def _runs_without_entry(evidence: Evidence, runs: list[Mapping[str, Any]]) -> It
 
     Entries of before a restored backup were answered for, or are still to be, by its reconciliation.
     """
-    restored = max((entry.at for entry in evidence.entries if entry.kind in ("restore", "reconcile")), default="")
+    restored = max((entry.at for entry in evidence.entries if entry.is_a(Restore, Reconciliation)), default="")
     known = {(entry.seq, entry.release_id) for entry in evidence.entries}
     for run in runs:
         tagged = [str(tag).removeprefix(ENTRY_TAG) for tag in run["tags"] if str(tag).startswith(ENTRY_TAG)]

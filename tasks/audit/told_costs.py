@@ -132,7 +132,7 @@ def _digest_faults(evidence: Evidence, event: Event, release: ReleaseState) -> l
     known = {
         f"sha256:{entry.parse(SealedBundle).bundle_digest}"
         for entry in evidence.entries
-        if entry.release_id == release.release_id and entry.kind in ("await", "publish")
+        if entry.release_id == release.release_id and entry.is_a(SealedBundle)
     }
     told = {digest for role, digest in _versions(event) if role in (BUNDLE, SEALED)}
     return require(told <= known, "the digest of its bundle is not the ledger's")

@@ -107,7 +107,7 @@ def _moments(parts: _Parts) -> tuple[NoisyMoments, Projection]:
     if isinstance(marginals, ReleasedVector):
         moments = replace(NoisyMoments.from_released(released), marginals=marginals)
         return moments, Copula(parts.encoding.schema, moments).projection
-    projection = _framed(parts, _public_projection(parts))
+    projection = _in_its_frame(parts, _unmeasured_projection(parts))
     if parts.kind != "private-pca":
         sums = parts.gram(MEAN) if MEAN in parts.measurements else None
         return NoisyMoments.from_released(released, sums=sums), projection
@@ -121,7 +121,7 @@ def _moments(parts: _Parts) -> tuple[NoisyMoments, Projection]:
     return NoisyMoments.from_released(released, sums=sums), projection
 
 
-def _public_projection(parts: _Parts) -> Projection:
+def _unmeasured_projection(parts: _Parts) -> Projection:
     """What needs no measurement; every coordinate where components were measured."""
     if parts.kind == "ron":
         return ron_projection(parts.encoding, parts.dimension, parts.seeds["projection"])
@@ -132,7 +132,7 @@ def _public_projection(parts: _Parts) -> Projection:
     return Projection(PUBLIC_PCA, width, dimension, columns)
 
 
-def _framed(parts: _Parts, projection: Projection) -> Projection:
+def _in_its_frame(parts: _Parts, projection: Projection) -> Projection:
     """The projection in the frame that was measured or specified, if any."""
     if RADIUS in parts.measurements:
         whole_mean = parts.gram(CENTRE).event.layout.dimension == parts.encoding.width + 1

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from dpcore.errors import WorkspaceError
+from tasks.workspace.redaction import ErrorBoundary
 
 PASSPHRASE_VARIABLE = "DPRELEASE_KEY_PASSPHRASE_FILE"  # noqa: S105  a name
 """Names a file: unlike an argument or a variable, others cannot list its content."""
@@ -18,19 +19,18 @@ def ask_passphrase(prompt: str, *, again: str = "") -> bytes:
     Raises: WorkspaceError if there is neither a file nor a terminal, or it is empty or not the same again.
     """
     file, phrase = os.environ.get(PASSPHRASE_VARIABLE), b""
-    try:
+    missing = WorkspaceError(
+        "the passphrase of the signing key is not available",
+        rule="passphrase-missing",
+        where=PASSPHRASE_VARIABLE,
+        hint=f"run the command in a terminal, or set {PASSPHRASE_VARIABLE} to a file that contains the passphrase",
+    )
+    with ErrorBoundary(OSError, EOFError, refusal=lambda _: missing):
         if file:
             phrase = Path(file).read_bytes().rstrip(b"\r\n")
         elif os.isatty(0):
             phrase = getpass.getpass(prompt).encode()
             phrase = phrase if not again or getpass.getpass(again).encode() == phrase else b""
-    except (OSError, EOFError):
-        phrase = b""
     if not phrase:
-        raise WorkspaceError(
-            "the passphrase of the signing key is not available",
-            rule="passphrase-missing",
-            where=PASSPHRASE_VARIABLE,
-            hint=f"run the command in a terminal, or set {PASSPHRASE_VARIABLE} to a file that contains the passphrase",
-        )
+        raise missing
     return phrase

@@ -11,6 +11,7 @@ import socket
 import struct
 
 from dpcore.errors import WorkspaceError
+from tasks.workspace.redaction import ErrorBoundary
 
 SOCKET_VARIABLE = "SSH_AUTH_SOCK"
 SSH_TYPE = b"ssh-ed25519"
@@ -27,19 +28,18 @@ def sign_with_agent(raw_public: bytes, message: bytes) -> bytes:
     """
     key = _string(SSH_TYPE) + _string(raw_public)
     body = bytes([SIGN_REQUEST]) + _string(key) + _string(message) + struct.pack(">I", 0)
-    try:
+    refused = WorkspaceError(
+        "the SSH agent did not sign with the workspace's key",
+        rule="agent-refused",
+        where=SOCKET_VARIABLE,
+        hint="start the agent, add the key with `ssh-add` (a token's with `ssh-add -s`), and look at `ssh-add -L`",
+    )
+    with ErrorBoundary(OSError, ValueError, IndexError, struct.error, refusal=lambda _: refused):
         answer = _ask(_string(body))
         kind, signature = _split(_split(answer[1:])[0]) if answer[0] == SIGN_RESPONSE else (b"", b"")
         value = _split(signature)[0] if kind == SSH_TYPE else b""
-    except (OSError, ValueError, IndexError, struct.error):
-        value = b""
     if len(value) != 64:
-        raise WorkspaceError(
-            "the SSH agent did not sign with the workspace's key",
-            rule="agent-refused",
-            where=SOCKET_VARIABLE,
-            hint="start the agent, add the key with `ssh-add` (a token's with `ssh-add -s`), and look at `ssh-add -L`",
-        )
+        raise refused
     return value
 
 

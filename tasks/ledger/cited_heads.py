@@ -49,7 +49,7 @@ def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Wi
     """The witnesses of entries that are not among these, and were not answered for by a reconciliation."""
     known = {(entry.seq, entry.hash) for entry in entries}
     for entry in entries:
-        if entry.kind == Reconciliation.kind:
+        if entry.is_a(Reconciliation):
             known |= set(entry.parse(Reconciliation).lost)
     return [
         witness

@@ -12,6 +12,7 @@ from dpcore.errors import LedgerError, WorkspaceError
 from tasks.ledger.entries.entry import Entry
 from tasks.workspace.files import PRIVATE_FILE, flush_to_disk
 from tasks.workspace.reading import parse_json
+from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 
 def export_lines(entries: Sequence[Entry]) -> Iterator[str]:
@@ -24,16 +25,14 @@ def import_entries(lines: Iterator[str]) -> list[Entry]:
 
     Raises: LedgerError for lines that are none.
     """
-    try:
+    broken = LedgerError(
+        "the export contains a line that is not a ledger entry",
+        rule="ledger-broken",
+        where="export",
+        hint="take another copy of the export",
+    )
+    with ErrorBoundary(ValueError, TypeError, refusal=lambda _: broken):
         return [Entry.from_json(parse_json(line)) for line in lines]
-    except (ValueError, TypeError):
-        fault = LedgerError(
-            "the export contains a line that is not a ledger entry",
-            rule="ledger-broken",
-            where="export",
-            hint="take another copy of the export",
-        )
-    raise fault
 
 
 def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE_FILE) -> None:
@@ -42,22 +41,21 @@ def write_new(path: Path, write: Callable[[Path], None], *, mode: int = PRIVATE_
     Raises: WorkspaceError if the file exists, or cannot be written.
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    fault = ""
-    try:
-        draft.touch(mode, exist_ok=False)
-        write(draft)
-        flush_to_disk(draft)
-        os.link(draft, path)  # unlike a rename, it refuses to replace
-    except FileExistsError:
-        fault = "the file exists already"
-    except OSError as error:
-        fault = error.strerror or "unknown fault"
-    finally:
-        draft.unlink(missing_ok=True)
-    if fault:
-        raise WorkspaceError(
-            f"the output cannot be written: {fault}",
-            rule="output-unwritable",
-            where="--out",
-            hint="name a new file in a folder of yours with room on its disk; nothing is overwritten",
-        )
+    with ErrorBoundary(OSError, refusal=_unwritable_output):
+        try:
+            draft.touch(mode, exist_ok=False)
+            write(draft)
+            flush_to_disk(draft)
+            os.link(draft, path)  # unlike a rename, it refuses to replace
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def _unwritable_output(error: OSError) -> WorkspaceError:
+    fault = "the file exists already" if isinstance(error, FileExistsError) else reason_of(error)
+    return WorkspaceError(
+        f"the output cannot be written: {fault}",
+        rule="output-unwritable",
+        where="--out",
+        hint="name a new file in a folder of yours with room on its disk; nothing is overwritten",
+    )

@@ -6,7 +6,7 @@ over the events, so an auditor replays exactly what a release relied on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from dpcore.accounting import Cap, Cost, total
@@ -30,14 +30,14 @@ from tasks.ledger.entries.bodies import (
 from tasks.ledger.entries.chain import key_rules, refuse_unless, require_chained, require_readable, require_signed
 from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
-from tasks.ledger.entries.keys import ROLE_OF, Key
+from tasks.ledger.entries.keys import WITH_ROLE_CAP, Key
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import RESUMABLE, UNFINISHED, ReleaseState, copy_release, deciding_key, is_approved
 
 FAILED = (ReleaseStatus.FAILED, ReleaseStatus.CHECK_FAILED)
 MEASURED = (ReleaseStatus.MEASURED, *FAILED)
 GIVEN_UP = (ReleaseStatus.VOID, ReleaseStatus.LOST)
-MAY_FOLLOW_A_RESTORE = ("key", "revoke", "cap", "restore", "reconcile")
+MAY_FOLLOW_A_RESTORE = (KeyEnrolment, KeyRevocation, CapChange, Restore, Reconciliation)
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
 
 
@@ -103,21 +103,21 @@ class LedgerState:
         require_chained(entry, self.head)
         require_readable(entry, self.head)
         require_signed(entry, self.keys)
-        allowed = self.restored is None or entry.kind in MAY_FOLLOW_A_RESTORE
+        allowed = self.restored is None or entry.is_a(*MAY_FOLLOW_A_RESTORE)
         refuse_unless(allowed, entry, "follows a restored backup that nobody has reconciled")
         with key_rules(entry):
-            if self.keys and entry.kind != "key":
+            if self.keys and not entry.is_a(KeyEnrolment):
                 entry_keys.require_role(self.keys, entry.key_id, self.role_of(entry))
-            getattr(self, f"_apply_{entry.kind}")(entry, entry.content)
+            _APPLY[entry.kind](self, entry, entry.content)
         if entry.key_id and entry.key_id not in self.signers:
             self.signers |= {entry.key_id}
         self.head = entry
 
     def role_of(self, entry: Entry) -> str:
         """The role that an entry's key needs; whoever passes on an approver's own signature only releases."""
-        if entry.kind == "approve" or (entry.kind == "refuse" and entry.release_id in self.releases):
+        if entry.is_a(Approval) or (entry.is_a(Refusal) and entry.release_id in self.releases):
             return "release" if entry.parse(BundleDecision).signed else "approve"
-        return ROLE_OF.get(entry.kind, "release")
+        return "cap" if entry.is_a(*WITH_ROLE_CAP) else "release"
 
     def _apply_key(self, entry: Entry, body: KeyEnrolment) -> None:
         if body.key_id != entry.key_id:
@@ -310,3 +310,20 @@ class LedgerState:
         prefix = f"{name}-{period}-"
         gone = [r.removeprefix(prefix) for r in self.retired if r.startswith(prefix)]
         return max(used + [int(number) for number in gone if number.isdecimal()], default=0) + 1
+
+
+_APPLY: Mapping[str, Callable[..., None]] = {
+    KeyEnrolment.kind: LedgerState._apply_key,
+    KeyRevocation.kind: LedgerState._apply_revoke,
+    CapChange.kind: LedgerState._apply_cap,
+    Reservation.kind: LedgerState._apply_reserve,
+    Spend.kind: LedgerState._apply_spend,
+    Failure.kind: LedgerState._apply_fail,
+    ApprovalRequest.kind: LedgerState._apply_await,
+    Approval.kind: LedgerState._apply_approve,
+    Refusal.kind: LedgerState._apply_refuse,
+    Publication.kind: LedgerState._apply_publish,
+    Void.kind: LedgerState._apply_void,
+    Restore.kind: LedgerState._apply_restore,
+    Reconciliation.kind: LedgerState._apply_reconcile,
+}

@@ -44,7 +44,7 @@ class Transaction:
     def append(self, body: Body, population: str = "", release_id: str = "") -> Entry:
         """Append a signed event; it must be one that the state allows."""
         self.require_enrolled()
-        if body.kind not in MAY_FOLLOW_A_RESTORE:
+        if not isinstance(body, MAY_FOLLOW_A_RESTORE):
             require_reconciled(self.state)
         require_writable(body_to_json(body))
         require_clock(self._clock(), self.state.head, spoken=_is_spoken(body))

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from dpcore.errors import RefusedError
 from tasks.lineage.events import FLOW, events_of, is_whole, listed
 from tasks.lineage.facets import COST, GUARANTEE, LEDGER, SPEND
 from tasks.spec.relations import UNPROVED, at_most
-from tasks.workspace.folders import Workspace
+from tasks.workspace.folders import Workspace, unknown_release
 
 Event = dict[str, Any]
 Graph = dict[str, list[dict[str, Any]]]
@@ -30,12 +29,7 @@ def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
     """
     events = _events(workspace, release_id)
     if not events:
-        raise RefusedError(
-            f"the lineage contains no release {release_id!r}",
-            rule="release-unknown",
-            where="RELEASE",
-            hint="see `dprelease history`",
-        )
+        raise unknown_release(f"the lineage contains no release {release_id!r}")
     return {"nodes": [*_jobs(events).values(), *_datasets(events).values()], "edges": _edges(events)}
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -29,7 +30,7 @@ from pathlib import Path
 
 from tasks.lineage.endpoint import ACCEPTED, Answer, Endpoint
 from tasks.lineage.events import append_line, parsed
-from tasks.workspace.files import PRIVATE_FOLDER
+from tasks.workspace.files import PRIVATE_FOLDER, write_atomically
 from tasks.workspace.folders import Workspace
 from tasks.workspace.locks import try_lock
 from tasks.workspace.reading import open_regular, parse_json, read_text
@@ -168,9 +169,8 @@ class Outbox:
         return kept if fits else fresh
 
     def _keep(self, cursor: Cursor) -> Cursor:
-        draft = self._cursor_path.with_suffix(".new")
-        draft.write_text(json.dumps(asdict(cursor)))
-        draft.rename(self._cursor_path)
+        draft = self.folder / f".{secrets.token_hex(8)}"
+        write_atomically(self._cursor_path, json.dumps(asdict(cursor)).encode(), draft=draft)
         return cursor
 
     @property

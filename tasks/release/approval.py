@@ -19,7 +19,7 @@ from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import Signer, signing_key
 from tasks.ledger.access import require_approver
 from tasks.ledger.cited_heads import require_complete_ledger
-from tasks.ledger.entries.bodies import ApprovalRequest, Publication
+from tasks.ledger.entries.bodies import Approval, ApprovalRequest, Publication, Refusal
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.opening import writable_ledger
@@ -31,8 +31,9 @@ from tasks.lineage.events import LineageRun
 from tasks.release.spend_facets import Account
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.clock import MINUTE_FORMAT
-from tasks.workspace.folders import Workspace
+from tasks.workspace.folders import Workspace, unknown_release
 from tasks.workspace.reading import parse_json, read_text
+from tasks.workspace.redaction import ErrorBoundary
 
 
 def approve(
@@ -60,7 +61,7 @@ def approve(
             return final, parse_json(read_text(final / "record.json")), release.approval
         staging, digest = _waiting_bundle(workspace, release)
         record: dict[str, Any] = parse_json(read_text(staging.folder / "record.json"))
-        decision = _decision("approve", release_id, digest, who, reason)
+        decision = _decision(Approval.kind, release_id, digest, who, reason)
         signed = _sign_or_check(decision, signer, signed)
         approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
         with ExitStack() as told:
@@ -96,7 +97,7 @@ def refuse_release(
     _require_said(who, reason)
     with _deciding(workspace, release_id) as (_, ledger, release):
         staging, digest = _waiting_bundle(workspace, release, sealed=False)
-        decision = _decision("refuse", release_id, digest, who, reason)
+        decision = _decision(Refusal.kind, release_id, digest, who, reason)
         signed = _sign_or_check(decision, signer, signed)
         approver = signed.approver if signed else signing_key(workspace.keys).public.key_id
         require_approver(ledger.state(), replace(release, approvals={}), approver)
@@ -122,7 +123,9 @@ def decide_apart(
             where="--bundle",
             hint="use the folder that `dprelease run` printed, complete and unchanged",
         )
-    return SignedDecision.by(signer, _decision("refuse" if refuse else "approve", release_id, digest, who, reason))
+    return SignedDecision.by(
+        signer, _decision(Refusal.kind if refuse else Approval.kind, release_id, digest, who, reason)
+    )
 
 
 def read_decision(path: Path) -> SignedDecision:
@@ -130,18 +133,17 @@ def read_decision(path: Path) -> SignedDecision:
 
     Raises: RefusedError.
     """
-    try:
-        signed = SignedDecision.from_json(parse_json(read_text(path)))
-        if signed.content.decision in ("approve", "refuse"):
-            return signed
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    raise RefusedError(
+    unreadable = RefusedError(
         "there is no readable signed decision",
         rule="decision-unreadable",
         where="--add",
         hint="`dprelease approve RELEASE --key FILE --bundle FOLDER --out FILE` writes one",
     )
+    with ErrorBoundary(OSError, ValueError, KeyError, TypeError, refusal=lambda _: unreadable):
+        signed = SignedDecision.from_json(parse_json(read_text(path)))
+        if signed.content.decision in (Approval.kind, Refusal.kind):
+            return signed
+    raise unreadable
 
 
 def _decision(word: str, release_id: str, digest: str, who: str, reason: str) -> Decision:
@@ -200,12 +202,7 @@ def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSp
         require_complete_ledger(workspace, ledger.entries())
         release = ledger.state().releases.get(release_id)
         if release is None or release.reservation.name != spec.name:
-            raise RefusedError(
-                f"there is no release {release_id!r} of {spec.name}",
-                rule="release-unknown",
-                where="RELEASE",
-                hint="see `dprelease history`",
-            )
+            raise unknown_release(f"there is no release {release_id!r} of {spec.name}")
         yield spec, ledger, release
 
 

@@ -22,6 +22,7 @@ from dpcore.records.schema import MISSING, Cells, Column, NominalColumn, RecordS
 from tasks.bundle.codebook import column_entry
 from tasks.landing.cells import cells_of, table_of
 from tasks.spec import ReleaseSpec
+from tasks.workspace.redaction import ErrorBoundary
 
 FAULTS = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError, pa.ArrowException, yaml.YAMLError)
 """What Arrow, NumPy, JSON and YAML raise for values that they cannot hold."""
@@ -32,18 +33,16 @@ def rehearse(spec: ReleaseSpec) -> None:
 
     Raises: SpecError if a bundle could not hold them.
     """
-    try:
-        with np.errstate(over="raise", invalid="raise"):
-            holds = _table_returns(spec.schema) and _documents_return(spec)
-    except FAULTS:
-        holds = False
+    unwritable = SpecError(
+        "a bundle could not hold the columns as they are specified",
+        rule="specification-unwritable",
+        where="columns",
+        hint="use plain names and categories, and bounds of ordinary size; nothing was reserved or spent",
+    )
+    with ErrorBoundary(*FAULTS, refusal=lambda _: unwritable), np.errstate(over="raise", invalid="raise"):
+        holds = _table_returns(spec.schema) and _documents_return(spec)
     if not holds:
-        raise SpecError(
-            "a bundle could not hold the columns as they are specified",
-            rule="specification-unwritable",
-            where="columns",
-            hint="use plain names and categories, and bounds of ordinary size; nothing was reserved or spent",
-        )
+        raise unwritable
 
 
 def _table_returns(schema: RecordSchema) -> bool:

@@ -207,7 +207,7 @@ def _budget_words(budget: Mapping[str, Any]) -> str:
 
 def _bundle_digest(entries: Sequence[Entry]) -> str:
     """Return the digest of the bundle from the last entry that names one."""
-    named = [entry.parse(SealedBundle).bundle_digest for entry in entries if entry.kind in ("await", "publish")]
+    named = [entry.parse(SealedBundle).bundle_digest for entry in entries if entry.is_a(SealedBundle)]
     return named[-1] if named else ABSENT
 
 

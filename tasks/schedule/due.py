@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -12,6 +13,7 @@ from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.state import LedgerState
 from tasks.schedule.calendar import month_before, periods_due
 from tasks.spec import ReleaseSpec
+from tasks.workspace.files import write_atomically
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
@@ -42,9 +44,8 @@ def schedule_began(workspace: Workspace, registered: datetime) -> datetime:
         kept = registered
     began = min(kept, registered)
     if began != kept or not path.is_file():
-        draft = path.with_name(f".{path.name}.draft")
-        draft.write_text(json.dumps({"since": began.isoformat()}) + "\n")
-        draft.replace(path)
+        content = json.dumps({"since": began.isoformat()}) + "\n"
+        write_atomically(path, content.encode(), draft=path.with_name(f".{path.name}.{secrets.token_hex(8)}"))
     return began
 
 

@@ -9,16 +9,22 @@ from typing import Any
 
 from dpcore.accounting import Cost, total
 from tasks.ledger.entries.bodies import (
+    Approval,
+    ApprovalRequest,
     Body,
     BundleDecision,
     CapChange,
+    Failure,
     KeyEnrolment,
     KeyRevocation,
+    Publication,
     Reconciliation,
     Refusal,
     Reservation,
+    Restore,
     SealedBundle,
     Spend,
+    Void,
 )
 from tasks.ledger.entries.entry import Entry
 from tasks.report.wording import rounded_up, short_hash
@@ -35,6 +41,7 @@ class Line:
     words: str
     href: str | None
     verified: bool
+    tone: str
 
 
 def ledger_pages(site: Site) -> Iterator[tuple[str, str]]:
@@ -51,25 +58,22 @@ def _front(site: Site, block: int) -> dict[str, Any]:
     """Return what only the front page shows."""
     front = block == site.newest_block
     good = site.survey.entries[: site.survey.verified] if front else []
-    chosen = {kind: [entry for entry in good if entry.kind == kind] for kind in ("cap", "reconcile", "restore")}
-    decided = [
-        entry for entry in good if entry.kind == "approve" or (entry.kind == "refuse" and entry.parse(Refusal).who)
-    ]
     return {
         "front": front,
         "entries_per_page": ENTRIES_PER_PAGE,
-        "keys": list(_key_rows(site)) if front else [],
-        "caps": [_cap_row(entry) for entry in chosen["cap"]],
-        "approvals": decided,
-        "answers": [*chosen["restore"], *chosen["reconcile"]],
+        "keys": list(_signer_rows(site)) if front else [],
+        "caps": [_cap_row(entry) for entry in good if entry.is_a(CapChange)],
+        "approvals": [e for e in good if e.is_a(BundleDecision) and e.parse(BundleDecision).who],
+        "is_approval": lambda entry: entry.is_a(Approval),
+        "answers": [entry for entry in good if entry.is_a(Restore, Reconciliation)],
     }
 
 
-def _key_rows(site: Site) -> Iterator[dict[str, Any]]:
+def _signer_rows(site: Site) -> Iterator[dict[str, Any]]:
     """Yield each key with the entry that announced it and the number of entries that it signed."""
     good = site.survey.entries[: site.survey.verified]
     signed = Counter(entry.key_id for entry in good)
-    announced = {entry.parse(KeyEnrolment).key_id: entry for entry in good if entry.kind == "key"}
+    announced = {entry.parse(KeyEnrolment).key_id: entry for entry in good if entry.is_a(KeyEnrolment)}
     for key_id, key in site.survey.state.keys.items():
         yield {"id": key_id, "key": key, "entry": announced[key_id], "signed": signed[key_id]}
 
@@ -89,7 +93,8 @@ def _line(site: Site, entry: Entry) -> Line:
         cost, words = ("", "") if entry.kind not in DESCRIPTIONS else _describe(entry.content)
     except FAULTS:
         cost, words = "", "cannot be read"
-    return Line(entry, cost, words, site.release_href(entry.release_id), entry.seq <= site.survey.verified)
+    verified, tone = entry.seq <= site.survey.verified, TONES.get(entry.kind, "plain")
+    return Line(entry, cost, words, site.release_href(entry.release_id), verified, tone)
 
 
 def _describe(body: Body) -> tuple[str, str]:
@@ -148,18 +153,26 @@ def _describe_refusal(body: Refusal) -> str:
 
 
 DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
-    "key": _describe_key,
-    "revoke": lambda body: f"key {short_hash(body.key_id)} no longer signs; {_describe_decision(body)}",
-    "cap": _describe_cap,
-    "reserve": _describe_reservation,
-    "spend": _describe_spend,
-    "fail": lambda body: f"{body.status} in stage {body.stage}",
-    "await": _describe_bundle,
-    "approve": _describe_decision,
-    "refuse": _describe_refusal,
-    "publish": _describe_bundle,
-    "void": lambda body: str(body.reason),
-    "restore": lambda body: f"{body.who} restored a backup",
-    "reconcile": _describe_decision,
+    KeyEnrolment.kind: _describe_key,
+    KeyRevocation.kind: lambda body: f"key {short_hash(body.key_id)} no longer signs; {_describe_decision(body)}",
+    CapChange.kind: _describe_cap,
+    Reservation.kind: _describe_reservation,
+    Spend.kind: _describe_spend,
+    Failure.kind: lambda body: f"{body.status} in stage {body.stage}",
+    ApprovalRequest.kind: _describe_bundle,
+    Approval.kind: _describe_decision,
+    Refusal.kind: _describe_refusal,
+    Publication.kind: _describe_bundle,
+    Void.kind: lambda body: str(body.reason),
+    Restore.kind: lambda body: f"{body.who} restored a backup",
+    Reconciliation.kind: _describe_decision,
 }
 """The content of an entry by kind; only values that the ledger states."""
+
+TONES = {
+    Spend.kind: "accent",
+    Publication.kind: "good",
+    Approval.kind: "good",
+    Refusal.kind: "bad",
+    Failure.kind: "bad",
+}

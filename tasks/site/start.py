@@ -43,7 +43,7 @@ def start_page(site: Site) -> str:
 def _refusal_rows(site: Site) -> Iterator[dict[str, Any]]:
     """Yield every refusal in the ledger, the newest first."""
     for entry in reversed(site.survey.entries[: site.survey.verified]):
-        if entry.kind == "refuse":
+        if entry.is_a(Refusal):
             body = entry.parse(Refusal)
             href = site.release_href(entry.release_id)
             yield {"entry": entry, "rule": body.rule, "reason": body.reason, "who": body.who, "href": href}
@@ -86,7 +86,7 @@ def _burn(site: Site, population: str) -> Burn:
         refused=[
             (moment_of(entry), float(survey.history.at(population, entry.seq).cap.epsilon))
             for entry in good
-            if entry.kind == "refuse" and _is_of_budget(entry, population)
+            if entry.is_a(Refusal) and _is_of_budget(entry, population)
         ],
         now=survey.made_at,
     )
@@ -110,7 +110,7 @@ def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterato
 
 def _caps(entries: list[Entry], population: str) -> Iterator[tuple[Any, float]]:
     for entry in entries:
-        if entry.kind == "cap" and entry.population == population:
+        if entry.is_a(CapChange) and entry.population == population:
             yield moment_of(entry), float(entry.parse(CapChange).epsilon)
 
 

@@ -18,6 +18,7 @@ from tasks.spec.operations import CsvSpec, QuerySpec, RunnerSpec
 from tasks.spec.refusals import first_problem
 from tasks.spec.release import ReleaseSpec
 from tasks.workspace.reading import read_bytes
+from tasks.workspace.redaction import ErrorBoundary
 
 __all__ = [
     "ChecksSpec",
@@ -47,11 +48,8 @@ def parse_spec(text: str) -> ReleaseSpec:
         SpecError: the text is not YAML, or breaks a rule.
     """
     document = read_yaml(text)
-    try:
+    with ErrorBoundary(ValidationError, refusal=first_problem):  # its text quotes whole sections of the input
         return ReleaseSpec.model_validate(document)
-    except ValidationError as error:
-        # The cause is cut off: pydantic's own text quotes whole sections of the input.
-        raise first_problem(error) from None
 
 
 def _read_text(path: Path) -> str:

@@ -13,6 +13,7 @@ from dpcore.planning.request import COPULA, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from tasks.spec import ReleaseSpec
 from tasks.spec.relations import Figures, relation_figures
+from tasks.workspace.redaction import ErrorBoundary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +65,19 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         allocation=model.shares,
         radius=model.radius or Fraction(1),
     )
-    refusal: SpecError | None = None
-    try:
+    with ErrorBoundary(ValueError, refusal=_impossible_plan):
         return make_checked_plan(request, spec.checks.budgeted)
-    except PlanError as error:
-        refusal = SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
-    except ValueError as error:  # a budget beyond what a mechanism can draw for
-        hint = "use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split"
-        refusal = SpecError(str(error), rule="plan-impossible", where="privacy.epsilon", hint=hint)
-    raise refusal
+
+
+def _impossible_plan(error: ValueError) -> SpecError:
+    if isinstance(error, PlanError):
+        return SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
+    return SpecError(  # a budget beyond what a mechanism can draw for
+        str(error),
+        rule="plan-impossible",
+        where="privacy.epsilon",
+        hint="use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split",
+    )
 
 
 def _projection_kind(spec: ReleaseSpec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from io import BufferedWriter
@@ -49,6 +50,20 @@ def flush_to_disk(path: Path, *, best_effort: bool = False) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def create_once(path: Path, content: bytes) -> None:
+    """Put a private file in its place, whole, and never in the place of another.
+
+    Raises: OSError, also if there is one.
+    """
+    part = path.with_name(f".part-{secrets.token_hex(8)}")
+    try:
+        with create_private(part) as file:
+            file.write(content)
+        os.link(part, path)  # unlike a rename, it refuses to replace
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes, *, draft: Path) -> None:

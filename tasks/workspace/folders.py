@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpcore.errors import WorkspaceError
+from dpcore.errors import RefusedError, WorkspaceError
 from tasks.workspace.files import PRIVATE_FILE, PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_private
 from tasks.workspace.locks import hold_folder_lock, hold_lock, lock, try_lock
 from tasks.workspace.reading import read_text
@@ -258,3 +258,8 @@ def _unwritable(error: OSError) -> WorkspaceError:
         where="--workspace",
         hint="check the folder's owner, its permissions and the space on its disk",
     )
+
+
+def unknown_release(message: str) -> RefusedError:
+    """The refusal of a command about a release that is not where it looks."""
+    return RefusedError(message, rule="release-unknown", where="RELEASE", hint="see `dprelease history`")

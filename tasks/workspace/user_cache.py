@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.workspace.files import PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_private
+from tasks.workspace.files import PRIVATE_FOLDER, WRITABLE_BY_OTHERS, create_once, write_atomically
 from tasks.workspace.reading import open_regular
 
 FOLDER, KEY = "dprelease", "cache.key"
@@ -54,9 +54,12 @@ class UserCache:
 
     def keep(self, name: str, entry: bytes) -> None:
         """Write an entry, whole or not at all; a cache that cannot be written keeps none."""
+        part = self.folder / f".part-{secrets.token_hex(8)}"
         with suppress(OSError):
-            part = _written(self.folder, self._mark(name, entry) + entry)
-            part.replace(self.folder / name)
+            try:
+                write_atomically(self.folder / name, self._mark(name, entry) + entry, draft=part)
+            finally:
+                part.unlink(missing_ok=True)
 
     def _mark(self, name: str, entry: bytes) -> bytes:
         return hmac.digest(self.key, name.encode() + b"\0" + entry, hashlib.sha256)
@@ -86,10 +89,8 @@ def _key_of(path: Path) -> bytes:
     Raises: OSError.
     """
     if not path.exists():
-        part = _written(path.parent, secrets.token_bytes(KEY_BYTES))
         with suppress(FileExistsError):
-            os.link(part, path)
-        part.unlink()
+            create_once(path, secrets.token_bytes(KEY_BYTES))
     key = _read_own(path)
     if len(key) != KEY_BYTES:
         raise PermissionError("the key is damaged")
@@ -106,18 +107,3 @@ def _read_own(path: Path) -> bytes:
         if found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
             raise PermissionError("the file is not this account's alone")
         return file.read()
-
-
-def _written(folder: Path, content: bytes) -> Path:
-    """A new file with that content, under a name that nobody looks for.
-
-    Raises: OSError.
-    """
-    part = folder / f".part-{secrets.token_hex(8)}"
-    try:
-        with create_private(part) as file:
-            file.write(content)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
-    return part

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import partial
 
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from dpcore.errors import LedgerError, PrivacyError, WorkspaceError
+from tasks.workspace.redaction import ErrorBoundary
 
 LOCK_WAIT_SECONDS = 60
 
@@ -31,24 +31,14 @@ RULES = {
 """Rule and hint for each error code that the functions in postgres.sql raise; the message is theirs."""
 
 
-@contextmanager
-def own_errors(where: str) -> Iterator[None]:
+def own_errors(where: str) -> ErrorBoundary:
     """Tell database faults in our own words; what a driver says may quote addresses and passwords."""
-    refusal: PrivacyError | None = None
-    try:
-        yield
-    except DBAPIError as error:
-        refusal = _translate(error, where)
-    except sa.exc.TimeoutError:
-        refusal = _busy(where)
-    if refusal is not None:
-        try:
-            raise refusal
-        finally:
-            refusal.__context__ = None  # `with` handles the driver's error still: it would hang on ours
+    return ErrorBoundary(DBAPIError, sa.exc.TimeoutError, refusal=partial(_translate, where))
 
 
-def _translate(error: DBAPIError, where: str) -> PrivacyError:
+def _translate(where: str, error: DBAPIError | sa.exc.TimeoutError) -> PrivacyError:
+    if isinstance(error, sa.exc.TimeoutError):
+        return _busy(where)
     said, kind = str(error.orig), type(error.orig).__name__
     if (code := getattr(error.orig, "sqlstate", None)) in RULES:
         rule, hint = RULES[code]

@@ -2,7 +2,7 @@
 
 `parse_body` reads the JSON text that an entry stores, and `body_to_json` writes the JSON of a new entry. The fields
 have the names that they have in the JSON. A field with a default is absent from the entries of earlier versions, or
-from some entries of its kind. `tasks.ledger.entries.fields` states which texts are valid; a replay checks them first.
+from some entries of its kind. `tasks.ledger.entries.contents` states which texts are valid; a replay checks them first.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from dpcore.accounting import Cap, Cost
 from tasks.keys.decision import SignedDecision
 from tasks.ledger.entries.costs import cost_from_json, cost_to_json
-from tasks.ledger.entries.fields import TOGETHER, exact_number
+from tasks.ledger.entries.fields import exact_number
 
 
 class Body:
@@ -276,6 +276,15 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
     **dict.fromkeys(("retired", "roles", "vouches"), tuple),
 }
 """How a field is read whose type is not one of JSON's."""
+
+_PROOF = frozenset({"approver", "statement", "signature"})
+
+TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
+    KeyEnrolment.kind: (frozenset({"roles", "name"}),),
+    Approval.kind: (_PROOF,),
+    Refusal.kind: (frozenset({"name", "period", "stated"}), _PROOF),
+}
+"""Later fields that an entry has all of, or none."""
 
 _OMITTED_IF_NONE = frozenset[str]().union(*(names for groups in TOGETHER.values() for names in groups))
 

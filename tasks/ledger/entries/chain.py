@@ -10,8 +10,9 @@ from functools import lru_cache
 from dpcore.errors import LedgerError
 from tasks.keys.signing import PublicKey
 from tasks.ledger.entries.bodies import KeyEnrolment
+from tasks.ledger.entries.contents import BODIES, fault_of_body
 from tasks.ledger.entries.entry import GENESIS, Entry
-from tasks.ledger.entries.fields import BODIES, fault_of_body, is_slug, is_time
+from tasks.ledger.entries.fields import is_slug, is_time
 from tasks.ledger.entries.keys import KeyRuleError, Keys
 
 BROKEN_HINT = (
@@ -52,7 +53,7 @@ def require_signed(entry: Entry, keys: Keys) -> None:
 
     Raises: LedgerError.
     """
-    announced = entry.parse(KeyEnrolment) if entry.kind == KeyEnrolment.kind else None
+    announced = entry.parse(KeyEnrolment) if entry.is_a(KeyEnrolment) else None
     if announced and announced.key_id == entry.key_id and entry.key_id not in keys:
         public = announced.public_key  # a key announces itself
     elif not keys:

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
-from tasks.ledger.entries.bodies import Body, parse_body
+from tasks.ledger.entries.bodies import BODIES_BY_KIND, Body, parse_body
 from tasks.ledger.entries.fields import canonical
 
 BodyT = TypeVar("BodyT", bound=Body)
@@ -54,6 +54,10 @@ class Entry:
     def content(self) -> Body:
         """The body, parsed."""
         return parse_body(self.kind, self.body)
+
+    def is_a(self, *bodies: type[Body]) -> bool:
+        """Whether the entry is of one of these kinds, or of a kind of them; one of an unknown kind is of none."""
+        return issubclass(BODIES_BY_KIND.get(self.kind, object), bodies)
 
     def parse(self, body: type[BodyT]) -> BodyT:
         """Parse the body of an entry whose kind the caller knows.

@@ -1,24 +1,14 @@
-"""What an entry of the ledger may hold: its time, and the fields of its body, kind by kind.
-
-Whoever has a key can sign anything, so a signed entry is checked like any other input:
-fields and types are those that the program writes, numbers are exact, not negative, of
-bounded length and in their one spelling, and times are in the one format and plausible.
-"""
+"""How an entry of the ledger spells times, exact numbers, texts and JSON: each in one way only."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import LARGEST_FIGURE
-from tasks.keys.decision import Decision
-from tasks.keys.signing import PublicKey
 
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%S.%fZ"
 EARLIEST_TIME = "2020-01-01T00:00:00.000000Z"
@@ -32,9 +22,7 @@ LONGEST_SILENCE = timedelta(days=1000)
 
 _EXACT = re.compile(r"(?:0|[1-9][0-9]{0,3999})(?:/[1-9][0-9]{0,3999})?")
 _LONE_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _SLUG = re.compile(r"[a-z0-9][a-z0-9-]{0,199}")
-_PERIOD = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
 
 
 def time_text(moment: datetime) -> str:
@@ -79,28 +67,6 @@ def canonical(body: Any) -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
-def fault_of_body(kind: str, body: str) -> str | None:
-    """What is wrong with the content of an entry of a known kind, in words that quote none of it."""
-    try:
-        facts = json.loads(body)
-        spelled = isinstance(facts, dict) and canonical(facts) == body
-    except (ValueError, RecursionError):
-        spelled = False
-    if not spelled:
-        return "does not hold one JSON object in its one spelling"
-    needed, known = BODIES[kind], BODIES[kind] | LATER_FIELDS.get(kind, {})
-    halves = [names for names in TOGETHER.get(kind, ()) if names & facts.keys() and not names <= facts.keys()]
-    if halves or not needed.keys() <= facts.keys() <= known.keys():
-        return "lacks a field, or has one that is unknown"
-    wrong = [name for name in known if name in facts and not known[name](facts[name])]
-    return f"has an impossible value in its field {wrong[0]!r}" if wrong else None
-
-
-# ---------------------------------------------------------------- values
-
-Check = Callable[[object], bool]
-
-
 def is_text(value: object) -> bool:
     """Text that can be written as UTF-8."""
     return isinstance(value, str) and not _LONE_SURROGATE.search(value)
@@ -109,161 +75,3 @@ def is_text(value: object) -> bool:
 def is_slug(value: object) -> bool:
     """A name that is safe as the name of a folder."""
     return isinstance(value, str) and _SLUG.fullmatch(value) is not None
-
-
-def _is_exact(value: object) -> bool:
-    try:
-        return exact_number(value) >= 0
-    except ValueError:
-        return False
-
-
-def _is_probability(value: object) -> bool:
-    return _is_exact(value) and exact_number(value) <= 1
-
-
-def _is_exact_cost(value: object) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.keys() == {"epsilon", "rho", "rho_of_pure", "delta_num"}
-        and all(map(_is_exact, value.values()))
-    )
-
-
-def _is_figure(value: object) -> bool:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return plain and math.isfinite(value) and 0 <= value <= LARGEST_FIGURE  # type: ignore[arg-type,operator]
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
-
-
-def _is_truth(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_mapping(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_public_key(value: object) -> bool:
-    try:
-        return isinstance(value, str) and PublicKey.from_text(value).text == value
-    except ValueError:
-        return False
-
-
-def _is_event(value: object) -> bool:
-    return isinstance(value, dict) and is_text(value.get("mechanism"))
-
-
-def _is_measurement(value: object) -> bool:
-    named = isinstance(value, dict) and value.keys() == {"cost", "event"}
-    return named and _is_exact_cost(value["cost"]) and _is_event(value["event"])  # type: ignore[index]
-
-
-def _is_lost_entry(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and _is_count(value[0]) and is_text(value[1])
-
-
-def _is_decision(value: object) -> bool:
-    """The text that an approver signs."""
-    try:
-        return isinstance(value, str) and all(map(is_text, asdict(Decision.from_text(value)).values()))
-    except (ValueError, TypeError, RecursionError):
-        return False
-
-
-def _is_approval(value: object) -> bool:
-    """`none` or `required`, or who may approve and how many of them must."""
-    named = isinstance(value, dict) and value.keys() == {"by", "at_least"}
-    return is_text(value) or (named and _list_of(is_text)(value["by"]) and _is_count(value["at_least"]))  # type: ignore[index]
-
-
-def _matches(pattern: re.Pattern[str]) -> Check:
-    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _or_none(check: Check) -> Check:
-    return lambda value: value is None or check(value)
-
-
-def _mapping_of(check: Check) -> Check:
-    return lambda value: isinstance(value, dict) and all(map(is_text, value)) and all(map(check, value.values()))
-
-
-def _list_of(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
-
-
-_is_digest, _is_period = _matches(_DIGEST), _matches(_PERIOD)
-_text_or_none = _or_none(is_text)
-_sealed: dict[str, Check] = {"bundle_digest": _is_digest, "flow_run_id": _text_or_none}
-
-BODIES: Mapping[str, dict[str, Check]] = {
-    "key": {"key_id": is_text, "public_key": _is_public_key, "replaces": _text_or_none},
-    "cap": {
-        "epsilon": _is_exact,
-        "delta": _is_probability,
-        "delta_num": _is_probability,
-        "basis": _mapping_of(is_text),
-        "reason": _text_or_none,
-    },
-    "reserve": {
-        "name": is_slug,
-        "period": _is_period,
-        "sequence": _is_count,
-        "measurements": _mapping_of(_is_measurement),
-        "stated": _mapping_of(_is_figure),
-        "spec_digest": _is_digest,
-        "seeds": _mapping_of(is_text),
-        "flow_run_id": _text_or_none,
-        "supersedes": _text_or_none,
-        "reason": _text_or_none,
-    },
-    "spend": {
-        "measurement": is_text,
-        "event": _is_event,
-        "cost": _is_exact_cost,
-        "seeded": _is_truth,
-        "digest": _is_digest,
-    },
-    "fail": {"status": is_text, "stage": is_text},
-    "await": _sealed,
-    "approve": {"bundle_digest": _is_digest, "who": is_text, "reason": is_text},
-    "refuse": {"rule": is_text, "reason": is_text, "who": _text_or_none, "flow_run_id": _text_or_none},
-    "publish": _sealed,
-    "void": {"reason": is_text},
-    "restore": {"who": is_text, "backup_made_at": is_text},
-    "revoke": {"key_id": is_text, "reason": is_text, "who": is_text},
-    "reconcile": {
-        "reason": is_text,
-        "who": is_text,
-        "nothing_was_spent": _is_truth,
-        "charges": _mapping_of(_is_exact_cost),
-        "lost": _list_of(_is_lost_entry),
-        "retired": _list_of(is_text),
-    },
-}
-"""The fields that every entry of a kind has."""
-
-_proof: dict[str, Check] = {"approver": is_text, "statement": _is_decision, "signature": is_text}
-
-LATER_FIELDS: Mapping[str, dict[str, Check]] = {
-    "key": {"roles": _list_of(is_text), "name": is_text},
-    "cap": {"who": _text_or_none},
-    "reserve": {"approve": _is_approval},
-    "approve": _proof,
-    "reconcile": {"vouches": _list_of(is_text)},
-    "spend": {"build": _or_none(_is_mapping), "flow_run_id": _text_or_none},
-    "refuse": {"name": is_slug, "period": _is_period, "stated": _mapping_of(_is_figure), **_proof},
-}
-"""The fields that entries of earlier versions lack, or that only some entries of a kind have."""
-
-TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
-    "key": (frozenset({"roles", "name"}),),
-    "approve": (frozenset(_proof),),
-    "refuse": (frozenset({"name", "period", "stated"}), frozenset(_proof)),
-}
-"""Later fields that an entry has all of, or none."""

@@ -12,11 +12,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from tasks.keys.signing import PublicKey
-from tasks.ledger.entries.bodies import KeyEnrolment, KeyRevocation
+from tasks.ledger.entries.bodies import CapChange, KeyEnrolment, KeyRevocation, Reconciliation, Restore
 
 ROLES = ("release", "cap", "approve")
-ROLE_OF = dict.fromkeys(("cap", "key", "revoke", "restore", "reconcile"), "cap")
-"""The role of each kind of entry; releasing is the rest, and decisions about a bundle are `approve`."""
+WITH_ROLE_CAP = (CapChange, KeyEnrolment, KeyRevocation, Restore, Reconciliation)
+"""The entries of the role `cap`; decisions about a bundle are of `approve`, and all others of `release`."""
 
 
 class KeyRuleError(Exception):

@@ -14,6 +14,7 @@ from unittest import mock
 from support.tasks.staged import invented_rows
 
 from flows.server.embedded import EmbeddedServer, is_configured, use_server
+from tasks.intake.settling import keep_settle
 from tasks.workspace.folders import Workspace
 
 BEGIN = datetime(2025, 1, 15, tzinfo=UTC)
@@ -42,7 +43,7 @@ def live(workspace: Workspace, months: int) -> list[str]:
         with (
             mock.patch("flows.monthly._registered_at", return_value=BEGIN),
             mock.patch("flows.monthly.utc_now", clock),
-            mock.patch("flows.settling.SETTLE_SECONDS", 0.2),
+            keep_settle(workspace, 0.2),
             mock.patch.dict(Ledger.open.__kwdefaults__, clock=clock),
         ):
             try:

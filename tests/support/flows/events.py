@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from support import ROOT
 from support.tasks.landing.landings import SPEC
 
+from tasks.intake.settling import keep_settle
 from tasks.workspace.folders import Workspace
 
 LACKING = "age\n41\n"
@@ -154,12 +155,13 @@ class WatcherProcess:
 def watching(
     workspace: Workspace, url: str | None = None, *options: str, settle: float = 0.5
 ) -> Iterator[WatcherProcess]:
-    watcher = WatcherProcess(workspace, url, "--settle", str(settle), *options)
-    try:
-        yield watcher
-    finally:
-        if watcher.process.poll() is None:
-            watcher.end(signal.SIGKILL)
+    with keep_settle(workspace, settle):
+        watcher = WatcherProcess(workspace, url, *options)
+        try:
+            yield watcher
+        finally:
+            if watcher.process.poll() is None:
+                watcher.end(signal.SIGKILL)
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = 120.0) -> None:

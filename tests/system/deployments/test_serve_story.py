@@ -35,6 +35,7 @@ from support.tasks.staged import invented_rows
 
 from flows.server.connection import ServerUnreachableError
 from tasks.audit import audit_workspace
+from tasks.intake.settling import settle_seconds
 from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
@@ -113,6 +114,11 @@ def test_the_deployments_are_registered_with_the_specification_s_schedule(served
     assert (monthly["cron"], monthly["timezone"]) == ("* * * * *", "Europe/Berlin")
     assert schedules["flows.landing.landing"] == []
     assert len(served.server.ask("POST", "/automations/filter", {})) == 1
+
+
+def test_every_process_of_the_workspace_finds_how_long_files_settle(served: Served):
+    assert served.options[-2:] == ("--settle", "1")
+    assert settle_seconds(served.workspace) == 1.0
 
 
 def test_the_secret_is_the_owner_s_alone_and_on_no_command_line(served: Served):
@@ -416,6 +422,7 @@ def test_ctrl_c_ends_every_child_within_ten_seconds_in_the_middle_of_a_release_t
     land_and_reserve(served, last_month(before=6))
     assert served.interrupt() < 10
     assert not (served.workspace.prefect_home / "serving.json").exists()
+    assert not (served.workspace.prefect_home / "settle").exists()
     assert "Traceback" not in served.said()
     assert "Warning" not in served.said()
 

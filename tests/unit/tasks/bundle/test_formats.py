@@ -13,8 +13,10 @@ from tasks.bundle.staging import CHECKSUMS, FILES
 from tasks.bundle.statement import PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE
 from tasks.keys.decision import CONTEXT
 from tasks.keys.signing import PublicKey
+from tasks.ledger.entries.bodies import TOGETHER
+from tasks.ledger.entries.contents import BODIES, LATER_FIELDS
 from tasks.ledger.entries.entry import Entry
-from tasks.ledger.entries.fields import BODIES, LATER_FIELDS, TOGETHER, canonical
+from tasks.ledger.entries.fields import canonical
 
 PAGE = (ROOT / "deployments" / "guides" / "formats.md").read_text()
 

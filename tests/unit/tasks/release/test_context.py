@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, get_type_hints
 
+import pytest
 from support.tasks.staged import invented_rows, run_of
 
+from tasks.check import check_release
+from tasks.decode import decode_rows
+from tasks.publish import publish_bundle
+from tasks.release.context import PreparedRelease, ReleaseRun
+from tasks.sample import sample_rows
 from tasks.spec.plan import PlannedRelease
 from tasks.workspace.folders import Workspace
 
@@ -23,3 +30,10 @@ def test_what_stages_behind_the_privacy_line_get_does_not_lead_to_the_data(works
     planned = run_of(workspace, workspace.vault, period="2026-01").planned
     assert type(planned.public) is PlannedRelease
     assert not {"arrival", "request", "fetch", "readings"} & set(dir(planned.public))
+
+
+@pytest.mark.parametrize("stage", [sample_rows, decode_rows, check_release, publish_bundle], ids=lambda one: one.name)
+def test_stages_behind_the_privacy_line_take_the_public_plan_and_not_the_run(stage: Any) -> None:
+    taken = set(get_type_hints(stage.fn).values())
+    assert PlannedRelease in taken
+    assert not taken & {PreparedRelease, ReleaseRun}

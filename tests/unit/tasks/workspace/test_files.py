@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.workspace.files import create_private, flush_to_disk, private_file, write_atomically
+from tasks.workspace.files import create_once, create_private, flush_to_disk, private_file, write_atomically
 
 
 def mode(path: Path) -> int:
@@ -52,3 +52,12 @@ def test_a_file_system_that_cannot_flush_is_accepted_only_on_request(
     flush_to_disk(tmp_path, best_effort=True)
     with pytest.raises(OSError, match="cannot"):
         flush_to_disk(tmp_path)
+
+
+def test_a_file_that_is_created_once_is_whole_private_and_never_replaced(tmp_path: Path) -> None:
+    create_once(tmp_path / "a", b"first")
+    with pytest.raises(FileExistsError):
+        create_once(tmp_path / "a", b"second")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"], "no part is left"
+    assert (tmp_path / "a").read_bytes() == b"first"
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o600

@@ -23,12 +23,18 @@ from dpcore.errors import LedgerError
 from tasks.audit import audit_export
 from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import SigningKey
-from tasks.ledger.entries.bodies import BODIES_BY_KIND, Reconciliation, Spend, body_to_json
+from tasks.ledger.entries.bodies import (
+    BODIES_BY_KIND,
+    TOGETHER,
+    Body,
+    Reconciliation,
+    SealedBundle,
+    Spend,
+    body_to_json,
+)
+from tasks.ledger.entries.contents import BODIES, LATER_FIELDS
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.fields import (
-    BODIES,
-    LATER_FIELDS,
-    TOGETHER,
     canonical,
     exact_number,
     is_time,
@@ -123,6 +129,14 @@ def test_a_parsed_body_is_written_as_it_was(honest: list[Entry]):
 def test_a_body_of_another_kind_is_not_returned(honest: list[Entry]):
     with pytest.raises(TypeError, match="is no Spend"):
         honest[place_of(honest, "cap")].parse(Spend)
+
+
+def test_an_entry_is_of_its_kind_and_of_what_its_kind_is_a_kind_of(honest: list[Entry]):
+    for entry in honest:
+        found = {body for body in BODIES_BY_KIND.values() if entry.is_a(body)}
+        assert found == {type(entry.content)}
+        assert entry.is_a(SealedBundle) == (entry.kind in ("await", "publish"))
+        assert not replace(entry, kind="unheard-of").is_a(Body)
 
 
 def test_the_honest_ledger_has_every_kind_and_every_field(honest: list[Entry]):
