@@ -1,4 +1,4 @@
-"""What arrives: files inspected, brought in whole, registered by version, or put into quarantine."""
+"""The intake of files: they are inspected, moved in atomically, and registered by version or put into quarantine."""
 
 SETTLE_SECONDS = 5.0
-"""A file that did not change for so long is complete, unless `serve` is started with another --settle."""
+"""Seconds without a change after which a file counts as complete; `serve --settle` sets another number."""
