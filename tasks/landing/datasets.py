@@ -253,7 +253,9 @@ def find_landing(
             f"there are no landing data for {chosen}" if dated else "no landing file was found",
             rule="landing-missing",
             where=where,
-            hint="land a Parquet or CSV file, or check source.path and the period",
+            hint="check the path, which must lead to Parquet or CSV files"
+            if given
+            else "land a Parquet or CSV file, or check source.path and the period",
         )
     if len({path.suffix.lower() for path in files}) > 1:
         raise LandingError(
