@@ -1,1 +1,1 @@
-"""The ways in which releases happen by themselves: schedule, landing trigger, nightly audit, and what serves them."""
+"""Automatic releases: schedule, landing trigger and nightly audit, and the processes that serve them."""

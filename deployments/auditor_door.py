@@ -1,8 +1,8 @@
-"""A read-only door to Prefect's pages: `python -P -m deployments.auditor_door WORKSPACE DESCRIPTOR`.
+"""A read-only proxy for Prefect's pages: `python -P -m deployments.auditor_door WORKSPACE DESCRIPTOR`.
 
-An auditor who logs in here sees what Prefect's server shows of flow runs, and can change nothing: only the routes of
-`auditor_routes` reach the server, under the server's own credentials, which the auditor never sees. The door listens
-on loopback, for requests of its own pages alone.
+An auditor who logs in here sees the flow runs on Prefect's server and can change nothing: only the routes of
+`auditor_routes` reach the server, with the server's own credentials, which the auditor never sees. The proxy listens
+on loopback and accepts only requests of its own pages.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from tasks.workspace.folders import Workspace
 
 USER = "auditor"
 PASSWORD_FILE = "auditor.password"  # noqa: S105  a file name
-"""In the workspace's Prefect home, while `dprelease serve` runs."""
+"""The file in the workspace's Prefect home that holds the password while `dprelease serve` runs."""
 BODY_BYTES = 64 * 1024
-"""The largest filter that is passed on; those of Prefect's pages have a few hundred bytes."""
+"""The largest filter that is forwarded; those of Prefect's pages have a few hundred bytes."""
 ANSWER_SECONDS = 60.0
 PASSED_ON = ("content-type", "content-disposition")
-"""Headers of the server's answers that the auditor gets. No cookies, no addresses, nothing that opens other origins."""
+"""Headers of the server's answers that are forwarded: no cookies, no addresses, no permissions for other origins."""
 PAGE_TOKEN = "page-token"  # noqa: S105  a parameter's name
 SHOWN_EVENTS = ("prefect.flow-run.", "prefect.task-run.", "dprelease.")
-"""Events whose payload the auditor sees; what others hold may be secret."""
+"""Events whose payload the auditor sees; the payload of other events may be secret."""
 OWN_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -56,7 +56,7 @@ OWN_HEADERS = {
 
 
 class Door:
-    """The ASGI application: checks a request and passes it on, or refuses it."""
+    """The ASGI application: it checks a request and forwards or refuses it."""
 
     def __init__(self, server: Server, password: str, port: int, client: httpx.AsyncClient) -> None:
         self._server_url = server.ui_url
@@ -77,12 +77,12 @@ class Door:
         host = request.headers.get("host", "")
         origin = f"http://{host}"
         if host not in self._hosts or request.headers.get("origin", origin) != origin:
-            return _refusal(403, "this port answers only requests of its own pages")  # a rebound name, another site
+            return _refusal(403, "this port answers only requests of its own pages")  # DNS rebinding, or another site
         if not secrets.compare_digest(request.headers.get("authorization", "").encode(), self._login):
             refusal = _refusal(401, f"log in as {USER}; the operator knows the password")
             refusal.headers["WWW-Authenticate"] = 'Basic realm="Flow runs, read only", charset="UTF-8"'
             return refusal
-        method = "GET" if request.method == "HEAD" else request.method  # whose body is left out on the way back
+        method = "GET" if request.method == "HEAD" else request.method  # the body of the answer is then omitted
         path = request.scope["raw_path"].decode("latin-1")
         if f"{method} {path}" in WITHHELD:
             return JSONResponse(WITHHELD[f"{method} {path}"])
@@ -98,7 +98,7 @@ class Door:
         return await self._pass_on(found[0], found[1], query, body, origin)
 
     def _query_of(self, request: Request, route: Route) -> dict[str, str] | None:
-        """The query parameter that is passed on; None if it is a page of events that this door did not offer."""
+        """The query parameter to forward; None for a page of events that this proxy did not offer."""
         value = request.query_params.get(route.query)
         if value is None or not route.query:
             return {}
@@ -109,11 +109,11 @@ class Door:
         return {route.query: value}
 
     def _seal(self, token: str) -> str:
-        """Mark a token as ours: it holds a filter, and whoever makes one could search where `_read_body` forbids it."""
+        """Authenticate a page token: it contains a filter, and a forged one could search what `_read_body` forbids."""
         return hmac.digest(self._key, token.encode(), "sha256").hex()
 
     async def _pass_on(self, route: Route, path: str, query: dict[str, str], body: bytes, origin: str) -> Response:
-        """Ask the server; nothing else of the request reaches it."""
+        """Send the checked parts of the request to the server."""
         headers = {"Content-Type": "application/json"} if body else {}
         if self._server_login:
             headers["Authorization"] = self._server_login
@@ -121,7 +121,7 @@ class Door:
             answer = await self._client.request(
                 route.method, self._server_url + path, params=query, content=body, headers=headers
             )
-            if answer.is_redirect or answer.status_code == 401:  # ours to solve, not the auditor's
+            if answer.is_redirect or answer.status_code == 401:  # the operator must solve this, not the auditor
                 return _refusal(502, "the orchestration server rejects the password of this port")
             if answer.is_success and route.template == "/ui-settings":
                 return JSONResponse(_own_settings(answer.json(), origin))
@@ -133,7 +133,7 @@ class Door:
         return Response(answer.content, answer.status_code, kept)
 
     def _own_events(self, page: dict[str, Any], origin: str) -> dict[str, Any]:
-        """Lead to the next page through this door, and withhold payloads other than those of runs.
+        """Let the link to the next page lead through this proxy, and withhold payloads other than those of runs.
 
         When a variable or a work pool changes, Prefect writes its old and new values into the event's payload.
         """
@@ -144,7 +144,7 @@ class Door:
 
 
 def _own_settings(settings: dict[str, Any], origin: str) -> dict[str, Any]:
-    """Lead the pages to this door, where the browser has logged in already."""
+    """Let the pages use this proxy, at which the browser has already logged in."""
     one_ui = {"default_ui": "v1", "available_uis": ["v1"], "v2_base_url": None}
     return {**settings, "api_url": f"{origin}/api", "auth": None, "csrf_enabled": False, **one_ui}
 
@@ -158,10 +158,10 @@ def _refusal(status: int, reason: str) -> Response:
 
 
 async def _read_body(request: Request, route: Route) -> bytes:
-    """Read the request's JSON object, and write it anew without a search in the text of events.
+    """Return the request's JSON object without a search in the text of events.
 
-    That search covers what `_own_events` withholds, and would give it away a letter at a time.
-    Raises: ValueError if the body is too large or no JSON object, RecursionError if it is too deep.
+    That search covers what `_own_events` withholds and could reveal it letter by letter.
+    Raises: ValueError if the body is too large or not a JSON object, RecursionError if it is nested too deeply.
     """
     body = b""
     async for part in request.stream():
@@ -177,7 +177,7 @@ async def _read_body(request: Request, route: Route) -> bytes:
 
 
 def new_password(workspace: Workspace) -> AbstractContextManager[Path]:
-    """A new random password for the auditor, readable to the workspace's owner alone; it is gone afterwards."""
+    """A new random password for the auditor in a file that only the workspace's owner can read, for the block only."""
     return private_file(workspace.prefect_home / PASSWORD_FILE, f"{secrets.token_urlsafe(32)}\n")
 
 
@@ -194,7 +194,7 @@ async def open_door(workspace: Workspace, listener: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve the door on an inherited socket; the server's login comes from the environment, or from the workspace."""
+    """Serve the proxy on an inherited socket; the server's login comes from the environment or the workspace."""
     workspace, descriptor = sys.argv[1:]
     asyncio.run(open_door(Workspace(Path(workspace)), socket.socket(fileno=int(descriptor))))
 

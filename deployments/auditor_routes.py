@@ -1,13 +1,13 @@
-"""Which requests the auditor's door passes on: the reading routes of Prefect 3.8.8, by method and path template.
+"""The requests that the auditor's proxy forwards: the read-only routes of Prefect 3.8.8, by method and path template.
 
-Everything that is not listed is refused. Some routes of Prefect read, and are left out nevertheless:
+All other requests are refused. Some read-only routes of Prefect are omitted:
 
 - `/deployments/get_scheduled_flow_runs`, `/work_pools/{name}/get_scheduled_flow_runs` and
-  `/work_queues/{id}/get_runs` note when somebody polled, `/csrf-token` stores a token;
+  `/work_queues/{id}/get_runs` record the time of the poll, and `/csrf-token` stores a token;
 - `/block_*`, `/variables`, `/work_pools/*`, `/flow_runs/{id}/input*`, `/admin/settings` and `/admin/storage` may
   show credentials and connection strings;
 - `/collections/views/{view}` makes the server fetch from the internet;
-- `/ui/schemas/validate` and `/templates/validate` make it evaluate what the caller sends;
+- `/ui/schemas/validate` and `/templates/validate` make the server evaluate input of the caller;
 - `/events/out` and `/logs/out` are WebSockets, which its pages do not use.
 """
 
@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote
 PAGES = {"dashboard", "runs", "flow-runs", "flows", "deployments", "artifacts", "events", "automations"} | {
     "concurrency-limits", "work-pools", "work-queues", "blocks", "variables", "settings"
 }  # fmt: skip
-"""First segments of the addresses of pages. Each of them is the index, whose script shows the page."""
+"""The first segments of page addresses. All pages are the index document, whose script shows the page."""
 
 READS = """
 GET /
@@ -98,7 +98,7 @@ POST /api/ui/flow_runs/history
 POST /api/ui/task_runs/count
 POST /api/ui/task_runs/dashboard/counts
 """
-"""The routes, each with the only query parameter that is passed on."""
+"""The routes, each with the only query parameter that is forwarded."""
 
 WITHHELD: dict[str, Any] = {
     "GET /api/admin/settings": {"PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": False},
@@ -109,24 +109,24 @@ WITHHELD: dict[str, Any] = {
     "POST /api/variables/filter": [],
     "POST /api/work_pools/filter": [],
 }
-"""What the door answers itself, since a page would show an error without an answer; the server is not asked."""
+"""Answers that the proxy gives without asking the server; without an answer, a page would show an error."""
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 UNSAFE = re.compile(r"[/\\%?#\x00-\x1f\x7f]")
-"""Characters that a segment must not hold once it is decoded: two programs might read such a path differently."""
+"""Characters that a decoded segment must not contain: two programs might read such a path differently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One kind of request that is passed on."""
+    """One kind of request that is forwarded."""
 
     method: str
     template: str
     query: str
-    """The only query parameter that is passed on."""
+    """The only query parameter that is forwarded."""
 
     def matches(self, method: str, segments: list[str]) -> bool:
-        """Whether a request, its path split and decoded, is of this kind."""
+        """Whether a request, given by its method and decoded path segments, is of this kind."""
         expected = self.template.split("/")[1:]
         return (
             method == self.method
@@ -153,8 +153,8 @@ ROUTES = tuple(_route(line) for line in READS.splitlines() if line)
 def find_route(method: str, raw_path: str) -> tuple[Route, str] | None:
     """Find the route of a request and the path to ask the server for; None if the request is refused.
 
-    The path that is returned is built anew from the segments that were compared, so that the server cannot read it
-    in another way than this function did.
+    The returned path is rebuilt from the segments that were compared, so that the server cannot read it differently
+    from this function.
     """
     segments = [unquote(segment, errors="replace") for segment in raw_path.removeprefix("/").split("/")]
     unsafe = any(UNSAFE.search(segment) or segment in (".", "..") for segment in segments)

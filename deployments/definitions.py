@@ -24,7 +24,7 @@ from tasks.spec import ReleaseSpec
 from tasks.workspace.folders import Workspace
 
 FLOWS: dict[str, Flow[..., Any]] = {flow.name: flow for flow in (monthly, landing, nightly_audit)}
-"""The flows that deployments of ours may run, by name."""
+"""The flows that our deployments may run, by name."""
 ARRIVAL = re.compile(r"[0-9a-f]{1,64}")
 DESCRIPTIONS = {
     "monthly": "Releases every due month in order, including missed ones.",
@@ -34,10 +34,10 @@ DESCRIPTIONS = {
 
 
 def deployments_of(workspace: Workspace, spec: ReleaseSpec, *, pool: str | None = None) -> Iterator[RunnerDeployment]:
-    """The three deployments, as the specification's schedule says; with a work pool, for its workers.
+    """The three deployments with the specification's schedule, for the workers of a pool if one is given.
 
-    What the schedule does not ask for is registered without schedule or trigger: it can be run
-    by hand, and a schedule that was taken back ends.
+    A deployment that the schedule does not ask for is registered without schedule or trigger, so that it
+    can be run by hand and an earlier schedule ends.
     """
     schedule, zone = spec.schedule, spec.schedule.timezone
     cron = [CronSchedule(cron=schedule.cron, timezone=zone)] if schedule.cron else []
@@ -47,7 +47,7 @@ def deployments_of(workspace: Workspace, spec: ReleaseSpec, *, pool: str | None 
 
 
 def landing_trigger(spec: ReleaseSpec) -> DeploymentEventTrigger:
-    """A run for every landing event of the dataset; the arrival's token is all that it is told."""
+    """The trigger that starts a run for every landing event of the dataset, with the arrival's token only."""
     return DeploymentEventTrigger(
         name=f"{spec.name} landed",
         expect={EVENT},
@@ -59,9 +59,9 @@ def landing_trigger(spec: ReleaseSpec) -> DeploymentEventTrigger:
 
 
 def changes(stored: DeploymentResponse, run: FlowRun, registered: RunnerDeployment) -> list[str]:
-    """What a stored deployment, or a run of it, has that was not registered; names of settings, never their values.
+    """The settings of a stored deployment, or of a run, that were not registered: their names, never their values.
 
-    Whoever can write to the server could plant steps, another entry point or other parameters there.
+    Anybody who can write to the server could plant steps, another entry point or other parameters there.
     """
     expected = {
         "entrypoint": stored.entrypoint == registered.entrypoint,
@@ -75,7 +75,7 @@ def changes(stored: DeploymentResponse, run: FlowRun, registered: RunnerDeployme
 
 
 def _are_ours(run: FlowRun, registered: RunnerDeployment) -> bool:
-    """Whether a run's parameters are the registered ones; a landing run has the token of its arrival besides."""
+    """Whether a run's parameters are the registered ones; a landing run also has the token of its arrival."""
     parameters = dict(run.parameters)
     if registered.flow_name == landing.name and not ARRIVAL.fullmatch(str(parameters.pop("arrival", ""))):
         return False

@@ -1,12 +1,11 @@
 """Executes one flow run of our deployments, and no other: `python -P -m deployments.engine WORKSPACE...`.
 
-Prefect's own engine does what the server stored: it runs pull steps and imports an entry point that anybody who can
-write to the server may have planted. This one is started in its place, by `serve`'s runner and by our worker:
-
-1. It looks the run and its deployment up on the server.
-2. It compares them with what these workspaces register; whatever differs is refused, and the run's state says why.
-3. It runs the installed program's own flow with the parameters that it compared, and loads no stored result: a state
-   on the server could name anybody's file.
+Prefect's own engine executes what is stored on the server: it runs pull steps and imports an entry point that anybody
+who can write to the server may have planted. The runner of `serve` and our worker start this engine instead:
+1. It reads the run and its deployment from the server.
+2. It compares them with what these workspaces register, and refuses any difference; the run's state states the reason.
+3. It runs the installed program's flow with the compared parameters, and loads no stored result, because a state on
+   the server could name a file of somebody else.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from tasks.workspace.folders import Workspace
 
 
 def registered_flow(client: SyncPrefectClient, run: FlowRun, workspaces: Sequence[Workspace]) -> Flow[..., Any]:
-    """The flow of a run, if the run and its deployment are as one of the workspaces registers them.
+    """The flow of a run, if the run and its deployment are those that one of the workspaces registers.
 
-    Raises: RefusedError naming the settings that are not.
+    Raises: RefusedError, which names the settings that differ.
     """
     if run.deployment_id is None:
         raise _unregistered("no deployment")
@@ -64,7 +63,7 @@ def _unregistered(what: str) -> RefusedError:
 def main() -> None:
     """Check the run that the environment names, and execute it."""
     forbid_stored_results()
-    os.environ[SERVED] = os.pathsep.join(sys.argv[1:])  # the flow itself looks at its parameters once more
+    os.environ[SERVED] = os.pathsep.join(sys.argv[1:])  # the flow checks its parameters again
     with get_client(sync_client=True) as client:
         run = client.read_flow_run(UUID(os.environ["PREFECT__FLOW_RUN_ID"]))
         try:
@@ -73,7 +72,7 @@ def main() -> None:
             sys.stderr.write(f"refused ({error.rule}): {error}\n  hint   {error.hint}\n")
             client.set_flow_run_state(run.id, Failed(name="Refused", message=f"{error}; {error.hint}"), force=True)
             return
-    configure_from_env()  # lets the runner tell this process why it is ended
+    configure_from_env()  # so that the runner can send the reason when it ends this process
     with handle_engine_signals(run.id):
         run_flow(flow, flow_run=run)
 

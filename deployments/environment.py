@@ -1,4 +1,4 @@
-"""What prefect.yaml needs to know of a workspace, as shell assignments.
+"""Prints the variables that prefect.yaml needs for a workspace, as shell assignments.
 
 eval "$(python -P -m deployments.environment clinic --pool releases)"
 prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml
@@ -18,13 +18,13 @@ from tasks.workspace.folders import Workspace
 
 NIGHTLY = "30 3 * * *"
 REGISTERED = "registered"
-"""A file in the workspace's Prefect home: the deployments are there, and what lands from now on triggers them."""
+"""A file in the workspace's Prefect home that exists once the deployments and their triggers are registered."""
 
 ACTIVE, INACTIVE = "true", "false"
 
 
 def variables(workspace: Workspace, spec: ReleaseSpec, pool: str) -> dict[str, str]:
-    """The assignments by name; a schedule that the specification does not ask for is not active."""
+    """The variables by name; a schedule that the specification does not ask for is inactive."""
     schedule = spec.schedule
     return {
         "DPRELEASE_NAME": spec.name,

@@ -1,4 +1,4 @@
-"""Prefect's runner and worker, made to start our own engine: neither does what a stored deployment says."""
+"""Prefect's runner and worker with our own engine, so that neither executes what a stored deployment contains."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from tasks.workspace.folders import Workspace
 
 
 def _engine(workspaces: Sequence[Workspace], channel: ControlChannel) -> EngineCommandStarter:
-    """What starts our engine for these workspaces, with our own environment."""
+    """The starter of our engine for these workspaces, with this process's environment."""
     roots = [str(workspace.root) for workspace in workspaces]
     command = [sys.executable, "-P", "-m", "deployments.engine", *roots]
     return EngineCommandStarter(command=command_to_string(command), control_channel=channel)
 
 
 async def _without_hooks(_run: FlowRun) -> Flow[..., Any]:
-    """A flow for Prefect to look for hooks at: none of ours has any, and a stored one is not loaded."""
+    """A flow without hooks for Prefect to inspect; our flows have none, and a stored flow is not loaded."""
     return next(iter(FLOWS.values()))
 
 
 class ReleaseRunner(Runner):
-    """Runs what a workspace's deployments start; ends when it is told to: whoever started it ends the runs."""
+    """Runs what a workspace's deployments start; when it is told to end, its parent process ends the runs."""
 
     def __init__(self, workspace: Workspace, **settings: Any) -> None:
         super().__init__(**settings)
         self._workspace = workspace
 
     async def __aenter__(self) -> ReleaseRunner:
-        """Start, with our engine in place of Prefect's."""
+        """Start the runner with our engine instead of Prefect's."""
         await super().__aenter__()
         assert self._hook_runner is not None  # noqa: S101
         self._hook_runner._resolve_flow = _without_hooks
@@ -59,9 +59,9 @@ class ReleaseRunner(Runner):
 
 
 class ReleaseWorker(ProcessWorker):
-    """A worker of a pool that runs the flows of given workspaces, and nothing else.
+    """A worker of a pool that runs only the flows of given workspaces.
 
-    Its pools have a type of their own: a worker of Prefect's, which would run stored steps, does not take them up.
+    Its pools have their own type, so that Prefect's workers, which would run stored steps, do not serve them.
     """
 
     type = "dprelease"
@@ -70,7 +70,7 @@ class ReleaseWorker(ProcessWorker):
     async def run(
         self, flow_run: FlowRun, configuration: ProcessJobConfiguration, task_status: Any = None
     ) -> ProcessWorkerResult:
-        """Run our engine; what pool, deployment and run configure (command, environment, folder) is not used."""
+        """Run our engine; command, environment and folder of the pool, deployment or run are ignored."""
         started = task_status or anyio.TASK_STATUS_IGNORED
         async with FlowRunExecutorContext() as context:
             starter = _engine(self.workspaces, context.control_channel)

@@ -1,4 +1,4 @@
-"""What a server that was down left behind: runs whose process is gone, firings that nobody answered."""
+"""Recovery after downtime: runs whose process has ended, and scheduled runs that were missed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ PAGE = 200
 
 
 async def close_dead_runs(client: PrefectClient, deployments: Sequence[UUID]) -> int:
-    """Mark runs as crashed that say they run: nobody serves this workspace yet, so none does.
+    """Mark runs in the state Running as crashed: nothing serves this workspace yet, so none of them is running.
 
-    Their releases are not lost: the ledger has what was drawn, and the month is still due.
+    Their releases are not lost: the ledger contains what was drawn, and the month is still due.
     """
     ours = FlowRunFilter(deployment_id=FlowRunFilterDeploymentId(any_=list(deployments)), state=_in(ALIVE))
     dead = await _all(client, ours)
@@ -46,7 +46,7 @@ async def close_dead_runs(client: PrefectClient, deployments: Sequence[UUID]) ->
 
 
 async def drop_late_firings(client: PrefectClient, deployment: UUID, now: datetime) -> None:
-    """Cancel firings that nobody answered: one run catches up what all of them owed."""
+    """Cancel late scheduled runs; a single run releases all months that they would have released."""
     waiting = FlowRunFilter(
         deployment_id=FlowRunFilterDeploymentId(any_=[deployment]), state=_in([StateType.SCHEDULED])
     )
@@ -57,7 +57,7 @@ async def drop_late_firings(client: PrefectClient, deployment: UUID, now: dateti
 
 
 async def catch_up(client: PrefectClient, deployment: UUID, workspace: Workspace, spec: ReleaseSpec) -> Due:
-    """Start one run for the months that were missed, if there are any."""
+    """Start one run for the missed months, if there are any."""
     now = datetime.now(UTC)
     created = (await client.read_deployment(deployment)).created
     since = schedule_began(workspace, plain_utc(created) if created else now)
@@ -68,7 +68,7 @@ async def catch_up(client: PrefectClient, deployment: UUID, workspace: Workspace
 
 
 async def resume_arrivals(client: PrefectClient, deployment: UUID, workspace: Workspace) -> int:
-    """Start runs for months that were announced and never dealt with: a server that dies forgets its events."""
+    """Start runs for announced months that no run has handled: a server that crashes forgets its events."""
     scheduled = FlowRunFilter(
         deployment_id=FlowRunFilterDeploymentId(any_=[deployment]), state=_in([StateType.SCHEDULED])
     )

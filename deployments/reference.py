@@ -1,7 +1,7 @@
-"""The reference pages of the guides, written from the code they describe.
+"""Generates the reference pages of the guides from the code that they describe.
 
 `python -m deployments.reference` rewrites the generated parts of `guides/specification.md` and `guides/commands.md`. A
-generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`; the rest of a page is written by hand. The
+generated part is between `<!-- generated: NAME -->` and `<!-- end -->`; the rest of a page is written by hand. The
 meaning of a key is its field's description in `tasks/spec`, and that of an option is its help text in `flows/cli`.
 """
 
@@ -64,7 +64,7 @@ def _sections(place: str, section: type[Section]) -> Iterator[tuple[str, type[Se
 
 
 def _inner_sections(annotation: Any) -> Iterator[tuple[type[Section], str]]:
-    """The sections that a field may hold; those in a list are marked by brackets."""
+    """The sections that a field may contain; brackets mark those in a list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         yield annotation, ""
     in_list = typing.get_origin(annotation) is tuple
@@ -80,7 +80,7 @@ def _key_row(name: str, field: FieldInfo) -> list[str]:
 
 
 def _values(annotation: Any) -> str:
-    """What may be written for a field, in words."""
+    """A description of the values that a field accepts."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return _values(arguments[0])
@@ -161,7 +161,7 @@ def _argument_name(name: str, info: ParameterInfo) -> str:
 
 
 def _metavar(kind: Any) -> str:
-    """The placeholder of an option's value, also of one that may be left out or repeated."""
+    """The placeholder of an option's value, also if the option may be omitted or repeated."""
     parts = [part for part in typing.get_args(kind) if part is not types.NoneType]
     return _metavar(parts[0]) if parts else _METAVARS.get(kind, "TEXT")
 

@@ -28,11 +28,11 @@ from tasks.spec import ReleaseSpec, load_spec
 from tasks.workspace.folders import Workspace
 
 AT_ONCE = 2
-"""Runs side by side; releases of one name wait for each other anyway."""
+"""The number of concurrent runs; releases of one name wait for each other anyway."""
 
 
 async def run_deployments(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
-    """Register, recover what a server that was down left, and run what comes."""
+    """Register the deployments, recover interrupted and missed runs, and execute new runs."""
     runner = ReleaseRunner(workspace, name=spec.name, limit=AT_ONCE, pause_on_shutdown=False)
     async with get_client() as client:
         await _require_own(client, wanted, workspace)
@@ -47,7 +47,7 @@ async def run_deployments(workspace: Workspace, spec: ReleaseSpec, wanted: Seque
 
 
 async def register(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[RunnerDeployment]) -> None:
-    """Register for the workers of a pool, and catch up through them."""
+    """Register the deployments for the workers of a pool, which then also run the missed months."""
     async with get_client() as client:
         await _require_own(client, wanted, workspace)
         await _require_pool(client, str(wanted[0].work_pool_name))
@@ -57,7 +57,7 @@ async def register(workspace: Workspace, spec: ReleaseSpec, wanted: Sequence[Run
 
 
 async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment], workspace: Workspace) -> None:
-    """Refuse to take over what another workspace registered on this server under the same name.
+    """Refuse to replace deployments that another workspace registered on this server under the same name.
 
     Raises: RefusedError.
     """
@@ -68,7 +68,7 @@ async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment]
         except ObjectNotFound:
             continue
         owner = str(there.parameters.get("workspace"))
-        if owner != str(workspace.root) and Path(owner).is_dir():  # a workspace that was moved takes its own along
+        if owner != str(workspace.root) and Path(owner).is_dir():  # a workspace that was moved may replace its own
             raise RefusedError(
                 f"this server already has the deployment {full} of another workspace",
                 rule="deployment-taken",
@@ -78,7 +78,7 @@ async def _require_own(client: PrefectClient, wanted: Sequence[RunnerDeployment]
 
 
 async def _require_pool(client: PrefectClient, name: str) -> None:
-    """Make the pool if there is none.
+    """Create the pool if it does not exist.
 
     Raises: RefusedError for a pool whose workers would run whatever steps are stored on the server.
     """
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def _code(error: PrivacyError) -> int:
-    """Refusals end `serve`; what may pass by itself is tried again."""
+    """The exit code: refusals end `serve`, and temporary faults lead to another attempt."""
     if isinstance(error, LedgerError) and not needs_a_person(error):
         return LATER
     return 2 if isinstance(error, RefusedError) else 3

@@ -1,10 +1,10 @@
-"""What `dprelease serve` does: a server if none is configured, the deployments, and the watcher of landing/.
+"""The implementation of `dprelease serve`: a server if none is configured, the deployments, and the landing watcher.
 
-1. One `serve` a workspace: a lock that goes with its process.
-2. The server answers to whoever knows its secret, and the workspace's commands know where.
-3. The runner registers the deployments, recovers what was left, and runs what comes.
-4. The watcher announces what lands.
-5. Whoever ends by itself is started again; Ctrl-C ends all of them within ten seconds.
+1. A lock, which ends with its process, allows one `serve` per workspace.
+2. The server requires a secret; the workspace's commands can read its address and secret.
+3. The runner registers the deployments, recovers interrupted runs and executes new ones.
+4. The watcher announces landed data.
+5. A process that ends by itself is restarted; Ctrl-C ends all processes within ten seconds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ PYTHON = (sys.executable, "-P", "-m")
 
 
 class Stopped(BaseException):
-    """Somebody asked `serve` to end."""
+    """A signal asked `serve` to end."""
 
 
 def serve(
@@ -65,7 +65,7 @@ def serve(
     accept_open_server: str | None,
     as_json: bool,
 ) -> None:
-    """Serve a workspace until somebody ends it."""
+    """Serve a workspace until a signal ends it."""
     spec = load_spec(workspace.spec_path)
     plan_release(spec)
     workspace.require_writable()
@@ -74,7 +74,7 @@ def serve(
         environment = {**embedded_settings(workspace), **os.environ, **isolation_of(scratch), **served}
         children: list[Child] = []
         ends.enter_context(keep_settle(workspace, settle))
-        ends.callback(lambda: end(children, grace=2.0))  # whoever is left: the server, or all if we do not come far
+        ends.callback(lambda: end(children, grace=2.0))  # the server, or all processes after an early error
         configured = known_server(workspace) if os.environ.get("PREFECT_API_URL") else None
         server = configured or _own_server(workspace, environment, ends.enter_context(_listen(port)), children)
         _await_answer(server, children)
@@ -89,7 +89,7 @@ def serve(
             auditor, door = ends.enter_context(_auditor_door(workspace, environment, auditor_port))
             children.append(door)
         for child in _workers(workspace, spec, environment, poll=poll, pool=pool):
-            children.append(child)  # at once: it is ended with the others, whatever comes
+            children.append(child)  # immediately, so that it is ended with the others in any case
         _say_where(server, spec, None if configured else workspace.prefect_home / PASSWORD, auditor, as_json)
         _supervise(server, children, register_only=pool is not None)
 
@@ -97,9 +97,9 @@ def serve(
 def _workers(
     workspace: Workspace, spec: ReleaseSpec, environment: dict[str, str], *, poll: bool, pool: str | None
 ) -> Iterator[Child]:
-    """The runner, or the registration for a pool's workers; and the watcher, where landing triggers releases.
+    """The runner, or the registration for a pool's workers; and the watcher, if landing triggers releases.
 
-    The watcher waits for the registration: an event that comes before its trigger is lost on it.
+    The watcher starts after the registration, because an event before its trigger would have no effect.
     """
     root, mark = str(workspace.root), workspace.prefect_home / REGISTERED
     mark.unlink(missing_ok=True)
@@ -113,7 +113,7 @@ def _workers(
 
 
 def _await_mark(mark: Path, registering: Child) -> None:
-    """Wait until the deployments are registered; a runner that ended instead is the supervisor's matter."""
+    """Wait until the deployments are registered, or until the runner has ended, which the supervisor handles."""
     limit = time.monotonic() + REGISTER_SECONDS
     while time.monotonic() < limit and not mark.exists() and not registering.has_ended:
         time.sleep(0.2)
@@ -139,11 +139,11 @@ def _own_server(
 def _auditor_door(
     workspace: Workspace, environment: dict[str, str], port: int
 ) -> Iterator[tuple[dict[str, str], Child]]:
-    """A read-only door to the server's pages, and how to log in there.
+    """A read-only proxy for the server's pages, and its login.
 
-    Raises: RefusedError if somebody else has the port.
+    Raises: RefusedError if the port is in use.
     """
-    from deployments.auditor_door import USER, new_password  # loads a web server: for those who want one
+    from deployments.auditor_door import USER, new_password  # imported here, because it loads a web server
 
     with _listen(port, "--auditor-port") as listener, new_password(workspace) as path:
         url, inherited = f"http://{LOOPBACK}:{listener.getsockname()[1]}", listener.fileno()
@@ -153,9 +153,9 @@ def _auditor_door(
 
 
 def _listen(port: int, option: str = "--port") -> socket.socket:
-    """The socket of a server of ours, kept while it is started again: nobody else can take its place.
+    """The socket of a server that we start; it stays open across restarts, so that no other program takes the port.
 
-    Raises: RefusedError if somebody else has the port.
+    Raises: RefusedError if the port is in use.
     """
     taken = RefusedError(
         f"port {port} is already in use",
@@ -168,7 +168,7 @@ def _listen(port: int, option: str = "--port") -> socket.socket:
 
 
 def require_password(server: Server, *, accepted: str | None) -> None:
-    """Refuse a server that anybody who reaches it can use, unless the operator accepts it by its address.
+    """Refuse a server without a password, unless the operator accepts it by its address.
 
     Raises: RefusedError.
     """
@@ -209,7 +209,7 @@ def _await_answer(server: Server, children: list[Child]) -> None:
 
 @contextmanager
 def _alone(workspace: Workspace) -> Iterator[None]:
-    """Make sure that nobody else serves this workspace; a server that an earlier run left gives way if it is idle."""
+    """Ensure that no other process serves this workspace; an idle server of an earlier run is ended."""
     if kept_here(workspace):
         end_kept_server(workspace)
     with serving_alone(workspace) as alone:
@@ -225,10 +225,10 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 
 def _supervise(server: Server, children: list[Child], *, register_only: bool) -> None:
-    """Start again whoever ends by itself, until somebody ends us.
+    """Restart processes that end by themselves, until a signal ends `serve`.
 
-    A server that ended takes its runs with it: the runner begins anew beside the next one, and
-    recovers what was under way.
+    If the server ends, its runs end too: the runner is restarted with the next server and
+    recovers the interrupted runs.
     Raises: ChildFailedError, RefusedError.
     """
     while True:
@@ -246,7 +246,7 @@ def _supervise(server: Server, children: list[Child], *, register_only: bool) ->
 
 
 def _end_workers(children: list[Child], server: Server) -> None:
-    """End what runs flows, and tell our own server, which is still up, how its runs ended."""
+    """End the processes that run flows, and record the end of their runs on our own server, which still answers."""
     end([child for child in children if child.name != SERVER])
     if any(child.name == SERVER for child in children):
         with suppress(ServerUnreachableError):
@@ -254,7 +254,7 @@ def _end_workers(children: list[Child], server: Server) -> None:
 
 
 def _close_runs(server: Server) -> None:
-    """Let the history show that runs of ours were cut short; runs by hand beside us go on."""
+    """Record in the history that our runs were interrupted; runs that were started by hand continue."""
     alive = {"flow_runs": {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}}, "limit": 50}
     state = {
         "type": "CRASHED",
@@ -298,7 +298,7 @@ def _stop(_number: int, _frame: FrameType | None) -> None:
 
 
 def main() -> None:
-    """Serve, and end as one process."""
+    """Serve a workspace; the entry point of the process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("workspace", type=Path)
     parser.add_argument("--port", type=int, default=4200)

@@ -1,4 +1,4 @@
-"""Processes that `serve` answers for: started apart, restarted when they end by themselves, ended together in time."""
+"""The child processes of `serve`: they are restarted if they end by themselves, and ended together in bounded time."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from dpcore.errors import PrivacyError
 from flows.server.embedded import end_with_parent
 
 GRACE_SECONDS = 5.0
-"""What a process gets to end by itself before it is killed."""
+"""Seconds that a process has to end by itself before it is killed."""
 QUICK_ENDS = 5
 QUICK_SECONDS = 60.0
 LATER, LATER_SECONDS = 4, 10.0
-"""The exit code of a process that waits for something, a database for example, and how long it is given."""
+"""The exit code of a process that must wait, for example for a database, and the seconds before its restart."""
 
 
 class ChildFailedError(PrivacyError):
-    """A process that serves ends again and again."""
+    """A child process has ended too often."""
 
 
 @dataclass(slots=True)
 class Child:
-    """One process, in a session of its own: a Ctrl-C reaches `serve` alone."""
+    """One child process in its own session, so that Ctrl-C reaches `serve` only."""
 
     name: str
     command: Sequence[str]
     environment: dict[str, str]
     folder: Path
-    """Its current folder: one that nobody else can write to."""
+    """The current folder of the process; nobody else can write to it."""
     output: IO[bytes] | None = None
     descriptors: Sequence[int] = ()
-    """What it inherits besides its standard streams."""
+    """The file descriptors that it inherits besides its standard streams."""
     process: subprocess.Popen[bytes] | None = None
     ends: list[float] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start it, or start it again."""
+        """Start the process, or restart it."""
         self.process = subprocess.Popen(  # noqa: S603  our own interpreter
             list(self.command),
             env=self.environment,
@@ -58,16 +58,16 @@ class Child:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is not running any more."""
+        """Whether the process has ended."""
         return self.process is not None and self.process.poll() is not None
 
     @property
     def is_done(self) -> bool:
-        """Whether it ended well: it had nothing more to do."""
+        """Whether the process ended successfully, with nothing left to do."""
         return self.process is not None and self.process.poll() == 0
 
     def restart(self) -> None:
-        """Start it again after it ended by itself.
+        """Restart the process after it ended by itself.
 
         Raises: ChildFailedError if that happens too often.
         """
@@ -83,7 +83,7 @@ class Child:
         self.start()
 
     def family(self) -> list[psutil.Process]:
-        """The process and everything it started, wherever that went."""
+        """The process and all of its descendants."""
         if self.process is None:
             return []
         try:
@@ -94,7 +94,7 @@ class Child:
 
 
 def end(children: Sequence[Child], *, grace: float = GRACE_SECONDS) -> None:
-    """End the children with all that they started: asked first, killed after a grace."""
+    """End the children and their descendants: they are asked to end, and killed after a grace period."""
     families = [process for child in children for process in child.family()]
     for process in families:
         _signal(process, psutil.Process.terminate)

@@ -1,6 +1,6 @@
-"""The worker of a pool: `dprelease worker --pool NAME -w WORKSPACE`, on every machine that is to run releases.
+"""The worker of a pool: `dprelease worker --pool NAME -w WORKSPACE`, on every machine that runs releases.
 
-It takes runs of the given workspaces' deployments from the pool and refuses all others: see `deployments.engine`.
+It executes runs of the given workspaces' deployments and refuses all others: see `deployments.engine`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def work(workspaces: Sequence[Workspace], server: Server, pool: str) -> None:
 
 
 def usable_server(workspace: Workspace, *, accepted: str | None) -> Server:
-    """The server that is configured, or that serves the workspace on this machine.
+    """The configured server, or the one that serves the workspace on this machine.
 
-    Raises: RefusedError if there is none, or if it asks for no password.
+    Raises: RefusedError if there is none, or if it requires no password.
     """
     server = known_server(workspace)
     if server is None or not server.answers():

@@ -1,12 +1,13 @@
-"""The event that says something landed for a month: of which dataset, and an opaque token; nothing of the files.
+"""The event that announces landed data of a month: it names the dataset and an opaque token, but no files.
 
-A month is announced by one process at a time and marked when the server took its event; an attempt
-whose answer was not heard is repeated by the same id, which the server knows then. A server that dies
-between an event and what it triggers forgets it, and one that does not know the trigger yet does not
-act on it: so what nobody handled is announced again later, by another id. Handling it twice does nothing.
+One process at a time announces a month, and marks it when the server has accepted the event. An attempt
+without an answer is repeated with the same id, so that the server recognises a duplicate. A server that
+crashes between an event and the run that it triggers forgets the event, and a server without the trigger
+ignores it. Therefore an announcement that no run has handled is repeated later with another id. Handling
+an announcement twice has no effect.
 
-How many files land is private. All that land until the event is sent are one announcement, whatever
-their number; those that land later wait, while somebody is to handle the first, and are one announcement then.
+The number of landed files is private. All files that land before the event is sent are one announcement.
+Files that land later wait while the first announcement is being handled, and then are one announcement too.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from tasks.workspace.clock import to_the_minute
 EVENT = "dprelease.month.landed"
 FLOW = "landing"
 LONGEST_SECONDS = 6 * 3600.0
-"""What fails again and again is announced again and again, with gaps that grow up to this one."""
+"""The longest interval between repeated announcements of a month whose runs fail; intervals grow up to it."""
 AGAIN_SECONDS = 300.0
-"""How long somebody has to handle what was announced."""
+"""Seconds before an announcement that no run has handled is repeated."""
 ANSWER_SECONDS = 10.0
 
 
@@ -37,7 +38,7 @@ def resource_of(spec: ReleaseSpec) -> str:
 
 
 def event_of(spec: ReleaseSpec, arrival: Announcement, at: datetime) -> dict[str, Any]:
-    """The event, as a Prefect server takes it; its id is that of the announcement, not of the attempt."""
+    """The event in the form that a Prefect server accepts; its id identifies the announcement, not the attempt."""
     before = arrival.announced_at.isoformat() if arrival.announced_at else "never"
     return {
         "id": str(uuid.uuid5(uuid.NAMESPACE_OID, f"{EVENT} {arrival.token} announced before: {before}")),
@@ -64,10 +65,10 @@ def announce_due(
     ready: Callable[[Announcement], bool] = lambda _: True,
     at_once: bool = False,
 ) -> None:
-    """Announce what is pending and ready, oldest first: never announced, or long ago and not handled.
+    """Send the pending announcements that are ready, oldest first: new ones, and old ones that no run has handled.
 
-    Unless it is to be `at_once`, what is new for a month waits while its earlier event may still be handled.
-    Raises: ServerUnreachableError; the rest stays pending.
+    Unless `at_once` is set, a new announcement of a month waits while an earlier one may still be handled.
+    Raises: ServerUnreachableError; the remaining announcements stay pending.
     """
     again = spec.schedule.on_landing
     with arrivals.announcing():
@@ -83,7 +84,7 @@ def announce_due(
 
 
 def is_due(arrival: Announcement, now: datetime, *, again: bool) -> bool:
-    """Whether to announce now; a second time only if somebody is to handle it."""
+    """Whether to announce now; an announcement is repeated only if `again` is set."""
     if arrival.announced_at is None:
         return True
     wait = min(AGAIN_SECONDS * 2 ** max(arrival.announcements - 1, 0), LONGEST_SECONDS)
@@ -91,13 +92,13 @@ def is_due(arrival: Announcement, now: datetime, *, again: bool) -> bool:
 
 
 def _age(sent: Announcement, now: datetime) -> float:
-    """The seconds since an announcement; endless by a clock that was set back, which must not silence it."""
+    """The seconds since an announcement; infinite if the clock was set back, so that it is announced again."""
     age = (now - sent.announced_at).total_seconds() if sent.announced_at else -1.0
     return age if age >= 0 else float("inf")
 
 
 def under_way(server: Server) -> set[str]:
-    """The tokens of arrivals that a run deals with now, or is about to."""
+    """The tokens of arrivals that a current or scheduled run handles."""
     alive = {"type": {"any_": ["SCHEDULED", "PENDING", "RUNNING"]}}
     asked = {"flows": {"name": {"any_": [FLOW]}}, "flow_runs": {"state": alive}, "limit": 200}
     runs = server.ask("POST", "/flow_runs/filter", asked, seconds=ANSWER_SECONDS)

@@ -1,13 +1,13 @@
-"""The landing watcher: `python -m flows.watcher WORKSPACE` takes up what lands and announces its months.
+"""The landing watcher: `python -m flows.watcher WORKSPACE` records landed files and announces their months.
 
-On start, on every change, and from time to time in between it
-1. reads the specification; a broken one is told once and tried again;
-2. looks at the landing data, records complete files and puts bad ones apart;
-3. announces the months for which something landed and nothing more comes, if the server answers; if
-   not, it tries again a little later.
+At its start, after every change, and at intervals it
+1. reads the specification; an invalid one is reported once and read again later;
+2. inspects the landing data, records complete files and moves bad ones to quarantine;
+3. announces every month for which files have landed and no more arrive, if the server answers;
+   otherwise it tries again later.
 
-Everything it must know is in the registry, so it may be killed and started again at any time. What it
-says on standard error is for the operator, who alone is told which rule a file broke; no file is named.
+All of its state is in the registry, so it may be killed and restarted at any time. Its messages on
+standard error are for the operator only; they state which rule a file broke, but no file name.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 30.0
 BROKEN_SECONDS = 2.0
 UNKNOWN_SECONDS = 5.0
-"""How often to ask where the server is, while nobody has started one."""
+"""Seconds between two searches for a server while none is known."""
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 HEARTBEAT_MILLISECONDS = 250
 POLL_MILLISECONDS = 1000
 
 
 class Watcher:
-    """What the watcher remembers from one turn to the next: nothing that the registry must know."""
+    """The state of the watcher between two turns; nothing in it needs to survive a restart."""
 
     def __init__(self, workspace: Workspace, *, settle: float, patience: float | None) -> None:
         from tasks.intake.arrivals import Arrivals
@@ -48,12 +48,12 @@ class Watcher:
         self._settle, self._patience = settle, patience
         self._told = ""
         self._quiet: dict[str, tuple[int | None, float]] = {}
-        """Of what is to be announced: what landed last, and since when nothing more did."""
+        """For each pending announcement, the latest landed version and since when it is the latest."""
         self._failures = 0
         self.spec: ReleaseSpec | None = None
 
     def turn(self) -> float:
-        """Look and announce; returns after how many seconds to do so again, if nothing changes before."""
+        """Inspect the landing data and announce months; return the seconds until the next turn if nothing changes."""
         from tasks.spec import load_spec
         from tasks.workspace.redaction import own_error
 
@@ -62,7 +62,7 @@ class Watcher:
             self.spec = load_spec(self._arrivals.workspace.spec_path)
             scan = self._look(self.spec)
             waits += [self._settle if scan.unsettled else IDLE_SECONDS, self._announce(self.spec, scan.writing)]
-        except Exception as error:  # noqa: BLE001  whatever it is, the next file may be better; its text may hold a name
+        except Exception as error:  # noqa: BLE001  the next file may be better; the error's text may contain a file name
             trouble = f"landing data cannot be processed now: {own_error(error, 'watch')}"
             waits.append(BROKEN_SECONDS)
         if trouble != self._told:
@@ -79,7 +79,7 @@ class Watcher:
         return scan
 
     def _is_settled(self, arrival: Announcement, writing: Set[str | None]) -> bool:
-        """Whether nothing more has landed for a month for as long as a file takes to settle, and nothing is to."""
+        """Whether no file of the month has landed during the settling time, and none is still being written."""
         latest, since = self._quiet.get(arrival.token, (None, 0.0))
         if latest != arrival.latest:
             since = time.monotonic()
@@ -107,13 +107,13 @@ class Watcher:
 
 
 def say(line: str) -> None:
-    """One public line on standard error."""
+    """Write one line without private content to standard error."""
     sys.stderr.write(f"watcher: {line}\n")
     sys.stderr.flush()
 
 
 def watch(workspace: Workspace, watcher: Watcher, stop: Event, *, poll: bool) -> None:
-    """Turn after turn, until told to stop."""
+    """Run turns until `stop` is set."""
     while not stop.is_set():
         due = time.monotonic() + watcher.turn()
         folders = _folders(workspace, watcher.spec)
@@ -125,7 +125,7 @@ def watch(workspace: Workspace, watcher: Watcher, stop: Event, *, poll: bool) ->
 
 
 def _folders(workspace: Workspace, spec: ReleaseSpec | None) -> list[Path]:
-    """What to watch: the landing folder, and the source's if it is another."""
+    """The folders to watch: the landing folder, and that of the source if it is another."""
     from tasks.landing.file_names import folder_of
 
     folders = {workspace.landing}
@@ -135,7 +135,7 @@ def _folders(workspace: Workspace, spec: ReleaseSpec | None) -> list[Path]:
 
 
 def _changes(workspace: Workspace, folders: list[Path], stop: Event, *, poll: bool) -> Iterator[bool]:
-    """At every heartbeat, whether a landing file changed since the last."""
+    """Yield at every heartbeat whether a landing file has changed since the last one."""
     from watchfiles import watch as changes_in
 
     for changes in changes_in(
@@ -152,7 +152,7 @@ def _changes(workspace: Workspace, folders: list[Path], stop: Event, *, poll: bo
 
 
 def _matters(workspace: Workspace, path: Path) -> bool:
-    """Whether a change may be a landing file's, or a whole folder's: not the registry's, and not the quarantine's."""
+    """Whether a change concerns a landing file or a folder, and not the registry or the quarantine."""
     from tasks.landing.file_names import APART, ENDINGS
 
     if path.name.startswith(".") or any(path.is_relative_to(workspace.landing / name) for name in APART):
@@ -161,7 +161,7 @@ def _matters(workspace: Workspace, path: Path) -> bool:
 
 
 def _stop_on_signals() -> Event:
-    """Set by SIGTERM or SIGINT, which also interrupt whatever is going on: the next watcher repeats it."""
+    """An event that SIGTERM or SIGINT sets; both also interrupt the current turn, which the next watcher repeats."""
     stop = Event()
 
     def leave(_signal: int, _frame: object) -> NoReturn:
@@ -201,10 +201,10 @@ def main(arguments: list[str] | None = None) -> int:
         say(f"{error}; {error.hint}")
         return 2
     watcher = Watcher(workspace, settle=settle_seconds(workspace), patience=options.patience)
-    with suppress(SystemExit, KeyboardInterrupt):  # the latter if the signal came while the library waited
+    with suppress(SystemExit, KeyboardInterrupt):  # KeyboardInterrupt if the signal came while the library waited
         watch(workspace, watcher, stop, poll=options.poll)
     return 0
 
 
 if __name__ == "__main__":
-    os._exit(main())  # there is nothing to tidy up, and large libraries take their time to
+    os._exit(main())  # nothing needs cleaning up, and unloading large libraries takes time

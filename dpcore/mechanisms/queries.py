@@ -96,7 +96,7 @@ class HistogramsQuery:
 
     def __post_init__(self) -> None:
         if not self.cells or any(count < 1 for count in self.cells) or self.rows_per_unit < 1:
-            raise ValueError("histograms need a column, a cell in each, and one row a unit")
+            raise ValueError("histograms need a column, a cell in each, and at least one row per unit")
         whole = all(0 < weight <= 1 and (weight * GRID).denominator == 1 for weight in self.weights)
         if len(self.weights) != len(self.cells) or not whole:
             raise ValueError("every histogram needs a positive weight on the grid, at most 1")
@@ -173,7 +173,7 @@ class ScoreQuery:
 
     def __post_init__(self) -> None:
         if self.rows_per_unit < 1 or (self.clusters is not None and self.clusters < 2):
-            raise ValueError("a score needs one row a unit, and two clusters where there are any")
+            raise ValueError("a score needs at least one row per unit, and at least two clusters if it has any")
 
     def l1_sensitivity(self, neighbours: Neighbours) -> Fraction:
         """GUARANTEE.md, S8, on the grid."""

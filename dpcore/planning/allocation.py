@@ -98,21 +98,21 @@ def _require_measured(request: PlanRequest, allocation: Shares) -> None:
             where="model.allocation",
             hint=f"use `allocation: auto`, a preset, or fractions of {', '.join(sorted(measured))} only",
         )
-    components_first = components and MEAN in allocation  # components need their own
+    components_first = components and MEAN in allocation  # then the components are measured separately
     missing = {MOMENTS} | frame | ({PROJECTION} if components_first else set()) | ({MARGINALS} if copula else set())
     if missing - set(allocation):
         raise PlanError(
-            f"the allocation leaves nothing for the {min(missing - set(allocation))}",
+            f"the allocation gives no budget to the {min(missing - set(allocation))}, which this release measures",
             rule="allocation-missing",
             where="model.allocation",
             hint="give it a fraction of the budget",
         )
     if MEAN in allocation and any(name in GAUSSIAN_NOISE for name in (request.mechanism, request.projection_mechanism)):
         raise PlanError(
-            "a mean that is measured apart is pure, and so must be everything beside it",
+            "a separately measured mean uses pure noise, so every other mechanism must be pure too",
             rule="allocation-not-pure",
             where="model.allocation",
-            hint="leave the mean out: it comes out of the moments' own measurement, with less noise",
+            hint="remove the mean from the allocation: the moments contain it, with less noise",
         )
 
 

@@ -26,9 +26,9 @@ CLUSTERS = 8
 """Clusters of a silhouette score if neither the specification nor a label says how many."""
 
 TESTED = {
-    ACCURACY: "how often a classifier trained on the synthetic rows is right about the real ones",
-    RMSE: "how far a prediction trained on the synthetic rows is off on the real ones",
-    SILHOUETTE: "how well the real rows fall into clusters of the synthetic ones",
+    ACCURACY: "how often a classifier trained on the synthetic rows classifies real rows correctly",
+    RMSE: "the prediction error on real rows of a model trained on the synthetic rows",
+    SILHOUETTE: "how well the real rows fit clusters of the synthetic rows",
 }
 
 
@@ -90,7 +90,7 @@ def _query(request: PlanRequest, check: BudgetedCheck) -> ScoreQuery:
     named = next((column.name for column in request.schema.columns if column.role is role), None)
     if named is None:
         raise PlanError(
-            f"the check {check.score!r} predicts a {role}, and no column is one",
+            f"the check {check.score!r} predicts a {role}, but no column has that role",
             rule=f"check-needs-{role}",
             where=f"checks.{check.score}",
             hint=f"give a column `role: {role}`, or remove the check",
@@ -103,6 +103,7 @@ def _reason(request: PlanRequest, check: BudgetedCheck, event: VectorEvent) -> s
     reach = LAPLACE_95 if event.mechanism == "score-laplace" else Z95
     margin = reach * deviation / request.expected_rows
     return (
-        f"check {check.score}: {float(check.share):g} of epsilon measures {TESTED[check.score]}, once these are "
-        f"sampled; 95 of 100 times its noise moves the mean score, a number from 0 to 1, by less than {margin:.2g}"
+        f"check {check.score}: after sampling, {float(check.share):g} of epsilon is spent to measure "
+        f"{TESTED[check.score]}; with probability 0.95 the noise changes the mean score, a number from 0 to 1, by less "
+        f"than {margin:.2g}"
     )

@@ -18,7 +18,7 @@ STRONG_DIRECTION = 0.3
 
 
 class Structure(StrEnum):
-    """What each class has of its own: a covariance, a mean only, or a mean beside column variances."""
+    """What is estimated: a covariance of each class, one that all classes share, or column variances only."""
 
     BLOCKS = "blocks"
     POOLED = "pooled"
@@ -48,13 +48,13 @@ class StructureInputs:
 
 def choose_structure(scale: StructureInputs) -> tuple[Structure, str]:
     """Return the structure and the reason for it."""
-    clearness = f"a class's average eigenvalue is about {scale.block_signal_to_noise:.2g} times the noise of its block"
+    ratio = f"the average eigenvalue of a class is about {scale.block_signal_to_noise:.2g} times the noise on its block"
     if scale.block_signal_to_noise >= LEAST_BLOCK_SIGNAL:
-        return Structure.BLOCKS, f"class blocks, which together cost as much as one: {clearness}"
+        return Structure.BLOCKS, f"class blocks, which together cost as much as one block; {ratio}"
     if scale.direction_signal_to_noise >= 1:
-        return Structure.POOLED, f"one covariance for all classes around their own means: {clearness}"
+        return Structure.POOLED, f"class means and one covariance that all classes share; {ratio}"
     return (
         Structure.DIAGONAL,
-        "class means and the columns' own variances: even the strongest direction of all rows together "
-        f"would only be about {scale.direction_signal_to_noise:.2g} times the noise",
+        "class means and the columns' own variances; even the strongest direction of all rows together is expected "
+        f"to be only about {scale.direction_signal_to_noise:.2g} times the noise",
     )

@@ -13,7 +13,7 @@ from dpcore.mechanisms.names import MARGINALS, MEAN, MOMENTS, PROJECTION
 from dpcore.mechanisms.registry import gram_mechanism, vector_mechanism
 from dpcore.planning.allocation import budget_kind, budget_of_share, marginals_share, whole_budgets
 from dpcore.planning.layouts import WEIGHT_GRID, unit_rows
-from dpcore.planning.mechanism_choice import best_event, delta_needed_error, require_releasable
+from dpcore.planning.mechanism_choice import best_event, delta_needed_error, mechanism_reasons, require_releasable
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
 from dpcore.planning.validation import require_exact_width, require_projection_mechanism
@@ -31,7 +31,7 @@ LEAST_GROUPS = 4
 
 
 def is_for_copula(request: PlanRequest) -> bool:
-    """Return whether the copula is to be chosen: the generator is open, and the table is mixed and large enough."""
+    """Return whether to choose the copula: the generator is `auto`, and the table is mixed and large enough."""
     allocation = request.allocation or {}
     allowed = request.generator == AUTO and request.projection == "none" and request.radius == 1
     if not allowed or MEAN in allocation or (MOMENTS in allocation and MARGINALS not in allocation):
@@ -60,7 +60,7 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
         )
     if request.projection != "none":
         raise PlanError(
-            f"generator 'copula' keeps every column, so it does not go with the projection {request.projection!r}",
+            f"generator 'copula' keeps every column and cannot be combined with the projection {request.projection!r}",
             rule="projection-unused",
             where="model.projection",
             hint="remove the projection, or use `kind: none`",
@@ -98,14 +98,13 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
         expected_rows=request.expected_rows,
         reasons=(
             *reasons,
-            "generator copula: every column is measured by a histogram, and how columns hang together by "
-            "one Gram of their groups, in class blocks, which together cost as much as one",
+            "generator copula: a histogram measures every column, and one Gram matrix of the columns' groups measures "
+            "the dependence between columns; its class blocks together cost as much as one block",
             f"the histograms take {float(share):g} of the budget"
             + ("" if request.allocation is None else ", as the specification says"),
-            f"{width} coordinates for the groups of {len(columns)} columns, a public number: the histograms decide "
-            "which values share a group",
-            f"mechanism {event.mechanism}: "
-            + ("pure epsilon" if not request.delta else "less expected noise than the alternative"),
+            f"the groups of {len(columns)} columns have {width} coordinates, a number that is fixed before anything is "
+            "measured; the noisy histograms decide which values form a group",
+            *mechanism_reasons(request, event),
         ),
         shares={MARGINALS: share, MOMENTS: 1 - share},
         marginals_event=marginals,

@@ -33,16 +33,16 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
     if choice == AUTO:
         choice = "supervised" if any(column.role is Role.TARGET for column in schema.columns) else "gaussian"
         why = {
-            "supervised": "the target is measured jointly with the features and never projected",
-            "gaussian": "there is neither label nor target",
+            "supervised": "the target is measured jointly with the features and is never projected",
+            "gaussian": "the table has neither a label nor a target",
         }
         reasons.append(f"generator {choice}: {why[choice]}")
     if choice == LDA:
         require_label(schema)
         reasons.append(
-            "generator lda: class counts, class means and the second moment that all classes share come out of one "
-            "block, at the price of one; rows are Gaussian around their class's mean with the shared covariance, "
-            "because the greedy sampler of Jiang et al. works in plain columns, not along projections, and row by row"
+            "generator lda: one block measures the class counts, the class means and the second moments that all "
+            "classes share; rows are drawn from a Gaussian around the mean of their class with the shared covariance, "
+            "because the greedy sampler of Jiang et al. works on the original columns only, and row by row"
         )
     if choice not in ("mixture", "supervised", "gaussian", LDA):
         raise PlanError(
@@ -53,7 +53,7 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
         )
     if choice not in ("mixture", LDA) and schema.label is not None:
         columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
-        reasons.append("the label is modelled as one more feature")
+        reasons.append(f"the label is modelled as a feature, because generator {choice} has no classes")
         schema = RecordSchema(tuple(columns))
     return choice, schema
 
@@ -67,12 +67,14 @@ def _choose_class_generator(request: PlanRequest, budgets: list[Budget], reasons
     encoding, mixture = Encoding(request.schema), replace(request, generator="mixture")
     classes, dimension = encoding.schema.class_count, choose_dimension(mixture, encoding, budgets, [])
     if MEAN in (request.allocation or {}):
-        reasons.append("generator mixture: class blocks, whose counts and means are measured apart")
+        reasons.append("generator mixture: class blocks, whose counts and means are measured separately")
         return "mixture"
     if request.projection != "none" and request.dimension == AUTO:
         few = dimension < classes
-        why = f"class blocks would rise above the noise in {dimension} dimensions only, fewer than there are classes"
-        reasons.append(f"generator lda: {why}" if few else "generator mixture: class blocks cost as much as one")
+        why = f"the noise allows class blocks of at most {dimension} dimensions, fewer than there are classes"
+        reasons.append(
+            f"generator lda: {why}" if few else "generator mixture: class blocks together cost as much as one block"
+        )
         return LDA if few else "mixture"
     size = projected_size(request, encoding, dimension)
     block, pooled = (
@@ -120,8 +122,7 @@ def choose_dimension(request: PlanRequest, encoding: Encoding, budgets: list[Bud
         middle = (low + high + 1) // 2
         low, high = (middle, high) if quiet(middle) else (low, middle - 1)
     kept = "every feature coordinate is kept" if low == encoding.feature_width else f"of {encoding.feature_width}"
-    reasons.append(
-        f"dimension {low} ({kept}): the largest at which the noise's operator norm stays below "
-        f"{NOISE_SHARE:g} of the average eigenvalue of a class block"
-    )
+    rule = f"the operator norm of the noise is at most {NOISE_SHARE:g} of the average eigenvalue of a class block"
+    why = f"the largest at which {rule}" if quiet(low) else f"the smallest, because at no dimension {rule}"
+    reasons.append(f"dimension {low} ({kept}): {why}")
     return low

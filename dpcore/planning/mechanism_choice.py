@@ -7,6 +7,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import MOMENTS_KEY, PROJECTION_KEY, Status
 from dpcore.mechanisms.registry import gram_mechanism, offered_under
+from dpcore.planning.allocation import whole_budgets
 from dpcore.planning.request import AUTO, PlanError, PlanRequest
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Neighbours
@@ -19,6 +20,16 @@ def best_event(request: PlanRequest, layout: GramLayout, budgets: list[Budget]) 
     """
     events = _candidates(request, layout, budgets)
     return min(events, key=lambda event: gram_mechanism(event.mechanism).expected_error(event).frobenius)
+
+
+def mechanism_reasons(request: PlanRequest, event: GramEvent) -> list[str]:
+    """Return why the planner chose the mechanism, or nothing if the specification names it."""
+    if request.mechanism != AUTO:
+        return []
+    if len(whole_budgets(request)) > 1:
+        return [f"mechanism {event.mechanism}: it has the least expected noise of the mechanisms that apply"]
+    why = "a separately measured mean needs pure noise" if request.delta else "delta is 0, so the noise must be pure"
+    return [f"mechanism {event.mechanism}: {why}"]
 
 
 def _candidates(request: PlanRequest, layout: GramLayout, budgets: list[Budget]) -> list[GramEvent]:
@@ -69,8 +80,8 @@ def require_releasable(request: PlanRequest) -> str:
     if entry is not None and entry.status is Status.REFUTED:
         rule, fault = "mechanism-refuted", f"mechanism {name!r} is refuted: {entry.reason}"
     elif entry is None or PROJECTION_KEY in entry.offered:
-        rule, fault = "mechanism-unknown", f"{name!r} is no mechanism for moments"
+        rule, fault = "mechanism-unknown", f"{name!r} is not a mechanism for moments"
     else:
         places = ", ".join(entry.offered)
-        rule, fault = "mechanism-not-moments", f"mechanism {name!r} gives no whole moments; it serves {places}"
+        rule, fault = "mechanism-not-moments", f"mechanism {name!r} does not measure moments; it serves {places}"
     raise PlanError(fault, rule=rule, where=MOMENTS_KEY, hint=f"use auto, {', '.join(offered)}")

@@ -33,7 +33,7 @@ from dpcore.planning.allocation import (
 from dpcore.planning.copula_plan import copula_plan, is_for_copula
 from dpcore.planning.generator_choice import choose_dimension, choose_generator
 from dpcore.planning.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
-from dpcore.planning.mechanism_choice import best_event, delta_needed_error
+from dpcore.planning.mechanism_choice import best_event, delta_needed_error, mechanism_reasons
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import (
@@ -114,14 +114,17 @@ def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:
     """Return the request with a free projection: none if every coordinate can be kept, else a random one."""
     whole = replace(request, projection="none")
     if request.dimension == AUTO:
-        if request.generator == COPULA or is_for_copula(whole):
-            reasons.append("projection none: the table is mixed and large enough for histograms of every column")
+        if request.generator == COPULA:
+            reasons.append("projection none: generator copula keeps every column")
+            return whole
+        if is_for_copula(whole):
+            reasons.append("projection none: the table is mixed, and large enough for a histogram of every column")
             return whole
         random = make_plan(replace(request, projection="ron"))
         if random.dimension == Encoding(random.schema).feature_width:
-            reasons.append("projection none: every coordinate rises above the noise")
+            reasons.append("projection none: a random projection would keep every coordinate")
             return whole
-    reasons.append("projection ron: random directions cost nothing, and in fewer of them there is less noise")
+    reasons.append("projection ron: a random projection costs no budget, and fewer dimensions need less noise")
     return replace(request, projection="ron")
 
 
@@ -171,12 +174,12 @@ def _mean_event(request: PlanRequest, moments: GramLayout, shares: Shares, reaso
         return None
     if moments.labels:
         raise PlanError(
-            "generator 'lda' measures its means with the moments",
+            "generator 'lda' measures the means together with the moments, so the mean takes no budget of its own",
             rule="allocation-unused",
             where="model.allocation",
-            hint="leave the mean out of the allocation",
+            hint="remove the mean from the allocation",
         )
-    reasons.append("counts and means are measured apart from the second moments, as the specification says")
+    reasons.append("counts and means are measured separately from the second moments, as the specification says")
     layout = replace(moments, count_weight=SUMS_WEIGHT)
     return LAPLACE_SUMS.calibrate(layout, request.neighbours, Epsilon(shares[MEAN] * request.epsilon))
 
@@ -191,8 +194,8 @@ def _frame_events(
     budgets = {name: budget_of_share(request, shares[name], kind, kind) for name in FRAME_SHARES}
     taken = float(sum(shares[name] for name in FRAME_SHARES))
     reasons.append(
-        f"radius: points are measured around their mean and in units of their spread, which take {taken:g} of "
-        "the budget; the noise is then no larger than the table needs"
+        f"radius: the mean and the spread of the points are measured with {taken:g} of the budget; the moments are "
+        "then measured around this mean and in units of this spread, so that the noise adapts to the spread"
     )
     one = GramLayout(2, 1, Fraction(1), rows_per_unit)
     if kind is Epsilon:  # pure noise on a mean grows with its number of coordinates
@@ -217,13 +220,12 @@ def _choose_events(
         first = _plan_named_components(request, encoding, dimension, event, shares[PROJECTION], reasons)
     elif request.projection == "private-pca":
         first, event = _principal_events(request, encoding, shares, event, reasons)
-    if request.mechanism == AUTO:
-        way = "pure epsilon" if request.delta == 0 else "less expected noise than the alternative at this dimension"
-        reasons.append(f"mechanism {event.mechanism}: {way}")
+    reasons += mechanism_reasons(request, event)
     if not shares[MEAN]:
-        reasons.append(
-            f"count weight {float(event.layout.count_weight):.3g}: balances the errors of means and second moments"
-        )
+        why = "balances the errors of means and second moments"
+        if request.generator == DIAGONAL:
+            why = "is the largest, because counts and means matter most if the noise hides the covariance"
+        reasons.append(f"count weight {float(event.layout.count_weight):.3g}: it {why}")
     return first, event
 
 
@@ -237,11 +239,11 @@ def _principal_events(
     """
     share = shares[PROJECTION]
     if share == 0:
-        reasons.append("private principal components come out of the measured moments, at no cost of their own")
+        reasons.append("private principal components are computed from the measured moments and cost no further budget")
         layout = moments_layout(request, encoding.width, encoding.schema.class_count)
         return None, best_event(request, layout, moments_budgets(request, shares))
-    why = "the least expected error" if request.allocation is None else "as the specification says"
-    reasons.append(f"private principal components are measured apart with {float(share):g} of the budget: {why}")
+    why = "which has the least expected error" if request.allocation is None else "as the specification says"
+    reasons.append(f"private principal components are measured separately with {float(share):g} of the budget, {why}")
     kind = budget_kind(second.mechanism)
     return best_event(
         request, components_layout(request, encoding.width), [budget_of_share(request, share, kind, kind)]
@@ -259,8 +261,8 @@ def _plan_named_components(
     entry = BY_NAME[name]
     doubt = f"; its guarantee is approximate: {entry.reason}" if entry.status is Status.APPROXIMATE else ""
     reasons.append(
-        f"private principal components are measured apart by {name} with {float(share):g} of the budget, "
-        f"as the specification says{doubt}"
+        f"private principal components are measured separately with {float(share):g} of the budget by {name}, "
+        f"the mechanism that the specification names{doubt}"
     )
     return _components_event(request, encoding, dimension, budget_of_share(request, share, kind, other))
 

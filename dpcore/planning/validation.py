@@ -17,7 +17,7 @@ def require_projection(request: PlanRequest) -> None:
     known = offered_under(PROJECTION_KEY)
     if request.projection not in known:
         raise PlanError(
-            f"{request.projection!r} is no projection that can be released",
+            f"the projection {request.projection!r} is unknown",
             rule="projection-unknown",
             where="model.projection.kind",
             hint=f"use {', '.join(known)}",
@@ -33,16 +33,16 @@ def require_projection_mechanism(request: PlanRequest, shares: Shares) -> None:
     faults = {
         "projection-mechanism-unused": (
             request.projection != "private-pca",
-            f"the projection {request.projection!r} measures nothing, so it has no mechanism",
+            f"the projection {request.projection!r} is not measured, so it has no mechanism",
         ),
         "mechanism-refuted": (
             entry is not None and entry.status is Status.REFUTED,
             f"mechanism {name!r} is refuted: {entry.reason if entry else ''}",
         ),
-        "projection-mechanism-unknown": (name not in known, f"{name!r} gives no private components"),
+        "projection-mechanism-unknown": (name not in known, f"{name!r} does not measure principal components"),
         "allocation-missing": (
             not shares[PROJECTION],
-            f"the allocation leaves nothing for {name!r}, which measures the projection apart",
+            f"the allocation gives no budget to the projection, which {name!r} measures separately",
         ),
     }
     hint = f"use `kind: private-pca` with auto, {', '.join(known)}, and give the projection a fraction of the budget"
@@ -60,7 +60,7 @@ def require_exact_width(width: int) -> None:
             f"the record has {width} encoded coordinates, more than {most}",
             rule="record-too-wide",
             where="columns",
-            hint="declare fewer columns or categories; beyond that sums are not exact",
+            hint="declare fewer columns or categories: sums over more coordinates would not be exact",
         )
 
 
@@ -71,7 +71,7 @@ def require_radius(request: PlanRequest) -> None:
     """
     if request.radius == AUTO and request.projection_mechanism != AUTO:
         raise PlanError(
-            f"a radius that is bought does not go with components by {request.projection_mechanism!r}",
+            f"a measured radius cannot be combined with the projection mechanism {request.projection_mechanism!r}",
             rule="radius-not-applicable",
             where="model.radius",
             hint="use `mechanism: auto` for the projection, or give the radius as a number",

@@ -63,7 +63,7 @@ class GramLayout:
         if (self.count_weight * (1 << GRID_BITS)).denominator != 1 or not 0 < self.count_weight <= 1:
             raise ValueError("count_weight must be a positive multiple of the grid, at most 1")
         if self.dimension <= self.heads or self.blocks < 1 or self.rows_per_unit < 1 or self.labels < 0:
-            raise ValueError("a layout needs dimension >= 2, at least one block and one row a unit")
+            raise ValueError("a layout needs dimension >= 2, at least one block and one row per unit")
         if self.labels and self.blocks > 1:
             raise ValueError("classes are told apart by labels or by blocks, not by both")
 

@@ -227,9 +227,9 @@ def _show_audit(result: MechanismAudit) -> None:
 def _show_entries() -> None:
     from dpcore.mechanisms.catalogue import ENTRIES
 
-    rows = table("mechanisms", "name", "kind", "status", "guarantee", "offered under", "why")
+    rows = table("mechanisms", "name", "kind", "status", "guarantee", "offered under", "proof or reason")
     for column in rows.columns:
-        column.no_wrap = column.header not in ("guarantee", "why")
+        column.no_wrap = column.header not in ("guarantee", "proof or reason")
     colours = {"proved": "green", "approximate": "yellow", "refuted": "red"}
     for entry in ENTRIES:
         status = f"[{colours[entry.status]}]{entry.status.value}[/]"

@@ -143,7 +143,7 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
         if value:
             facts.add_row(f"[dim]{name}[/]", value)
     out.print(facts)
-    out.print("[dim]why[/]")
+    out.print("[dim]reasons for the choices[/]")
     for reason in content["reasons"]:
         out.print(f"  - {reason}", markup=False)
 

@@ -21,21 +21,21 @@ from tasks.workspace.reading import open_regular, parse_json, read_text
 from tasks.workspace.redaction import ErrorBoundary
 
 SERVING = "serving.json"
-"""In the workspace's Prefect home, while `dprelease serve` runs: where its server listens."""
+"""The file in the workspace's Prefect home that holds the server's address while `dprelease serve` runs."""
 LOCK = "serving.lock"
 LOOKS = (0.0,) + (0.05,) * 20
-"""Seconds before each attempt to take the place: a look at the lock takes far less."""
+"""Seconds before each attempt to take the lock; a process that only tests the lock holds it far more briefly."""
 PASSWORD = "operator.password"  # noqa: S105  the name of a file
-"""In the workspace's Prefect home, for its owner alone: the secret of the server that `dprelease serve` started."""
+"""The file in the workspace's Prefect home, readable by its owner only, with the secret of a served server."""
 
 
 class ServerUnreachableError(Exception):
-    """The server did not answer, or refused."""
+    """The server did not answer, or rejected the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where an orchestration server answers."""
+    """The address and login of an orchestration server."""
 
     api_url: str
     auth: str | None = field(default=None, repr=False)
@@ -47,7 +47,7 @@ class Server:
 
     @property
     def is_beside(self) -> bool:
-        """Whether it runs on this machine: no proxy stands between."""
+        """Whether it runs on this machine, so that no proxy is needed."""
         return urlsplit(self.api_url).hostname in ("127.0.0.1", "localhost", "::1")
 
     def run_url(self, flow_run_id: str) -> str:
@@ -59,7 +59,7 @@ class Server:
         return {"PREFECT_API_URL": self.api_url} | ({"PREFECT_API_AUTH_STRING": self.auth} if self.auth else {})
 
     def answers(self) -> bool:
-        """Whether it is up."""
+        """Whether the server answers requests."""
         try:
             self.ask("GET", "/health", seconds=2.0)
         except ServerUnreachableError:
@@ -67,7 +67,7 @@ class Server:
         return True
 
     def is_open(self) -> bool:
-        """Whether it answers to everybody, whatever password we were given for it."""
+        """Whether it answers without a password."""
         try:
             replace(self, auth=None).ask("POST", "/flows/count", {})
         except ServerUnreachableError:
@@ -75,7 +75,7 @@ class Server:
         return True
 
     def ask(self, method: str, path: str, content: Any = None, *, seconds: float = 10.0) -> Any:
-        """One request; returns the answer's JSON, None if it is empty.
+        """Send one request and return the JSON of the answer, or None if the answer is empty.
 
         Raises: ServerUnreachableError, without the address or anything that was sent.
         """
@@ -93,7 +93,7 @@ class Server:
             return json.loads(text) if text else None
 
     def _opener(self) -> urllib.request.OpenerDirector:
-        """Redirections are not followed: they would carry the password along. A server beside us needs no proxy."""
+        """An opener that follows no redirection, which would carry the password, and uses no proxy on this machine."""
         return urllib.request.build_opener(_Stay, *([urllib.request.ProxyHandler({})] if self.is_beside else []))
 
     def _authorization(self) -> dict[str, str]:
@@ -109,17 +109,17 @@ def _unreachable_server(error: Exception) -> ServerUnreachableError:
 
 class _Stay(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        """No other request; the redirection itself is the (wrong) answer."""
+        """Send no further request; the redirection itself is returned as an error."""
 
 
 def known_server(workspace: Workspace, environment: Mapping[str, str] = os.environ) -> Server | None:
-    """The server that is configured, else the one that serves this workspace now; it may be down."""
+    """The configured server, or else the one that serves this workspace now; it may not answer."""
     auth = environment.get("PREFECT_API_AUTH_STRING") or environment.get("PREFECT_SERVER_API_AUTH_STRING")
     url = environment.get("PREFECT_API_URL")
     if url:
         return Server(url, auth)
     if not is_served(workspace):
-        return None  # a file that a killed `serve` left may name somebody else's port by now
+        return None  # the file of a killed `serve` may name a port that another program uses now
     try:
         home = workspace.prefect_home
         serving = parse_json(read_text(home / SERVING))
@@ -129,7 +129,7 @@ def known_server(workspace: Workspace, environment: Mapping[str, str] = os.envir
 
 
 def is_served(workspace: Workspace) -> bool:
-    """Whether a `dprelease serve` of this workspace is alive: it holds the lock as long as it is."""
+    """Whether a `dprelease serve` of this workspace is running: it holds a lock while it runs."""
     try:
         with open_regular(workspace.prefect_home / LOCK) as file:
             return not try_lock(file, shared=True)
@@ -139,9 +139,9 @@ def is_served(workspace: Workspace) -> bool:
 
 @contextmanager
 def serving_alone(workspace: Workspace, *, patiently: bool = False) -> Iterator[bool]:
-    """Hold the place of the workspace's one server, which goes when its process does; False if it is taken.
+    """Hold the lock of the workspace's only server during the block; yields False if another process holds it.
 
-    `patiently` does not take for a server somebody who only looks whether one is there.
+    With `patiently`, a process that only tests the lock for a moment is not mistaken for a server.
     """
     with (workspace.prefect_home / LOCK).open("w") as file:
         yield any(_take(file, pause) for pause in (LOOKS if patiently else (0.0,)))
@@ -154,7 +154,7 @@ def _take(file: TextIO, pause: float) -> bool:
 
 @contextmanager
 def announce_server(workspace: Workspace, server: Server, **facts: Any) -> Iterator[None]:
-    """Let the workspace's other commands, and its operators, know where the server answers, and to which secret."""
+    """Publish the server's address and secret to the workspace's other commands and its operators during the block."""
     home, where = workspace.prefect_home, json.dumps({"api_url": server.api_url, "pid": os.getpid(), **facts})
     with private_file(home / PASSWORD, f"{server.auth}\n"), private_file(home / SERVING, where):
         yield

@@ -1,4 +1,4 @@
-"""Settings of the embedded Prefect server: quiet, offline, and with its home in the workspace."""
+"""The embedded Prefect server and its settings: quiet, offline, and with its home in the workspace."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ PROFILES = ("PREFECT_PROFILE", "PREFECT_PROFILES_PATH")
 EPHEMERAL = {
     "PREFECT_UI_ENABLED": "0",
     "PREFECT__SERVER_EPHEMERAL": "1",
-    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",  # no flow of ours uses one
+    "PREFECT_SERVER_REGISTER_BLOCKS_ON_START": "false",  # our flows use none
 }
 """A server without pages, schedules and block types."""
 
 
 def embedded_settings(workspace: Workspace) -> dict[str, str]:
-    """Environment of a run with an embedded server; a server that is configured already takes precedence."""
+    """The environment of a run with an embedded server; a server that is already configured takes precedence."""
     return {
         "PREFECT_HOME": str(workspace.prefect_home),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -54,12 +54,12 @@ def embedded_settings(workspace: Workspace) -> dict[str, str]:
 
 
 def use_server(workspace: Workspace) -> bool:
-    """Set the environment before Prefect is imported; what the user has set stays.
+    """Set the environment before Prefect is imported, without overriding the user's settings.
 
-    A server that serves this workspace is used as well; returns whether one is there already.
+    A server that already serves this workspace is used; returns whether there is a server to use.
     """
     for name, value in embedded_settings(workspace).items():
-        os.environ[name] = os.environ.get(name) or value  # an empty home would be the current folder
+        os.environ[name] = os.environ.get(name) or value  # an empty value would mean the current folder
     server = known_server(workspace)
     if server is None or not server.answers():
         return False
@@ -82,17 +82,17 @@ class WaitingServer(Protocol):
     """A server that loads its libraries in advance and begins to serve when it is started."""
 
     def start(self) -> None:
-        """Let it serve."""
+        """Tell the server to serve."""
 
     def use(self) -> None:
-        """Wait until it answers; from then on Prefect uses it in this process, and starts none itself."""
+        """Wait until the server answers; from then on, Prefect in this process uses it and starts no other."""
 
     def close(self) -> None:
         """End it."""
 
 
 def is_configured() -> bool:
-    """Whether Prefect's settings name a server; Prefect, which takes a second to load, is asked only where they may."""
+    """Whether Prefect's settings name a server; Prefect, which loads for a second, is imported only if they may."""
     if os.environ.get("PREFECT_API_URL"):
         return True
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
@@ -102,15 +102,15 @@ def is_configured() -> bool:
         return False
     from prefect.settings import PREFECT_API_URL
 
-    return bool(PREFECT_API_URL.value())  # an empty one names none
+    return bool(PREFECT_API_URL.value())  # an empty value names no server
 
 
 class EmbeddedServer:
-    """A server on loopback for this process alone: it asks for a secret that nobody else knows.
+    """A server on loopback for this process only: it requires a secret that no other process knows.
 
-    It gets a session of its own: an interrupt reaches the flow alone, which then can still
-    tell the server how it ended. Where the system can, it is told to end when we do.
-    Its libraries load from the beginning; it opens its database and answers once it is told to start.
+    It has its own session, so that an interrupt reaches only the flow, which can then still report its
+    end to the server. If the system supports it, the server ends when this process ends. It loads its
+    libraries at once, but opens its database and answers only after `start`.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -136,7 +136,7 @@ class EmbeddedServer:
         start_waiting(self._process)
 
     def use(self) -> None:
-        """Wait until it answers; from then on Prefect uses it in this process, and starts none itself.
+        """Wait until the server answers; from then on, Prefect in this process uses it and starts no other.
 
         Raises: StageFailedError if it does not answer in time.
         """
@@ -148,7 +148,7 @@ class EmbeddedServer:
         use_in_prefect(self._server)
 
     def close(self) -> None:
-        """End it, and remove its temporary files."""
+        """End the server and remove its temporary files."""
         self._ends.close()
 
     def _stop(self) -> None:
@@ -161,7 +161,7 @@ class EmbeddedServer:
 
 
 def use_in_prefect(server: Server) -> None:
-    """Put a server into Prefect's settings; the environment, from which commands know a configured one, stays."""
+    """Put a server into Prefect's settings; the environment, which shows a configured server, is not changed."""
     from prefect.context import refresh_global_settings_context
 
     before = os.environ.copy()
@@ -174,9 +174,9 @@ def use_in_prefect(server: Server) -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """A listening socket on loopback, for a server that is started afterwards; port 0 is any.
+    """A listening socket on loopback for a server that is started afterwards; port 0 means any free port.
 
-    Raises: OSError if the port is taken.
+    Raises: OSError if the port is in use.
     """
     listener = socket.socket()
     try:
@@ -190,13 +190,13 @@ def listen(port: int) -> socket.socket:
 
 
 def own_server(listener: socket.socket) -> Server:
-    """The server that will answer on a socket, with a secret of its own unless the user configured one."""
+    """The server that will answer on a socket, with a new secret unless the user configured one."""
     auth = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or f"{OPERATOR}:{secrets.token_urlsafe(32)}"
     return Server(f"http://{LOOPBACK}:{listener.getsockname()[1]}/api", auth)
 
 
 def protection_of(server: Server) -> dict[str, str]:
-    """Settings of a server of ours: it asks for its secret, and pages of other origins cannot use it."""
+    """Settings of a server that we start: it requires its secret, and pages of other origins cannot use it."""
     port = urlsplit(server.api_url).port
     return server.settings() | {
         "PREFECT_SERVER_API_AUTH_STRING": server.auth or "",
@@ -207,30 +207,30 @@ def protection_of(server: Server) -> dict[str, str]:
 
 
 def server_command(listener: socket.socket) -> list[str]:
-    """What starts a server on a socket; the child must inherit its descriptor."""
+    """The command that starts a server on a socket; the child process must inherit the descriptor."""
     return [sys.executable, "-P", "-m", "flows.server.prefect_server", str(listener.fileno())]
 
 
 def start_waiting(process: subprocess.Popen[bytes]) -> None:
-    """Tell a server that was started with `--wait` to serve; whoever waits for its answer notices if it has ended."""
+    """Tell a server that was started with `--wait` to serve; if it has ended, the wait for its answer detects that."""
     if process.stdin is not None:
         with suppress(OSError), process.stdin as pipe:
             pipe.write(b"\n")
 
 
 def end_with_parent() -> None:
-    """Ask the kernel to terminate this process when its parent ends, however that happens; where it can."""
+    """Ask the kernel, on Linux, to terminate this process when its parent ends for any reason."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def forbid_core_dumps() -> None:
-    """A crash must not write the process's memory, which holds raw rows, to a file."""
+    """Forbid core dumps, which would write the process's memory, and so raw rows, to a file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def quiet_libraries() -> None:
-    """Keep library chatter off the terminal; Prefect's own log still reaches its database."""
+    """Keep messages of libraries off the terminal; Prefect's own log still reaches its database."""
     for name in ("prefect", "httpx", "sqlalchemy", "asyncio", "uvicorn"):
         logger = logging.getLogger(name)
         for handler in [h for h in logger.handlers if isinstance(h, logging.StreamHandler)]:

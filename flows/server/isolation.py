@@ -1,4 +1,4 @@
-"""Where a process takes code, settings and temporary files from: never from a folder that others can write to.
+"""Isolation of processes: code, settings and temporary files never come from a folder that others can write to.
 
 Python imports from the current folder, Prefect reads `.env` and `prefect.toml` there, and temporary folders
 are shared by all accounts of a machine.
@@ -20,15 +20,15 @@ SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 
 def isolation_of(scratch: Path) -> dict[str, str]:
-    """Variables of a process that imports nothing from its current folder and keeps its files in a private one."""
+    """The environment of a process that imports nothing from its current folder and keeps its files private."""
     return {**SAFE_PATH, "TMPDIR": str(scratch)}
 
 
 @contextmanager
 def isolate_process(workspace: Workspace, scratch: Path) -> Iterator[None]:
-    """Isolate the present process and its children; to be entered before Prefect is imported."""
+    """Isolate this process and its children; must be entered before Prefect is imported."""
     with _environment(isolation_of(scratch)), chdir(workspace.prefect_home):
-        tempfile.tempdir = None  # what was found before the variable was set
+        tempfile.tempdir = None  # forget the folder that was found before the variable was set
         try:
             yield
         finally:
@@ -50,14 +50,14 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def forbid_stored_results() -> None:
-    """Let Prefect read no result from storage in this process: none of our flows keeps one there.
+    """Prevent Prefect from reading results from storage in this process; our flows store none.
 
-    Prefect unpickles the result of a finished run from the file that the run's state names, and whoever can write
-    to the server can write a state that names a file of theirs.
+    Prefect unpickles the result of a finished run from the file that the run's state names. Anybody who can
+    write to the server could write a state that names a file of their own.
     """
     from prefect.results import ResultStore
 
-    for read in ("_from_metadata", "_read", "_aread"):  # all ways from a state to a file
+    for read in ("_from_metadata", "_read", "_aread"):  # all methods that lead from a state to a file
         setattr(ResultStore, read, _refuse_stored_result)
 
 

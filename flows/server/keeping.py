@@ -1,7 +1,7 @@
 """A server that a run leaves for the next one in the same workspace: `dprelease run --keep-server`.
 
-It takes the place that `dprelease serve` would take, is announced in the same files, and is asked for in the same
-way. Every run holds a shared lock on a file beside them; the server ends once nobody has held it for a while.
+It holds the same lock as `dprelease serve`, and other commands find it through the same files. Every run holds a
+shared lock on another file; the server ends when no run has held that lock for some time.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ USERS = "users.lock"
 END_SECONDS = 5.0
 NEEDED = ("HOME", "LANG", "LD_LIBRARY_PATH", "PATH", "TZ", "XDG_CACHE_HOME")
 NEEDED_PREFIXES = ("LC_", "PREFECT", "PYTHON")
-"""The variables that outlive the run that had them: passwords of sources and ledgers are not among them."""
+"""Prefixes of the variables that the server inherits from the run; passwords of sources and ledgers are excluded."""
 
 
 class KeptServer:
-    """A server that outlives this process. Of two that start at the same time, one serves both."""
+    """A server that outlives this process. If two runs start one at the same time, both use the first."""
 
     def __init__(self, workspace: Workspace, idle_seconds: float) -> None:
         self._workspace = workspace
@@ -63,11 +63,11 @@ class KeptServer:
             )
 
     def start(self) -> None:
-        """Let it serve."""
+        """Tell the server to serve."""
         start_waiting(self._process)
 
     def use(self) -> None:
-        """Wait until the workspace's server answers; from then on Prefect uses it in this process.
+        """Wait until the workspace's server answers; from then on, Prefect in this process uses it.
 
         Raises: StageFailedError if it does not answer in time.
         """
@@ -82,7 +82,7 @@ class KeptServer:
         raise StageFailedError("orchestration", "no answer", "the kept server")
 
     def close(self) -> None:
-        """End it before it serves."""
+        """End the server if it does not serve yet."""
         self._process.terminate()
         self._process.wait()
 
@@ -96,7 +96,7 @@ def _lasting_environment() -> dict[str, str]:
 
 @contextmanager
 def in_use(workspace: Workspace) -> Iterator[None]:
-    """Keep a server that an earlier run left from ending; one that is ending is gone before the block begins."""
+    """Keep the server of an earlier run alive during the block; if it is ending, wait for its end first."""
     with hold_lock(workspace.prefect_home / USERS, shared=True) as descriptor:
         os.utime(descriptor)
         try:
@@ -106,13 +106,13 @@ def in_use(workspace: Workspace) -> Iterator[None]:
 
 
 def await_idleness(workspace: Workspace, idle_seconds: float) -> int:
-    """Return once no run has used the server for so long.
+    """Return the descriptor of the held lock after no run has used the server for `idle_seconds`.
 
-    The lock that it leaves open, and goes with the process, lets runs that come now wait for its end.
+    The lock is held until the process ends, so that new runs wait for the end of the server.
     """
     descriptor = open_lock(workspace.prefect_home / USERS)
     while True:
-        lock(descriptor)  # comes when the last user goes
+        lock(descriptor)  # waits for the last user
         rest = os.fstat(descriptor).st_mtime + idle_seconds - time.time()
         if rest <= 0:
             return descriptor
@@ -124,7 +124,7 @@ def await_idleness(workspace: Workspace, idle_seconds: float) -> int:
 
 
 def kept_facts() -> dict[str, Any]:
-    """What a kept server says about itself, so that only the same program uses it, and only it is ended."""
+    """The facts by which a run recognises a kept server of the same program, and the process to end."""
     import importlib.metadata
 
     from tasks.workspace.build_identity import code_digest
@@ -138,7 +138,7 @@ def kept_facts() -> dict[str, Any]:
 
 
 def retire_stale_server(workspace: Workspace) -> None:
-    """End a kept server of another build or version, or one that does not answer, unless a run uses it."""
+    """End a kept server that is of another build or version or does not answer, unless a run is using it."""
     kept = kept_here(workspace)
     if kept is None:
         return
@@ -149,7 +149,7 @@ def retire_stale_server(workspace: Workspace) -> None:
 
 
 def kept_here(workspace: Workspace) -> dict[str, Any] | None:
-    """The facts of the kept server that is alive, or None: there is none, or `dprelease serve` is in its place."""
+    """The facts of the running kept server; None if there is none or if `dprelease serve` is running instead."""
     if not is_served(workspace):
         return None
     with suppress(OSError, ValueError, KeyError, TypeError):
@@ -158,7 +158,7 @@ def kept_here(workspace: Workspace) -> dict[str, Any] | None:
 
 
 def end_kept_server(workspace: Workspace) -> bool:
-    """End the kept server if no run uses it; whether its place is free then."""
+    """End the kept server if no run is using it; return whether its lock is free afterwards."""
     with os.fdopen(open_lock(workspace.prefect_home / USERS)) as users:
         if not try_lock(users):
             return False
@@ -181,9 +181,9 @@ def _is_free(workspace: Workspace) -> bool:
 
 
 def _beginning_of(process: int) -> str | None:
-    """When a process began, in the kernel's count: no other process of that id has it. None where it is unknown."""
+    """The kernel's start time of a process, which no other process with that id shares; None if it is unknown."""
     try:
         stat = Path(f"/proc/{int(process)}/stat").read_text()
     except (OSError, ValueError):
         return None
-    return stat.rpartition(")")[2].split()[19]  # field 22; a name before it may hold anything
+    return stat.rpartition(")")[2].split()[19]  # field 22; the process name before it may contain any character

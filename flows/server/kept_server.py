@@ -1,7 +1,7 @@
 """The server that `run --keep-server` leaves: `python -P -m flows.server.kept_server WORKSPACE DESCRIPTOR SECONDS`.
 
-It waits for its parent's word as any embedded server does, takes the workspace's one place for a server, and ends
-when no run has used it for so many seconds. If the place is taken, it ends at once.
+Like any embedded server, it waits until its parent tells it to start. It then takes the lock of the workspace's only
+server and ends when no run has used it for SECONDS. If another process holds the lock, it ends at once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tasks.workspace.folders import Workspace
 
 
 def main() -> None:
-    """Serve until nobody comes any more, or until terminated."""
+    """Serve until no run has used the server for the given time, or until terminated."""
     workspace, listener, idle = Workspace(Path(sys.argv[1])), socket.socket(fileno=int(sys.argv[2])), float(sys.argv[3])
     forbid_core_dumps()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that its files go with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # so that its files are removed
     with workspace.scratch() as scratch, isolate_process(workspace, scratch):
         if not is_wanted():
             return

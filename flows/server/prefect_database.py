@@ -1,7 +1,7 @@
-"""Prefect's database in a workspace: a copy of an empty one that the same version of Prefect migrated before.
+"""Prefect's database in a workspace, copied from an empty one that the same version of Prefect has migrated.
 
-Migrations are most of a first start. The empty database is kept in the account's cache, with its revision; a
-database of that revision is not migrated again, and any other is left to Prefect.
+Migrations take most of the time of a first start. The account's cache keeps the empty database with its revision. A
+database of that revision is not migrated again; Prefect itself migrates any other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REVISIONS = "alembic_version"
 
 
 def prepare_database() -> None:
-    """Make or find the database of this process's server, which then migrates it only if it needs to be."""
+    """Create or find the database of this process's server, which then migrates it only if necessary."""
     from prefect.context import refresh_global_settings_context
     from prefect.settings import PREFECT_API_DATABASE_CONNECTION_URL, PREFECT_API_DATABASE_MIGRATE_ON_START
 
@@ -33,13 +33,13 @@ def prepare_database() -> None:
 
 
 def _file_of(url: str | None) -> Path | None:
-    """The file of a SQLite database; None for any other."""
+    """The file of a SQLite database; None for any other database."""
     path = Path((url or "").removeprefix(DRIVER))
     return path if url and url.startswith(DRIVER) and "?" not in url and path.is_absolute() else None
 
 
 def _is_ready(path: Path, cache: UserCache) -> bool:
-    """Whether the database has the tables of this version of Prefect; one that is missing is made."""
+    """Whether the database has the tables of this version of Prefect; a missing database is created."""
     name = f"prefect-{importlib.metadata.version('prefect')}"
     if path.exists():
         revision = _revision(path)
@@ -52,7 +52,7 @@ def _is_ready(path: Path, cache: UserCache) -> bool:
 
 
 def _migrate(path: Path, cache: UserCache, name: str) -> None:
-    """Let Prefect make the tables, and keep them for the next workspace if there is nothing in them."""
+    """Let Prefect create the tables, and keep them for the next workspace if they are empty."""
     from prefect.server.database import provide_database_interface
 
     asyncio.run(provide_database_interface().create_db())
@@ -63,16 +63,16 @@ def _migrate(path: Path, cache: UserCache, name: str) -> None:
 
 
 def _empty(path: Path) -> bytes | None:
-    """The whole database, if no table but that of the revision has a row."""
+    """The bytes of the database if no table except that of the revision has a row."""
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("BEGIN")  # what is looked at is what is kept
+        connection.execute("BEGIN")  # so that the inspected content is the kept content
         named = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         filled = {table for (table,) in named if connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()}  # noqa: S608
         return connection.serialize() if filled == {REVISIONS} else None
 
 
 def _revision(path: Path) -> bytes | None:
-    """The revision that a database was migrated to; None where it cannot be told."""
+    """The revision of a database; None if it is unknown."""
     with suppress(sqlite3.Error), closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         rows = connection.execute(f"SELECT version_num FROM {REVISIONS}").fetchall()  # noqa: S608
         return str(rows[0][0]).encode() if len(rows) == 1 else None
@@ -80,7 +80,7 @@ def _revision(path: Path) -> bytes | None:
 
 
 def _is_copied(empty: bytes, path: Path) -> bool:
-    """Put a copy in place, whole; False if another process was faster, or it cannot be done."""
+    """Put a complete copy in place; return False if another process was faster or writing fails."""
     try:
         create_once(path, empty)
     except OSError:

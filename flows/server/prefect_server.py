@@ -1,7 +1,7 @@
 """Prefect's server on a socket that its parent opened: `python -P -m flows.server.prefect_server DESCRIPTOR [--wait]`.
 
-Nobody else can take the port between the choice of it and the server's start, or between two starts. With
-`--wait` it loads its libraries, and starts once the parent writes a line to its standard input.
+No other program can take the port between its choice and the server's start, or between two starts. With `--wait`,
+the server loads its libraries and starts when the parent writes a line to its standard input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flows.server.prefect_database import prepare_database
 
 WAIT = "--wait"
 GRACE_SECONDS = 3
-"""For requests that are under way when it ends."""
+"""Seconds for unfinished requests when the server ends."""
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def is_wanted() -> bool:
-    """Load what a server needs, and wait for the parent's word; it may have ended, or refused the release."""
+    """Load the server's libraries and wait for the parent; return False if it ended or refused the release."""
     gc.disable()
     import prefect.server.api.server  # noqa: F401
 

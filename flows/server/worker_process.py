@@ -1,4 +1,4 @@
-"""What a flow does first when `dprelease serve` or a worker runs it in a process of its own."""
+"""The preparation of a flow that `dprelease serve` or a worker runs in its own process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tasks.boundary import PROGRESS
 from tasks.workspace.folders import Workspace
 
 SERVED = "DPRELEASE_SERVED"
-"""The workspaces that a process may work on, for those that `dprelease serve` or a worker answers for."""
+"""The variable with the workspaces that a process of `dprelease serve` or of a worker may use."""
 
 
 @contextmanager
 def enter_workspace(workspace: str) -> Iterator[Workspace]:
     """Open the workspace, in a process that writes no core dumps and ends with its parent.
 
-    Raises: WorkspaceError for a workspace that whoever started the process did not name: a run's parameters come
-    from the server, where somebody may have changed them.
+    Raises: WorkspaceError for a workspace that the parent process did not name: a run's parameters come from the
+    server, where somebody may have changed them.
     """
     forbid_core_dumps()
     if os.environ.get(SERVED):

@@ -1,33 +1,33 @@
-"""Offline verification: ledger, bundles, records and lineage against each other, rows drawn again, without raw data.
+"""Offline verification: compares ledger, bundles, records and lineage, and redraws the rows, without raw data.
 
 For the whole ledger:
-1. The chain holds: each hash, each signature by an active key, and each entry means something that
-   those before allow (nothing reserved above the cap, drawn twice, or published unmeasured). Its times
-   never go back, and do not lie in the future.
+1. The chain holds: each hash is right, each signature is by an active key, and each entry is one that
+   the entries before it allow (nothing reserved above the cap, drawn twice, or published unmeasured).
+   Times never decrease and do not lie in the future.
 2. Keys: every entry is signed by a key that was enrolled for such entries, and all of them lead to
    the trust anchor: the given public keys, or the workspace's own.
 3. Caps were never exceeded, at any time.
 
-For each release, or those asked for:
-4. Costs follow from the parameters of their mechanisms, none refuted, approximate ones labelled.
-5. Measurements are those that their spends name, of unseeded noise, by builds that had passed their audit.
-6. The bundle is as published (of releases that other workspaces of a shared ledger published, there).
-7. Its record says what the ledger says, ...
-8. ... and the balance that the ledger, replayed to the head it names, gives.
-9. Its statement is signed by the key that published, over these files and these facts.
+For each release, or for those that were asked for:
+4. Costs follow from the parameters of the mechanisms; none is refuted, and approximate ones are labelled.
+5. Measurements are those that their spends name; builds that had passed their audit drew them from unseeded noise.
+6. The bundle is as published. (Releases by other workspaces of a shared ledger are audited in those workspaces.)
+7. Its record agrees with the ledger.
+8. Its record states the balance that the ledger gives when it is replayed up to the head that the record names.
+9. The key that published signed its statement over these files and these facts.
 10. Its registry entry states the record's guarantee.
 11. The measurements in its model are those that were spent, and the rest of it follows from them and from the seeds.
-12. Its lineage tells every stage, and every spend with the balance around it, and nothing else.
+12. Its lineage records every stage, and every spend with the balance before and after it, and nothing else.
 13. Its codebook describes the columns of the specification.
-14. Its table holds the rows that model and seed draw, and nothing besides: they are drawn and written again.
-15. The record's figures are those of these rows; its plan and its report are made again.
+14. Its table contains exactly the rows that the model draws with the seed: they are drawn and written again.
+15. The record's figures follow from these rows; its plan and its report are computed again.
 
-And between them:
-16. No bundle without a ledger entry; every entry that a bundle or the lineage names is in the ledger.
-17. The workspace's lineage tells of no release that the ledger does not know.
-18. Where the orchestrator's history is at hand: every run of the ledger is in it, and it has no other release.
+Across all of them:
+16. Every bundle has a ledger entry, and every entry that a bundle or the lineage names is in the ledger.
+17. The workspace's lineage names no release that the ledger does not contain.
+18. If the orchestrator's history is available, it contains every run that the ledger names, and no other release.
 
-Each ends in one of three ways: it holds, it is broken, or it is not shown, with the reason.
+Each check has one of three outcomes: it holds, it is broken, or it is not shown, with the reason.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def audit_export(
     now: datetime | None = None,
     redraw: Redraw = EVERYTHING,
 ) -> list[Check]:
-    """Verify bundles against a ledger export and the public keys that an auditor trusts: nothing else is needed.
+    """Verify bundles with nothing but a ledger export and the public keys that an auditor trusts.
 
     Raises: RefusedError for a file, folder or release that is not there.
     """
@@ -139,7 +139,7 @@ def audit_export(
 
 
 def _own_keys(workspace: Workspace, evidence: Evidence) -> frozenset[str] | None:
-    """The workspace's key and those it replaced, where the ledger is shared; a ledger beside it is all its own."""
+    """The workspace's key and those it replaced; None if the ledger is not shared, so that all keys are its own."""
     public = workspace.keys / PUBLIC_FILE
     if not is_shared(workspace) or not public.is_file():
         return None
@@ -158,7 +158,7 @@ def _no_ledger(workspace: Workspace) -> Check:
 
 
 def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any]) -> Evidence | Check:
-    """Step 1: replay the chain; without it there is nothing to compare with."""
+    """Step 1: replay the chain; if it fails, no other check is possible."""
     try:
         entries = read()
         state, history = replay(entries)
@@ -173,8 +173,8 @@ def _gather(read: Callable[[], list[Entry]], shelf: Shelf, more: dict[str, Any])
 
 
 def _checks(evidence: Evidence, release_id: str | None, since: str | None) -> list[Check]:
-    """Steps 1 to 19; of what is not published, only what there is of it."""
-    words = f"{len(evidence.entries)} entries: each hash, signature and meaning holds"
+    """All steps; unpublished releases get only the checks that apply to them."""
+    words = f"{len(evidence.entries)} entries: every hash and signature is valid, and every entry is allowed"
     checks = [Check("ledger chain", True, words), times_check(evidence), keys_check(evidence), caps_check(evidence)]
     for release in _chosen_releases(evidence, release_id, since):
         checks += _release_checks(evidence, release)
@@ -215,42 +215,42 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
 def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> Iterator[Check]:
     """Steps 10 to 15."""
     from tasks.audit import (
-        documents,  # here: audits that find nothing published need no tables
+        documents,  # imported here, because audits without a published release need no tables
         events,
-        redrawn,
+        redrawn_rows,
     )
-    from tasks.audit.again import Again
+    from tasks.audit.recomputed import RecomputedBundle
 
-    again = Again(folder, record, release, evidence.redraw)
-    sampler, program = again.by_its_sampler, again.by_this_program
+    bundle = RecomputedBundle(folder, record, release, evidence.redraw)
+    sampler, program = bundle.by_its_sampler, bundle.by_this_program
     steps: dict[str, tuple[Callable[[], list[str]], str | Callable[[], str]]] = {
-        "registry": (lambda: documents.registry_faults(again), "states the record's guarantee"),
-        "model": (lambda: redrawn.model_faults(again), "holds exactly the measurements that were spent"),
+        "registry": (lambda: documents.registry_faults(bundle), "states the record's guarantee"),
+        "model": (lambda: redrawn_rows.model_faults(bundle), "holds exactly the measurements that were spent"),
         "lineage": (
             lambda: (
                 lineage_faults(evidence, folder, record, release)
-                or program(lambda: events.event_faults(evidence, again))
+                or program(lambda: events.event_faults(evidence, bundle))
             ),
             f"records all {len(stages_of(release))} stages and the cost of each measurement",
         ),
         "codebook": (
-            lambda: documents.codebook_faults(again),
+            lambda: documents.codebook_faults(bundle),
             "describes the record's columns and repeats its warnings",
         ),
         "data": (
-            lambda: redrawn.data_faults(again),
+            lambda: redrawn_rows.data_faults(bundle),
             lambda: f"{record['rows']} rows in the declared columns, and nothing besides",
         ),
-        "rows": (lambda: sampler(lambda: redrawn.row_faults(again)), lambda: redrawn.row_words(again)),
+        "rows": (lambda: sampler(lambda: redrawn_rows.row_faults(bundle)), lambda: redrawn_rows.row_words(bundle)),
         "figures": (
-            lambda: program(lambda: redrawn.figure_faults(again)),
+            lambda: program(lambda: redrawn_rows.figure_faults(bundle)),
             "utility and checks are those of rows and measurements",
         ),
         "plan": (
-            lambda: program(lambda: documents.plan_faults(again)),
+            lambda: program(lambda: documents.plan_faults(bundle)),
             "choices, forecast, limits and promise follow from the specification",
         ),
-        "report": (lambda: program(lambda: documents.report_faults(again)), "is the page that its record gives"),
+        "report": (lambda: program(lambda: documents.report_faults(bundle)), "is the page that its record gives"),
     }
     if record["record_version"] == 1:
         del steps["registry"]  # the first version had none
@@ -258,7 +258,7 @@ def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], re
 
 
 def _record_in(folder: Path) -> dict[str, Any]:
-    """The record of a bundle; one that was published unreadable says nothing."""
+    """The record of a bundle; empty if it cannot be read."""
     try:
         record = parse_json(read_text(folder / "record.json"))
     except (ValueError, OSError):
@@ -284,7 +284,7 @@ def _chosen_releases(evidence: Evidence, release_id: str | None, since: str | No
 
 
 def _is_since(evidence: Evidence, release: ReleaseState, since: str) -> bool:
-    """Whether a release's data are of that period or later, or its last word in the ledger of that date or later."""
+    """Whether a release's period, or the date of its last ledger entry, is at or after `since`."""
     if PERIOD.fullmatch(since):
         return release.reservation.period >= since
     if DATE.fullmatch(since):

@@ -1,9 +1,9 @@
-"""When a cell or figure that is computed again counts as the one that was published.
+"""The tolerances within which a recomputed cell or figure counts as the published one.
 
-Where the libraries and the platform are those that the record names, everything must be identical. Elsewhere
-the last bits of sums of products differ, and the rules below hold. They are wide against
-rounding, which moves a cell by about 1e-12 of its range, and narrow against data: a table of which
-1 in 100 rows is not the model's breaks them ten times over.
+If the libraries and the platform are those that the record names, everything must be identical. Otherwise
+the last bits of sums of products differ, and the tolerances below apply. They are wide compared with
+rounding, which moves a cell by about 1e-12 of its range, and narrow compared with data: a table in which
+1 in 100 rows is not the model's exceeds them tenfold.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tasks.report.wording import is_number
 from tasks.workspace.build_identity import platform_facts, software_versions
 
 RELATIVE_DISTANCE = 1e-7
-"""Numbers and times may lie so far apart, as a part of their column's range: five digits above rounding."""
+"""The tolerance for numbers and times, relative to their column's range: five orders of magnitude above rounding."""
 
 ODD_SHARE = 1e-3
-"""Share of a column's cells that may differ at will: where a draw falls on the border of two levels, classes or whole
-numbers, rounding chooses between them. Tables below a thousand rows have none."""
+"""The share of a column's cells that may differ arbitrarily: if a draw falls on the border of two levels, classes or
+whole numbers, rounding decides between them. In tables with fewer than a thousand rows no cell may differ."""
 
 FIGURE_DISTANCE = 1e-6
-"""Figures, which are sums over many cells, may lie so far apart, relative to their size or to 1."""
+"""The tolerance for figures, which are sums over many cells, relative to their size or to 1."""
 
 LIBRARIES = ("numpy", "scipy", "randomgen", "pyarrow", "scikit-learn")
-"""Libraries that rows and figures go through."""
+"""The libraries that compute rows and figures."""
 
 
 def other_versions(record: dict[str, Any]) -> list[str]:
-    """Which libraries differ here from those that the record names, and whether the platform does."""
+    """The libraries whose versions differ from the record's, and `platform` if it differs."""
     here = software_versions()
     found = [name for name in LIBRARIES if record["software"].get(name) != here.get(name)]
     return found + (["platform"] if record["code"].get("platform") != platform_facts() else [])
 
 
 def odd_cells(drawn: pa.Table, found: pa.Table, schema: RecordSchema, *, exact: bool) -> dict[str, int]:
-    """How many cells of each column are not those that were drawn again."""
+    """The number of cells of each column that differ from the redrawn ones."""
     return {
         column.name: int(_odd(drawn[column.name], found[column.name], column, exact=exact).sum())
         for column in schema.columns
@@ -50,7 +50,7 @@ def odd_cells(drawn: pa.Table, found: pa.Table, schema: RecordSchema, *, exact: 
 
 
 def _odd(drawn: pa.ChunkedArray, found: pa.ChunkedArray, column: Column, *, exact: bool) -> NDArray[np.bool_]:
-    """Which cells differ: one present and the other not, or both present and not alike."""
+    """Which cells differ: only one is present, or both are present and unequal."""
     missing = [cells.is_null().to_numpy() for cells in (drawn, found)]
     if isinstance(column, IntervalColumn):
         numbers = [_numbers(cells) for cells in (drawn, found)]
@@ -67,7 +67,7 @@ def _odd(drawn: pa.ChunkedArray, found: pa.ChunkedArray, column: Column, *, exac
 
 
 def _numbers(cells: pa.ChunkedArray) -> NDArray[Any]:
-    """Numbers, days or microseconds; 0 where a cell is missing."""
+    """Numbers, days or microseconds; 0 if a cell is missing."""
     if pa.types.is_date32(cells.type):
         cells = cells.cast(pa.int32())
     whole = cells if pa.types.is_floating(cells.type) else cells.cast(pa.int64())
@@ -76,12 +76,12 @@ def _numbers(cells: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def may_be_odd(odd: int, cells: int, *, exact: bool) -> bool:
-    """Whether so many of a column's cells may differ."""
+    """Whether `odd` of a column's cells may differ."""
     return odd == 0 if exact else odd <= math.floor(ODD_SHARE * cells)
 
 
 def same_figures(stated: Any, due: Any, *, exact: bool) -> bool:
-    """Whether a document states what is due, figure by figure and without anything besides."""
+    """Whether a document states exactly the figures that are due, and nothing else."""
     if isinstance(due, dict):
         return (
             isinstance(stated, dict)

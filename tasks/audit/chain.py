@@ -16,7 +16,7 @@ from tasks.spec.relations import at_most
 
 
 def times_check(evidence: Evidence) -> Check:
-    """The ledger does not end in the future of the auditor's clock; that no time goes back, its replay has shown."""
+    """No entry lies in the future of the auditor's clock; the replay has shown that times never decrease."""
     if not evidence.entries:
         return Check("ledger times", True, "no entries yet")
     first, last = evidence.entries[0], evidence.entries[-1]
@@ -70,10 +70,10 @@ def caps_check(evidence: Evidence) -> Check:
 
 
 def _cap_faults(evidence: Evidence) -> list[str]:
-    """Charges that exceeded a cap; reservations were held against it when the chain was replayed.
+    """Charges that exceeded a cap; the replay of the chain compared reservations with the cap.
 
-    Lowering a cap below what is spent breaks no promise that was made; it only stops releases.
-    Raises: NotShownError where pure and Gaussian costs together stayed under a cap only if all were fixed beforehand.
+    A cap below what is spent breaks no promise; it only stops further releases.
+    Raises: NotShownError if pure and Gaussian costs together stay under a cap only if all were fixed beforehand.
     """
     found, beyond = [], {}
     for entry in evidence.entries:
@@ -94,7 +94,7 @@ def _cap_faults(evidence: Evidence) -> list[str]:
 
 
 def _taking(entry: Entry) -> list[str]:
-    """The populations from which an entry takes something."""
+    """The populations whose budget an entry charges."""
     if entry.is_a(Reservation):
         return [entry.population]
     return list(entry.parse(Reconciliation).charges) if entry.is_a(Reconciliation) else []
@@ -110,7 +110,7 @@ def _cap_words(evidence: Evidence) -> str:
 
 
 def strays_check(evidence: Evidence) -> Check:
-    """No bundle without a ledger entry, except those whose entries were lost and answered for."""
+    """Every bundle has a ledger entry, except those whose entries were lost and reconciled."""
     known = {evidence.shelf.place(release) for release in evidence.state.releases.values() if release.published}
     others = [folder.name for folder in evidence.shelf.found if folder not in known]
     found = [name for name in others if name not in evidence.state.retired]

@@ -1,4 +1,4 @@
-"""What an audit says of one thing that it verified."""
+"""The result of one check of an audit."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Outcome = Literal["holds", "broken", "not-shown"]
 
 
 class NotShownError(Exception):
-    """What was to be verified can neither be shown to hold nor to be broken, for the reason given."""
+    """A check can be shown neither to hold nor to be broken, for the reason given."""
 
 
 class BrokenError(Exception):
-    """A fault that leaves nothing more to verify."""
+    """A fault after which nothing more can be verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was verified: it holds, it is broken, or neither could be shown."""
+    """One check: it holds, it is broken, or neither could be shown."""
 
     name: str
     ok: bool
@@ -30,13 +30,13 @@ class Check:
 
     @property
     def outcome(self) -> Outcome:
-        """How it ended; only what holds is ok."""
+        """The outcome; `ok` is true only if the check holds."""
         if self.ok:
             return "holds"
         return "broken" if self.shown else "not-shown"
 
     def as_json(self) -> dict[str, str | bool]:
-        """The check as commands and pages write it."""
+        """The check as JSON for commands and pages."""
         return {"name": self.name, "ok": self.ok, "outcome": self.outcome, "detail": self.detail}
 
 
@@ -46,12 +46,12 @@ def broken(checks: Iterable[Check]) -> list[Check]:
 
 
 def not_shown(checks: Iterable[Check]) -> list[Check]:
-    """The checks that could show neither."""
+    """The checks that could be shown neither to hold nor to be broken."""
     return [check for check in checks if check.outcome == "not-shown"]
 
 
 def check(name: str, find: Callable[[], list[str]], holds: str | Callable[[], str]) -> Check:
-    """Run one verification; whatever cannot even be read counts as broken."""
+    """Run one check; unreadable content counts as broken."""
     try:
         found = find()
         words = "; ".join(found) if found else (holds if isinstance(holds, str) else holds())
@@ -65,5 +65,5 @@ def check(name: str, find: Callable[[], list[str]], holds: str | Callable[[], st
 
 
 def require(holds: bool, fault: str) -> list[str]:
-    """A list with the fault, or none."""
+    """An empty list if the condition holds, otherwise a list with the fault."""
     return [] if holds else [fault]

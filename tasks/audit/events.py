@@ -1,4 +1,4 @@
-"""A bundle's lineage, made once more: all that its events may choose are run ids and times."""
+"""A bundle's lineage computed again: only run ids and times may differ."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from openlineage.client.event_v2 import RunState
 
 from dpcore.mechanisms.names import PROJECTION
-from tasks.audit.again import Again
 from tasks.audit.checks import require
 from tasks.audit.evidence import Evidence
+from tasks.audit.recomputed import RecomputedBundle
 from tasks.bundle.staging import checksums_in
 from tasks.ledger.store import utc_now
 from tasks.lineage.datasets import FIGURES, FILES, FRAME, LAW, RESERVATION, TABLE, ReleaseDatasets
@@ -26,21 +26,21 @@ from tasks.workspace.reading import parse_json
 MINUTE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:00Z")
 
 
-def event_faults(evidence: Evidence, again: Again) -> list[str]:
-    """Where a bundle's lineage tells anything else than the stages of this release."""
-    text = again.text("lineage.ndjson")
+def event_faults(evidence: Evidence, bundle: RecomputedBundle) -> list[str]:
+    """Where a bundle's lineage contains anything but the stages of this release."""
+    text = bundle.text("lineage.ndjson")
     events = [parse_json(line) for line in text.splitlines()]
-    due = "".join(f"{line}\n" for line in _due_lines(evidence, again, events))
+    due = "".join(f"{line}\n" for line in _due_lines(evidence, bundle, events))
     return require(text == due, "it contains more than the stages of this release")
 
 
-def _due_lines(evidence: Evidence, again: Again, events: list[dict[str, Any]]) -> list[str]:
-    record = again.record
+def _due_lines(evidence: Evidence, bundle: RecomputedBundle, events: list[dict[str, Any]]) -> list[str]:
+    record = bundle.record
     lineage = LineageRun(
         workspace_log=Path(),
         name=record["name"],
         release_id=record["release_id"],
-        datasets=ReleaseDatasets.of(PlannedRelease.of(again.rebuilt.spec).plan),
+        datasets=ReleaseDatasets.of(PlannedRelease.of(bundle.rebuilt.spec).plan),
         clock=utc_now,
         period=record["period"],
         flow_run_id=record["flow_run_id"],
@@ -52,7 +52,7 @@ def _due_lines(evidence: Evidence, again: Again, events: list[dict[str, Any]]) -
         stage = lineage.new_stage(str(event["job"]["name"]).rpartition(".")[2])
         state = RunState(event["eventType"])
         if state is RunState.COMPLETE:
-            _complete(stage, evidence, again, account, lineage.datasets)
+            _complete(stage, evidence, bundle, account, lineage.datasets)
         run_id, at = str(uuid.UUID(event["run"]["runId"])), event["eventTime"]
         if MINUTE.fullmatch(at) is None:
             raise ValueError("a time is not rounded to the minute")
@@ -62,33 +62,35 @@ def _due_lines(evidence: Evidence, again: Again, events: list[dict[str, Any]]) -
     return [due_line(event) for event in events]
 
 
-def _complete(stage: Stage, evidence: Evidence, again: Again, account: Account, datasets: ReleaseDatasets) -> None:
-    """What is told of a stage at its end: its spends, and digest and cost of what it wrote."""
-    record, measured = again.record, datasets.made_in(stage.name)
+def _complete(
+    stage: Stage, evidence: Evidence, bundle: RecomputedBundle, account: Account, datasets: ReleaseDatasets
+) -> None:
+    """Add what the last event of a stage states: its spends, and the digest and cost of its outputs."""
+    record, measured = bundle.record, datasets.made_in(stage.name)
     stage.facets |= {f"{SPEND}_{name}": account.spend(name, evidence.history) for name in measured}
     stage.made |= account.measured(datasets, measured)
     for name in [name for name in stage.outputs if name not in stage.made]:
         stage.made[name] = (
-            account.reserved() if name == RESERVATION else account.made(datasets, name, _dataset_digest(again, name))
+            account.reserved() if name == RESERVATION else account.made(datasets, name, _dataset_digest(bundle, name))
         )
     if TABLE in stage.outputs:
         stage.statistics[TABLE] = row_count(record["rows"])
     if FIGURES in stage.outputs:
-        stage.verdicts[TABLE] = assertions(_free_checks(again))
+        stage.verdicts[TABLE] = assertions(_free_checks(bundle))
 
 
-def _dataset_digest(again: Again, name: str) -> str | None:
-    """The digest of a dataset, from the bundle's own documents."""
+def _dataset_digest(bundle: RecomputedBundle, name: str) -> str | None:
+    """The digest of a dataset, computed from the bundle's documents."""
     if name == LAW:
         return None
     if name in (FRAME, PROJECTION):
-        return digest_of(again.model[name])
+        return digest_of(bundle.model[name])
     if name == FIGURES:
-        return figures_digest(again.record["utility"], _free_checks(again))
-    return checksums_in(again.folder)[FILES[name]]
+        return figures_digest(bundle.record["utility"], _free_checks(bundle))
+    return checksums_in(bundle.folder)[FILES[name]]
 
 
-def _free_checks(again: Again) -> list[dict[str, Any]]:
-    """The record's checks without those that were bought, which come last."""
-    checks: list[dict[str, Any]] = again.record["checks"]
-    return checks[: len(checks) - len(again.record["utility"].get("scores", []))]
+def _free_checks(bundle: RecomputedBundle) -> list[dict[str, Any]]:
+    """The record's checks without those that have a budget, which come last."""
+    checks: list[dict[str, Any]] = bundle.record["checks"]
+    return checks[: len(checks) - len(bundle.record["utility"].get("scores", []))]

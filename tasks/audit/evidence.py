@@ -1,4 +1,4 @@
-"""What an audit looks at: a workspace as it stands, or what an auditor was given of it."""
+"""The evidence of an audit: a workspace, or the files that an auditor received from it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Shelf:
     found: tuple[Path, ...]
 
     def place(self, release: ReleaseState) -> Path:
-        """Where a release's bundle is: under its name, as a workspace has it, or beside the others."""
+        """The folder of a release's bundle: below the release's name, as in a workspace, or directly in the root."""
         nested = self.root / release.reservation.name / release.release_id
         flat = self.root / release.release_id
         if self.root.name == release.release_id and (self.root / CHECKSUMS).is_file():
@@ -65,20 +65,20 @@ def _folders(root: Path) -> Iterator[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Redraw:
-    """How much of each released table an auditor draws again, and who hears how far that is."""
+    """How many rows of each released table are redrawn, and the callback for progress."""
 
     rows: int | None = None
-    """At least so many rows of each table, at random; all without it."""
+    """The least number of rows to redraw at random from each table; None redraws all."""
     on_progress: Callable[[str], None] = lambda _: None
 
 
 EVERYTHING = Redraw()
-"""All rows, without a word about how far that is."""
+"""Redraw all rows, without reports of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """Everything that the steps of an audit compare."""
+    """Everything that the checks of an audit compare."""
 
     entries: list[Entry]
     state: LedgerState
@@ -87,7 +87,7 @@ class Evidence:
     now: datetime
     """The auditor's clock."""
     stored: Callable[[str, str], Measurement | None] | None = None
-    """The measurement that the ledger's database keeps; an export has none."""
+    """Returns a measurement from the ledger's database; an export has none."""
     log: list[str] | None = None
     """The lines of the workspace's lineage."""
     trusted: tuple[PublicKey, ...] = ()
@@ -100,22 +100,22 @@ class Evidence:
     """Number and hash of every entry."""
     redraw: Redraw = EVERYTHING
     own_keys: frozenset[str] | None = None
-    """The keys of the workspace that is audited, where others share its ledger; None: everything is its own."""
+    """The keys of the audited workspace if others share its ledger; None if every entry is its own."""
 
     @property
     def anchors(self) -> tuple[PublicKey, ...]:
-        """The keys from which this audit trusts: the auditor's, or else the workspace's."""
+        """The trust anchors of this audit: the auditor's keys, or else the workspace's."""
         return self.trusted or self.own
 
     def is_own(self, entry: Entry) -> bool:
-        """Whether the audited workspace wrote an entry, and must have what it speaks of."""
+        """Whether the audited workspace wrote an entry, so that it must have the bundle and the flow run."""
         return self.own_keys is None or not entry.key_id or entry.key_id in self.own_keys
 
 
 def read_export(path: Path) -> list[Entry]:
     """The entries of a ledger export, one JSON line each.
 
-    Raises: RefusedError if there is no such file; ValueError, TypeError if a line is no entry.
+    Raises: RefusedError if there is no such file; ValueError, TypeError if a line is not an entry.
     """
     if not path.is_file():
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""Steps over a bundle's files: as published, and signed."""
+"""Checks of a bundle's files: they are as published, and signed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tasks.workspace.reading import parse_json, read_text
 
 
 def bundle_check(folder: Path, release: ReleaseState) -> Check:
-    """The bundle is there, as published; of a release that was not published there is none."""
+    """The bundle of a published release exists and is unchanged; an unpublished release has none."""
     name = f"{release.release_id}: bundle"
     if release.published is None:
         detail = "is there, but was never published" if folder.exists() else f"not published (status {release.status})"
@@ -27,9 +27,9 @@ def bundle_check(folder: Path, release: ReleaseState) -> Check:
 
 
 def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> Check:
-    """The statement is signed by the key that sealed it, names the files as they are, and says what the record says.
+    """The key that sealed the bundle signed the statement, which names its files and repeats the record's facts.
 
-    A bundle that waited for approval was sealed when it began to wait; by then the key may have been another.
+    A bundle that waited for approval was sealed before the wait, possibly with another key than at publication.
     """
     return check(
         f"{record['release_id']}: statement",
@@ -57,6 +57,6 @@ def _statement_faults(evidence: Evidence, folder: Path, record: dict[str, Any], 
 
 
 def _is_bare(text: str, envelope: dict[str, Any], due: dict[str, Any]) -> bool:
-    """Whether a file holds this statement and one signature alone, written as statements are."""
+    """Whether a file contains only this statement and one signature, in the form in which statements are written."""
     (signature,) = envelope["signatures"]
     return text == render_json(envelope_of(due, {key: signature[key] for key in ("keyid", "sig")}))

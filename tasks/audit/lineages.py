@@ -1,4 +1,4 @@
-"""Steps over the lineage: complete, about this release, and in agreement with the ledger."""
+"""Checks of the lineage: it is complete, about this release, and agrees with the ledger."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from dpcore.accounting import population_balance, release_statement
 from dpcore.mechanisms.catalogue import BY_NAME
 from tasks.audit.checks import Check, check, require
 from tasks.audit.evidence import Evidence
-from tasks.audit.told_costs import facets_named, log_cost_faults, told_cost_faults, told_digest_faults
+from tasks.audit.stated_costs import facets_named, log_cost_faults, stated_cost_faults, stated_digest_faults
 from tasks.ledger.releases import ReleaseState
 from tasks.lineage.events import FLOW, is_whole, parsed
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.reading import parse_json, read_text
 
 STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "check")
-"""Those that are over when the bundle is sealed; publishing itself is in the workspace's log."""
+"""The stages that have ended when the bundle is sealed; the end of publishing is in the workspace's log."""
 
 SCORE = "score"
-"""One more where checks were bought."""
+"""A further stage, of releases that have checks with a budget."""
 
-TELLING = ("estimate", SCORE, "publish")
-"""Stages that cannot have ended for a release which the ledger does not know."""
+CONCLUSIVE_STAGES = ("estimate", SCORE, "publish")
+"""The stages that end only for releases in the ledger."""
 
 
 def lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], release: ReleaseState) -> list[str]:
-    """Where a bundle's lineage does not tell every stage of one run and exactly the spends of the ledger."""
+    """Where a bundle's lineage does not contain every stage of one run and exactly the spends of the ledger."""
     events = [parse_json(line) for line in read_text(folder / "lineage.ndjson").splitlines()]
     found = _named_entry_faults(evidence, events, release, balances=record["record_version"] > 1)
     if record["record_version"] == 1:
@@ -36,8 +36,8 @@ def lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], rel
     return [
         *_stage_faults(events, release),
         *found,
-        *told_cost_faults(evidence, events, release),
-        *told_digest_faults(events, release, folder),
+        *stated_cost_faults(evidence, events, release),
+        *stated_digest_faults(events, release, folder),
         *_stage_guarantee_faults(events, record),
         *_tag_faults(events, record),
         *_log_faults(evidence, folder),
@@ -45,14 +45,14 @@ def lineage_faults(evidence: Evidence, folder: Path, record: dict[str, Any], rel
 
 
 def stages_of(release: ReleaseState) -> tuple[str, ...]:
-    """The stages that a release went through."""
+    """The stages of a release up to its last check."""
     mechanisms = [plan.event["mechanism"] for plan in release.reservation.measurements.values()]
     scored = any(name in BY_NAME and BY_NAME[name].kind == "check" for name in mechanisms)
     return (*STAGES, SCORE) if scored else STAGES
 
 
 def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[str]:
-    """Each stage began once and ended well, in one run, and nothing else is told."""
+    """Each stage started once and completed, in one run, and there are no other events."""
     job = release.reservation.name
     wanted = Counter({(f"{job}.{FLOW}", "START"): 1})
     wanted |= Counter({(f"{job}.{stage}", kind): 1 for stage in stages_of(release) for kind in ("START", "COMPLETE")})
@@ -68,7 +68,7 @@ def _stage_faults(events: list[dict[str, Any]], release: ReleaseState) -> list[s
 
 
 def releases_of(events: Iterable[dict[str, Any]]) -> set[str]:
-    """The release ids that events name, by their datasets."""
+    """The release ids in the dataset names of events."""
     datasets = (d for event in events for d in [*event.get("inputs", []), *event.get("outputs", [])])
     return {str(dataset["name"]).rpartition("/")[0] for dataset in datasets}
 
@@ -82,7 +82,7 @@ def _facets(events: Iterable[dict[str, Any]], prefix: str) -> Iterator[dict[str,
 def _named_entry_faults(
     evidence: Evidence, events: list[dict[str, Any]], release: ReleaseState, *, balances: bool
 ) -> list[str]:
-    """Every spend is told, each with its entry and the balance around it; nothing else is."""
+    """The lineage names every spend with its entry and the balance before and after it, and no other spend."""
     found, told = [], set()
     mine = {(entry.seq, entry.hash): name for name, entry in release.spends.items()}
     for facet in _facets(events, SPEND):
@@ -97,9 +97,9 @@ def _named_entry_faults(
 
 
 def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -> bool:
-    """Whether the balances are the ledger's, counted as today or, in an older event, as if all costs had been fixed.
+    """Whether the balances are the ledger's by the present rule or, in an older event, by the rule for fixed costs.
 
-    The latter are not this program's words, so making the events again shows nothing about them.
+    This program writes only the former, so computing the events again shows nothing about the latter.
     """
     sides = {"before": int(facet["ledgerEntry"]) - 1, "after": int(facet["ledgerEntry"])}
     stated = [facet[side] for side in sides]
@@ -110,7 +110,7 @@ def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -
 
 
 def _stage_guarantee_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[str]:
-    """Version 1 stated the release's guarantee on every stage that measured; since then no stage does."""
+    """In version 1, every measuring stage stated the release's guarantee; in later versions no stage does."""
     if any(facet for event in events for facet in facets_named(event, GUARANTEE, first=False)):
         return ["a stage states a guarantee, which only a whole release has"]
     privacy = record["privacy"]
@@ -134,7 +134,7 @@ def _tag_faults(events: list[dict[str, Any]], record: dict[str, Any]) -> list[st
 
 
 def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
-    """What the bundle tells, the workspace's log tells as well."""
+    """The workspace's log contains every event of the bundle."""
     if evidence.log is None:
         return []
     missing = set(read_text(folder / "lineage.ndjson").splitlines()) - set(evidence.log)
@@ -142,7 +142,7 @@ def _log_faults(evidence: Evidence, folder: Path) -> list[str]:
 
 
 def log_check(evidence: Evidence) -> Check:
-    """The workspace's log tells nothing that the ledger does not know, and no other costs."""
+    """The workspace's log names no release that the ledger does not contain, and no other costs."""
     return check(
         "lineage log",
         lambda: _unknown_faults(evidence) or log_cost_faults(evidence, (event for _, event in _numbered(evidence))),
@@ -159,7 +159,7 @@ def _unknown_faults(evidence: Evidence) -> list[str]:
             continue
         stage = str(event.get("job", {}).get("name", "")).rpartition(".")[2]
         strange = releases_of([event]) - known
-        if strange and stage in TELLING and event.get("eventType") == "COMPLETE":
+        if strange and stage in CONCLUSIVE_STAGES and event.get("eventType") == "COMPLETE":
             found.append(f"it contains {stage} of {', '.join(sorted(strange))}, which the ledger does not know")
     return found
 
@@ -180,6 +180,6 @@ def _is_end(event: dict[str, Any]) -> bool:
 
 
 def _numbered(evidence: Evidence) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of the log with the numbers of their lines; without the lines that a crash tore."""
+    """The events of the log with their line numbers, without lines that a crash left incomplete."""
     events = ((number, parsed(line)) for number, line in enumerate(evidence.log or [], 1))
     return ((number, event) for number, event in events if event is not None)

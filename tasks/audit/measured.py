@@ -1,4 +1,4 @@
-"""Steps over what was measured: costs, and the noisy values themselves."""
+"""Checks of the measurements: their costs and their noisy values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _is_of_version_1(release: ReleaseState) -> bool:
 
 
 def _is_stated_cost(stated: Cost, event: str, *, unsigned: bool) -> bool:
-    """Whether a cost is what its event gives; version 1 counted a delta_num for Gaussian noise, which has none now."""
+    """Whether a cost is that of its event; version 1 counted a delta_num for Gaussian noise, which has none now."""
     given = _cost_of(event)
     if unsigned and stated.delta_num >= given.delta_num:
         given = replace(given, delta_num=stated.delta_num)
@@ -55,7 +55,7 @@ def _is_stated_cost(stated: Cost, event: str, *, unsigned: bool) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def _cost_of(event: str) -> Cost:
-    """The cost of an event, given as text; years of releases repeat a few events."""
+    """The cost of an event in JSON text; it is cached, because years of releases repeat a few events."""
     return cost_of(event_from_json(json.loads(event)))
 
 
@@ -68,7 +68,7 @@ def _proof_words(release: ReleaseState) -> str:
 
 
 def measurements_check(evidence: Evidence, release: ReleaseState) -> Check:
-    """What was drawn is what the spends name: unseeded, by builds that had passed their audit."""
+    """The stored measurements are those of the spends, drawn unseeded by builds that had passed their audit."""
     return check(
         f"{release.release_id}: measurements",
         lambda: _drawing_faults(evidence, release),
@@ -80,11 +80,11 @@ def _drawing_faults(evidence: Evidence, release: ReleaseState) -> list[str]:
     found = []
     for name, entry in release.spends.items():
         if evidence.stored is not None:
-            evidence.stored(release.release_id, name)  # refuses one that is missing or was changed
+            evidence.stored(release.release_id, name)  # raises an error if it is missing or was changed
         spend = entry.parse(Spend)
         if spend.seeded:
             found.append(f"the noise of entry {entry.seq} was seeded")
-        of_version_1 = not entry.key_id and "build" not in json.loads(entry.body)  # builds were not audited then
+        of_version_1 = not entry.key_id and "build" not in json.loads(entry.body)  # before builds were audited
         if not of_version_1 and not (spend.build or {}).get("holds"):
             found.append(f"the build that drew entry {entry.seq} has not passed its audit")
     return found
@@ -94,13 +94,13 @@ def _measurement_words(evidence: Evidence, release: ReleaseState) -> str:
     if not release.spends:
         return "nothing was drawn"
     entries = " and ".join(str(entry.seq) for entry in release.spends.values())
-    kept = "kept as spent, " if evidence.stored is not None else ""
-    builds = "drawn before builds were audited" if _is_of_version_1(release) else "by a build that had passed its audit"
-    return f"{kept}of unseeded noise, {builds} (entry {entries})"
+    kept = "equal to the spent values, " if evidence.stored is not None else ""
+    builds = "before builds were audited" if _is_of_version_1(release) else "by a build that had passed its audit"
+    return f"{kept}drawn from unseeded noise {builds} (entry {entries})"
 
 
 def spent_faults(model: dict[str, Any], release: ReleaseState) -> list[str]:
-    """Where the measurements of a model are not those that were paid for."""
+    """Where the measurements of a model are not those of the spends."""
     shown = dict(model["measurements"]) if "measurements" in model else {"measurement": model["measurement"]}
     wanted = {name: entry.parse(Spend).digest for name, entry in release.spends.items()}
     if "measurement" in shown:  # version 1 shows the moments alone

@@ -1,4 +1,4 @@
-"""Steps over a release's record: what it says is what the ledger, replayed, says."""
+"""Checks of a release's record: it states what the replayed ledger gives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Figures = Mapping[str, float | None]
 
 KNOWN_VERSIONS = (1, 2)
 MOST_FURTHER = 100_000
-"""`Cap.releases_left` counts no farther."""
+"""The largest number that `Cap.releases_left` returns."""
 
 
 def record_check(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> Check:
@@ -92,7 +92,7 @@ def _stated_guarantee_faults(privacy: dict[str, Any], release: ReleaseState) -> 
 
 
 def _same_relations(privacy: dict[str, Any], release: ReleaseState) -> bool:
-    """Whether what a record says of values and of participation, if it does, follows from its measurements."""
+    """Whether the record's figures for values and participation, if it states them, follow from its measurements."""
     if VALUES not in privacy and PARTICIPATION not in privacy:  # of a version that left it to the reader
         return True
     events = [event_from_json(entry.parse(Spend).event) for entry in release.spends.values()]
@@ -107,7 +107,7 @@ def _alike_figures(stated: Figures | None, due: Figures | None) -> bool:
 
 
 def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
-    """The guarantee speaks of the specification's unit, and the budget is counted for such units."""
+    """The guarantee is about the specification's unit, and the budget is counted for such units."""
     privacy, basis = record["privacy"], evidence.state.populations[release.population].basis
     stated = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]}
     same = stated == specified_basis(record["specification"])
@@ -146,13 +146,13 @@ def _one_measurement(measurement: dict[str, Any], entry: Entry | None) -> list[s
         *require(same, f"its digest of {name!r} is not the ledger's"),
         *require(event, f"its parameters of {name!r} are not the ledger's"),
         *require(exact, f"its cost of {name!r} is not the ledger's"),
-        *require(noise, f"the noise that it states of {name!r} is another"),
+        *require(noise, f"the noise that it states for {name!r} does not follow from the parameters"),
         *require(labelled, f"it labels the proof of {name!r} otherwise than the registry"),
     ]
 
 
 def _software_faults(record: dict[str, Any]) -> list[str]:
-    """The versions are those of the list, and the digest that statement and registry entry repeat is the list's."""
+    """The versions are those in the list of distributions, and `dependencies_digest` is the digest of this list."""
     if record["record_version"] == 1:  # it named the main libraries only
         return []
     code = record["code"]
@@ -166,7 +166,7 @@ def _software_faults(record: dict[str, Any]) -> list[str]:
 
 
 def _same_noise(measurement: dict[str, Any], event: dict[str, Any]) -> bool:
-    """Whether the noise that a record states, if it does, follows from the event's parameters."""
+    """Whether the noise that a record states, if it states any, follows from the event's parameters."""
     if "noise" not in measurement:  # of a version that left it to the reader
         return True
     stated, due = measurement["noise"], noise_facts(event_from_json(event))
@@ -178,7 +178,7 @@ def _noise_figures(noise: dict[str, Any]) -> Figures:
 
 
 def _alike(stated: float | None, due: float | None) -> bool:
-    """Equal, up to how another machine rounds."""
+    """Whether two figures are equal up to the rounding of another machine."""
     if stated is None or due is None:
         return stated is due
     return math.isclose(stated, due, rel_tol=1e-9)
@@ -194,7 +194,7 @@ def accounting_check(evidence: Evidence, record: dict[str, Any], release: Releas
 
 
 def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
-    """Earlier versions stated mixed costs as if all were fixed beforehand; what agrees with that is not broken.
+    """Earlier versions counted mixed costs by the rule for fixed costs; a record that agrees with it is not broken.
 
     Raises: NotShownError.
     """
@@ -215,7 +215,7 @@ def _balance_faults(
 ) -> list[str]:
     budget, known = record["budget"], evidence.history.at(release.population, int(record["ledger"]["entries"]))
     spent = total(entry.parse(Spend).cost for entry in release.spends.values())
-    is_first = record["record_version"] == 1  # it told the balance when its run began
+    is_first = record["record_version"] == 1  # it stated the balance at the start of its run
     balances = {"after": known.spent} | ({} if is_first else {"before": less(known.spent, spent)})
     lifetime = {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     found = require(budget["lifetime"] == lifetime, "its lifetime is not the cap of that time")
@@ -235,7 +235,7 @@ def _was_stricter(stated: dict[str, float], due: dict[str, float]) -> bool:
 def _is_releases_left(
     count: int, known: Population, release: ReleaseState, admits: Admits, *, and_no_more: bool
 ) -> bool:
-    """Whether so many further releases fit, and not one more: two looks instead of a search."""
+    """Whether exactly this many further releases fit; two evaluations replace a search."""
     each = total(plan.cost for plan in release.reservation.measurements.values())
     committed = known.spent + known.reserved
     enough = count == 0 or admits(known.cap, committed + times(each, count))

@@ -1,4 +1,4 @@
-"""Steps over the orchestrator's history: every release has its runs, every finished run its release."""
+"""Checks of the orchestrator's history: every release has its runs, and every finished run its release."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tasks.ledger.entries.entry import Entry
 Runs = Mapping[str, Mapping[str, Any]]
 
 NAMING = (Reservation, Spend, SealedBundle, Refusal)
-"""Kinds of entries that name their flow run; those of before, and a person's refusal, name none."""
+"""The kinds of entries that name their flow run; earlier entries and a person's refusal name none."""
 
 ENDINGS = (" (again)", " (refused)")
-"""What the name of a run ends with that released nothing."""
+"""The endings of the names of runs that released nothing."""
 
 ENTRY_TAG = "ledger-entry:"
 
 
 def runs_check(evidence: Evidence, runs: Runs) -> Check:
-    """The flow runs that the ledger names are in the history, and the history names no release or entry besides."""
+    """The history contains the flow runs that the ledger names, and names no other release or entry."""
     return check("flow runs", lambda: _run_faults(evidence, runs), lambda: _run_words(evidence, runs))
 
 
@@ -53,7 +53,7 @@ def _release_of(run: Mapping[str, Any]) -> str:
 
 
 def _runs_without_release(evidence: Evidence, runs: list[Mapping[str, Any]]) -> list[str]:
-    """Finished runs named after a release that the ledger has neither as published nor as waiting for approval."""
+    """Finished runs of releases that, by the ledger, are neither published nor waiting for approval."""
     made = {entry.release_id for entry in evidence.entries if entry.is_a(SealedBundle)}
     done = {str(run["name"]) for run in runs if run["state"] == "COMPLETED" and run["name"] in run["tags"]}
     return [
@@ -63,9 +63,9 @@ def _runs_without_release(evidence: Evidence, runs: list[Mapping[str, Any]]) -> 
 
 
 def _runs_without_entry(evidence: Evidence, runs: list[Mapping[str, Any]]) -> Iterator[str]:
-    """Entries that runs are tagged with and the ledger does not have: it was rolled back, or forked.
+    """Entries in the tags of runs that the ledger lacks, because it was rolled back or forked.
 
-    Entries of before a restored backup were answered for, or are still to be, by its reconciliation.
+    The reconciliation after a restored backup accounts for the entries that the backup lacks.
     """
     restored = max((entry.at for entry in evidence.entries if entry.is_a(Restore, Reconciliation)), default="")
     known = {(entry.seq, entry.release_id) for entry in evidence.entries}

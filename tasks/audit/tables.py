@@ -1,4 +1,4 @@
-"""One reading of a released table: every row counted and written again, and drawn again where it is asked for."""
+"""One pass over a released table: every row is counted and written again, and all or some rows are redrawn."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ from tasks.workspace.parallel import in_order, one_blas_thread
 READ_BYTES = 1 << 20
 
 TABLE_RULES = ("columns", "row-count", "column-type", "in-bounds", "known-category", "not-null")
-"""Rules of the suite for released tables: nothing is published that breaks one."""
+"""Rules of the suite for released tables; a table that breaks one is not published."""
 
 
 @dataclass(slots=True)
 class TablePass:
-    """What one reading of a released table found."""
+    """The results of one pass over a released table."""
 
     summary: TableSummary
     rows: int = 0
     compared: int = 0
-    """Rows that were drawn again."""
+    """The number of redrawn rows."""
     odd: Counter[str] = field(default_factory=Counter)
-    """Cells, by column, that are not those drawn again."""
+    """The number of cells, by column, that differ from the redrawn ones."""
     identical: bool = True
-    """Whether the rows that were drawn again are the same to the last bit."""
+    """Whether the redrawn rows are identical to the last bit."""
     digest: str = ""
-    """SHA-256 of the file that the same rows give when they are written again."""
+    """SHA-256 of the file that results when the same rows are written again."""
 
 
 def read_table(
     path: Path, rebuilt: Rebuilt, *, exact: bool, sample: int | None, progress: Callable[[int, int], None]
 ) -> TablePass:
-    """Read a released table chunk by chunk; with `sample`, draw only so many rows again, at random.
+    """Read a released table chunk by chunk; with `sample`, redraw random chunks of at least that many rows.
 
-    Raises: BrokenError for a table that is not laid out as one of these rows.
+    Raises: BrokenError for a table whose layout is not that of these rows.
     """
     rows, schema, found = rebuilt.rows(), rebuilt.schema, TablePass(TableSummary(rebuilt.encoding))
     chosen = _chunks_to_redraw(rows, sample)
@@ -92,13 +92,13 @@ def read_table(
 
 
 def _chunks_to_redraw(rows: SyntheticRows, sample: int | None) -> set[int]:
-    """Chunks to draw again: all, or at random as many as hold the rows that are asked for."""
+    """The chunks to redraw: all, or random ones with at least `sample` rows."""
     wanted = rows.chunks if sample is None else min(rows.chunks, -(-sample // rows.chunk_rows))
     return set(public_generator(draw_seed(), "audit").choice(rows.chunks, wanted, replace=False).tolist())
 
 
 def _require_layout(file: pq.ParquetFile, rows: SyntheticRows, schema: RecordSchema) -> None:
-    """Refuse a file whose row groups, columns or notes are not those of the table."""
+    """Refuse a file whose row groups, columns or metadata are not those of the table."""
     metadata, whole = file.metadata, chunks_of_a_group(rows, schema) * rows.chunk_rows
     sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
     columns = file.schema_arrow.equals(arrow_schema(schema), check_metadata=True)
@@ -119,7 +119,7 @@ def _chunks(file: pq.ParquetFile, rows: SyntheticRows) -> Iterator[tuple[int, pa
 
 
 class _Digest(io.RawIOBase):
-    """A file that keeps nothing but the SHA-256 of what is written to it."""
+    """A file object that keeps only the SHA-256 of the bytes written to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class _Digest(io.RawIOBase):
 
 @one_blas_thread
 def due_figures(rebuilt: Rebuilt, found: TablePass, path: Path, stated: list[dict[str, Any]]) -> dict[str, Any]:
-    """The parts of a record that are figures of its rows and measurements; `stated` are the checks that it names."""
+    """The parts of a record that follow from its rows and measurements; `stated` are the checks that it names."""
     utility = utility_of(rebuilt.encoding, rebuilt.moments, rebuilt.projection, found.summary)
     rules = [str(check["name"]).removeprefix("table: ") for check in stated]
     checks = metric_checks(utility["metrics"], rebuilt.spec.checks)
@@ -153,7 +153,7 @@ def due_figures(rebuilt: Rebuilt, found: TablePass, path: Path, stated: list[dic
 
 
 def _scores(rebuilt: Rebuilt, path: Path) -> list[dict[str, Any]]:
-    """Every bought score, of its measurement and of a model that is trained again."""
+    """Every score of a check with a budget, from its measurement and from a model that is trained again."""
     vectors = {name: v for name, v in rebuilt.measurements.items() if isinstance(v, ReleasedVector)}
     queries = {name: v.event.query for name, v in vectors.items()}
     bought = {name: query for name, query in queries.items() if isinstance(query, ScoreQuery)}

@@ -1,1 +1,1 @@
-"""What arrives: files inspected, brought in whole, registered by version, or put into quarantine."""
+"""The intake of files: they are inspected, moved in atomically, and registered by version or put into quarantine."""

@@ -1,9 +1,9 @@
-"""Files on their way in: complete or still being written, sound or refused, each version taken up once.
+"""Arriving files: complete or still being written, valid or refused; each version is processed once.
 
-A file that keeps its size, times and inode for `settle` seconds, by a clock that never steps, is
-read to its end and judged. What may only be unfinished (unreadable, without rows, a last line
-without an end) is given `patience` before it is; a file that still has no rows then is sound. Sound files
-are recorded, others put into quarantine; neither blocks the next. No answer carries a file's name, its size
+A file whose size, times and inode have not changed for `settle` seconds, by a monotonic clock, is read to
+its end and judged. A file that may be unfinished (unreadable, without rows, or without an end of its last
+line) is judged only after `patience`; if it then still has no rows, it is valid. Valid files are recorded,
+and others are put into quarantine; neither delays the next file. No result contains a file's name, its size
 or a number of files.
 """
 
@@ -32,27 +32,27 @@ from tasks.workspace.locks import hold_lock
 from tasks.workspace.redaction import own_error
 
 PATIENCE = 6
-"""By default, how many times longer what looks unfinished is left alone."""
+"""The default factor by which the settling time of a file that looks unfinished is longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What one look at the landing data found new."""
+    """The new findings of one scan of the landing data."""
 
     landed: tuple[FileVersion, ...] = ()
     refused: tuple[LandingError, ...] = ()
     writing: frozenset[str | None] = frozenset()
-    """The months of the files that may still be being written; None where a name carries no month."""
+    """The months of files that may still be incomplete; None for a name without a month."""
 
     @property
     def unsettled(self) -> bool:
-        """Whether anything may still be being written."""
+        """Whether any file may still be incomplete."""
         return bool(self.writing)
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """How a complete file was taken in: as what version, whether that was known, or why it is in quarantine."""
+    """The result for a complete file: its version, whether the version was known, or the reason for quarantine."""
 
     version: FileVersion
     known: bool = False
@@ -60,7 +60,7 @@ class Admission:
 
 
 class Pause(Enum):
-    """Why nothing became of a file at this look."""
+    """Why a scan did not process a file."""
 
     WRITING = "it may still be being written"
     NOTHING_NEW = "it is known, or gone"
@@ -68,7 +68,7 @@ class Pause(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A file as it was read: signature, keyed fingerprint, judgement, and the version if it landed before."""
+    """The result of reading a file: signature, keyed fingerprint, judgement, and the version if it landed before."""
 
     seen: str
     mark: str
@@ -81,18 +81,18 @@ Outcome = FileVersion | LandingError | Pause
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The landing data of a workspace, version by version; safe between processes."""
+    """The versions of a workspace's landing files; safe for several processes."""
 
     workspace: Workspace
     clock: Clock = field(default_factory=steady_clock)
 
     @property
     def registry(self) -> Registry:
-        """What is known of file versions."""
+        """The registry of file versions."""
         return Registry(self.workspace.landing / ".arrivals.db")
 
     def pending(self) -> list[Announcement]:
-        """The announcements, one a month and settled burst, of what landed and is not handled, oldest first."""
+        """The announcements of landed data that no run has handled, oldest first."""
         return self.registry.pending()
 
     def find(self, token: str) -> Announcement | None:
@@ -100,29 +100,29 @@ class Arrivals:
         return self.registry.find(token)
 
     def latest(self, period: str | None) -> int:
-        """The last version that landed for a month; what a run that begins now will find."""
+        """The last version that landed for a month, which a run that starts now will find."""
         return self.registry.latest(period)
 
     def mark_announced(self, sent: Announcement, at: datetime) -> None:
-        """Remember that an event was taken by the server."""
+        """Record that the server accepted an event."""
         self.registry.mark_announced(sent, at)
 
     def mark_handled(self, period: str | None, seen: int) -> None:
-        """Remember that what had landed for a month needs no run any more; `seen` is what `latest` said then."""
+        """Record that the landed data of a month need no further run; `seen` is the result of `latest` at that time."""
         self.registry.mark_handled(period, seen)
 
     def reopen(self, token: str) -> None:
-        """Let a version that was dealt with be announced and dealt with again."""
+        """Mark a handled version as not handled, so that it is announced again."""
         self.registry.reopen(token)
 
     def announcing(self) -> AbstractContextManager[object]:
-        """Wait until no other process announces, so that each month is announced by one."""
+        """Wait until no other process announces, so that one process announces each month."""
         return hold_lock(self.workspace.landing / ".announcing.lock")
 
     def scan(self, spec: ReleaseSpec, *, settle: float, patience: float | None = None) -> Scan:
-        """Look at every file that source.path finds; record what is complete and sound, put apart what is not sound.
+        """Inspect every file that source.path matches; record complete valid files and quarantine invalid ones.
 
-        Raises: PrivacyError if a file could not be judged; the others were.
+        Raises: PrivacyError if a file could not be judged; all other files were processed.
         """
         if spec.source.is_elsewhere:
             return Scan()
@@ -135,10 +135,10 @@ class Arrivals:
             return _summary(outcomes, spec)
 
     def admit(self, path: Path, spec: ReleaseSpec, *, source: Path | None = None, replace: bool = False) -> Admission:
-        """Take in a file that is complete; nobody else looks meanwhile.
+        """Process a complete file while no other process scans.
 
-        It is at its place already, or is moved there from `source`: then a bad one never gets there.
-        Raises: LandingError if the name is taken, or if the file changes meanwhile; WorkspaceError.
+        The file is already in its place, or is moved there from `source`, which an invalid file never reaches.
+        Raises: LandingError if the name is taken, or if the file changes during the reading; WorkspaceError.
         """
         draft = open_draft(source, path, replace=replace) if source else nullcontext(path)
         with self._looking():
@@ -152,13 +152,13 @@ class Arrivals:
             return Admission(self._land(path, reading, signature(path)), known=reading.known is not None)
 
     def _looking(self) -> AbstractContextManager[object]:
-        """One process at a time looks at the files, or brings one in."""
+        """The lock under which one process at a time scans the files or moves one in."""
         if not (self.workspace.landing.is_dir() and self.workspace.has_keys()):
             self.workspace.create()
         return hold_lock(self.workspace.landing / ".arrivals.lock")
 
     def _key(self, path: Path) -> str:
-        """A file's name in the registry; bytes that are no text are spelt out."""
+        """A file's name in the registry; invalid bytes are escaped."""
         root = self.workspace.root
         known = path.relative_to(root) if path.is_relative_to(root) else path
         return os.fsencode(known).decode(errors="backslashreplace")
@@ -166,18 +166,18 @@ class Arrivals:
     def _try(
         self, path: Path, spec: ReleaseSpec, look: Look | None, limits: tuple[float, float]
     ) -> Outcome | PrivacyError:
-        """As `_consider`; a fault with one file does not keep the others from being looked at."""
+        """As `_consider`, but a fault of one file does not stop the scan of the others."""
         try:
             return self._consider(path, spec, look, limits)
-        except Exception as error:  # noqa: BLE001  its text may hold a name
+        except Exception as error:  # noqa: BLE001  its text may contain a file name
             return own_error(error, "landing")
 
     def _consider(self, path: Path, spec: ReleaseSpec, look: Look | None, limits: tuple[float, float]) -> Outcome:
-        """What becomes of one file."""
+        """Decide about one file."""
         seen, now = signature(path), self.clock.seconds()
         if seen is None:
             return Pause.NOTHING_NEW
-        if look is None or look.signature != seen or now < look.since:  # a clock that stepped back starts anew
+        if look is None or look.signature != seen or now < look.since:  # start again after the clock stepped back
             look = Look(seen, since=now)
             self.registry.keep_look(self._key(path), self.clock.name, look)
         if look.done:
@@ -201,7 +201,7 @@ class Arrivals:
         return Pause.NOTHING_NEW if reading.known else version
 
     def _read(self, file: Path, spec: ReleaseSpec, path: Path) -> _Reading | None:
-        """Read and judge a file that is, or will be, at a path; None if it changes or vanishes meanwhile."""
+        """Read and judge a file that is, or will be, at a path; None if it changes or disappears during the reading."""
         seen = signature(file)
         mark = fingerprint(file, spec, self.workspace.fingerprint_key())
         version = self.registry.version(self._key(path), mark)
@@ -210,7 +210,7 @@ class Arrivals:
         return None if seen is None or signature(file) != seen else _Reading(seen, mark, judgement, known)
 
     def _land(self, path: Path, reading: _Reading, seen: str | None) -> FileVersion:
-        """Record a version, once; it is not read again as long as it looks like this."""
+        """Record a version once; it is not read again while its signature stays the same."""
         version = reading.known or self.registry.record(
             self._key(path), reading.mark, period=reading.judgement.period, refused=None
         )
@@ -218,7 +218,7 @@ class Arrivals:
         return version
 
     def _refuse(self, file: Path, path: Path, reading: _Reading) -> FileVersion:
-        """Put a bad file apart; it is recorded first, so that a crash in between repeats the rest by the same token."""
+        """Put a bad file into quarantine; it is recorded first, so that a scan after a crash uses the same token."""
         refusal = cast(LandingError, reading.judgement.refusal)
         version = self.registry.record(
             self._key(path), reading.mark, period=reading.judgement.period, refused=refusal.rule
@@ -230,7 +230,7 @@ class Arrivals:
         return version
 
     def _finish(self, path: Path, seen: str | None) -> None:
-        """Not to be read again as long as it looks like this."""
+        """Record that the file is not to be read again while its signature stays the same."""
         if seen is not None:
             self.registry.keep_look(self._key(path), self.clock.name, Look(seen, self.clock.seconds(), done=True))
 
@@ -271,10 +271,10 @@ def wait_until_settled(
     settle: float,
     patience: float | None = None,
 ) -> tuple[LandingError, ...]:
-    """Wait, before landing data are read, until none of them is being written; returns what was put apart meanwhile.
+    """Wait until no landing file is being written; return the refusals of files that were put into quarantine.
 
-    With a period, only its own files hold it up, and those whose name carries none.
-    Raises: LandingError after so many seconds.
+    With a period, only its own files, and those whose name contains no period, are waited for.
+    Raises: LandingError if the wait takes too long.
     """
     arrivals, end, refused = Arrivals(workspace), time.monotonic() + seconds, list[LandingError]()
     while True:

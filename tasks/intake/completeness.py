@@ -1,8 +1,8 @@
-"""Whether a month's landing data are whole: no part of them is in quarantine.
+"""The check that a month's landing data are complete: none of its files is in quarantine.
 
-A record can make its file unreadable. A release of what is left would then change by all of that
-file's records for the sake of one, which no noise covers: the month is refused instead, as one whose
-only file is bad would be (GUARANTEE.md, limits).
+One record can make its file unreadable. A release of the remaining files would then change by all records
+of that file because of one record, which no noise covers. Therefore the month is refused, like a month
+whose only file is bad (GUARANTEE.md, limits).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from tasks.spec import ReleaseSpec
 from tasks.workspace.folders import Workspace
 
 NAMELESS = ("period-missing", "period-malformed")
-"""What only a file's name decides, no record in it."""
+"""Rules that depend on a file's name only, and on no record in it."""
 
 
 def require_whole(workspace: Workspace, spec: ReleaseSpec, period: str) -> None:
-    """Refuse a month of which a file is in quarantine, until a better one takes its place or somebody removes it.
+    """Refuse a month with a file in quarantine, until a better file replaces it or somebody removes it.
 
     Raises: LandingError.
     """
@@ -39,7 +39,7 @@ def require_whole(workspace: Workspace, spec: ReleaseSpec, period: str) -> None:
 
 
 def _is_missing(workspace: Workspace, token: str, path: str) -> bool:
-    """Whether a file is still apart, and nothing newer is in its place."""
+    """Whether a file is still in quarantine, and no newer file is in its place."""
     apart = [
         p for p in (workspace.landing / "quarantine").glob(f"{token[:16]}-*") if not p.name.endswith(".verdict.json")
     ]

@@ -1,10 +1,10 @@
-"""The registry of file versions: which were landed or refused, what of them is announced and handled, the last looks.
+"""The registry of file versions: which landed or were refused, which are announced and handled, and the last scans.
 
-Months are announced, not files: an announcement is about all versions that had landed for its month when it
-was sent, and its token says nothing of them, not even their number.
+Months are announced, not files: an announcement concerns all versions that had landed for its month when it
+was sent, and its token reveals nothing about them, not even their number.
 
-It holds file names, so it is its owner's alone and lies hidden among the landing data. Every
-change is one transaction; a roll-back journal works on network mounts too.
+The registry contains file names, so only its owner can read it; it is a hidden file among the landing data.
+Every change is one transaction; a rollback journal works on network mounts too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ UNANNOUNCED = f"""
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """One content of one landing file; its token says nothing of either."""
+    """One content of one landing file; its token reveals nothing about either."""
 
     token: str
     period: str | None
@@ -81,24 +81,24 @@ class FileVersion:
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """That something landed for a month; its token says nothing of what, nor of how much."""
+    """The announcement that data landed for a month; its token reveals neither which data nor how many files."""
 
     token: str
     period: str | None
     announced_at: datetime | None = None
     announcements: int = 0
     latest: int | None = None
-    """The last landed version that it is about and that is not handled; None if all are."""
+    """The last landed version of this announcement that is not handled; None if all are."""
 
     @property
     def handled(self) -> bool:
-        """Whether nothing that it is about needs a run any more."""
+        """Whether no version of this announcement needs a further run."""
         return self.latest is None
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a file looked like, since when on a clock, and whether that content is dealt with."""
+    """The signature of a file, since when it has been the same on a clock, and whether this content is processed."""
 
     signature: str
     since: float
@@ -106,7 +106,7 @@ class Look:
 
 
 class Registry:
-    """The registry's file; safe between threads and processes."""
+    """The registry's file; safe for several threads and processes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -120,25 +120,25 @@ class Registry:
         return {path: Look(signature, since, bool(done)) for path, signature, since, done in rows}
 
     def keep_look(self, path: str, clock: str, look: Look) -> None:
-        """Remember a look."""
+        """Store a look."""
         values = (path, clock, look.signature, look.since, look.done)
         self._run("INSERT OR REPLACE INTO looks VALUES (?, ?, ?, ?, ?)", *values)
 
     def forget_looks(self, paths: Iterable[str]) -> None:
-        """Forget how files looked that are gone; what landed of them stays known."""
+        """Delete the looks of files that no longer exist; their landed versions remain."""
         gone = [(path,) for path in paths]
         if gone:
             with self._transaction() as db:
                 db.executemany("DELETE FROM looks WHERE path = ?", gone)
 
     def version(self, path: str, fingerprint: str) -> FileVersion | None:
-        """A version by what it is."""
+        """The version with this path and fingerprint, if there is one."""
         query = "SELECT token, period, refused, handled FROM versions WHERE path = ? AND fingerprint = ?"
         rows = self._run(query, path, fingerprint)
         return next((FileVersion(token, period, rule, bool(handled)) for token, period, rule, handled in rows), None)
 
     def record(self, path: str, fingerprint: str, *, period: str | None, refused: str | None) -> FileVersion:
-        """Record how a version was judged; a refused one may be judged anew, a landed one stays landed."""
+        """Record the judgement of a version; a refused one may be judged again, a landed one stays landed."""
         self._run(
             "INSERT INTO versions (token, path, fingerprint, period, refused) VALUES (?, ?, ?, ?, ?)"
             " ON CONFLICT (path, fingerprint) DO UPDATE SET period = excluded.period, refused = excluded.refused,"
@@ -155,9 +155,9 @@ class Registry:
         return recorded
 
     def pending(self) -> list[Announcement]:
-        """The announcements, sent or not, of what landed and is not handled, oldest first.
+        """The announcements, sent or not, of landed data that no run has handled, oldest first.
 
-        What landed since a month's last one was sent belongs to a new one, all of it to the same.
+        All data that landed after a month's last announcement was sent belong to one new announcement.
         """
         with self._transaction() as db:
             for period, upto in db.execute(UNANNOUNCED).fetchall():
@@ -177,16 +177,16 @@ class Registry:
         return int(seq or 0)
 
     def exists(self) -> bool:
-        """Whether anything was ever looked at."""
+        """Whether the registry has been created."""
         return self._path.is_file()
 
     def refused(self, period: str | None, *, besides: Sequence[str] = ()) -> list[tuple[str, str]]:
-        """Token and path of every version of a month that was refused, but for some rules."""
+        """Token and path of every refused version of a month, except those refused by the rules `besides`."""
         query = "SELECT token, path, refused FROM versions WHERE refused IS NOT NULL AND period IS ?"
         return [(token, path) for token, path, rule in self._run(query, period) if rule not in besides]
 
     def mark_announced(self, sent: Announcement, at: datetime) -> None:
-        """Remember that an event was taken; what lands from now on is not part of it."""
+        """Record that an event was accepted; data that land later are not part of it."""
         self._run(
             "UPDATE announcements SET announced_at = ?, announcements = announcements + 1, upto = coalesce(upto, ?)"
             " WHERE token = ?",
@@ -196,11 +196,11 @@ class Registry:
         )
 
     def mark_handled(self, period: str | None, seen: int) -> None:
-        """Remember that what landed for a month needs nothing more, up to the version that was the last one then."""
+        """Record that the landed versions of a month, up to the number `seen`, need no further run."""
         self._run("UPDATE versions SET handled = 1 WHERE refused IS NULL AND period IS ? AND seq <= ?", period, seen)
 
     def reopen(self, token: str) -> None:
-        """Forget that a version was announced and handled."""
+        """Mark a version as neither announced nor handled."""
         self._run("UPDATE versions SET handled = 0, seq = (SELECT max(seq) + 1 FROM versions) WHERE token = ?", token)
 
     def _run(self, statement: str, *values: str | float | None) -> list[Any]:
@@ -210,7 +210,7 @@ class Registry:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, alone in the file; undone unless it ends well.
+        """One exclusive transaction, which is rolled back on any error.
 
         Raises: WorkspaceError if the file cannot be used.
         """
@@ -225,9 +225,9 @@ class Registry:
 
 
 def _ensure_private(path: Path) -> None:
-    """Make the file as its owner's alone; SQLite would make it readable to others.
+    """Create the file so that only its owner can read it; SQLite would make it readable for others.
 
-    An existing one is not even opened: closing it would take away the locks of this process's other threads.
+    An existing file is not opened, because closing it would release the locks of this process's other threads.
     """
     with _MAKING, suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, PRIVATE_FILE))

@@ -1,4 +1,4 @@
-"""One landing file, as it looks from outside and as it is read: what the intake decides by."""
+"""The inspection of one landing file: its signature and its content, by which the intake decides."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tasks.spec import ReleaseSpec
 from tasks.workspace.reading import open_regular
 
 MAYBE_UNFINISHED = frozenset({"file-empty", "file-unreadable", "format-unknown"})
-"""Rules that a sound file breaks as long as it is being written."""
+"""Rules that a valid file may break while it is being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The month that a file is of, the rule that it breaks, and whether it has any row."""
+    """The month of a file, the rule that it breaks, and whether it has any row."""
 
     period: str | None
     refusal: LandingError | None
@@ -28,12 +28,12 @@ class Judgement:
 
     @property
     def maybe_unfinished(self) -> bool:
-        """Whether the file may lack its rows, or break its rule, only because a part is missing yet."""
+        """Whether the file may lack rows or break its rule only because it is not yet complete."""
         return not self.has_rows if self.refusal is None else self.refusal.rule in MAYBE_UNFINISHED
 
 
 def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
-    """Read a file to its end and hold it against the specification, under its name or another; cells do not matter."""
+    """Read a file to its end and compare it, under its name or another, with the specification, except its cells."""
     landing, period, has_rows = Landing((path,), spec, "source.path"), None, True
     try:
         period = period_of(Path(name or path), spec.source.period)
@@ -48,7 +48,7 @@ def judge(path: Path, spec: ReleaseSpec, name: str | None = None) -> Judgement:
 
 
 def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:
-    """A keyed fingerprint of a file's bytes; of a file that cannot be read, of how it looks."""
+    """A keyed fingerprint of a file's bytes, or of its signature if it cannot be read."""
     try:
         return Landing((path,), spec, "source.path").fingerprint(key)
     except OSError:
@@ -56,18 +56,18 @@ def fingerprint(path: Path, spec: ReleaseSpec, key: bytes) -> str:
 
 
 def signature(path: Path) -> str | None:
-    """What changes when a file does, without reading it: size, times and inode; None if it is gone."""
+    """Size, times and inode of a file, which change with its content; None if it does not exist."""
     return file_version(path)
 
 
 def is_moved(path: Path, before: str) -> bool:
-    """Whether a file is the one of that signature, moved: only the last of its times may differ."""
+    """Whether a file is the one with that signature after a move: only its change time may differ."""
     now = signature(path)
     return now is not None and now.rpartition(" ")[0] == before.rpartition(" ")[0]
 
 
 def ends_within_a_line(path: Path) -> bool:
-    """Whether a text file's last line lacks its end: it may be whole, but more likely grows."""
+    """Whether a text file's last line has no line end, so that the file is probably incomplete."""
     if path.suffix.lower() != ".csv":
         return False
     try:

@@ -1,7 +1,7 @@
-"""Bringing a file in whole: under a hidden name first, then by a rename; the source goes last.
+"""Moving a file into the landing folder: first under a hidden name, then by a rename; the source is removed last.
 
-A crash leaves the source, or the whole file at its place, or both; and at most a hidden draft, which
-the next file that is brought in sweeps away.
+A crash leaves the source, or the complete file in its place, or both, and at most a hidden draft, which
+the next move removes.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ DRAFT = ".landing-"
 
 @contextmanager
 def open_draft(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
-    """The source under a hidden name beside its target, to be placed or put apart; then the source is removed.
+    """The source under a hidden name beside its target, to be placed or quarantined; then the source is removed.
 
-    If anything goes wrong the source stays, and nothing else. To be used by one process at a time.
-    Raises: LandingError if the target exists and may not be replaced; WorkspaceError if there is no room.
+    If anything fails, the source and nothing else remains. Only one process at a time may use it.
+    Raises: LandingError if the target exists and may not be replaced; WorkspaceError if there is no space.
     """
-    if target.exists() and source.samefile(target):  # it is there already: it needs no other name
+    if target.exists() and source.samefile(target):  # the file is already in its place
         yield target
         return
     if target.exists() and not replace:
@@ -42,14 +42,14 @@ def open_draft(source: Path, target: Path, *, replace: bool) -> Iterator[Path]:
     draft = _make_draft(source, target)
     try:
         yield draft
-        with suppress(OSError):  # what may not be removed stays; it has landed nevertheless
+        with suppress(OSError):  # the source stays if it cannot be removed; the file has landed in any case
             source.unlink()
     finally:
         draft.unlink(missing_ok=True)
 
 
 def place(draft: Path, target: Path) -> None:
-    """Give a draft its name, for good."""
+    """Rename a draft to its final name, durably."""
     if draft != target:
         draft.replace(target)
     flush_to_disk(target.parent, best_effort=True)
@@ -84,7 +84,7 @@ def _unwritable_landing(error: OSError) -> WorkspaceError:
 
 
 def _try_link(source: Path, draft: Path) -> bool:
-    """Whether the file could get a second name: on the same file system, and if it is no link itself."""
+    """Try to hard-link the file, which needs the same file system and no symbolic link; return whether it succeeded."""
     try:
         if source.is_symlink():
             return False

@@ -1,4 +1,4 @@
-"""Refused files: moved out of the way with the verdict on them, for the operator alone."""
+"""Refused files, which are moved to quarantine with their verdict, for the operator only."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tasks.workspace.files import PRIVATE_FOLDER, write_atomically
 from tasks.workspace.folders import Workspace
 
 LONGEST_NAME = 200
-"""Bytes of a file's own name that are kept: file systems allow 255, prefix and ending included."""
+"""The bytes of a file's own name that are kept; file systems allow 255, including prefix and extension."""
 
 
 def put_apart(
     workspace: Workspace, path: Path, token: str, refusal: LandingError, seen: str, name: str | None = None
 ) -> bool:
-    """Move a refused file into quarantine, after its verdict; whether it is there.
+    """Write the verdict, then move the refused file into quarantine; return whether the file is there.
 
-    The token keeps names apart. A file that another one replaced since it was seen is put back, one
-    that cannot be moved (another file system, no permission) stays where it is.
+    The token makes names unique. A file that was replaced since the inspection is put back; a file that
+    cannot be moved (another file system, no permission) stays where it is.
     """
     folder = workspace.landing / "quarantine"
     folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def put_apart(
 
 
 def verdict_on(refusal: LandingError) -> dict[str, str | None]:
-    """What may be kept of a refusal: rule, column and hint, never a value or a count."""
+    """The parts of a refusal that may be stored: rule, column and hint, never a value or a count."""
     place, _, column = refusal.where.partition(".")
     return {
         "rule": refusal.rule,
@@ -56,12 +56,12 @@ def verdict_on(refusal: LandingError) -> dict[str, str | None]:
 
 
 def _shortened(name: str) -> str:
-    """The end of a long name, which holds what says the format."""
+    """The end of a long name, which contains the extension."""
     return os.fsencode(name)[-LONGEST_NAME:].decode(errors="ignore")
 
 
 def _put_back(place: Path, path: Path) -> None:
-    """Give a file its name again, unless the name is taken by a still newer one."""
+    """Restore a file's name, unless a newer file has it."""
     try:
         os.link(place, path)
     except FileExistsError:

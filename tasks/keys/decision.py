@@ -1,7 +1,7 @@
-"""An approver's signed decision about a sealed bundle, which can be made on another machine than the workspace's.
+"""An approver's signed decision about a sealed bundle, which may be made on another machine than the workspace's.
 
-The approver's key signs release, bundle digest, decision, who, why and when. The ledger keeps the
-signed text, so every replay verifies it again.
+The approver's key signs release, bundle digest, decision, name, reason and time. The ledger keeps the
+signed text, so that every replay verifies it again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 from tasks.keys.signing import PublicKey, Signer
 
 CONTEXT = b"dprelease decision\n"
-"""Set before the signed text, so that the signature fits neither a ledger entry nor a bundle's statement."""
+"""The prefix of the signed text; with it, the signature is valid neither for a ledger entry nor for a statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What an approver says: `approve` or `refuse`."""
+    """An approver's decision: `approve` or `refuse`."""
 
     decision: str
     release_id: str
@@ -67,9 +67,9 @@ class SignedDecision:
 
     @property
     def content(self) -> Decision:
-        """What was decided; whether it was signed is another question.
+        """The decision in the text, whether or not its signature is valid.
 
-        Raises: ValueError, TypeError if the text is no decision.
+        Raises: ValueError, TypeError if the text is not a decision.
         """
         return Decision.from_text(self.statement)
 

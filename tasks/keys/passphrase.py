@@ -1,4 +1,4 @@
-"""The passphrase of an encrypted key: from a file that the environment names, or asked on the terminal."""
+"""The passphrase of an encrypted key, from a file that the environment names or from the terminal."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dpcore.errors import WorkspaceError
 from tasks.workspace.redaction import ErrorBoundary
 
 PASSPHRASE_VARIABLE = "DPRELEASE_KEY_PASSPHRASE_FILE"  # noqa: S105  a name
-"""Names a file: unlike an argument or a variable, others cannot list its content."""
+"""The variable that names the passphrase file; unlike an argument or a variable, others cannot list its content."""
 
 
 def ask_passphrase(prompt: str, *, again: str = "") -> bytes:
-    """The passphrase, without the line's end; a new one is asked for `again` on the terminal.
+    """The passphrase without its line end; with the prompt `again`, a new one must be entered twice on the terminal.
 
-    Raises: WorkspaceError if there is neither a file nor a terminal, or it is empty or not the same again.
+    Raises: WorkspaceError if there is neither a file nor a terminal, or if it is empty or the two entries differ.
     """
     file, phrase = os.environ.get(PASSPHRASE_VARIABLE), b""
     missing = WorkspaceError(

@@ -1,7 +1,7 @@
 """Ed25519 signatures: the workspace's key signs every ledger entry and every bundle's statement.
 
-A `Signer` signs; behind it is a key file, encrypted or not, or an SSH agent. Which keys
-a ledger believes is decided in `tasks.ledger.entries.keys`.
+A `Signer` signs with a key file, encrypted or not, or through an SSH agent. The module
+`tasks.ledger.entries.keys` decides which keys a ledger accepts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ANCHOR_FILE = "ledger.pub"
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A key that verifies."""
+    """A public key, which verifies signatures."""
 
     raw: bytes
 
@@ -64,17 +64,17 @@ class PublicKey:
 
     @property
     def text(self) -> str:
-        """Base64, as the ledger keeps it."""
+        """The key in base64, as in the ledger."""
         return base64.b64encode(self.raw).decode()
 
     @property
     def pem(self) -> str:
-        """PEM, as other programs read it."""
+        """The key in PEM, for other programs."""
         return self._encode(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     @property
     def ssh(self) -> str:
-        """The line that OpenSSH writes."""
+        """The key as a line in OpenSSH's format."""
         return self._encode(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
 
     def _encode(self, encoding: serialization.Encoding, form: serialization.PublicFormat) -> str:
@@ -90,9 +90,9 @@ class PublicKey:
 
 
 def read_public(read: Callable[[], str], *, where: str, hint: str) -> PublicKey:
-    """The public key in a text that is read from somewhere.
+    """The public key in the text that `read` returns.
 
-    Raises: WorkspaceError, which says where.
+    Raises: WorkspaceError with the given place and hint.
     """
     fault = WorkspaceError(
         "there is no readable Ed25519 public key", rule="public-key-unreadable", where=where, hint=hint
@@ -102,7 +102,7 @@ def read_public(read: Callable[[], str], *, where: str, hint: str) -> PublicKey:
 
 
 class Signer(Protocol):
-    """Whatever signs: a key in a file, or one that an agent or a token keeps."""
+    """A key that signs: in a file, in an agent or in a token."""
 
     @property
     def public(self) -> PublicKey:
@@ -113,7 +113,7 @@ class Signer(Protocol):
 
 
 class SigningKey:
-    """A key in this process's memory; it does not print and is not serialised."""
+    """A key in this process's memory; it is neither printed nor serialised."""
 
     __slots__ = ("_key", "_passphrase")
 
@@ -122,7 +122,7 @@ class SigningKey:
 
     @staticmethod
     def fresh() -> SigningKey:
-        """A new key of operating-system entropy."""
+        """A new key from the operating system's entropy."""
         return SigningKey(Ed25519PrivateKey.generate())
 
     def encrypted(self, passphrase: bytes) -> SigningKey:
@@ -143,7 +143,7 @@ class SigningKey:
         return base64.b64encode(self._key.sign(message)).decode()
 
     def stored(self) -> bytes:
-        """The secret key in PEM: for the key file alone."""
+        """The secret key in PEM, for the key file only."""
         phrase = self._passphrase
         return self._key.private_bytes(
             serialization.Encoding.PEM,
@@ -157,7 +157,7 @@ class SigningKey:
 
 @dataclass(frozen=True, slots=True)
 class AgentKey:
-    """A key whose secret an SSH agent keeps, or a token behind it."""
+    """A key whose secret is in an SSH agent or in a token behind it."""
 
     public: PublicKey
 
@@ -169,7 +169,7 @@ class AgentKey:
         return base64.b64encode(sign_with_agent(self.public.raw, message)).decode()
 
     def stored(self) -> bytes:
-        """What stands in the key file: the public key alone."""
+        """The content of the key file: only the public key."""
         return self.public.ssh.encode() + b"\n"
 
 
@@ -210,7 +210,7 @@ def read_signer(path: Path) -> Signer:
 
 @lru_cache(maxsize=8)
 def _secret_key(content: bytes) -> SigningKey | None:
-    """The key of a PEM text; kept, so that a passphrase is asked for once in a process."""
+    """The key in a PEM text; cached, so that a process asks for the passphrase only once."""
     phrase = ask_passphrase("passphrase of the signing key: ") if b"BEGIN ENCRYPTED PRIVATE KEY" in content else None
     try:
         loaded = serialization.load_pem_private_key(content, password=phrase)
@@ -233,14 +233,14 @@ def _loose_mode(path: Path) -> str:
 def write_key(folder: Path, key: SigningKey) -> None:
     """Put a key in its place, readable by its owner alone, and its public half beside it.
 
-    The public half first: killed in between, the next start finds no key and makes both anew.
+    The public half is written first: if the process is killed in between, the next start creates both anew.
     """
     _write_durably(folder / PUBLIC_FILE, key.public.pem.encode())
     _write_durably(folder / KEY_FILE, key.stored())
 
 
 def write_anchor(folder: Path, public: PublicKey) -> None:
-    """Remember the owner's key of a shared ledger."""
+    """Store the owner's key of a shared ledger."""
     _write_durably(folder / ANCHOR_FILE, public.pem.encode())
 
 
@@ -271,9 +271,9 @@ def install_successor(folder: Path, public: PublicKey) -> None:
 
 
 def settle_rotation(folder: Path, is_announced: Callable[[PublicKey], bool]) -> None:
-    """Finish a rotation that a crash interrupted, or undo it if the ledger never heard of it.
+    """Finish a rotation that a crash interrupted, or undo it if the ledger does not contain the new key.
 
-    Raises: whatever asking the ledger raises; both keys are kept then.
+    Raises: the errors of reading the ledger; both keys are kept then.
     """
     if not (folder / NEXT_FILE).exists():
         return
@@ -288,7 +288,7 @@ def settle_rotation(folder: Path, is_announced: Callable[[PublicKey], bool]) -> 
 
 
 def _write_durably(path: Path, content: bytes) -> None:
-    """Put a private file in place, whole, so that it outlives a power cut."""
+    """Write a private file atomically, so that it survives a power cut."""
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)
     write_atomically(path, content, draft=draft)

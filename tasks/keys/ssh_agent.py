@@ -17,7 +17,7 @@ SOCKET_VARIABLE = "SSH_AUTH_SOCK"
 SSH_TYPE = b"ssh-ed25519"
 SIGN_REQUEST, SIGN_RESPONSE = 13, 14
 SECONDS = 60.0
-"""How long a person may take to touch a token or to confirm."""
+"""Seconds for a person to touch a token or to confirm."""
 LARGEST_ANSWER = 1 << 16
 
 

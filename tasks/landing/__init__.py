@@ -1,1 +1,1 @@
-"""The landing data: which files or query, their fragments, cells and persons, read in passes."""
+"""The landing data: their files or query, and their fragments, cells and persons, which are read in passes."""

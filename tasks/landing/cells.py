@@ -1,8 +1,8 @@
-"""Arrow columns to cells and back.
+"""The conversion of Arrow columns to cells and back.
 
 A cell of the landing data becomes a number or a code by a function of that cell and
-the public schema alone: text is parsed value by value, never with a format guessed
-from other rows. What cannot be read counts as missing.
+the public schema only: text is parsed value by value, never with a format that is
+guessed from other rows. An unreadable value counts as missing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from dpcore.records.schema import MISSING, UNKNOWN, Cells, Column, IntervalColum
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY_MICROSECONDS = 86_400_000_000
 MICROSECONDS = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
-"""Microseconds in a timestamp's unit; times beyond 2^53 of them are out of every bound."""
+"""Microseconds in a timestamp's unit; times beyond 2^53 microseconds are outside every bound."""
 PLAIN_NUMBER = r"^[+-]?[0-9]{{1,18}}({}[0-9]{{1,18}})?([eE][+-]?[0-9]{{1,2}})?$"
-"""Texts of which Arrow and Python make the same number, told apart by the text alone."""
+"""Texts that Arrow and Python parse to the same number; whether a text matches depends on the text only."""
 TRUE_WORDS = frozenset({"true", "t", "yes", "y", "1"})
 FALSE_WORDS = frozenset({"false", "f", "no", "n", "0"})
 
@@ -38,7 +38,7 @@ Floats = NDArray[np.float64]
 def cells_of(
     batch: pa.RecordBatch, schema: RecordSchema, *, names: Sequence[str] | None = None, decimal: str = "."
 ) -> Cells:
-    """The cells of a batch, column by column; of all columns, or of those named."""
+    """The cells of a batch, column by column, of all columns or of the named ones."""
     wanted = schema.by_name if names is None else names
     return {name: _column_cells(batch.column(name), schema.by_name[name], decimal) for name in wanted}
 
@@ -104,7 +104,7 @@ def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
 
 
 def _text_cells(values: pa.Array, column: IntervalColumn, decimal: str) -> Floats:
-    """Numbers or ticks of a column of text; ordinary numbers all at once, whatever else text by text."""
+    """Numbers or ticks of a text column; plain numbers are parsed together, all other texts one by one."""
     parse = _text_parser(column, decimal)
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
         return _by_distinct(values, parse)
@@ -126,7 +126,7 @@ def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floa
 
 
 def _of_dictionary(coded: pa.DictionaryArray, parse: Callable[[str | None], float]) -> Floats:
-    """The same of texts that come as codes; a code may stand for a missing text."""
+    """The same for dictionary-encoded texts; a code may stand for a missing text."""
     raw = _as_bytes(coded.dictionary).to_pylist()
     texts = [None if text is None else text.decode(errors="replace") for text in raw]
     table = np.array([parse(text) for text in texts] + [parse(None)], dtype=np.float64)
@@ -136,7 +136,7 @@ def _of_dictionary(coded: pa.DictionaryArray, parse: Callable[[str | None], floa
 
 
 def _as_bytes(texts: pa.Array) -> pa.Array:
-    """Text as bytes: a cell that is no valid text must not stop the others."""
+    """Text as bytes, so that a cell with invalid text does not prevent reading the others."""
     return texts if texts.type == pa.large_binary() else pc.cast(pc.cast(texts, pa.large_string()), pa.large_binary())
 
 
@@ -201,9 +201,9 @@ def table_of(cells: Cells, schema: RecordSchema) -> pa.Table:
 
 
 def forgo_pandas() -> None:
-    """Keep Arrow from loading pandas with its first array, only to recognise objects that it is never given here.
+    """Keep Arrow from importing pandas, which it does with its first array to recognise objects not used here.
 
-    Arrow looks for it once. What asks for pandas itself, such as `to_pandas`, still finds it.
+    Arrow looks for pandas only once. Functions that need pandas, such as `to_pandas`, still find it.
     """
     sys.meta_path.insert(0, _NoPandas)
     try:
@@ -213,7 +213,7 @@ def forgo_pandas() -> None:
 
 
 class _NoPandas(MetaPathFinder):
-    """Finds that pandas is not installed."""
+    """A finder that reports pandas as not installed."""
 
     @classmethod
     def find_spec(cls, name: str, *_: Any) -> None:
@@ -223,7 +223,7 @@ class _NoPandas(MetaPathFinder):
 
 
 def arrow_schema(schema: RecordSchema) -> pa.Schema:
-    """The released table's columns, types and whether a column may be null."""
+    """The columns of the released table with their types and nullability."""
     return pa.schema([pa.field(c.name, _arrow_type(c), nullable=c.missing_level) for c in schema.columns])
 
 

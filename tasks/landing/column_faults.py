@@ -1,7 +1,7 @@
-"""Faults in the columns of landing files, all at once, and without the libraries that validation needs.
+"""All faults in the columns of landing files, found without the libraries that validation needs.
 
-A run looks here before it starts a server. The stage that validates a release decides by the suites of
-`expectations.landing`, which hold the same rules.
+A run checks them before it starts a server. The validation stage decides by the suites of
+`expectations.landing`, which contain the same rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from expectations.landing import landing_dtypes
 from tasks.landing.datasets import Landing, canonical_dtypes
 
 Fault = tuple[str, str | None]
-"""A rule, and the declared column that breaks it, if it is about one."""
+"""A rule, and the declared column that breaks it, if the rule concerns one."""
 
 HINTS = {
     "column-missing": "land data with every declared column, or remove it from `columns`",
@@ -30,7 +30,7 @@ MESSAGES = {
 
 
 def column_faults(landing: Landing) -> Iterator[Fault]:
-    """What is wrong with the columns of any file."""
+    """The faults in the columns of all files."""
     schema, person = landing.spec.schema, landing.spec.unit.person
     needed = [*schema.by_name, *([person] if person else [])]
     for landed in landing.schemas():

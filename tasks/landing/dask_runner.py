@@ -1,7 +1,7 @@
-"""A Dask cluster's workers: each sums up a piece of the data and sends the exact sum back.
+"""The workers of a Dask cluster: each sums a piece of the data and returns the exact sum.
 
-They draw no noise, so a piece that a lost worker takes with it is summed up again elsewhere, with the
-same bits and at no cost in privacy.
+They draw no noise. If a worker is lost, another one sums its piece again, with the same bits and at no
+privacy cost.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ S = TypeVar("S")
 
 LEAST_AHEAD = 4
 PATIENCE = 60.0
-"""Seconds to wait for a worker to come back when all are gone."""
+"""Seconds to wait for a worker when none is left."""
 
 
 def refused(message: str, rule: str, hint: str) -> RefusedError:
-    """The refusal of a run whose cluster is not fit for it."""
+    """The refusal of a run whose cluster cannot be used."""
     return RefusedError(message, rule=rule, where="runner.dask", hint=hint)
 
 
@@ -42,7 +42,7 @@ def _failed() -> RefusedError:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer(Generic[S]):
-    """What a worker sends back: which program it is, and the sum of a piece or why there is none."""
+    """The answer of a worker: the identity of its program, and the sum of a piece or the reason for its absence."""
 
     build: str
     sum: S | None = None
@@ -54,7 +54,7 @@ class WorkerAnswer(Generic[S]):
 
 
 def answered(work: Pass[S], piece: Piece) -> WorkerAnswer[S]:
-    """The sum of a piece, on a worker; no error leaves it, since Dask would log its text and arguments."""
+    """The sum of a piece, computed on a worker; it raises no error, because Dask would log text and arguments."""
     build = code_digest()
     try:
         with threadpool_limits(1, user_api="blas"):
@@ -64,12 +64,12 @@ def answered(work: Pass[S], piece: Piece) -> WorkerAnswer[S]:
             return WorkerAnswer(build, total)
     except RefusedError as error:
         return WorkerAnswer(build, refusal=error.as_json())
-    except Exception as error:  # noqa: BLE001  the boundary: nothing foreign passes
+    except Exception as error:  # noqa: BLE001  no foreign error passes this boundary
         return WorkerAnswer(build, fault=str(own_error(error, "pass")))
 
 
 def _require_seen(piece: Piece) -> None:
-    """Check that this worker sees the files that the run is about, and not others of their names.
+    """Check that this worker sees the files of the run, and not other files with the same names.
 
     Raises: RefusedError.
     """
@@ -81,7 +81,7 @@ def _require_seen(piece: Piece) -> None:
 
 
 class Dask:
-    """A cluster's workers; each takes a piece at a time."""
+    """A cluster's workers; each processes one piece at a time."""
 
     size = 1 << 29
 
@@ -89,9 +89,9 @@ class Dask:
         self._client, self._patience = client, patience
 
     def sums(self, work: Pass[S], pieces: Sequence[Piece]) -> Iterator[S]:
-        """The sums of all pieces, in the order in which they are done.
+        """The sums of all pieces, in the order of completion.
 
-        Raises: LandingError, RefusedError; whatever is still running is given up.
+        Raises: LandingError, RefusedError; unfinished work is cancelled.
         """
         waiting, pending = iter(pieces), set[Any]()
         try:
@@ -107,9 +107,9 @@ class Dask:
             self._client.cancel(list(pending))
 
     def _finished(self, pending: set[Any]) -> set[Any]:
-        """Those that are done, as soon as one is.
+        """The finished futures, as soon as there is one.
 
-        Raises: RefusedError when there is no worker, or no scheduler, for too long.
+        Raises: RefusedError if there has been no worker or no scheduler for too long.
         """
         from distributed import wait
 
@@ -120,7 +120,7 @@ class Dask:
                     done: set[Any] | None = set(wait(list(pending), timeout=2, return_when="FIRST_COMPLETED").done)
             except TimeoutError:
                 done = set()
-            except Exception:  # noqa: BLE001  the scheduler is gone, and says so in many ways
+            except Exception:  # noqa: BLE001  a lost scheduler raises errors of many types
                 done = None
             if done:
                 return done
@@ -137,9 +137,9 @@ class Dask:
             return 0
 
     def _sum(self, future: Any) -> Any:
-        """What a worker answered.
+        """The sum in a worker's answer.
 
-        Raises: RefusedError, without the text of whatever went wrong there.
+        Raises: RefusedError, without the text of the worker's error.
         """
         with ErrorBoundary(Exception, refusal=lambda _: _failed()):  # its text comes from another machine
             answer: WorkerAnswer[Any] = future.result()

@@ -1,7 +1,7 @@
-"""Landing data: which files, of which period, readable or not, batch by batch.
+"""Landing data: their files, their period, and their rows in batches.
 
 Names, sizes and numbers of files and rows are private: no error or representation
-here carries them.
+in this module contains them.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ class Landing:
         return self.spec.source.csv.decimal if self.is_text else "."
 
     def parts(self) -> list[Part]:
-        """Each file as a whole, with the columns that its folders' names give."""
+        """Each whole file, with the columns that the names of its folders define."""
         return [Part(file, self.spec.source.csv, constants=partition_of(file)) for file in self.files]
 
     def fragments(self, size: int) -> list[Fragment]:
-        """All rows in the files' order, in parts of about that many bytes.
+        """All rows in the order of the files, in parts of about `size` bytes.
 
         Raises: LandingError if a file cannot be read.
         """
@@ -88,9 +88,9 @@ class Landing:
             return part.pieces()
 
     def version(self) -> tuple[str, ...]:
-        """What changes when a file does, without reading any.
+        """The versions of the files, which are found without reading them.
 
-        Raises: LandingError if a file is gone, or its store does not tell one version from another.
+        Raises: LandingError if a file is missing, or its store does not identify versions.
         """
         versions = tuple(version for version in map(file_version, self.files) if version is not None)
         if len(versions) < len(self.files):
@@ -117,7 +117,7 @@ class Landing:
         return schemas
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows in the files' order, a bounded number at a time, only the columns asked for.
+        """All rows in the order of the files, with the given columns, in batches of bounded size.
 
         Raises: LandingError if the data cannot be read to their end.
         """
@@ -136,9 +136,9 @@ class Landing:
         return schema
 
     def _has_whole_lines(self, path: Path) -> bool:
-        """Whether every line is well-formed by itself: no quote that opens on one line and closes on another.
+        """Whether every line is well-formed: no quote opens on one line and closes on another.
 
-        Such a quote would make one record swallow others, and its influence unbounded.
+        With such a quote, one record could contain others, and its influence would be unbounded.
         """
         dialect = self.spec.source.csv
         quote, mark = re.escape(dialect.quote), re.escape(dialect.delimiter)
@@ -149,14 +149,14 @@ class Landing:
             return all(line_shape.fullmatch(line) for block in quoted for line in block.split("\n"))
 
     def unreadable(self) -> LandingError:
-        """The refusal of a file that is not what its ending says, or not all of it."""
+        """The refusal of a file that is truncated or not of the format that its extension states."""
         return unreadable(self.is_text, self.where)
 
     def _refusal(self, message: str, rule: str, hint: str) -> LandingError:
         return LandingError(message, rule=rule, where=self.where, hint=hint)
 
     def fingerprint(self, key: bytes) -> str:
-        """A keyed fingerprint of the files' bytes, for the operator alone."""
+        """A keyed fingerprint of the files' bytes, for the operator only."""
         digest = hmac.new(key, digestmod=hashlib.sha256)
         for path in self.files:
             with path.open("rb") if is_elsewhere(path) else open_regular(path) as file:
@@ -167,9 +167,9 @@ class Landing:
 
 
 def _whole_lines(text: TextIO) -> Iterator[str]:
-    """A text in blocks that end where lines do.
+    """A text in blocks that end at line ends.
 
-    Raises: ValueError for a line that is too long, wherever it lies among others.
+    Raises: ValueError if any line is too long.
     """
     rest = ""
     while block := text.read(TEXT_AT_ONCE):
@@ -184,7 +184,7 @@ def _whole_lines(text: TextIO) -> Iterator[str]:
 
 
 def canonical_dtypes(landed: pa.Schema, schema: RecordSchema) -> dict[str, str]:
-    """Each landed column's family of types, by the name that the structure suite knows."""
+    """The type family of each landed column, by the name that the structure suite uses."""
     return {field.name: _family(field.type, schema.by_name.get(field.name)) for field in landed}
 
 
@@ -199,7 +199,7 @@ def _family(kind: pa.DataType, column: Column | None) -> str:
         (pa.types.is_temporal, "datetime64[us]"),
         (is_text_type, "str"),
     )
-    if pa.types.is_null(kind) and column is not None:  # all missing: whatever was declared
+    if pa.types.is_null(kind) and column is not None:  # all cells are missing, so any declared type fits
         return landing_dtypes(column)[0]
     if pa.types.is_time(kind) or pa.types.is_duration(kind):
         return "object"
@@ -208,28 +208,28 @@ def _family(kind: pa.DataType, column: Column | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a run is about: the landing data and their period."""
+    """The input of a run: the landing data and their period."""
 
     landing: Landing
     period: str
     is_given: bool = False
-    """Whether somebody named the files, instead of taking those that have landed."""
+    """Whether the command names the files, instead of using those that have landed."""
 
     @property
     def is_queried(self) -> bool:
-        """Whether a query has yet to write the one file."""
+        """Whether the only file is still to be written by a query."""
         return self.landing.spec.source.query is not None and not self.is_given
 
 
 def find_landing(
     spec: ReleaseSpec, root: Path, *, given: str | Path | None, period: str | None, now: datetime
 ) -> Arrival:
-    """The landing data of a run, and the month they are of.
+    """The landing data of a run and their month.
 
-    The period is the one given, else the one in the file names (the latest, where
-    there are several), else the last complete month. Where the specification says that
-    names carry the period, only files of the chosen one belong to the dataset; files that
-    somebody gives by name must not carry another, and those that carry none need a given one.
+    The period is the given one, else the one in the file names (the latest of several), else
+    the last complete month. If the specification declares that file names contain the period,
+    only files of the chosen period belong to the dataset. Files that the command names must not
+    contain another period, and if they contain none, the period must be given.
     Raises: LandingError if there is nothing to release.
     """
     _require_month(period)
@@ -246,14 +246,16 @@ def find_landing(
         )
     if not given and spec.source.period:
         files = [path for path, own in dated.items() if own == chosen]
-    if None in dated.values() and not (period if given else files):  # the month would be guessed
+    if None in dated.values() and not (period if given else files):  # otherwise the month would be a guess
         require_period(spec.source.period, None)
     if not files:
         raise LandingError(
             f"there are no landing data for {chosen}" if dated else "no landing file was found",
             rule="landing-missing",
             where=where,
-            hint="land a Parquet or CSV file, or check source.path and the period",
+            hint="check the path, which must lead to Parquet or CSV files"
+            if given
+            else "land a Parquet or CSV file, or check source.path and the period",
         )
     if len({path.suffix.lower() for path in files}) > 1:
         raise LandingError(
@@ -263,9 +265,9 @@ def find_landing(
 
 
 def find_query(spec: ReleaseSpec, scratch: Path, *, period: str | None, now: datetime) -> Arrival:
-    """The data that a query will give to a run, and the month they are of: the one given, or the last complete one.
+    """The data that a query will return to a run, and their month: the given one, or the last complete one.
 
-    Raises: LandingError if what is given is no month.
+    Raises: LandingError if the given period is not a month.
     """
     _require_month(period)
     landing = Landing((scratch / "query.parquet",), spec, "source.query")
@@ -280,9 +282,9 @@ def _require_month(period: str | None) -> None:
 
 
 def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:
-    """The table that a specification declares public, to be read like landing data.
+    """The table that a specification declares public; it is read like landing data.
 
-    Raises: LandingError if it is not there or lacks a column.
+    Raises: LandingError if it does not exist or lacks a column.
     """
     where = "model.projection.public"
     files = _given_files(root / path, where)
@@ -302,7 +304,7 @@ def open_public(spec: ReleaseSpec, root: Path, path: Path) -> Landing:
 
 
 def _given_files(given: str | Path, where: str) -> list[Path]:
-    """The file itself, or the data files of a folder; of this machine, or of a store where it is a URL."""
+    """The file itself, or the data files of a folder, on this machine or, for a URL, in a store."""
     if "://" in str(given):
         return elsewhere(str(given), where)
     path = Path(given)
@@ -313,6 +315,6 @@ def _given_files(given: str | Path, where: str) -> list[Path]:
 
 
 def last_complete_month(spec: ReleaseSpec, now: datetime) -> str:
-    """The last month that is over, in the schedule's time zone."""
+    """The last complete month in the schedule's time zone."""
     first = now.astimezone(ZoneInfo(spec.schedule.timezone)).replace(day=1)
     return (first - timedelta(days=1)).strftime("%Y-%m")

@@ -1,6 +1,6 @@
-"""Which files a specification's source.path means, and the month that a file name carries.
+"""The files that a specification's source.path matches, and the month in a file name.
 
-File names are private: no error here carries one.
+File names are private: no error in this module contains one.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from dpcore.errors import LandingError
 from tasks.spec.operations import without_file_scheme
 from tasks.workspace.redaction import ErrorBoundary
 
-PERIOD = re.compile(r"(?!0000|9999)[0-9]{4}-(0[1-9]|1[0-2])")  # months that have one before and one after
+PERIOD = re.compile(r"(?!0000|9999)[0-9]{4}-(0[1-9]|1[0-2])")  # only months with a previous and a next one
 ENDINGS = (".parquet", ".csv")
 PARTITION = re.compile(r"(?P<column>[^=]+)=(?P<cell>.*)")
 NO_CELL = "__HIVE_DEFAULT_PARTITION__"
-"""What stands in a partition's name for a missing cell."""
+"""The marker of a missing cell in a partition's name."""
 APART = ("quarantine", "verdicts")
 """Folders of landing/ that hold no landing data."""
 
 
 def matching_files(root: Path, pattern: str) -> list[Path]:
-    """The data files that a pattern finds: no hidden ones, none that were put apart, each once.
+    """The data files that a pattern matches, each once, without hidden files and files in quarantine.
 
     Raises: LandingError if one of them is neither Parquet nor CSV.
     """
@@ -38,7 +38,7 @@ def matching_files(root: Path, pattern: str) -> list[Path]:
 
 
 def matching_names(root: Path, pattern: str) -> list[Path]:
-    """The same, but also those of another format that the pattern names; a folder stands for its data files."""
+    """The same, including files of another format that the pattern names; a folder stands for its data files."""
     if "://" in pattern:
         return elsewhere(pattern)
     base, rest = _split_pattern(root, pattern)
@@ -47,25 +47,25 @@ def matching_names(root: Path, pattern: str) -> list[Path]:
     files = [file for path in paths for file in ([path] if _is_data(path) else data_files(path))]
     apart = [root / "landing" / name for name in APART]
     wanted = [f for f in files if not f.name.startswith(".") and not any(f.is_relative_to(part) for part in apart)]
-    return list({file.resolve(): file for file in wanted}.values())  # a link beside its target counts once
+    return list({file.resolve(): file for file in wanted}.values())  # a link and its target count as one file
 
 
 def absolute(text: str) -> str:
-    """A path that is the same wherever it is read from; a URL stays as it is, but for that of a file here."""
+    """The absolute form of a path; a URL is returned unchanged, except that of a file on this machine."""
     here = without_file_scheme(text)
     return here if "://" in here else str(Path(here).resolve())
 
 
 def elsewhere(url: str, where: str = "source.path") -> list[Path]:
-    """The data files that a URL of some store finds, in the order of their names; a folder stands for its data files.
+    """The data files that the URL of a store matches, sorted by name; a folder stands for its data files.
 
-    Where the store is and who may read it comes from its client's own settings (environment, configuration files).
-    Raises: LandingError if it cannot be asked.
+    Address and credentials come from the settings of the store's client (environment, configuration files).
+    Raises: LandingError if the store cannot be queried.
     """
     from fsspec.core import url_to_fs
     from upath import UPath
 
-    with ErrorBoundary(Exception, refusal=lambda _: _unreachable_store(where)):  # its client raises what it likes
+    with ErrorBoundary(Exception, refusal=lambda _: _unreachable_store(where)):  # its client may raise anything
         store, pattern = url_to_fs(url)
         store.invalidate_cache()
         paths: Any = [
@@ -76,9 +76,9 @@ def elsewhere(url: str, where: str = "source.path") -> list[Path]:
 
 
 def would_match(pattern: str, relative: Path) -> bool:
-    """Whether a file of that name would be found; tried on an empty one elsewhere, so that the rule is the same.
+    """Whether the pattern would match a file of that name; the same rule is tried on an empty file elsewhere.
 
-    Raises: LandingError if it would be found and refused.
+    Raises: LandingError if the file would match and be refused.
     """
     with TemporaryDirectory() as folder:
         trial = Path(folder) / relative
@@ -88,7 +88,7 @@ def would_match(pattern: str, relative: Path) -> bool:
 
 
 def folder_of(root: Path, pattern: str) -> Path:
-    """The folder under which every file lies that a pattern can find."""
+    """The folder that contains every file that a pattern can match."""
     base, rest = _split_pattern(root, pattern)
     parts = Path(rest).parts
     fixed = list(takewhile(lambda part: not set(part) & set("*?["), parts))
@@ -99,13 +99,13 @@ def folder_of(root: Path, pattern: str) -> Path:
 
 
 def relative_pattern(root: Path, pattern: str) -> str | None:
-    """The pattern as seen from the workspace; None if it finds files outside."""
+    """The pattern relative to the workspace; None if it matches files outside."""
     inside = Path(os.path.normpath(root / pattern))
     return str(inside.relative_to(root)) if inside.is_relative_to(root) else None
 
 
 def _split_pattern(root: Path, pattern: str) -> tuple[Path, str]:
-    """The folder from which to search, and what to search for."""
+    """The folder in which to search, and the pattern relative to it."""
     given = Path(pattern)
     if given.is_absolute():
         return Path(given.anchor), str(given.relative_to(given.anchor))
@@ -142,24 +142,24 @@ def data_files(path: Path) -> list[Path]:
 
 
 def _is_data(path: Path) -> bool:
-    """Whether a path stands for data: a file, or something in its place that will be refused, such as a pipe."""
+    """Whether a path counts as data: a file, or something that will be refused later, such as a pipe."""
     return path.is_file() or (path.exists() and not path.is_dir())
 
 
 def partition_of(path: Path) -> tuple[tuple[str, str | None], ...]:
-    """The columns and cells that the names of a file's folders give to all of its rows."""
+    """The columns and cells that the names of a file's folders define for all of its rows."""
     matches = [PARTITION.fullmatch(name) for name in _partition_folders(path)]
     cells = [(unquote(match["column"]), unquote(match["cell"])) for match in matches if match]
     return tuple((column, None if cell == NO_CELL else cell) for column, cell in cells)
 
 
 def _partition_folders(path: Path) -> list[str]:
-    """The names of the folders right above a file that are partitions, the outermost first."""
+    """The names of the partition folders directly above a file, the outermost first."""
     return [folder.name for folder in takewhile(lambda f: PARTITION.fullmatch(f.name), path.parents)][::-1]
 
 
 def require_landable(path: Path, where: str) -> None:
-    """Check a file's ending, and that it is a file: reading a pipe or a device may never end.
+    """Check the extension, and that the path is a regular file: reading a pipe or a device may never end.
 
     Raises: LandingError.
     """
@@ -180,9 +180,9 @@ def require_landable(path: Path, where: str) -> None:
 
 
 def period_of(path: Path, pattern: str | None) -> str | None:
-    """The month in a file's name, with those of its partition folders before it; None if they carry none.
+    """The month in a file's name, which includes the names of its partition folders; None if there is none.
 
-    Raises: LandingError if what they carry is no month.
+    Raises: LandingError if the matched text is not a month.
     """
     match = re.search(pattern, "/".join([*_partition_folders(path), path.name])) if pattern else None
     period = match.group("period") if match else None
@@ -197,9 +197,9 @@ def period_of(path: Path, pattern: str | None) -> str | None:
 
 
 def require_period(pattern: str | None, period: str | None) -> None:
-    """Refuse a file whose name carries no month where the specification says that names do.
+    """Refuse a file whose name contains no month if the specification declares that names contain it.
 
-    Raises: LandingError; a release of a month would pass such a file by.
+    Raises: LandingError; the release of a month would ignore such a file.
     """
     if pattern and period is None:
         raise LandingError(

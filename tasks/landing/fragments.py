@@ -1,7 +1,7 @@
-"""Parts of landing data that are read by themselves: by any thread or machine, in any order, in bounded memory.
+"""Parts of landing data that any thread or machine can read independently, in any order and in bounded memory.
 
-How many there are, of which files and of how many rows is private: nothing here prints it. Faults of
-the readers are told in our own words, raised outside the handler, so that no raw text hangs on to them.
+Their number, their files and their numbers of rows are private: nothing in this module prints them. Errors of
+the readers are replaced by our own, raised outside the handler, so that no raw text is attached to them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tasks.spec import CsvSpec
 from tasks.workspace.redaction import ErrorBoundary
 
 ROWS_AT_ONCE, CELLS_AT_ONCE, LEAST_ROWS = 16_384, 1 << 20, 64
-"""Rows of one batch: with some fifty columns they stay in a processor's cache while they are encoded; fewer of more."""
+"""Rows and cells of a batch: with about fifty columns it fits a processor's cache; more columns mean fewer rows."""
 SHARED = 4
-"""How many such batches are decoded at once where several threads decode together."""
+"""The number of such batches that are decoded together if several threads decode."""
 BYTES_AT_ONCE = 1 << 25
-"""The most bytes of one batch, as far as a file says how large its rows are."""
+"""The most bytes of one batch, if the file states the size of its rows."""
 BUFFER = 1 << 18
 """Bytes of a column that are read at once; a row group is never in memory as a whole."""
 LONGEST_LINE = 1 << 24
@@ -38,22 +38,22 @@ STORE_MARKS = (
     "etag", "versionid", "version_id", "generation", "content-md5", "content_md5", "md5hash", "md5", "digest",
     "checksum", "lastmodified", "last_modified", "last-modified", "mtime", "modified", "updated", "created",
 )  # fmt: skip
-"""What stores call that which changes with an object."""
+"""The names of version attributes in the various storage backends."""
 
 FAULTS = (pa.ArrowException, OSError, ValueError, LookupError)
-"""What reading a local file may raise; a store elsewhere raises whatever its client does."""
+"""The errors of reading a local file; the client of a store may raise any error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file, or some of a Parquet file's row groups; `constants` are columns that its folder's names give."""
+    """One file, or some row groups of a Parquet file; `constants` are columns that the folder names define."""
 
     file: Path
     csv: CsvSpec
     row_groups: tuple[int, ...] | None = None
     constants: tuple[tuple[str, str | None], ...] = ()
     version: str | None = None
-    """What the file was when it was divided into parts, as other machines see it too."""
+    """The version of the file when it was divided into parts, in a form that other machines can compare."""
 
     def __repr__(self) -> str:
         return "Part(<private>)"
@@ -65,11 +65,11 @@ class Part:
 
     @property
     def faults(self) -> tuple[type[Exception], ...]:
-        """What reading it may raise."""
+        """The errors that reading it may raise."""
         return (Exception,) if is_elsewhere(self.file) else FAULTS
 
     def schema(self) -> pa.Schema:
-        """The columns; those that the folders' names give come last and fit every kind.
+        """The columns; those that the folder names define come last and fit every kind.
 
         Raises: one of its faults.
         """
@@ -82,7 +82,7 @@ class Part:
         return pa.schema([*own, *(pa.field(name, pa.null()) for name, _ in self.constants)])
 
     def pieces(self) -> list[tuple[Part, int]]:
-        """The smallest parts that can be read by themselves, each with about how many bytes it takes up."""
+        """The smallest parts that can be read independently, each with its approximate number of bytes."""
         if self.is_text:
             return [(self, self.file.stat().st_size)]
         with open_parquet(self.file) as file:
@@ -90,12 +90,14 @@ class Part:
         return [(replace(self, row_groups=(index,)), size) for index, size in enumerate(sizes)]
 
     def batches(self, columns: Sequence[str], *, threads: bool) -> Iterator[pa.RecordBatch]:
-        """The rows in their order, only the columns asked for.
+        """The rows in their order, with the given columns.
 
         Raises: one of its faults.
         """
         given = dict(self.constants)
-        read = [name for name in columns if name not in given] or self.schema().names[:1]  # rows must be counted
+        read = [name for name in columns if name not in given] or self.schema().names[
+            :1
+        ]  # one column is needed to count rows
         for batch in self._csv_batches(read) if self.is_text else self._parquet_batches(read, threads):
             whole = with_constants(batch, [(name, given[name]) for name in columns if name in given])
             yield whole.select(list(columns))
@@ -124,7 +126,7 @@ class Fragment:
         return "Fragment(<private>)"
 
     def batches(self, columns: Sequence[str], *, threads: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows in their order, a bounded number at a time.
+        """The rows in their order, in batches of bounded size.
 
         Raises: LandingError if the data cannot be read to their end.
         """
@@ -133,12 +135,12 @@ class Fragment:
                 yield from (batch for batch in part.batches(columns, threads=threads) if batch.num_rows)
 
     def _refusal(self, part: Part, error: Exception) -> Exception:
-        """What is told of an error; one of memory says nothing about the file."""
+        """The refusal for an error; an error of memory states nothing about the file."""
         return error if isinstance(error, MemoryError) else unreadable(part.is_text, self.where)
 
 
 def unreadable(is_text: bool, where: str) -> LandingError:
-    """The refusal of a file that is not what its ending says, or not all of it."""
+    """The refusal of a file that is truncated or not of the format that its extension states."""
     return LandingError(
         f"a landing file cannot be read to its end as {'CSV' if is_text else 'Parquet'}",
         rule="file-unreadable",
@@ -165,29 +167,29 @@ def with_constants(batch: pa.RecordBatch, constants: Sequence[tuple[str, str | N
 
 
 def is_elsewhere(path: Path) -> bool:
-    """Whether a path is an object of some store, and no file of this machine."""
+    """Whether a path is an object in a store and not a file of this machine."""
     return not isinstance(path, Path)
 
 
 def file_version(path: Path) -> str | None:
-    """What changes when a file does, without reading it; None if it is gone, or its store does not say."""
+    """The version of a file, found without reading it; None if it is missing or its store states none."""
     try:
         if is_elsewhere(path):
             return _version_in_store(path)
         seen = path.stat()
-    except Exception:  # noqa: BLE001  a store's client raises what it likes
+    except Exception:  # noqa: BLE001  a store's client may raise anything
         return None
     return f"{seen.st_size} {seen.st_mtime_ns} {seen.st_ino} {seen.st_ctime_ns}"
 
 
 def portable_version(path: Path) -> str | None:
-    """The same, without what only one machine sees."""
+    """The same, without attributes that differ between machines."""
     version = file_version(path)
     return version if version is None or is_elsewhere(path) else " ".join(version.split()[:2])
 
 
 def _version_in_store(path: Any) -> str | None:
-    """Tag, digest or time of an object, as its store gives them; its size alone is none."""
+    """The tag, digest or time of an object in its store; the size alone does not identify a version."""
     path.fs.invalidate_cache()
     known = {key.lower(): value for key, value in path.fs.info(path.path).items()}
     marks = {key: str(known[key]) for key in STORE_MARKS if known.get(key) is not None}
@@ -195,7 +197,7 @@ def _version_in_store(path: Any) -> str | None:
 
 
 def grouped(pieces: Sequence[tuple[Part, int]], size: int, where: str) -> list[Fragment]:
-    """Pieces put together, in their order, to fragments of about that many bytes."""
+    """The pieces, in their order, combined into fragments of about `size` bytes."""
     fragments, parts, held = list[Fragment](), list[Part](), 0
     for part, own in pieces:
         if parts and held + own > size:
@@ -207,22 +209,22 @@ def grouped(pieces: Sequence[tuple[Part, int]], size: int, where: str) -> list[F
 
 
 def _opened(path: Path) -> AbstractContextManager[str | BinaryIO]:
-    """What pyarrow reads: the path of a local file, else a stream."""
+    """The input of pyarrow: the path of a local file, or else a stream."""
     return path.open("rb") if is_elsewhere(path) else nullcontext(str(path))
 
 
 class _AsUtf8(io.RawIOBase):
-    """A text of any encoding as UTF-8; Arrow's own reader would refuse a file for one byte that is no text in it."""
+    """A text of any encoding as UTF-8; Arrow's own reader would refuse a file with one invalid byte."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._text, self._rest = text, b""
 
     def readable(self) -> bool:
-        """It is."""
+        """Whether the stream can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
+        """Read the next bytes into the buffer."""
         self._rest = self._rest or self._text.read(BUFFER).encode(errors="replace")
         size = min(len(buffer), len(self._rest))
         buffer[:size], self._rest = self._rest[:size], self._rest[size:]
@@ -231,7 +233,7 @@ class _AsUtf8(io.RawIOBase):
 
 @contextmanager
 def _opened_as_utf8(path: Path, encoding: str) -> Iterator[str | BinaryIO]:
-    """What pyarrow reads as UTF-8."""
+    """The input of pyarrow as UTF-8."""
     if codecs.lookup(encoding).name == "utf-8":
         with _opened(path) as source:
             yield source
@@ -241,7 +243,7 @@ def _opened_as_utf8(path: Path, encoding: str) -> Iterator[str | BinaryIO]:
 
 
 def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> int:
-    """How many rows make a batch of bounded size: fewer where there are many columns, or long cells."""
+    """The number of rows of a batch of bounded size: fewer if there are many columns or long cells."""
     rows = min(ROWS_AT_ONCE, CELLS_AT_ONCE // max(len(columns), 1))
     for index in groups:
         group = metadata.row_group(index)
@@ -253,9 +255,9 @@ def _rows_at_once(metadata: pq.FileMetaData, groups: Sequence[int], columns: Seq
 
 @contextmanager
 def open_parquet(path: Path, text_as_codes: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
-    """A Parquet file whose pages are checked as they are read, in memory that does not grow with its row groups.
+    """A Parquet file whose pages are verified as they are read, in memory that does not grow with its row groups.
 
-    Text of the columns named is read as codes where it is stored so: a long text that many rows share is held once.
+    Dictionary-encoded text of the named columns stays encoded, so that a long text of many rows is held once.
     """
     with (
         _opened(path) as source,
@@ -274,9 +276,9 @@ def open_parquet(path: Path, text_as_codes: Sequence[str] = ()) -> Iterator[pq.P
 def open_csv(
     path: Path, dialect: CsvSpec, columns: Sequence[str] | None = None, *, empty_lines_are_cells: bool = False
 ) -> Iterator[pa_csv.CSVStreamingReader]:
-    """A CSV file, every cell as text; with all columns or those named.
+    """A CSV file with every cell as text, with all columns or the named ones.
 
-    Bytes that are no text in the file's encoding stay in their cell, which then counts as missing or unknown.
+    Bytes that are invalid in the file's encoding stay in their cell, which then counts as missing or unknown.
     """
     convert: dict[str, Any] = {"strings_can_be_null": True, "null_values": [""], "check_utf8": False}
     if columns is not None:

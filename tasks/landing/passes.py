@@ -1,8 +1,8 @@
-"""One pass over landing data: every fragment is summed up by itself, and the sums are put together.
+"""One pass over landing data: every fragment is summed separately, and the sums are added.
 
-What is summed are exact whole numbers, or extremes of cells: the total has the same bits whatever the
-fragments, their order, the threads or the machines. No noise is drawn here; a fragment that is
-read again costs time and nothing else.
+The sums are exact whole numbers, or extremes of cells, so the total has the same bits for any division
+into fragments, any order, and any threads or machines. No noise is drawn here; reading a fragment again
+costs only time.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from dpcore.records.schema import Cells, RecordSchema
 from tasks.landing.cells import cells_of
 from tasks.landing.fragments import SHARED, Fragment
 
-if TYPE_CHECKING:  # most releases need no persons, nor the engine that counts them
+if TYPE_CHECKING:  # most releases count no persons and do not need the engine for it
     from tasks.landing.person_rows import FragmentCounts
 
 S = TypeVar("S")
 
 Chunk = tuple[Cells, NDArray[np.float64] | None]
-"""Rows, each with its share of its person; None where every row counts whole."""
+"""Rows, each with its share of its person; None if every row counts fully."""
 
 
 LEAST_CUT = 1_024
-"""Rows of a batch that are not worth cutting."""
+"""The number of rows up to which a batch is not divided."""
 
 Rows = tuple[pa.RecordBatch, NDArray[np.float64] | None]
-"""The same, before they are cells."""
+"""The same before the conversion to cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A fragment, with what its rows count as the persons' of a column; None where every row is a unit."""
+    """A fragment with the counts of its rows for the persons of a column; None if every row is a unit."""
 
     fragment: Fragment
     person: str | None = None
@@ -68,7 +68,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Pass(Generic[S]):
-    """What is done with all rows: which columns are read, as which cells, and how a fragment is summed up."""
+    """One pass over all rows: which columns are read, as which cells, and how a fragment is summed."""
 
     schema: RecordSchema
     decimal: str
@@ -84,7 +84,7 @@ class Pass(Generic[S]):
         return self.summed(self.chunk(rows) for rows in piece.rows(self.columns, threads=False))
 
     def of_rows(self, rows: Rows) -> S:
-        """The sum of one batch, which may be longer than what a cache holds."""
+        """The sum of one batch, which may be larger than a processor's cache."""
         batch, shares = rows
         step = max(LEAST_CUT, -(-batch.num_rows // SHARED))
         return self.summed(
@@ -99,17 +99,17 @@ class Pass(Generic[S]):
 
 
 class Runner(Protocol):
-    """Where the pieces of a pass are summed up."""
+    """Sums the pieces of a pass."""
 
     size: int
-    """About how many bytes a fragment should have."""
+    """The approximate number of bytes of a fragment."""
 
     def sums(self, work: Pass[S], pieces: Sequence[Piece]) -> Iterator[S]:
         """The sums of all pieces, in any order, and possibly in smaller parts."""
 
 
 class Threads:
-    """All cores of this machine; each takes a piece, or a batch where there are fewer pieces than cores."""
+    """All cores of this machine; each processes a piece, or a batch if there are fewer pieces than cores."""
 
     size = 1 << 26
 
@@ -126,7 +126,7 @@ class Threads:
                 yield from self._bounded(pool.submit(work.of_rows, rows) for rows in batches)
 
     def _bounded(self, submitted: Iterator[Future[S]]) -> Iterator[S]:
-        """Results as they come, with no more work ahead than the threads need."""
+        """Results in order of completion, with only as much submitted work as the threads need."""
         pending: set[Future[S]] = set()
         try:
             for future in submitted:

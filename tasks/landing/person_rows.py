@@ -1,8 +1,8 @@
-"""How much each row of a person counts, whatever the order and the size of the data (GUARANTEE.md, S4).
+"""How much each row of a person counts, for data of any order and size (GUARANTEE.md, S4).
 
 The unit is the value of the identifying column, compared as stripped text; rows whose cell is
-null, blank or not a number have none and count together as a single person. Two sorts that spill do
-the work: by person, which brings each person's rows together in the data's order, and back by position.
+null, blank or NaN have no identifier and count together as a single person. Two sorts that spill to disk
+do the work: one by person, which groups each person's rows in the data's order, and one back by position.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from tasks.workspace.files import create_private
 from tasks.workspace.redaction import ErrorBoundary
 
 KEYED = pa.schema([("position", pa.int64()), ("key", pa.large_string())])
-"""Rows on their way to their persons."""
+"""The rows that are sorted by person."""
 
 COUNTS = {RowRule.WEIGHT: pa.int64(), RowRule.AT_MOST: pa.uint8()}
-"""What a row counts, as Arrow and the file know it; booleans are bytes there."""
+"""The Arrow type of the counts in the file; booleans are stored as bytes."""
 
 Wholes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PersonRows:
-    """What the rows of each fragment count, kept in a file of the vault; read back slice by slice.
+    """The counts of the rows of each fragment, in a file of the vault that is read slice by slice.
 
-    Of a row under `WEIGHT` this is the number of its person's rows in the whole data, int64; under
-    `AT_MOST` whether it is among the person's first `most_rows`, bool.
+    Under `WEIGHT`, the count of a row is the number of its person's rows in all data (int64); under
+    `AT_MOST`, it is whether the row is among the person's first `most_rows` (bool).
     """
 
     stored: Path | NDArray[Any]
-    """The file; or the counts themselves, where another process sent them."""
+    """The file, or the counts themselves if another process sent them."""
     rule: RowRule
     starts: tuple[int, ...]
-    """The place of each fragment's first row, and the number of all rows."""
+    """The position of each fragment's first row, and the number of all rows."""
     digests: tuple[bytes, ...]
     where: str
 
@@ -59,7 +59,7 @@ class PersonRows:
         return self.starts[fragment + 1] - self.starts[fragment]
 
     def of(self, fragment: int, start: int = 0, stop: int | None = None) -> NDArray[Any]:
-        """What a fragment's rows [start, stop) count, all of them by default.
+        """The counts of a fragment's rows [start, stop), of all of them by default.
 
         Raises: LandingError if the fragment had fewer rows.
         """
@@ -87,7 +87,7 @@ class PersonRows:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FragmentCounts:
-    """What one fragment's rows count; on its way to another process it takes along what stands in the vault's file."""
+    """The counts of one fragment's rows; when it is sent to another process, it contains the part of the file."""
 
     persons: PersonRows
     fragment: int
@@ -105,7 +105,7 @@ class FragmentCounts:
 
 
 def _carried(rows: NDArray[Any], rule: RowRule, digest: bytes, where: str) -> FragmentCounts:
-    """Counts that another process sent, of a single fragment."""
+    """The counts of a single fragment that another process sent."""
     return FragmentCounts(PersonRows(rows, rule, (0, len(rows)), (digest,), where), 0)
 
 
@@ -119,7 +119,7 @@ class Reading:
         return "Reading(<private>)"
 
     def next(self, cells: pa.Array) -> NDArray[Any]:
-        """What the next rows count; `cells` are their cells of the identifying column.
+        """The counts of the next rows; `cells` are their cells of the identifying column.
 
         Raises: LandingError if the fragment has more rows than before.
         """
@@ -128,7 +128,7 @@ class Reading:
         return self._persons.of(self._fragment, start, self._trace.rows)
 
     def finish(self) -> None:
-        """Check that all rows were read, and were those that were counted.
+        """Check that all rows were read and are those that were counted.
 
         Raises: LandingError.
         """
@@ -147,8 +147,8 @@ def person_rows(
 ) -> PersonRows:
     """Count the rows of each person over all fragments.
 
-    `keys` has for each fragment, in order, the cells of the identifying column in the order of its rows; what it
-    raises comes out as it is. `scratch` is a private folder; `memory` is that of the sorts, in bytes.
+    `keys` yields, for each fragment in order, the cells of the identifying column in the order of the rows; its
+    errors are raised unchanged. `scratch` is a private folder; `memory` is the memory of the sorts in bytes.
     Raises: WorkspaceError if the scratch folder's disk is full, or sorting fails otherwise.
     """
     if unit.person is None:
@@ -174,7 +174,7 @@ def person_rows(
 
 
 def identifiers(cells: pa.Array) -> pa.Array:
-    """Cells of the identifying column as stripped text: one person has one spelling, bytes that are no text too.
+    """Cells of the identifying column as stripped text, also invalid bytes, so that a person has one spelling.
 
     A row without an identifier has the empty text, whether its cell is null, NaN or blank.
     """
@@ -201,14 +201,14 @@ def identifiers(cells: pa.Array) -> pa.Array:
 
 
 class _Trace:
-    """What a reading of a fragment saw: its rows, and their identifiers, however they were batched."""
+    """The number of rows and the identifiers that a reading of a fragment found, independent of batches."""
 
     def __init__(self) -> None:
         self.rows = 0
         self._lengths, self._letters = hashlib.blake2b(), hashlib.blake2b()
 
     def add(self, names: pa.Array) -> None:
-        """Take in the next rows' identifiers."""
+        """Add the identifiers of the next rows."""
         self.rows += len(names)
         lengths = pc.binary_length(names).to_numpy(zero_copy_only=False)
         self._lengths.update(np.ascontiguousarray(lengths, dtype=np.int64).data)
@@ -216,12 +216,12 @@ class _Trace:
         self._letters.update(pc.binary_join(listed, pa.scalar("", pa.large_string()))[0].as_buffer())
 
     def digest(self) -> bytes:
-        """The same for the same identifiers in the same order."""
+        """A digest that is equal for the same identifiers in the same order."""
         return self._lengths.digest() + self._letters.digest()
 
 
 def _key_rows(keys: Iterable[Iterable[pa.Array]], traces: list[_Trace]) -> Iterator[pa.RecordBatch]:
-    """All rows with their position in the data; leaves a trace of each fragment."""
+    """All rows with their position in the data; appends a trace of each fragment to `traces`."""
     position = 0
     for fragment in keys:
         traces.append(_Trace())
@@ -234,12 +234,14 @@ def _key_rows(keys: Iterable[Iterable[pa.Array]], traces: list[_Trace]) -> Itera
 
 
 def _person_runs(by_person: Iterator[pa.RecordBatch]) -> Iterator[tuple[Wholes, Wholes]]:
-    """Of rows ordered by person: their positions, and the place where each one's person begins in that order."""
+    """The positions of rows ordered by person, and for each row the place in that order where its person begins."""
     place, begun, last = 0, 0, None
     for batch in by_person:
         names = pa.concat_arrays([last, batch.column("key")]) if last is not None else batch.column("key")
         differs = pc.not_equal(names[1:], names[:-1]).to_numpy(zero_copy_only=False)
-        is_first = np.concatenate([[True], differs])[-len(batch) :]  # whether a name is another than the one before
+        is_first = np.concatenate([[True], differs])[
+            -len(batch) :
+        ]  # whether an identifier differs from the previous one
         places = np.arange(place, place + len(batch), dtype=np.int64)
         firsts = np.maximum.accumulate(np.where(is_first, places, begun))
         yield batch.column("position").to_numpy(), firsts
@@ -247,9 +249,9 @@ def _person_runs(by_person: Iterator[pa.RecordBatch]) -> Iterator[tuple[Wholes, 
 
 
 def _counted(runs: Path, unit: PrivacyUnit, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Each row's position and what it counts, from the last row to the first: a run's end is known before the run."""
+    """Each row's position and count, from the last row to the first, so that the end of a run is known before it."""
     rows = runs.stat().st_size // 16
-    first_after, end_after = rows, rows  # of the person after those at hand
+    first_after, end_after = rows, rows  # of the person after those in the batch
     for place in reversed(range(0, rows, BATCH_ROWS)):
         pairs = np.fromfile(runs, np.int64, count=2 * min(BATCH_ROWS, rows - place), offset=16 * place).reshape(-1, 2)
         positions, firsts = np.ascontiguousarray(pairs[:, 0]), pairs[:, 1]

@@ -1,4 +1,4 @@
-"""All readings of a run's landing data: what each was for, and that they were of the same data."""
+"""All readings of a run's landing data: the purpose of each, and the check that all were of the same data."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ S = TypeVar("S")
 class Readings:
     """Reads the landing data of one run, in one pass for each purpose, and counts the passes.
 
-    Files are told by their versions (size, times, inode; the tag of a store): where one changes
-    between two readings, or during one, the run is refused before anything of it is measured.
+    Files are identified by their versions (size, times, inode; the tag of a store). If one changes
+    between two readings or during one, the run is refused before anything of that reading is measured.
     """
 
     def __init__(self, landing: Landing, unit: PrivacyUnit, *, key: Callable[[], bytes], scratch: Path) -> None:
@@ -34,11 +34,11 @@ class Readings:
         return "Readings(<private>)"
 
     def read_with(self, runner: Runner, on_progress: Callable[[str, float], None]) -> None:
-        """Let this runner make all passes from now on, and call back with what each is for and how far it is."""
+        """Use this runner for all further passes, and report the purpose and progress of each to `on_progress`."""
         self._runner, self._on_progress = runner, on_progress
 
     def fingerprint(self) -> str:
-        """A keyed fingerprint of the data, for the operator alone; taken once.
+        """A keyed fingerprint of the data, for the operator only; it is computed once.
 
         Raises: LandingError if the data changed.
         """
@@ -58,7 +58,7 @@ class Readings:
         *,
         by_unit: bool = True,
     ) -> S:
-        """The sum of all rows, each with its share of its person unless every row counts; that of nothing without rows.
+        """The sum of all rows, each with its share of its person if persons are the unit; zero if there are no rows.
 
         Raises: LandingError if the data cannot be read or changed.
         """
@@ -81,9 +81,9 @@ class Readings:
             yield from (work.chunk(rows) for rows in piece.rows(work.columns, threads=True))
 
     def summary(self) -> str:
-        """Return how often the data were read and what for: it follows from the plan and the ledger, and is public.
+        """Return how often the data were read and for which purposes, which is public: plan and ledger determine it.
 
-        In alphabetical order: which of two readings side by side began first depends on the data.
+        The purposes are sorted, because which of two concurrent readings began first depends on the data.
         """
         times = {1: "once", 2: "twice"}.get(len(self.purposes), f"{len(self.purposes)} times")
         return f"the landing data were read {times}: for {', '.join(sorted(self.purposes))}"
@@ -92,7 +92,7 @@ class Readings:
         return [Piece(fragment) for fragment in self._landing.fragments(self._runner.size)]
 
     def _all_pieces(self) -> Sequence[Piece]:
-        """The fragments, with what their rows count; persons are counted once a run."""
+        """The fragments with the counts of their rows; persons are counted once per run."""
         if self._pieces is None:
             self._pieces = self._rows_alone() if self._unit.person is None else self._count_persons(self._unit.person)
         return self._pieces
@@ -101,7 +101,7 @@ class Readings:
         from tasks.landing.person_rows import (
             FragmentCounts,
             person_rows,
-        )  # takes in an engine that most releases do not need
+        )  # imports an engine that most releases do not need
 
         self.purposes.append("persons")
         pieces = self._rows_alone()
@@ -110,7 +110,7 @@ class Readings:
         return [Piece(piece.fragment, person, FragmentCounts(persons, index)) for index, piece in enumerate(pieces)]
 
     def require_same(self) -> None:
-        """Note which version of the data this run is about, or check that it is still there.
+        """Record the version of the data at the first call, and check at later calls that it has not changed.
 
         Raises: LandingError.
         """

@@ -1,8 +1,8 @@
-"""Putting more rows into order than fit into memory: DuckDB sorts them, and spills into a private folder.
+"""Sorting of more rows than fit into memory, by DuckDB, which spills to a private folder.
 
-Of the engine's operators this is the one whose memory stays inside its limit whatever the data are;
-its window functions and its joins give up on many distinct values. It reaches neither network nor home
-folder, and its faults are told in our own words, raised outside the handler: theirs may quote values and paths.
+Sorting is the only operator of the engine whose memory stays within its limit for all data; window functions
+and joins fail on many distinct values. The engine has no access to the network or the home folder. Its errors
+may quote values and paths, so they are replaced by our own, raised outside the handler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpcore.errors import RefusedError, WorkspaceError
 
 BATCH_ROWS = 65_536
 SORT_BYTES = 512 << 20
-"""Memory of one sort; the process needs some 250 MB besides."""
+"""The memory of one sort; the process needs about 250 MB more."""
 
 _SETTINGS: dict[str, Any] = {
     "preserve_insertion_order": False,
@@ -35,9 +35,9 @@ _LOCKS = ("SET enable_progress_bar = false", "SET enable_external_access = false
 def sort_rows(
     rows: Iterable[pa.RecordBatch], schema: pa.Schema, by: str, *, scratch: Path, memory: int = SORT_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """The rows ordered by SQL expressions over their columns, a bounded number at a time.
+    """The rows ordered by SQL expressions over their columns, in batches of bounded size.
 
-    What `rows` raises comes out as it is. Text must be valid UTF-8.
+    Errors of `rows` are raised unchanged. Text must be valid UTF-8.
     Raises: WorkspaceError if the scratch folder's disk is full, or the sort fails otherwise.
     """
     feed = _Feed(rows)
@@ -54,7 +54,7 @@ def sort_rows(
 
 
 class _Feed:
-    """Rows on their way into the engine, which would wrap their reader's fault in words of its own."""
+    """The rows for the engine; an error of their reader is kept, because the engine would wrap it in its own."""
 
     def __init__(self, rows: Iterable[pa.RecordBatch]) -> None:
         self._rows = iter(rows)
@@ -69,7 +69,7 @@ class _Feed:
                 return next(self._rows)
             except StopIteration:
                 pass
-            except Exception as error:  # noqa: BLE001  raised again as it is, by the thread that asked
+            except Exception as error:  # noqa: BLE001  raised again, unchanged, by the calling thread
                 self.fault = error
         raise StopIteration
 
@@ -96,7 +96,7 @@ def _cores() -> int:
 
 
 def _next(batches: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, RefusedError | None]:
-    """The next batch, or the news that there is none, or why sorting failed."""
+    """The next batch, or None at the end, and the refusal if sorting failed."""
     import duckdb
 
     try:

@@ -1,9 +1,9 @@
-"""Data that a query gives: run once, streamed into a Parquet file of the vault, read from there like landed data.
+"""Data from a query, which runs once and streams into a Parquet file of the vault that is read like landed data.
 
-So every pass of a release sees one snapshot, and the database is asked once. The file's types follow from
-the specification, never from values: a value that its column cannot hold counts as missing, as `tables` has
-it. Faults are told in our own words, raised outside the handler: a driver's own may quote addresses,
-statements and values.
+Thus every pass of a release sees the same snapshot, and the database is queried once. The file's types follow
+from the specification, never from values: a value that its column cannot hold counts as missing, as in
+`cells`. Errors of drivers may quote addresses, statements and values, so they are replaced by our own,
+raised outside the handler.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tasks.workspace.redaction import ErrorBoundary
 WHERE = "source.query"
 CONNECT_SECONDS = 10
 _BATCH_CELLS, _MOST_ROWS = 1 << 19, 65_536
-"""Cells that are fetched at once: as Python's values they take a hundred bytes each."""
+"""The cells and rows that are fetched together; a cell takes about a hundred bytes as a Python value."""
 _GROUP_BATCHES = 8
 
 
 def spool_query(
     spec: ReleaseSpec, target: Path, *, period: str | None, root: Path, environment: Mapping[str, str]
 ) -> Path:
-    """Run the source's query and write its rows to `target`, a Parquet file for its owner alone.
+    """Run the source's query and write its rows to `target`, a Parquet file that only its owner can read.
 
-    `root` is where a relative SQLite path begins; `environment` holds the variable that the URL may name.
-    Raises: LandingError if the database cannot be asked, or its columns are not those declared; WorkspaceError if
-    there is no room.
+    A relative SQLite path begins at `root`; `environment` contains the variable that the URL may name.
+    Raises: LandingError if the database cannot be queried, or its columns are not those declared; WorkspaceError if
+    there is no space.
     """
     query = spec.source.query
     if query is None:
@@ -104,12 +104,12 @@ def _query_address(query: QuerySpec, environment: Mapping[str, str]) -> str:
 
 
 def _require_dialect(query: QuerySpec, address: str) -> None:
-    """Refuse to take a statement's word for row by row at a database that may read it in another way.
+    """Refuse a statement that must work row by row if the database may interpret it differently from our parser.
 
     Raises: LandingError.
     """
     known = True
-    with suppress(sa.exc.ArgumentError, ValueError):  # whoever connects is told
+    with suppress(sa.exc.ArgumentError, ValueError):  # connecting reports this fault
         known = sa.make_url(address).get_backend_name() in DIALECTS
     if query.rows == "table" and not known:
         hint = "declare `source.query.rows: answer` if it is the rows of the answer that are to be protected"
@@ -118,7 +118,7 @@ def _require_dialect(query: QuerySpec, address: str) -> None:
 
 
 def _engine(address: str, root: Path) -> sa.Engine:
-    """An engine that reads only, where the database knows how to promise it."""
+    """A read-only engine, if the database supports that."""
     url = sa.make_url(address)
     if url.get_backend_name() == "postgresql":
         url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
@@ -130,7 +130,7 @@ def _engine(address: str, root: Path) -> sa.Engine:
         if not url.database or url.database.startswith("file:"):
             raise ValueError("a database here is named by its path")
         path = (root / url.database).absolute()
-        url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})  # is not made by asking
+        url = url.set(database=path.as_uri(), query={"mode": "ro", "uri": "true"})  # opening does not create it
         engine = sa.create_engine(url, poolclass=sa.NullPool)
         sa.event.listen(engine, "connect", _lenient_text)
         return engine
@@ -142,12 +142,14 @@ def _read_only(connection: sa.Connection) -> None:
 
 
 def _lenient_text(connection: Any, _record: Any) -> None:
-    connection.text_factory = lambda raw: raw.decode(errors="replace")  # a cell must not stop the others
+    connection.text_factory = lambda raw: raw.decode(
+        errors="replace"
+    )  # one invalid cell must not prevent reading the others
     connection.execute("PRAGMA query_only = ON")
 
 
 def _lenient_dates(connection: Any, _record: Any) -> None:
-    """Let times that Python cannot hold, such as infinity, count as missing."""
+    """Let times that Python cannot represent, such as infinity, count as missing."""
     if not hasattr(connection, "adapters"):  # another driver than psycopg
         return
     from psycopg import DataError
@@ -184,10 +186,10 @@ def _write_groups(batches: Iterator[pa.RecordBatch], target: Path, types: pa.Sch
 
 
 def _put_in_own_order(target: Path, types: pa.Schema) -> None:
-    """Order a file's rows by their own values: which of a person's rows come first depends on those rows alone.
+    """Sort a file's rows by their own values, so that which of a person's rows come first depends only on these rows.
 
-    A database answers in an order that may depend on all rows, and an ORDER BY leaves ties to it. A digest
-    decides first, so that no small or large values are preferred; rows that agree in every value count alike.
+    A database returns rows in an order that may depend on all rows, and ORDER BY leaves ties open. A digest is
+    the first sort key, so that neither small nor large values are preferred; rows with equal values are equivalent.
     """
     kinds = [pa.int64() if pa.types.is_timestamp(kind) else kind for kind in types.types]
     plain = pa.schema([(f"c{place}", kind) for place, kind in enumerate(kinds)])  # the engine ignores a name's case
@@ -203,7 +205,7 @@ def _put_in_own_order(target: Path, types: pa.Schema) -> None:
 
 
 def _as(batch: pa.RecordBatch, types: pa.Schema) -> pa.RecordBatch:
-    """The same columns under other names and types."""
+    """The same columns with other names and types."""
     return pa.record_batch([c.cast(kind) for c, kind in zip(batch.columns, types.types, strict=True)], schema=types)
 
 
@@ -216,7 +218,7 @@ def _batches(
 
 
 def _grouped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Several batches at a time: a row group is worth reading by itself."""
+    """Several batches together, so that a row group is large enough to be read separately."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -235,9 +237,9 @@ def _private_writer(target: Path, types: pa.Schema) -> Iterator[pq.ParquetWriter
 
 
 def _column_places(names: Sequence[str], spec: ReleaseSpec) -> dict[str, int]:
-    """Where each column that is wanted stands in the result.
+    """The position of each needed column in the result.
 
-    Raises: LandingError if one is missing, repeated or undeclared; nothing was fetched then.
+    Raises: LandingError if one is missing, repeated or undeclared; nothing has been fetched then.
     """
     wanted, dropped = set(column_types(spec).names), set(spec.source.drop)
     if len(set(names)) != len(names):
@@ -261,7 +263,7 @@ def _query_refusal(message: str, rule: str, hint: str, where: str = WHERE) -> La
 
 
 def _unreachable(error: Exception) -> RefusedError:
-    """Why there is no connection, in our own words; nothing of the fault's text."""
+    """The refusal for a failed connection, without any text of the driver's error."""
     if isinstance(error, ImportError | sa.exc.NoSuchModuleError):
         hint = "install the database's driver beside dprelease; PostgreSQL's is in locks/extras.txt"
         return _query_refusal("the driver of this database is not installed", "database-driver", hint, f"{WHERE}.url")
@@ -275,7 +277,7 @@ def _unreachable(error: Exception) -> RefusedError:
 
 
 def _unanswered(error: Exception) -> RefusedError:
-    """Why there is no answer, in our own words; nothing of the fault's text."""
+    """The refusal for a failed query, without any text of the driver's error."""
     if isinstance(error, RefusedError):
         return error.with_traceback(None)
     kind = _kind(error)
@@ -293,5 +295,5 @@ def _unanswered(error: Exception) -> RefusedError:
 
 
 def _kind(error: Exception) -> str:
-    """The type of a fault, the driver's own where there is one."""
+    """The type of an error, that of the driver's own error if there is one."""
     return type(getattr(error, "orig", None) or error).__name__

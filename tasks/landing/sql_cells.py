@@ -1,7 +1,7 @@
-"""A database's values as Arrow columns whose types follow from the specification alone.
+"""A database's values as Arrow columns whose types follow from the specification only.
 
-Each value is read by itself, by its own type, as `tables` reads a landed cell of that type. What cannot be
-read counts as missing; of a category that is not declared the text is kept, for `tables` to judge.
+Each value is converted separately, by its own type, as `cells` reads a landed cell of that type. An unreadable
+value counts as missing; the text of an undeclared category is kept, and `cells` decides about it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tasks.spec import ReleaseSpec
 
 _TYPES = {
     Kind.NUMERIC: pa.float64(),
-    Kind.INTEGER: pa.float64(),  # as `tables` reads whole numbers, and with room for what is none
+    Kind.INTEGER: pa.float64(),  # as `cells` reads whole numbers; a float can also hold other values
     Kind.DATE: pa.date32(),
     Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
     Kind.BOOLEAN: pa.bool_(),
@@ -52,7 +52,7 @@ def column_of(values: Sequence[Any], name: str, schema: RecordSchema) -> pa.Arra
 
 
 def _cells(values: pa.Array, column: Column, schema: RecordSchema) -> NDArray[Any]:
-    """What `tables` makes of landed cells."""
+    """The values that `cells` reads from landed cells."""
     batch = pa.record_batch([values], names=[column.name])
     return cells_of(batch, schema, names=[column.name])[column.name]
 
@@ -65,12 +65,12 @@ def _texts(values: Sequence[Any], as_text: Callable[[Any], str]) -> pa.Array:
         texts = values if kinds <= {str} else [None if value is None else as_text(value) for value in values]
     try:
         return pa.array(texts, type=pa.string())
-    except UnicodeEncodeError:  # half a character: no text of its own
+    except UnicodeEncodeError:  # half of a surrogate pair is not valid text
         return pa.array([t and t.encode(errors="replace").decode() for t in texts], type=pa.string())
 
 
 def _cell_text(value: Any) -> str:
-    """A value as the text that Arrow would make of it."""
+    """A value as the text into which Arrow would convert it."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -86,9 +86,9 @@ def _whole_text(value: Any) -> str:
 
 
 def _identifier(value: Any) -> str:
-    """A person's identifier: equal values of the database must not become two persons, nor different ones one.
+    """A person's identifier: equal values must not become two persons, and different values not the same person.
 
-    What is not a number is no identifier, like a null.
+    NaN is not an identifier, like a null.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         try:
@@ -135,7 +135,7 @@ def _float_or_nan(value: Any) -> float:
 
 
 def _times(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
-    """Days, or moments in UTC; a moment without a zone is in the column's."""
+    """Days, or times in UTC; a time without a zone is in the column's time zone."""
     ticks = np.full(len(values), np.nan)
     families = np.fromiter((_kind_of_time(value) for value in values), np.int8, len(values))
     for family, as_arrow in _AS_ARROW.items():

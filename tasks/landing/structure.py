@@ -1,7 +1,7 @@
-"""The structure of landing data: readable to the end, the declared columns, their types, one spelling of persons.
+"""The structure of landing data: readability, the declared columns, their types, and one spelling of persons.
 
-How many rows there are is no matter of structure: a table without any is measured like any other (GUARANTEE.md, R).
-The stage that validates a release and the intake of single files judge by the same rules.
+The number of rows is not part of the structure: an empty table is measured like any other (GUARANTEE.md, R).
+The validation stage of a release and the intake of single files use the same rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tasks.workspace.helper_process import in_helper
 
 
 def require_sound(landing: Landing) -> bool:
-    """Check everything about the files that could refuse a release: shape, and rows readable to their end.
+    """Check every reason to refuse the files of a release: their shape, and whether all rows can be read.
 
     Returns whether there is any row.
     Raises: LandingError for the first rule that does not hold.
@@ -61,13 +61,13 @@ def require_shape(landing: Landing) -> None:
 
 
 def _shape(dtypes: Mapping[str, str], known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The known columns with their types, and one of the others: a file may have any number of them."""
+    """The known columns with their types, and one of the unknown columns, of which there may be any number."""
     yield from ((name, dtypes[name]) for name in dtypes if name in known)
     yield from islice(((name, dtypes[name]) for name in dtypes if name not in known), 1)
 
 
 def _has_one_spelling(person: str, landing: Landing, shapes: Iterable[Mapping[str, str]]) -> bool:
-    """Whether an identifier is spelled alike in all files; otherwise one person would count as several."""
+    """Whether identifiers have the same type in all files; otherwise one person could count as several."""
     if any(name == person for part in landing.parts() for name, _ in part.constants):
         return False
     return landing.is_text or {shape[person] for shape in shapes} in ({"str"}, {"int64"})

@@ -1,8 +1,8 @@
 """The datasets of a release's lineage: what each stage reads and writes, and what each dataset is.
 
-Every name stands for something that exists. A measurement's noisy values are in the ledger's database
-and in model.json, which also holds frame and projection; the law is in the run's scratch folder
-until rows are drawn from it; table, model, record and report are files of the bundle.
+Every dataset exists. The noisy values of a measurement are in the ledger's database and in model.json,
+which also holds the frame and the projection. The law is in the run's scratch folder until rows are
+drawn from it. Table, model, record and report are files of the bundle.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ PROJECT, ESTIMATE, SCORE = "project", "estimate", "score"
 
 ABOUT = {
     RESERVATION: "the ledger entry that reserves the release's budget",
-    FRAME: "centre and radius of the ball that records are clipped to, as model.json has them",
-    PROJECTION: "the directions along which records are measured, as model.json has them",
-    LAW: "the law of synthetic points; it follows from model.json and the public seed and is not published itself",
-    TABLE: "synthetic rows in the original columns: data.parquet of the bundle",
-    FIGURES: "utility and free checks of the synthetic table, as record.json has them",
-    "model": "measurements and all else that is needed to draw the rows again: model.json of the bundle",
-    "record": "guarantee, measurements, figures and specification: record.json of the bundle",
-    "report": "the record as a page: report.html of the bundle",
-    BUNDLE: "the published release; its version is the digest that the ledger has",
-    SEALED: "the release as it waits for approval; its version is the digest that the ledger has",
+    FRAME: "centre and radius of the ball to which records are clipped, as stored in model.json",
+    PROJECTION: "the directions along which records are measured, as stored in model.json",
+    LAW: "the probability law of the synthetic points; it follows from model.json and the public seed and is not "
+    "published separately",
+    TABLE: "the synthetic rows in the original columns: the bundle's file data.parquet",
+    FIGURES: "utility figures and free checks of the synthetic table, as stored in record.json",
+    "model": "the measurements and everything else that is needed to redraw the rows: the bundle's file model.json",
+    "record": "guarantee, measurements, figures and specification: the bundle's file record.json",
+    "report": "the record as a page: the bundle's file report.html",
+    BUNDLE: "the published release; its version is the bundle digest in the ledger",
+    SEALED: "the sealed release that awaits approval; its version is the bundle digest in the ledger",
 }
 KINDS = {LAW: "MODEL", "model": "MODEL", TABLE: "FILE", "record": "FILE", "report": "FILE"}
 
@@ -67,11 +68,11 @@ class ReleaseDatasets:
     """Whether a measurement's values are a matrix or a vector."""
     frame: bool = False
     projected_in: str | None = None
-    """The stage that decides the projection; None where every coordinate is kept."""
+    """The stage that decides the projection; None if every coordinate is kept."""
     public: bool = False
     """Whether the projection comes from a table that the specification declares public."""
     sealed: bool = False
-    """Whether the bundle was sealed before, and only an approval was waited for."""
+    """Whether an earlier run sealed the bundle, so that this run only publishes it after approval."""
 
     @staticmethod
     def of(plan: Plan) -> ReleaseDatasets:
@@ -88,7 +89,7 @@ class ReleaseDatasets:
 
     @staticmethod
     def of_sealed(schema: pa.Schema, measurements: Sequence[str]) -> ReleaseDatasets:
-        """The datasets of a bundle that waits: publishing it makes nothing but the bundle itself."""
+        """The datasets of a bundle that awaits approval; publishing it writes only the bundle."""
         return ReleaseDatasets(schema=schema, measured=_by_stage(measurements), sealed=True)
 
     def made_in(self, stage: str) -> tuple[str, ...]:
@@ -143,11 +144,11 @@ class ReleaseDatasets:
         return first if PROJECTION in first else ()
 
     def _measured_after(self, name: str, drawn: tuple[str, ...]) -> tuple[str, ...]:
-        """A measurement, after those that decided how it was made."""
+        """The measurements that decided how a measurement was made, followed by the measurement itself."""
         first = self.made_in(PROJECT)
-        if name in first:  # each in the frame that those before it give
+        if name in first:  # each is made in the frame that the earlier ones determine
             return first[: first.index(name) + 1]
-        if name in self.made_in(SCORE):  # of models of the table
+        if name in self.made_in(SCORE):  # scores rate models that are trained on the table
             return (*drawn, name)
         before = {MARGINALS: (), MEAN: first}.get(name, tuple(one for one in drawn if one not in (MEAN, MOMENTS)))
         return (*before, name)
@@ -166,19 +167,19 @@ class ReleaseDatasets:
         )
 
     def _placed(self, stage: str) -> tuple[str, ...]:
-        """Frame and projection, as far as they are known after a stage."""
+        """Frame and projection, if they are known after a stage."""
         known = self.projected_in is not None and self.projected_in in (PROJECT, stage)
         return (*((FRAME,) if self.frame else ()), *((PROJECTION,) if known else ()))
 
     # -- facets that hold of a dataset before it is written --------------------------
 
     def facets(self, dataset: str, places: Places) -> dict[str, DatasetFacet]:
-        """What a dataset is, its columns, and where they come from; nothing at all about the landing data."""
+        """Description, columns and column lineage of a dataset; the landing data have no facets."""
         if dataset in (LANDING, PUBLIC):
             return {}
         name = dataset.removeprefix("noisy-")
         words = ABOUT.get(
-            dataset, f"the released values of the measurement {name!r}; its version is the ledger's digest"
+            dataset, f"the released values of the measurement {name!r}; its version is the digest in the ledger"
         )
         found: dict[str, DatasetFacet] = {"documentation": documentation_dataset.DocumentationDatasetFacet(words)}
         if dataset in KINDS:
@@ -190,14 +191,14 @@ class ReleaseDatasets:
             )
         if dataset in (TABLE, BUNDLE, SEALED):
             fields = [(str(one.name), str(one.type)) for one in self.schema]
-            every = "every column is drawn from the noisy measurements of all"
+            every = "every column is drawn from the noisy measurements of all columns"
             drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.computed_from(TABLE)]
             return found | _described(fields, {n: _field_from_measurements(places, n) for n, _ in fields}, drawn)
         return found
 
 
 def _by_stage(measurements: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The stage that makes each measurement, by its name; what is neither frame, projection nor moments is a check."""
+    """The measurements of each stage; one that belongs to neither frame, projection nor moments is a check's score."""
     places = dict.fromkeys((RADIUS, CENTRE, SPREAD, PROJECTION), PROJECT)
     places |= dict.fromkeys((MARGINALS, MEAN, MOMENTS), ESTIMATE)
     names = list(measurements)
@@ -205,8 +206,8 @@ def _by_stage(measurements: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _field_from_measurements(places: Places, *columns: str) -> column_lineage_dataset.Fields:
-    """A field that tells of landing columns what their noisy measurements tell."""
-    words = "by way of differentially private measurements"
+    """A field that depends on landing columns only through their noisy measurements."""
+    words = "through differentially private measurements only"
     return column_lineage_dataset.Fields(
         inputFields=[_field(places, LANDING, name, "DIRECT", words, subtype="AGGREGATION") for name in columns],
         transformationType="MASKED",

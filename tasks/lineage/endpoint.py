@@ -1,8 +1,8 @@
-"""An OpenLineage endpoint over HTTP: one connection, short timeouts, and a way to cut it.
+"""An OpenLineage endpoint over HTTP: one connection with short timeouts, which another thread can shut down.
 
-It is the standard library's client: it reads no proxy or password from the environment,
-follows no redirection with our token, and its socket can be shut from another thread,
-which alone ends an endpoint that answers a byte at a time.
+The client is the standard library's. It reads no proxy or password from the environment and does not
+send our token along a redirection. Only shutting its socket from another thread stops an endpoint that
+answers one byte at a time.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from tasks.workspace.reading import read_text
 API = "/api/v1/lineage"
 TOKEN_FILE = "lineage.token"  # noqa: S105  the name of the file, not the token
 LATER = frozenset({408, 425, 429})
-"""Refusals that are about the time, not about the event."""
+"""Status codes that refuse a request at this time, not the event itself."""
 
 _MOST_ANSWER_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of an offered event, and why in our own words: an endpoint's are never repeated."""
+    """The outcome of an offered event, with a reason in our own words; an endpoint's texts are never repeated."""
 
     kind: Literal["accepted", "refused", "unavailable"]
     reason: str = ""
 
     @property
     def is_refused(self) -> bool:
-        """The endpoint does not want this event."""
+        """Whether the endpoint rejected this event."""
         return self.kind == "refused"
 
 
@@ -51,7 +51,7 @@ GARBLED = Answer("unavailable", "the answer was not HTTP")
 
 
 class Endpoint:
-    """Where events go."""
+    """The HTTP endpoint to which events are sent."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._parts, self._token = urlsplit(url), token
@@ -60,9 +60,9 @@ class Endpoint:
         self.digest = hashlib.sha256(url.encode()).hexdigest()
 
     def offer(self, event: bytes, seconds: float) -> Answer:
-        """Post one event, each step of it within so many seconds.
+        """Post one event; each step has at most `seconds` to finish.
 
-        A kept connection may have been closed by the other side meanwhile: that is worth a second try.
+        The endpoint may have closed a kept connection in the meantime, so a failure on one is tried again.
         """
         if self._connection is not None:
             answer = self._post(event, seconds)
@@ -77,7 +77,7 @@ class Endpoint:
             answer = SILENT
         except HTTPException as error:
             answer = GONE if isinstance(error, ConnectionError) else GARBLED
-        except (OSError, ValueError):  # ValueError: a host name that cannot be one
+        except (OSError, ValueError):  # ValueError: an impossible host name
             answer = GONE
         else:
             return _judged(status)
@@ -99,7 +99,7 @@ class Endpoint:
         if self._connection is None:
             self._connection = self._open(seconds)
             self._connection.connect()
-        if self._is_cut:  # while the name was looked up or the connection made
+        if self._is_cut:  # during the name lookup or while connecting
             raise TimeoutError
         if self._connection.sock is not None:
             self._connection.sock.settimeout(seconds)
@@ -120,7 +120,7 @@ class Endpoint:
         return headers | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
 
     def cut(self) -> None:
-        """End whatever goes on, from another thread; nothing is sent afterwards."""
+        """Abort the current request from another thread; nothing is sent afterwards."""
         self._is_cut = True
         connection = self._connection
         if connection is not None and connection.sock is not None:
@@ -135,7 +135,7 @@ class Endpoint:
 
 
 def _judged(status: int) -> Answer:
-    """A redirection is no success: the specification names the endpoint, and nobody else is told."""
+    """Classify a status; a redirection counts as a failure, because events go only to the endpoint that is named."""
     if 200 <= status < 300:
         return ACCEPTED
     is_refusal = 400 <= status < 500 and status not in LATER
@@ -149,7 +149,7 @@ def endpoint_of(workspace: Workspace, spec: LineageSpec) -> Endpoint:
     """
     token = _token(workspace.keys / TOKEN_FILE)
     if token and not _is_confidential(spec.url):
-        raise _unusable("the endpoint has no https, so everybody on the way could read it", "use an https URL")
+        raise _unusable("the endpoint does not use https, so the network could read the token", "use an https URL")
     return Endpoint(spec.url, token)
 
 
@@ -160,7 +160,7 @@ def _token(path: Path) -> str | None:
         raise _unusable("others may read it", "chmod it to 0600")
     token = read_text(path, errors="replace").strip()
     if not (token and token.isascii() and token.isprintable() and " " not in token):
-        raise _unusable("it is not one line of letters, digits and signs", "write the bare token into the file")
+        raise _unusable("it is not a single word of printable ASCII characters", "write the bare token into the file")
     return token
 
 

@@ -1,8 +1,8 @@
 """Lineage as OpenLineage events, one JSON line each, in a workspace log and in the bundle.
 
-Landing data appear by the release id alone: no file name, size, count or fingerprint.
-How long a pass over the rows takes tells how many there are: times are told to the
-minute, and run ids carry no time.
+Landing data are identified by the release id alone: no event has a file name, size, count or
+fingerprint. The duration of a pass over the rows would reveal their number, so times are
+rounded to the minute and run ids contain no time.
 """
 
 from __future__ import annotations
@@ -51,31 +51,31 @@ DESCRIPTIONS = {
     FLOW: "one differentially private release of one period",
     "validate": "checks the structure of the landing data; reads rows",
     "allocate": "reserves the release's budget in the ledger",
-    "project": "chooses the projection: random, of public data, or measured with noise",
-    "estimate": "measures noisy moments; after it only checks that are paid for read rows",
-    "sample": "fits the law of synthetic points to the noisy moments",
-    "decode": "draws synthetic points and turns them into the original columns",
+    "project": "chooses the projection: random, computed from public data, or measured with noise",
+    "estimate": "measures the noisy moments; after this stage, only checks with a budget read rows",
+    "sample": "fits the probability law of the synthetic points to the noisy moments",
+    "decode": "draws synthetic points and decodes them into the original columns",
     "check": "compares the synthetic table with the noisy moments",
-    "score": "tests models of the synthetic table with noise; reads rows",
-    "publish": "seals the bundle, enters it in the ledger and reveals it",
-    "seal": "seals the bundle, which waits for a person's approval",
+    "score": "scores models that were trained on the synthetic table, with noise; reads rows",
+    "publish": "seals the bundle, records it in the ledger and makes it visible",
+    "seal": "seals the bundle, which then awaits a person's approval",
 }
 
 
 @dataclass(slots=True)
 class Stage:
-    """A stage that is running: what it reads and writes, and what is known of it and of these datasets by now."""
+    """A running stage: its inputs and outputs, and the facets that are known so far."""
 
     name: str
     inputs: list[str]
     outputs: list[str]
     facets: dict[str, RunFacet]
     made: dict[str, dict[str, DatasetFacet]] = field(default_factory=dict)
-    """Digest and cost of each output that exists by now."""
+    """Digest and cost of each output that exists so far."""
     verdicts: dict[str, dict[str, InputDatasetFacet]] = field(default_factory=dict)
-    """What was found about an input."""
+    """The results of checks on an input."""
     statistics: dict[str, dict[str, OutputDatasetFacet]] = field(default_factory=dict)
-    """How much was written to an output: of synthetic rows only."""
+    """The size of an output, for synthetic rows only."""
 
 
 class LineageRun:
@@ -107,7 +107,7 @@ class LineageRun:
         return self._running(self.new_stage(name), _fresh_id())
 
     def new_stage(self, name: str) -> Stage:
-        """A stage that begins; the flow's inputs and outputs are named at its end."""
+        """A stage at its start; inputs and outputs of the flow are added at its end."""
         reads, writes = ((), ()) if name == FLOW else (self.datasets.reads(name), self.datasets.writes(name))
         return Stage(name, list(reads), list(writes), self.facets_of(name))
 
@@ -159,7 +159,7 @@ class LineageRun:
         return self.namespace, f"{self._release_id}/{name}"
 
     def facets_of(self, job: str) -> dict[str, RunFacet]:
-        """What every event of a job tells: which release it is, of which period, made by what, and in which flow."""
+        """The facets of every event of a job: release, period, software and parent flow."""
         facets: dict[str, RunFacet] = {
             "processing_engine": processing_engine_run.ProcessingEngineRunFacet(
                 version=version_of("dprelease"), name="dprelease"
@@ -185,19 +185,19 @@ class LineageRun:
 
 
 def _fresh_id() -> str:
-    """A random id: those of OpenLineage's own making hold the millisecond, and so tell durations."""
+    """A random id; OpenLineage's own ids contain the millisecond and so would reveal durations."""
     return str(uuid.uuid4())
 
 
 def _nominal_month(period: str) -> nominal_time_run.NominalTimeRunFacet:
-    """The data's month, such as 2026-11, from its first moment to that of the next."""
+    """The month of the data, such as 2026-11, from its start to the start of the next month."""
     year, month = (int(part) for part in period.split("-"))
     after = f"{year + month // 12:04d}-{month % 12 + 1:02d}"
     return nominal_time_run.NominalTimeRunFacet(f"{period}-01T00:00:00Z", f"{after}-01T00:00:00Z")
 
 
 def _of_ours(part: dict[str, Any]) -> dict[str, Any]:
-    """A facet names who produced it: this program, and not the library that spells it."""
+    """A facet with this program as its producer, instead of the OpenLineage library."""
     return part | {"_producer": PRODUCER} if "_producer" in part else part
 
 
@@ -210,10 +210,10 @@ def _job_facets(job: str) -> dict[str, JobFacet]:
 
 
 def public_words(error: BaseException) -> str:
-    """What exported lineage may say of a failure: no text or type of a foreign error, no verdict on raw data.
+    """What exported lineage may state about a failure: no text or type of a foreign error, no verdict on raw data.
 
-    The checks are on released values, and rules other than those on the landing data are
-    about public things; both may be named.
+    Checks concern released values, and all rules but those on the landing data concern public facts,
+    so both may be named.
     """
     if isinstance(error, LandingError):
         return LANDING_REFUSED
@@ -223,14 +223,14 @@ def public_words(error: BaseException) -> str:
         return str(error)
     if isinstance(error, KeyboardInterrupt | InterruptedReleaseError):
         return "interrupted"
-    return "an unexpected fault; the operator was told its kind and place"
+    return "an unexpected fault; its type and place were reported to the operator"
 
 
 def append_line(path: Path, line: str, *, durable: bool = False) -> None:
-    """Append one line in a single write, so that concurrent runs do not mix theirs.
+    """Append one line in a single write, so that lines of concurrent runs do not mix.
 
-    A line that a crash tore is closed first; it stays behind as an unreadable one.
-    A durable line, and all before it, outlive a loss of power.
+    A line that a crash left incomplete is terminated first and remains as an unreadable line.
+    A durable line, and all lines before it, survive a power cut.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
@@ -246,12 +246,12 @@ def append_line(path: Path, line: str, *, durable: bool = False) -> None:
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
-    """The events of a log; lines that a crash tore are left out."""
+    """The events of a log without lines that a crash left incomplete."""
     return [event for _, event in numbered_events(path)]
 
 
 def numbered_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The events of a log with the number of their line, the first being 1; lines that a crash tore are left out."""
+    """The events of a log with their line numbers, from 1, without lines that a crash left incomplete."""
     lines = read_text(path, errors="replace").splitlines() if path.is_file() else []
     for number, line in enumerate(lines, 1):
         if (event := parsed(line)) is not None:
@@ -259,7 +259,7 @@ def numbered_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def parsed(line: str | bytes) -> dict[str, Any] | None:
-    """The event of a line; None for what a crash tore, and an empty event for JSON that is none."""
+    """The event of a line; None for an incomplete line, and an empty event for JSON that is not an object."""
     try:
         event = json.loads(line)
     except RecursionError:
@@ -270,7 +270,7 @@ def parsed(line: str | bytes) -> dict[str, Any] | None:
 
 
 def is_whole(event: dict[str, Any]) -> bool:
-    """Whether an event has run, job and datasets with names and facets; what others wrote into a log may not."""
+    """Whether an event has run, job and datasets with names and facets; events of other programs may lack them."""
     parts = [event.get("run"), event.get("job"), *listed(event, "inputs"), *listed(event, "outputs")]
     if not all(isinstance(part, dict) and isinstance(part.get("facets", {}), dict) for part in parts):
         return False
@@ -281,6 +281,6 @@ def is_whole(event: dict[str, Any]) -> bool:
 
 
 def listed(part: dict[str, Any], key: str) -> list[Any]:
-    """The list under a key of an event or of a part of it; a list of nothing usable for what is no list."""
+    """The list under a key of an event or of one of its parts; empty if the value is not a list."""
     found = part.get(key, [])
     return found if isinstance(found, list) else [None]

@@ -1,8 +1,8 @@
 """Our own OpenLineage facets: what a measurement costs, what a release promises, and what a dataset was computed from.
 
-A part is never called what the whole is called. A *spend* is one measurement's own cost and belongs to
-the stage that measured it; the *guarantee* is the whole release's and belongs to the flow alone.
-Version 1 put the release's epsilon on every stage, under the name of a guarantee; readers still know it.
+Parts and the whole have different names. A *spend* is the cost of one measurement and belongs to the stage
+that measured it; the *guarantee* is that of the whole release and belongs to the flow only. Version 1 put
+the release's epsilon on every stage and called it a guarantee; readers still accept it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import attrs
 from openlineage.client.facet_v2 import DatasetFacet, RunFacet
 
 SPEND, GUARANTEE, COST, LEDGER = "dp_spend", "dp_guarantee", "dp_cost", "dp_ledger"
-"""The names of our facets; a spend's is followed by its measurement's, as in `dp_spend_moments`."""
+"""The names of our facets; the measurement's name is appended to that of a spend, as in `dp_spend_moments`."""
 
 SCHEMA_ID = "urn:dprelease:lineage-facets:2"
 """The `$id` of schemas/lineage-facets.schema.json, which `dprelease lineage --schema` prints."""
@@ -31,8 +31,8 @@ def facet_schema() -> dict[str, Any]:
 class DpSpendFacet(RunFacet):
     """What one measurement costs, its ledger entry, and the population's balance around that entry.
 
-    `epsilon` is there for a pure mechanism, `rho` for Gaussian noise; `alone` states either as
-    (epsilon, delta). `ofRelease` is what the whole release states, of which this is a part.
+    A pure mechanism has `epsilon`, Gaussian noise has `rho`; `alone` states either as
+    (epsilon, delta). `ofRelease` is the statement of the whole release, of which this is a part.
     """
 
     measurement: str
@@ -43,7 +43,7 @@ class DpSpendFacet(RunFacet):
     neighbours: str
     epsilon: float | None
     rho: float | None
-    deltaNum: float  # noqa: N815  spelled as OpenLineage spells its fields
+    deltaNum: float  # noqa: N815  OpenLineage's spelling of fields
     alone: dict[str, float]
     ofRelease: dict[str, float]  # noqa: N815
     ledgerEntry: int  # noqa: N815
@@ -58,7 +58,7 @@ class DpSpendFacet(RunFacet):
 
 @attrs.define
 class DpGuaranteeFacet(RunFacet):
-    """What a whole release promises, as it was reserved, and what was spent of that when the event was written."""
+    """The guarantee of a whole release, as reserved, and the part that was spent when the event was written."""
 
     population: str
     unit: str
@@ -92,7 +92,7 @@ class DpCostFacet(DatasetFacet):
 
 @attrs.define
 class DpLedgerFacet(DatasetFacet):
-    """The ledger entry that a dataset is, or that holds its digest."""
+    """The ledger entry that is the dataset, or that contains its digest."""
 
     ledgerEntry: int  # noqa: N815
     ledgerHash: str  # noqa: N815

@@ -1,7 +1,7 @@
-"""The lineage of one release as a graph: datasets and jobs, and which read or wrote which.
+"""The lineage of one release as a graph of datasets and jobs, with an edge for each read and write.
 
-It comes from the bundle's own events, where there is a bundle, and from the workspace's
-log, which alone tells of publishing, of failed runs and of releases that were never published.
+It is built from the bundle's events, if there is a bundle, and from the workspace's log, which alone
+records publication, failed runs and releases that were never published.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Graph = dict[str, list[dict[str, Any]]]
 
 LOG = "lineage.ndjson"
 OURS = "dp_"
-"""How the names of our own facets begin: what was promised and spent."""
+"""The prefix of our own facets, which state guarantees and spends."""
 
 
 def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
     """Nodes and edges of a release; several runs of a stage are one node.
 
-    Raises: RefusedError for a release that no event tells of.
+    Raises: RefusedError if no event names the release.
     """
     events = _events(workspace, release_id)
     if not events:
@@ -52,7 +52,7 @@ def _names_release(event: Event, release_id: str) -> bool:
 
 
 def _run_and_parent(event: Event) -> list[str]:
-    """The event's run and its parent."""
+    """The ids of the event's run and of its parent."""
     parent = _parent_run(event)
     return [event["run"]["runId"], *([parent] if parent else [])]
 
@@ -74,7 +74,7 @@ def _short(name: str) -> str:
 
 
 def _jobs(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
-    """The flow and its stages, in the order in which they first began."""
+    """The flow and its stages, in the order of their first start."""
     jobs: dict[str, dict[str, Any]] = {}
     for event in events:
         name = event["job"]["name"]
@@ -102,7 +102,7 @@ def _without_schema_keys(facet: dict[str, Any]) -> dict[str, Any]:
 
 
 def _datasets(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
-    """What was read and written, in the order in which it first appeared."""
+    """The datasets that were read or written, in the order of their first appearance."""
     datasets: dict[str, dict[str, Any]] = {}
     for event in events:
         for dataset in listed(event, "inputs") + listed(event, "outputs"):
@@ -131,7 +131,7 @@ def _known(dataset: dict[str, Any]) -> dict[str, Any]:
 
 
 def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
-    """Data into stages and out of them; those of the flow are its stages' together."""
+    """The edges between datasets and stages; the flow has none, because its data are those of its stages."""
     edges: dict[tuple[str, str], None] = {}
     for event in events:
         name = event["job"]["name"]
@@ -148,7 +148,7 @@ def _edges(events: Iterable[Event]) -> list[dict[str, str]]:
 
 
 def spends_in_words(job: dict[str, Any]) -> list[str]:
-    """What each measurement of a stage, or of the flow, cost; events of version 1 tell only what the release cost."""
+    """The cost of each measurement of a stage or flow; events of version 1 state only the cost of the release."""
     keys = [key for key in job if key.startswith(SPEND)]
     return [
         _spend_facet_words(job, key) for key in sorted(keys, key=lambda key: str(job[key].get("ledgerEntry")).zfill(20))
@@ -176,7 +176,7 @@ def _doubt_words(spend: dict[str, Any]) -> str:
 
 
 def guarantee_in_words(flow: dict[str, Any]) -> str | None:
-    """What the whole release states, and what was spent of that if its flow failed; None for older events."""
+    """The guarantee of the whole release, and the part that was spent if its flow failed; None for older events."""
     whole = flow.get(GUARANTEE)
     if not isinstance(whole, dict) or "measurements" not in whole:
         return None

@@ -1,19 +1,19 @@
 """The outbox: lineage events on their way to an OpenLineage endpoint.
 
-The workspace's log is itself the outbox: a cursor tells how many of its bytes were
-delivered, so nothing is kept twice. Events go out in the log's order, each at least once.
+The workspace's log is itself the outbox: a cursor holds the number of delivered bytes, so
+no event is stored twice. Events are sent in the log's order, each at least once.
 
-* The cursor moves after every answer of success, by a file written beside and renamed.
+* The cursor advances after every accepted event; its file is written as a draft and renamed.
   A crash in between sends one event again; OpenLineage endpoints know it by its run id.
-* An endpoint that is away, slow or broken stops the delivery until the next one.
+* If the endpoint is unreachable, slow or broken, the delivery ends and the next one continues.
 * An event that is refused (4xx) is set aside in a file of its own, but only once the
   endpoint accepted a later one: an endpoint that refuses everything loses nothing. So is an
   event on which the endpoint broke down in several deliveries in a row.
 * A cursor that does not fit the log (another endpoint, a log restored from a backup)
-  starts again at the beginning. Who removes the outbox' folder sends everything again.
+  starts again at the beginning. Removing the outbox's folder sends everything again.
 
-Delivery happens in a thread that is left behind when its time is over, so that nothing
-an endpoint or a name server does can hold up a release.
+Delivery runs in a thread that is abandoned when its time is over, so that neither an endpoint
+nor a name server can delay a release.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from tasks.workspace.reading import open_regular, parse_json, read_text
 
 ANSWER_SECONDS = 2.0
 TRIES = 3
-"""How often an event is offered before it counts as refused; and in how many deliveries the endpoint may break down."""
+"""How often an event is offered before it counts as refused, and in how many deliveries it may break the endpoint."""
 
 _GRACE_SECONDS = 0.5  # for the thread to notice that its connection was cut
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 4096  # more than enough to hold an event's run id
 
-BUSY = Answer("unavailable", "another delivery is at work")
+BUSY = Answer("unavailable", "another delivery is running")
 LATE = Answer("unavailable", "the time for this delivery is over")
 BROKEN = Answer("unavailable", "the outbox could not be read or written")
 
@@ -70,7 +70,7 @@ class Cursor:
 
 @dataclass(slots=True)
 class _Progress:
-    """What a delivery did so far; written by its thread, read by whoever waits for it."""
+    """The progress of a delivery; its thread writes it, and the thread that waits reads it."""
 
     sent: int = 0
     set_aside: int = 0
@@ -90,7 +90,7 @@ class Outbox:
         return self.folder / "refused.ndjson"
 
     def deliver(self, endpoint: Endpoint, *, seconds: float) -> Delivery:
-        """Send what waits, for so long at most, and cut the endpoint; whatever happens is in the answer."""
+        """Send the waiting events for at most `seconds`, then cut the endpoint; failures are part of the result."""
         progress = _Progress()
         worker = threading.Thread(target=self._work, args=(endpoint, time.monotonic() + seconds, progress), daemon=True)
         worker.start()
@@ -104,14 +104,14 @@ class Outbox:
         try:
             with self._alone(deadline) as alone:
                 progress.answer = self._send_all(endpoint, deadline, progress) if alone else BUSY
-        except Exception:  # noqa: BLE001  a thread has nobody to tell: its traceback would go to the terminal
+        except Exception:  # noqa: BLE001  nobody catches errors of a thread: the traceback would go to the terminal
             progress.answer = BROKEN
         finally:
             endpoint.close()
 
     @contextmanager
     def _alone(self, deadline: float) -> Iterator[bool]:
-        """Wait until nobody else delivers; the lock is the operating system's and goes with its process."""
+        """Wait until no other process delivers; the operating system releases the lock when a process ends."""
         self.folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         with (self.folder / ".lock").open("w") as file:
             while not (taken := try_lock(file)) and time.monotonic() < deadline:
@@ -119,10 +119,10 @@ class Outbox:
             yield taken
 
     def _send_all(self, endpoint: Endpoint, deadline: float, progress: _Progress) -> Answer:
-        """Send events in order until one is not taken; returns the last answer."""
+        """Send events in order until one is not accepted; returns the last answer."""
         cursor, refused, answer = self._cursor(endpoint), list[bytes](), ACCEPTED
         for line, end in self._lines(cursor.delivered):
-            if parsed(line) is None:  # torn by a crash: nobody can read it
+            if parsed(line) is None:  # left incomplete by a crash
                 continue
             answer = _offer(endpoint, line, deadline)
             if answer == ACCEPTED:
@@ -136,19 +136,19 @@ class Outbox:
         return answer
 
     def _gives_up(self, cursor: Cursor) -> bool:
-        """Count one more delivery that broke down on the event behind the cursor; whether these were enough."""
+        """Count a delivery that failed on the event at the cursor; return whether the event is to be set aside."""
         self._keep(replace(cursor, breakdowns=cursor.breakdowns + 1))
         return cursor.breakdowns >= TRIES
 
     def _lines(self, start: int) -> Iterator[tuple[bytes, int]]:
-        """The whole lines of the log from a byte on, each with the byte at which it ends."""
+        """The complete lines of the log from a byte offset on, each with the offset of its end."""
         if not self._log.is_file():
             return
         with open_regular(self._log) as file:
             file.seek(start)
             for line in file:
                 start += len(line)
-                if not line.endswith(b"\n"):  # still being written, or torn by a crash
+                if not line.endswith(b"\n"):  # still being written, or left incomplete by a crash
                     return
                 yield line, start
 
@@ -159,7 +159,7 @@ class Outbox:
         refused.clear()
 
     def _cursor(self, endpoint: Endpoint) -> Cursor:
-        """Where the last delivery to this endpoint ended; the beginning, if it was of another log."""
+        """Where the last delivery to this endpoint ended; the beginning if the cursor does not fit the log."""
         fresh = Cursor(endpoint.digest)
         try:
             kept = Cursor(**parse_json(read_text(self._cursor_path)))
@@ -178,7 +178,7 @@ class Outbox:
         return self.folder / "cursor.json"
 
     def _tail(self, end: int) -> str:
-        """The digest of the log's last bytes before an end; of nothing at its beginning, and behind its end."""
+        """The digest of the log's last bytes before an offset; empty at its beginning and beyond its end."""
         if not 0 < end <= (self._log.stat().st_size if self._log.is_file() else 0):
             return ""
         with open_regular(self._log) as file:
@@ -187,7 +187,7 @@ class Outbox:
 
 
 def _offer(endpoint: Endpoint, line: bytes, deadline: float) -> Answer:
-    """Offer one event; a refusal is asked for again, for it may have been a hiccup of something in between."""
+    """Offer one event; after a refusal it is offered again, because a proxy may have caused the refusal."""
     answer = LATE
     for _ in range(TRIES):
         seconds = min(ANSWER_SECONDS, deadline - time.monotonic())

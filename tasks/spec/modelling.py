@@ -67,7 +67,7 @@ class ProjectionSpec(Section):
     def _mechanism_belongs_to_private_pca(self) -> Self:
         if self.mechanism is not None and self.kind != "private-pca":
             hint = "remove the key, or use `kind: private-pca`"
-            message = f"the projection {self.kind} measures nothing, so it has no mechanism"
+            message = f"the projection {self.kind} is not measured, so it has no mechanism"
             refuse("projection-mechanism-unused", message, hint, "mechanism")
         return self
 

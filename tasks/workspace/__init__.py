@@ -1,1 +1,1 @@
-"""The folder of one steward's state, and what every chapter needs of the machine: files, clock, cores, build."""
+"""The folder of one steward's state, and shared access to files, clock, cores and build identity."""

@@ -1,4 +1,4 @@
-"""Which program this is: one digest over its code and over the versions of what its numbers rest on."""
+"""The identity of this program: one digest over its code and over the versions of its numeric libraries."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from typing import Any
 
 PACKAGES = ("dpcore", "expectations", "tasks", "flows")
 NUMERICS = ("numpy", "scipy", "opendp", "python-flint", "randomgen", "pyarrow")
-"""Libraries that a measurement goes through."""
+"""The libraries that compute a measurement."""
 SOFTWARE = ("dprelease", *NUMERICS, "scikit-learn", "prefect")
 SOURCES = (".py", ".j2", ".css", ".json", ".yaml")
 
 _OF_THE_WHEEL = re.compile(r"(?!\.\./)(?![^/]+\.dist-info/(?:INSTALLER|REQUESTED|uv_\w+\.json),).*,sha256=")
-"""A line of RECORD that is also in the wheel's own."""
+"""A line of an installed RECORD that is also in the RECORD of the wheel."""
 
 
 @functools.cache
 def code_digest() -> str:
-    """The digest of the program that is running."""
+    """The digest of the running program."""
     return source_digest(Path(__file__).parents[2])
 
 
@@ -42,7 +42,7 @@ def source_digest(root: Path) -> str:
 
 @functools.cache
 def code_facts() -> dict[str, Any]:
-    """Which program, interpreter and libraries made a release, and one digest over all that was installed."""
+    """The program, interpreter and libraries of a release, and one digest over all installed distributions."""
     installed = installed_distributions()
     return {
         "version": version_of("dprelease"),
@@ -56,7 +56,7 @@ def code_facts() -> dict[str, Any]:
 
 @functools.cache
 def version_of(name: str) -> str:
-    """The version of an installed distribution; looking it up reads all its metadata."""
+    """The version of an installed distribution; it is cached, because a lookup reads all metadata."""
     return importlib.metadata.version(name)
 
 
@@ -67,7 +67,7 @@ def software_versions() -> dict[str, str]:
 
 @functools.cache
 def platform_facts() -> str:
-    """What besides versions decides the last bits of a result: system, processor, C library, BLAS and its kernels."""
+    """The facts besides versions that determine the last bits of a result: system, processor, C library and BLAS."""
     import scipy.linalg  # noqa: F401  loads its BLAS beside NumPy's
     from threadpoolctl import threadpool_info
 

@@ -25,7 +25,7 @@ SCRATCH, COMPARISONS = "run-", "comparisons"
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where everything of one steward lies."""
+    """The folders and files of one steward."""
 
     root: Path
 
@@ -41,7 +41,7 @@ class Workspace:
 
     @property
     def vault(self) -> Path:
-        """Private: scratch, which is gone after each run, and comparisons with raw rows, which stay."""
+        """Private files: scratch, which is removed after each run, and comparisons with raw rows, which stay."""
         return self.root / "vault"
 
     @property
@@ -61,7 +61,7 @@ class Workspace:
 
     @property
     def schedule_path(self) -> Path:
-        """Since when the schedule owes releases."""
+        """The time since which the schedule has been in force."""
         return self.root / "schedule.json"
 
     @property
@@ -102,7 +102,7 @@ class Workspace:
             folder.mkdir(parents=True, exist_ok=True)
         for folder in (self.landing, self.vault, self.keys, self.prefect_home):
             folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-            if folder != self.landing:  # where others may bring files: none of them is executed or believed
+            if folder != self.landing:  # others may put files there; they are neither executed nor trusted
                 _require_own(folder)
             folder.chmod(PRIVATE_FOLDER)
         (self.landing / "quarantine").mkdir(exist_ok=True)
@@ -165,14 +165,14 @@ class Workspace:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A private folder for one run; it is gone afterwards, whatever happens.
+        """A private folder for one run, which is removed afterwards in any case.
 
-        The folder is locked while its process lives, so that what a killed process left
-        can be told from what is in use, and is removed by the next run.
+        The folder is locked while its process lives, so that the next run can recognise and
+        remove the folders of killed processes.
         """
         folder = self.vault / f"{SCRATCH}{secrets.token_hex(8)}"
         with ExitStack() as alive:
-            with hold_folder_lock(self.vault):  # nobody sweeps a folder that is not locked yet
+            with hold_folder_lock(self.vault):  # so that no process removes the folder before it is locked
                 self._sweep()
                 folder.mkdir(mode=PRIVATE_FOLDER)
                 file = alive.enter_context((folder / ALIVE).open("w"))
@@ -183,7 +183,7 @@ class Workspace:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def _sweep(self) -> None:
-        """Remove what processes that are gone left behind."""
+        """Remove the scratch folders of processes that have ended."""
         for folder in self.vault.glob(f"{SCRATCH}*"):
             if not _is_alive(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -192,7 +192,7 @@ class Workspace:
     def exclusive(self, name: str) -> Iterator[None]:
         """Wait until no other run in this workspace releases under that name.
 
-        The lock is the operating system's: it goes when its process does.
+        The operating system releases the lock when its process ends.
         """
         folder = self.releases / name
         folder.mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ class Workspace:
             yield
 
     def keep_comparison(self, release_id: str, page: str) -> Path:
-        """Keep what compares a release with raw rows, for the operator alone."""
+        """Store the comparison of a release with raw rows, for the operator only."""
         folder = self.vault / COMPARISONS
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         path = folder / f"{release_id}.html"
@@ -209,7 +209,7 @@ class Workspace:
         return path
 
     def keep_verdicts(self, release_id: str, verdicts: list[dict[str, Any]]) -> Path:
-        """Keep the operator's verdicts beside the private data they speak of."""
+        """Store the verdicts for the operator beside the private data that they concern."""
         folder = self.landing / "verdicts"
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         path = folder / f"{release_id}.json"
@@ -224,11 +224,11 @@ def _is_alive(folder: Path) -> bool:
         with (folder / ALIVE).open("r+") as file:
             return not try_lock(file)
     except OSError:
-        return False  # its owner is removing it, or somebody else took the lock away
+        return False  # its owner is removing it, or another process removed the lock
 
 
 def _require_own(folder: Path) -> None:
-    """Refuse a folder, or a link to one, that another account made or can write to: what is in it may be theirs.
+    """Refuse a folder, or a link to one, that another account created or can write to: its content may be theirs.
 
     Prefect's home configures its logging, for example, and can name any function there.
     Raises: WorkspaceError.

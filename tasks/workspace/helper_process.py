@@ -5,8 +5,8 @@ a process load at the same time. So `dprelease run` beside a server starts a hel
 and calls there the functions that need them. Where a run starts a server, which loads on the other core, and under
 `dprelease serve` the same functions are called in place.
 
-Arguments and results go through a pipe between the two processes and are written nowhere. The helper keeps nothing of
-a call, says nothing on the terminal, and ends when the process that started it ends, however that happens.
+Arguments and results go through a pipe between the two processes and are not stored. The helper keeps no data after
+a call, prints nothing, and ends when the process that started it ends for any reason.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ MODULES = (
     "tasks.report.report",
     "tasks.report.spectra",
 )
-"""What the helper loads before it is asked for it, in the order in which a release does."""
+"""The modules that the helper loads in advance, in the order in which a release needs them."""
 
 
 class Helper:
-    """The process, and the pipe to it; one call is answered after the other."""
+    """The process and the pipe to it; calls are answered one after another."""
 
     def __init__(self) -> None:
         self._pipe, theirs = Pipe()
@@ -53,27 +53,27 @@ class Helper:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt is for the flow, which may need it afterwards
+                start_new_session=True,  # an interrupt must reach only the flow, which may still need the helper
             )
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function there, and return or raise what it does; an error of others comes as ours.
+        """Call a function in the helper and return its result or raise its error; foreign errors are replaced by ours.
 
-        Raises: EOFError, OSError if the helper is gone.
+        Raises: EOFError, OSError if the helper has ended.
         """
         with self._one_at_a_time:
             try:
                 self._pipe.send((function, args, kwargs))
                 result, error = self._pipe.recv()
             except BaseException:
-                self._pipe.close()  # the answer to this call must not be taken for that to the next
+                self._pipe.close()  # the answer to this call must not be mistaken for that to the next one
                 raise
         if error is not None:
             raise error
         return result  # type: ignore[no-any-return]
 
     def close(self) -> None:
-        """End it; there is nothing that it would have to finish."""
+        """End the helper; it has no work to finish."""
         self._pipe.close()
         self._process.kill()
         self._process.wait()
@@ -84,13 +84,13 @@ _running: list[Helper] = []
 
 
 def is_loaded() -> bool:
-    """Whether this process has loaded by itself what a helper would load for it."""
+    """Whether this process has already loaded the modules that a helper would load."""
     return all(module in sys.modules for module in MODULES)
 
 
 @contextmanager
 def start_helper() -> Iterator[None]:
-    """Have a helper for what is called in the block through `in_helper`."""
+    """Run a helper during the block for the functions that are called through `in_helper`."""
     helper = Helper()
     _running.append(helper)
     try:
@@ -101,13 +101,13 @@ def start_helper() -> Iterator[None]:
 
 
 def load_slow_libraries() -> None:
-    """Load here what a helper would load."""
+    """Load in this process the modules that a helper would load."""
     for module in MODULES:
         _load(module)
 
 
 def in_helper(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function of a module, in the helper if there is one, else here."""
+    """Call a function of a module in the helper if there is one, or else in this process."""
     return _running[-1].call(function, *args, **kwargs) if _running else function(*args, **kwargs)
 
 
@@ -115,7 +115,7 @@ def in_helper(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def main() -> None:
-    """Answer calls until nobody can call any more; load libraries while nobody does."""
+    """Answer calls until the pipe is closed, and load libraries between calls."""
     pipe, waiting = Connection(int(sys.argv[1])), list(MODULES)
     try:
         while True:
@@ -123,11 +123,11 @@ def main() -> None:
                 _load(waiting.pop(0))
             pipe.send(_answer(*pipe.recv()))
     except (EOFError, OSError):
-        os._exit(0)  # nothing is left to do, and taking the libraries down takes time
+        os._exit(0)  # nothing is left to do, and unloading the libraries takes time
 
 
 def _load(module: str) -> None:
-    """Import a module; a fault shows where a call meets it again. Libraries stay, and are many objects to look at."""
+    """Import a module without garbage collection; a call that needs the module raises the import's error again."""
     from expectations.quiet import quietly
 
     gc.disable()
@@ -138,10 +138,10 @@ def _load(module: str) -> None:
 
 
 def _answer(function: Callable[..., R], args: Any, kwargs: Any) -> tuple[R | None, Exception | None]:
-    """A result, or an error that is free of data by rule; never both."""
+    """A result, or an error of our own, which contains no data; never both."""
     try:
         return function(*args, **kwargs), None
-    except Exception as error:  # noqa: BLE001  nothing foreign passes
+    except Exception as error:  # noqa: BLE001  no foreign error passes
         return None, own_error(error, function.__name__)
 
 

@@ -1,4 +1,4 @@
-"""Independent pieces of work on all cores, their results in order and never many at once."""
+"""Independent work on all cores, with results in order and in bounded memory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 AHEAD = 2
-"""Finished pieces that may wait for a slow taker, beside those being worked on."""
+"""The number of finished pieces that may wait for a slow consumer, besides those in progress."""
 
 
 def one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate what an audit computes again: sums of products depend on how many threads share them."""
+    """Run a function with one BLAS thread, because an audit must reproduce sums, which depend on the threads."""
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -32,7 +32,7 @@ def one_blas_thread(function: Callable[P, T]) -> Callable[P, T]:
 
 @functools.cache
 def _blas() -> ThreadpoolController:
-    """NumPy's and SciPy's BLAS, found once: the search goes through every library that the process has loaded."""
+    """NumPy's and SciPy's BLAS; cached, because the search inspects every library that the process has loaded."""
     import scipy.linalg  # noqa: F401  loads its BLAS beside NumPy's
 
     return ThreadpoolController()
@@ -44,7 +44,7 @@ def cores() -> int:
 
 
 def in_order(work: Callable[[S], T], pieces: Iterable[S], *, threads: int | None = None) -> Iterator[T]:
-    """`work` of every piece, in the order of the pieces, as `threads` threads (all cores, if not said) get them done.
+    """Yield `work(piece)` for every piece, in order, computed by `threads` threads (by default, all cores).
 
     Memory is bounded by a few pieces, whatever their number. Each thread multiplies matrices by itself,
     so that results do not depend on how many threads there are.

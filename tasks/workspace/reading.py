@@ -1,4 +1,4 @@
-"""Reading files and documents that somebody else may have put there: regular files only, JSON of any shape."""
+"""Reading of untrusted files and documents: regular files only, JSON of any shape."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; a pipe, socket, device or folder is refused at once.
 
-    Opening a named pipe would wait for a writer, and a device need not end. The type is that of
-    what was opened, so that nobody can exchange the file between a look and the opening.
+    Opening a named pipe would wait for a writer, and a device may be endless. The type is checked on the
+    opened file, so that nobody can exchange the file between the check and the opening.
     Raises: OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

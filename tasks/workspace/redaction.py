@@ -1,9 +1,9 @@
-"""What may be said of an error where others read: in the orchestrator's database, in exported lineage.
+"""Redaction of errors that others can read, in the orchestrator's database and in exported lineage.
 
-Of an unexpected one its type and its place in our code, never its text. Of refused landing
-data only that they were refused: the verdict, which names column and rule, is a fact about
-raw data that nobody paid for, and the operator's alone. The error keeps it in its
-attributes, where the command line and the operator's files find it.
+For an unexpected error, only its type and its place in our code are stated, never its text. For refused
+landing data, only the refusal is stated: the verdict, which names column and rule, is a fact about raw
+data that no budget covers, and is for the operator only. The error keeps the verdict in its attributes,
+which the command line and the operator's files use.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("dpcore", "expectations", "tasks", "flows", "deployments")
-"""Our own; where the program is installed from a wheel, other libraries are beside them."""
+"""Our own packages; in an installation from a wheel, other libraries are in the same folder."""
 
 
 def own_error(error: Exception, stage: str) -> PrivacyError:
-    """An error of our own, free of data by rule, without traceback, cause or context that could hold a value."""
+    """An error of our own, which contains no data, without a traceback, cause or context that could hold a value."""
     own = error if isinstance(error, PrivacyError) else _no_room(error)
     own = own or StageFailedError(stage, type(error).__name__, _innermost_place(error))
     own.__context__ = own.__cause__ = None
@@ -38,14 +38,14 @@ def own_error(error: Exception, stage: str) -> PrivacyError:
 class ErrorBoundary:
     """Replace foreign errors in a `with` block by one of ours, which has neither a cause nor a context.
 
-    Whatever hangs on an error may hold data: so our error is free of the foreign one, and of frames that know it.
+    Everything attached to an error may contain data, so our error refers to neither the foreign error nor its frames.
     """
 
     def __init__(self, *foreign: type[Exception], refusal: Callable[[Any], Exception]) -> None:
         self._foreign, self._refusal = foreign, refusal
 
     def __enter__(self) -> None:
-        """Nothing is needed to begin."""
+        """Enter the block."""
 
     def __exit__(self, _kind: object, error: object, trace: object) -> None:
         """Raise our error in place of one that is listed.
@@ -62,12 +62,12 @@ class ErrorBoundary:
 
 
 def reason_of(error: OSError) -> str:
-    """The operating system's words for a fault, without the name of the file."""
+    """The operating system's description of a fault, without the name of the file."""
     return error.strerror or "unknown fault"
 
 
 def _no_room(error: Exception) -> PrivacyError | None:
-    """The refusal of what a full disk stopped, wherever it was being written; None for any other error."""
+    """The refusal if a full disk caused the error; None for any other error."""
     if not isinstance(error, OSError) or error.errno not in NO_ROOM:
         return None
     return WorkspaceError(

@@ -1,8 +1,8 @@
-"""The cache of an account: what was made once and is the same in each of its workspaces. It holds nothing private.
+"""The cache of an account: results that are the same in all of its workspaces. It contains nothing private.
 
-An entry is believed only if it carries the mark of a key that this account alone can read: a file that was
-damaged, moved to another name or put there by somebody else counts as missing, and is made again. Whoever can
-read the key can also change the program itself, so that the mark need not resist the account's owner.
+An entry is used only if it is authenticated with a key that only this account can read: a file that was
+damaged, renamed or written by somebody else counts as missing, and is computed again. Anybody who can read
+the key can also change the program itself, so the cache need not be protected against the account's owner.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ OF_OTHERS = 0o077
 
 @dataclass(frozen=True, slots=True)
 class UserCache:
-    """A folder for its owner alone, and the key of its entries."""
+    """A private folder, and the key that authenticates its entries."""
 
     folder: Path
     key: bytes
 
     @staticmethod
     def of(environment: Mapping[str, str] = os.environ) -> UserCache | None:
-        """The cache of the account that runs this; None where it has no folder to itself."""
+        """The cache of the current account; None if the account has no private folder for it."""
         try:
             folder = _base(environment) / FOLDER
             folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
@@ -66,13 +66,13 @@ class UserCache:
 
 
 def _base(environment: Mapping[str, str]) -> Path:
-    """Where the account's caches are; a relative path counts for nothing, as the XDG specification says."""
+    """The folder of the account's caches; a relative path is ignored, as the XDG specification requires."""
     named = Path(environment.get("XDG_CACHE_HOME") or "")
     return named if named.is_absolute() else Path.home() / ".cache"
 
 
 def _require_private(folder: Path) -> None:
-    """Make sure that nobody else can write the folder, or put another one in its place.
+    """Ensure that nobody else can write to the folder or replace it.
 
     Raises: OSError.
     """
@@ -84,7 +84,7 @@ def _require_private(folder: Path) -> None:
 
 
 def _key_of(path: Path) -> bytes:
-    """The key, made where there is none; of two that make one at the same time, the first counts.
+    """The key, which is created if it is missing; if two processes create it at the same time, the first one counts.
 
     Raises: OSError.
     """

@@ -443,12 +443,12 @@ LIES: dict[str, tuple[Callable[[Given], None], str, str]] = {
     "lineage digest of the table": (
         edit_lines(lambda e: told_dataset(e, "decode")["version"].update(datasetVersion="sha256:" + "0" * 64)),
         "lineage",
-        "digest of synthetic-table is another",
+        "digest of synthetic-table is not that of the ledger or the checksums",
     ),
     "lineage digest of a measurement": (
         edit_lines(lambda e: told_dataset(e, "estimate")["version"].update(datasetVersion="sha256:" + "0" * 64)),
         "lineage",
-        "digest of noisy-moments is another",
+        "digest of noisy-moments is not that of the ledger or the checksums",
     ),
     "lineage cost of the table": (
         edit_lines(lambda e: told_dataset(e, "decode")["dp_cost"].update(epsilon=0.01)),

@@ -400,7 +400,7 @@ RECORD_LIES: dict[str, tuple[Callable[[dict[str, dict[str, object]]], object], s
     ),
     "less-noise": (
         lambda r: r["privacy"]["measurements"][0]["noise"]["covariance"].update(diagonal=1e-9),
-        "the noise that it states of 'moments' is another",
+        "the noise that it states for 'moments' does not follow from the parameters",
     ),
     "half-for-participation": (
         lambda r: r["privacy"]["participation"].update(epsilon=0.05),

@@ -326,7 +326,7 @@ def test_whoever_finds_a_delivery_at_work_waits_for_it_within_its_own_time(
         first.join()
         assert numbers(collector) == list(range(EVENTS))
     assert (delivery.sent, delivery.waiting) == (0, EVENTS)
-    assert delivery.fault == "another delivery is at work"
+    assert delivery.fault == "another delivery is running"
 
 
 # ---------------------------------------------------------------- the specification

@@ -279,7 +279,7 @@ def test_it_gives_no_gram_and_no_release_may_be_planned_with_it() -> None:
         expected_rows=1000,
         mechanism="eigenvalues-only",
     )
-    with pytest.raises(PlanError, match=r"gives no whole moments; it serves dpcore.EigenvalueGauss") as refusal:
+    with pytest.raises(PlanError, match=r"does not measure moments; it serves dpcore.EigenvalueGauss") as refusal:
         make_plan(request)
     assert refusal.value.rule == "mechanism-not-moments"
     assert refusal.value.where == "model.mechanism"

@@ -107,7 +107,7 @@ def test_a_refuted_mechanism_is_refused_with_its_reason(name: str) -> None:
         ({"allocation": {"marginals": Fraction(1)}}, "allocation-unused"),
     ],
 )
-def test_wishes_that_cannot_be_carried_out_are_refused(changes: dict[str, object], rule: str) -> None:
+def test_requests_that_cannot_be_met_are_refused(changes: dict[str, object], rule: str) -> None:
     with pytest.raises(PlanError) as refusal:
         plan(**changes)
     assert refusal.value.rule == rule
@@ -168,7 +168,26 @@ def test_generators_follow_the_roles_of_the_columns() -> None:
     flat = plan(schema=schema_with(label=True), generator="gaussian")
     assert flat.event.layout.blocks == 1
     assert flat.encoded_width == mixture.encoded_width + 4
-    assert any("one more feature" in reason for reason in flat.reasons)
+    assert any("the label is modelled as a feature" in reason for reason in flat.reasons)
+
+
+def test_a_reason_names_the_smallest_dimension_where_the_noise_is_too_large_at_every_one() -> None:
+    noisy, clear = (next(r for r in plan(expected_rows=n).reasons if "dimension" in r) for n in (1, 10**9))
+    assert "the smallest, because at no dimension" in noisy
+    assert "the largest at which" in clear
+
+
+def test_a_reason_for_the_mechanism_is_given_only_for_a_choice_and_names_what_decided_it() -> None:
+    split, small = {"mean": Fraction(1, 2), "moments": Fraction(1, 2)}, Fraction(1, 10**6)
+
+    def why(**changes: Any) -> str:
+        return " ".join(reason for reason in plan(**changes).reasons if reason.startswith("mechanism"))
+
+    assert "delta is 0" in why()
+    assert "the least expected noise" in why(delta=small)
+    assert "a separately measured mean needs pure noise" in why(delta=small, allocation=split)
+    for generator in ("gaussian", "copula"):
+        assert why(mechanism="laplace", projection="none", generator=generator) == ""
 
 
 def test_without_projection_every_coordinate_is_measured() -> None:

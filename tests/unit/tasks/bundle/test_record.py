@@ -18,8 +18,8 @@ from support.tasks.bundle.documents import registry_faults
 from support.tasks.staged import SPEC
 
 from dpcore.records.encoding import Encoding
-from tasks.audit.again import Again
 from tasks.audit.documents import _variant_faults
+from tasks.audit.recomputed import RecomputedBundle
 from tasks.bundle import codebook
 from tasks.bundle.record import _numerics, record_faults
 from tasks.bundle.registry_entry import NOT_STATED, build_deployment, deployment_text
@@ -248,7 +248,7 @@ def test_an_approximate_release_has_neither_a_pure_variant_nor_a_delta(record: d
 def test_older_programs_may_have_called_an_approximate_release_pure(record: dict[str, Any], same_program: bool):
     """Their bundles stay whole; one of this program, or one with another epsilon, is broken."""
     record["privacy"]["measurements"][0]["status"] = "approximate"
-    again = cast(Again, SimpleNamespace(record=record, same_program=same_program))
+    again = cast(RecomputedBundle, SimpleNamespace(record=record, same_program=same_program))
     formerly = {"epsilon": record["privacy"]["epsilon"], "delta": 0.0}
     assert (_variant_faults(again, "Pure DP", formerly) == []) is not same_program
     assert _variant_faults(again, "Pure DP", formerly | {"epsilon": 0.01}) != []

@@ -266,9 +266,9 @@ TOLD_FAILURES = {
     "check": (CheckFailedError("checks failed: mean_gap"), "checks failed: mean_gap"),
     "stage": (
         StageFailedError("estimate", "CANARY", "CANARY.py:1"),
-        "an unexpected fault; the operator was told its kind and place",
+        "an unexpected fault; its type and place were reported to the operator",
     ),
-    "foreign": (PlantedError("CANARY"), "an unexpected fault; the operator was told its kind and place"),
+    "foreign": (PlantedError("CANARY"), "an unexpected fault; its type and place were reported to the operator"),
     "interrupted": (KeyboardInterrupt("CANARY"), "interrupted"),
 }
 

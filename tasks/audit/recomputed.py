@@ -1,4 +1,4 @@
-"""A published bundle beside what its files should hold, made once more."""
+"""A published bundle, and the content of its files computed again for comparison."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tasks.workspace.reading import parse_json, read_text
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError, PrivacyError)
 
 
-@dataclass(frozen=True)  # no slots: what is made again is made once
-class Again:
-    """A bundle, and what its files are functions of: specification, measurements and seeds."""
+@dataclass(frozen=True)  # no slots: cached properties need an instance dictionary
+class RecomputedBundle:
+    """A bundle with everything that determines its files: specification, measurements and seeds."""
 
     folder: Path
     record: dict[str, Any]
@@ -44,28 +44,28 @@ class Again:
 
     @property
     def numbered(self) -> bool:
-        """Whether the model names its sampler; those of older programs do not."""
+        """Whether the model names its sampler; models of older versions do not."""
         return "sampler" in self.model
 
     @cached_property
     def others(self) -> list[str]:
-        """Libraries that differ here from those of the record, and whether the platform does."""
+        """The libraries whose versions differ from the record's, and `platform` if it differs."""
         return other_versions(self.record)
 
     @property
     def exact(self) -> bool:
-        """Whether everything that is computed again must be identical."""
+        """Whether recomputed values must be identical to the published ones."""
         return not self.others
 
     @property
     def same_program(self) -> bool:
-        """Whether this program, with all that is installed beside it, is the one that made the bundle."""
+        """Whether this program, with all installed distributions, is the one that made the bundle."""
         made, here = self.record.get("code", {}), code_facts()
         return all(made.get(name) == here[name] for name in ("digest", "dependencies_digest"))
 
     @cached_property
     def rebuilt(self) -> Rebuilt:
-        """What rows and figures are functions of.
+        """Everything that determines rows and figures.
 
         Raises: NotShownError for a sampler that this program does not have.
         """
@@ -75,9 +75,9 @@ class Again:
 
     @cached_property
     def table(self) -> TablePass:
-        """The released table, read once in bounded memory: drawn again, counted, and written again.
+        """The released table, read once in bounded memory; its rows are counted, redrawn and written again.
 
-        Raises: BrokenError for a table that is not laid out as one of these rows; NotShownError.
+        Raises: BrokenError for a table whose layout is not that of these rows; NotShownError.
         """
         words = f"drawing {self.release.release_id} again"
         return read_table(
@@ -89,15 +89,15 @@ class Again:
         )
 
     def agrees(self, stated: Any, due: Any) -> bool:
-        """Whether a part of a document is what is due."""
+        """Whether a part of a document equals the recomputed one."""
         return same_figures(stated, json.loads(json.dumps(due)), exact=self.exact)
 
     def other_parts(self, due: dict[str, Any]) -> Iterator[str]:
-        """The parts of the record, in words, that are not what is due."""
+        """The names of the record's parts that differ from the recomputed ones."""
         return (name.replace("_", " ") for name, value in due.items() if not self.agrees(self.record[name], value))
 
     def by_its_sampler(self, find: Callable[[], list[str]]) -> list[str]:
-        """The faults of what follows from a sampler's number; a model without one may be older than all samplers.
+        """The faults of content that the sampler determines; a model without a number may have another sampler.
 
         Raises: NotShownError.
         """
@@ -108,7 +108,7 @@ class Again:
         return _faults_unless_excused(find, (BrokenError, *UNREADABLE), lambda: self.numbered, excuse)
 
     def by_this_program(self, find: Callable[[], list[str]]) -> list[str]:
-        """The faults of what a program makes in its own way; what another version made otherwise shows nothing.
+        """The faults of content whose form depends on the program; differences of another version show nothing.
 
         Raises: NotShownError.
         """
@@ -119,7 +119,7 @@ class Again:
 def _faults_unless_excused(
     find: Callable[[], list[str]], unreadable: tuple[type[Exception], ...], is_sure: Callable[[], bool], excuse: str
 ) -> list[str]:
-    """The faults that are found; where they may have another reason, they show nothing.
+    """The faults that `find` returns; if another version may explain them, they show nothing.
 
     Raises: NotShownError with the excuse.
     """
@@ -128,7 +128,7 @@ def _faults_unless_excused(
     except unreadable:
         if is_sure():
             raise
-        found = ["it cannot be made again"]
+        found = ["it cannot be computed again"]
     if found and not is_sure():
         raise NotShownError(f"{excuse}; {'; '.join(found)}")
     return found

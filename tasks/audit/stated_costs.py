@@ -1,6 +1,6 @@
-"""The costs that lineage tells, against those that the ledger's events give: one to one, and in all.
+"""Compares the costs that lineage states with those that the ledger's events give, one by one and in total.
 
-Facets of version 1 name an entry without its cost; what they promise is compared with the record.
+Facets of version 1 name an entry without its cost; their guarantee is compared with the record.
 """
 
 from __future__ import annotations
@@ -28,26 +28,30 @@ from tasks.release.spend_facets import Account
 Event = dict[str, Any]
 
 FIRST_VERSION = "urn:dprelease:facets:"
-"""How the schema URLs of version 1 began."""
+"""The prefix of the schema URLs of version 1."""
 
 OTHERWISE_CHECKED = ("proof", "before", "after")
-"""A proof's reason may be in an earlier program's words; balances are compared with the replayed ledger."""
+"""The reason of a proof may have an earlier version's wording; balances are compared with the replayed ledger."""
 
 
 def facets_named(event: Event, prefix: str, *, first: bool) -> Iterator[dict[str, Any]]:
-    """The facets of an event's run that begin so, of version 1 or of later ones."""
+    """The facets of an event's run with this prefix, of version 1 or of later versions."""
     facets = event.get("run", {}).get("facets", {})
     found = (facet for name, facet in facets.items() if name.startswith(prefix))
     yield from (facet for facet in found if str(facet.get("_schemaURL", "")).startswith(FIRST_VERSION) is first)
 
 
-def told_digest_faults(events: Iterable[Event], release: ReleaseState, folder: Path) -> list[str]:
-    """Where a measurement or a file that a stage wrote has another digest than ledger and checksums have."""
+def stated_digest_faults(events: Iterable[Event], release: ReleaseState, folder: Path) -> list[str]:
+    """Where the stated digest of a measurement or file differs from that in the ledger or the checksums."""
     sums = checksums_in(folder)
     due = {name: sums.get(file) for name, file in FILES.items()}
     due |= {noisy(name): entry.parse(Spend).digest for name, entry in release.spends.items()}
-    told = [(role, digest) for event in events for role, digest in _versions(event) if role in due]
-    return [f"its digest of {role} is another" for role, digest in told if digest != f"sha256:{due[role]}"]
+    stated = [(role, digest) for event in events for role, digest in _versions(event) if role in due]
+    return [
+        f"its digest of {role} is not that of the ledger or the checksums"
+        for role, digest in stated
+        if digest != f"sha256:{due[role]}"
+    ]
 
 
 def _versions(event: Event) -> Iterator[tuple[str, str]]:
@@ -57,8 +61,8 @@ def _versions(event: Event) -> Iterator[tuple[str, str]]:
             yield str(dataset["name"]).rpartition("/")[2], str(version["datasetVersion"])
 
 
-def told_cost_faults(evidence: Evidence, events: Iterable[Event], release: ReleaseState) -> list[str]:
-    """Where the stages of a bundle tell another cost than the ledger's events give, or one twice."""
+def stated_cost_faults(evidence: Evidence, events: Iterable[Event], release: ReleaseState) -> list[str]:
+    """Where the stages of a bundle state another cost than the ledger's events give, or state one twice."""
     account = Account.of(evidence.state, evidence.entries, release.release_id)
     spends = [facet for event in events for facet in facets_named(event, SPEND, first=False)]
     often = Counter(str(facet["measurement"]) for facet in spends)
@@ -82,12 +86,12 @@ def _spend_faults(evidence: Evidence, account: Account, facet: dict[str, Any]) -
 
 def _same(facet: dict[str, Any], due: RunFacet) -> bool:
     figures = (facet, json.loads(Serde.to_json(due)))
-    told, given = ({k: v for k, v in one.items() if k[0] != "_" and k not in OTHERWISE_CHECKED} for one in figures)
-    return told == given
+    stated, given = ({k: v for k, v in one.items() if k[0] != "_" and k not in OTHERWISE_CHECKED} for one in figures)
+    return stated == given
 
 
 def log_cost_faults(evidence: Evidence, events: Iterable[Event]) -> list[str]:
-    """Where the workspace's log, which alone tells how flows ended, disagrees with the ledger about a cost."""
+    """Where the workspace's log, which alone records the end of flows, disagrees with the ledger about a cost."""
     accounts = {name: Account.of(evidence.state, evidence.entries, name) for name in evidence.state.releases}
     found, of_stages = [], dict[str, set[str]]()
     for event in events:
@@ -106,12 +110,12 @@ def log_cost_faults(evidence: Evidence, events: Iterable[Event]) -> list[str]:
 
 
 def _names_lost(evidence: Evidence, spends: Iterable[dict[str, Any]]) -> bool:
-    """Whether an event names an entry that is gone and was answered for."""
+    """Whether an event names a lost entry that was reconciled."""
     return any((facet["ledgerEntry"], facet["ledgerHash"]) in evidence.state.lost for facet in spends)
 
 
 def _flow_faults(event: Event, account: Account, names: set[str], of_stages: set[str]) -> list[str]:
-    """At its end a flow names what its stages spent, all of it where it succeeded, and what that is of."""
+    """The last event of a flow names the spends of its stages, all of them if it succeeded, and the guarantee."""
     if event["eventType"] not in ("COMPLETE", "FAIL"):
         return []
     due = set(account.release.spends) if event["eventType"] == "COMPLETE" else of_stages
@@ -128,11 +132,11 @@ def _parent(event: Event) -> str:
 
 
 def _digest_faults(evidence: Evidence, event: Event, release: ReleaseState) -> list[str]:
-    """A bundle has the digest that an entry of its release has."""
+    """The digest of a bundle is that in an entry of its release."""
     known = {
         f"sha256:{entry.parse(SealedBundle).bundle_digest}"
         for entry in evidence.entries
         if entry.release_id == release.release_id and entry.is_a(SealedBundle)
     }
-    told = {digest for role, digest in _versions(event) if role in (BUNDLE, SEALED)}
-    return require(told <= known, "the digest of its bundle is not the ledger's")
+    stated = {digest for role, digest in _versions(event) if role in (BUNDLE, SEALED)}
+    return require(stated <= known, "the digest of its bundle is not the ledger's")

@@ -1,0 +1,109 @@
+"""Checks of a bundle's content: model, rows and figures are computed again and compared.
+
+Everything in a bundle except times, flow runs, lineage and the description of the program is a function of
+the specification, the measurements and the seeds, which the ledger fixed before the bundle was made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from dpcore.synthesis.generators import UNNUMBERED
+from tasks.audit.agreement import may_be_odd
+from tasks.audit.checks import NotShownError, require
+from tasks.audit.measured import spent_faults
+from tasks.audit.recomputed import RecomputedBundle
+from tasks.audit.tables import due_figures
+from tasks.bundle.rebuild import Rebuilt
+from tasks.bundle.record import Outcome, build_model
+from tasks.bundle.staging import render_json, sha256_of
+from tasks.workspace.reading import open_regular
+
+
+def model_faults(bundle: RecomputedBundle) -> list[str]:
+    """Where measurements are not those of the spends, or the rest does not follow from them and the seeds."""
+    return spent_faults(bundle.model, bundle.release) or bundle.by_its_sampler(lambda: _derived_faults(bundle))
+
+
+def _derived_faults(bundle: RecomputedBundle) -> list[str]:
+    rebuilt = bundle.rebuilt
+    same, kind = bundle.agrees(bundle.model, _due_model(rebuilt)), rebuilt.projection.kind
+    if not same and not bundle.exact and kind == "private-pca":
+        raise NotShownError(f"its components differ by more than rounding under another {_names(bundle.others)}")
+    found = require(same, "its projection, frame or moments do not follow from its measurements and seeds")
+    found += require(bundle.text("model.json") == render_json(bundle.model), "it is not written as models are")
+    if not found and kind == "public-pca":
+        raise NotShownError("its projection comes from public data, which are not in the bundle")
+    return found
+
+
+def _due_model(rebuilt: Rebuilt) -> dict[str, Any]:
+    """The model file's content; models without a sampler number lack the centre of the projection too."""
+    outcome = Outcome(0, rebuilt.moments, rebuilt.projection, {}, [])
+    due = build_model(rebuilt.encoding, outcome, rebuilt.measurements) | {"sampler": rebuilt.sampler}
+    if rebuilt.sampler == UNNUMBERED:
+        del due["sampler"]
+        (due["projection"] or {}).pop("centre", None)
+    return due
+
+
+def data_faults(bundle: RecomputedBundle) -> list[str]:
+    """Where the file contains more than the record's rows and columns, which give the same bytes when written again."""
+    return _shape_faults(bundle.folder, bundle.record) or bundle.by_its_sampler(lambda: _hidden_faults(bundle))
+
+
+def _hidden_faults(bundle: RecomputedBundle) -> list[str]:
+    if bundle.table.digest == sha256_of(bundle.folder / "data.parquet"):
+        if bundle.table.identical or bundle.exact:
+            return []
+        raise NotShownError(
+            f"only the {_names(bundle.others)} of its record can show that nothing hides in last digits"
+        )
+    if {"pyarrow", "platform"} & set(bundle.others):
+        raise NotShownError("only the pyarrow and platform that wrote the file can show that it holds nothing besides")
+    return ["it holds more than its rows: written again they give other bytes"]
+
+
+def _shape_faults(folder: Path, record: dict[str, Any]) -> list[str]:
+    with open_regular(folder / "data.parquet") as file:
+        table = pq.ParquetFile(file)
+        rows, columns = table.metadata.num_rows, table.schema_arrow.names
+    stated = [column["name"] for column in record["specification"]["columns"]]
+    return [
+        *require(rows == record["rows"], "its number of rows is not the record's"),
+        *require(columns == stated, "its columns are not the record's"),
+    ]
+
+
+def row_faults(bundle: RecomputedBundle) -> list[str]:
+    """Where rows differ from those that the model draws with the reserved seed."""
+    found = bundle.table
+    return [
+        f"{odd} of {found.compared} cells of {name!r} are not those that its model draws"
+        for name, odd in found.odd.items()
+        if not may_be_odd(odd, found.compared, exact=bundle.exact)
+    ]
+
+
+def row_words(bundle: RecomputedBundle) -> str:
+    """How many rows were redrawn, and how closely they agree."""
+    found = bundle.table
+    part = f"all {found.rows}" if found.compared == found.rows else f"{found.compared} of {found.rows}, at random,"
+    how = "identical" if bundle.exact else f"within the tolerance for another {_names(bundle.others)}"
+    return f"{part} were drawn again from model and seed: {how}"
+
+
+def figure_faults(bundle: RecomputedBundle) -> list[str]:
+    """Where the record's utility and checks do not follow from its rows, or its form could hide information."""
+    due = due_figures(bundle.rebuilt, bundle.table, bundle.folder / "data.parquet", bundle.record["checks"])
+    return [
+        *require(bundle.text("record.json") == render_json(bundle.record), "the record is not written as records are"),
+        *(f"its {name} differs from what rows and measurements give" for name in bundle.other_parts(due)),
+    ]
+
+
+def _names(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
