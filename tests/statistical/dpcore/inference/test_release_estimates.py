@@ -380,6 +380,10 @@ def test_in_a_frame_that_draws_points_back_only_the_classes_sizes_are_known() ->
         (lambda i: i.mean("age", given={"ill": "perhaps"}), "has no level"),
         (lambda i: i.regression("visits", ["age"]), "missing cells apart"),
         (lambda i: i.regression("sex", ["age"]), "has levels"),
+        (lambda i: i.proportion("ill", "yes", given={"ill": "no"}), "all records of a class share its 'ill'"),
+        (lambda i: i.proportion("ill", "yes", given={"ill": "yes"}), "all records of a class share its 'ill'"),
+        (lambda i: i.regression(("ill", "yes"), ["age"], given={"ill": "no"}), "all records of a class share"),
+        (lambda i: i.regression("income", ["age", "ill"], given={"ill": "yes"}), "all records of a class share"),
     ],
 )
 def test_what_a_release_cannot_know_is_refused_with_the_reason(ask: Any, why: str) -> None:
@@ -406,6 +410,15 @@ def test_a_confidence_is_a_probability(confidence: float) -> None:
 def test_a_regression_needs_a_feature() -> None:
     with pytest.raises(ValueError, match="at least one column"):
         loud().regression("income", [])
+
+
+@pytest.mark.parametrize(
+    ("target", "features"), [("age", ["income", "age"]), (("sex", "m"), ["sex"]), ("age", ["income", "income"])]
+)
+def test_a_regression_takes_a_column_once(target: Any, features: list[str]) -> None:
+    """A column explains itself without error, and one that is named twice has no coefficient."""
+    with pytest.raises(ValueError, match="different columns"):
+        loud().regression(target, features)
 
 
 def test_where_noise_drowns_everything_nothing_is_claimed() -> None:
