@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
-from dpcore.evaluation.cluster_count import CANDIDATES, choose_clusters
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
@@ -34,6 +33,7 @@ from benchmarks.common import (
 )
 from benchmarks.papers.clustering import JUDGED, without_label
 from benchmarks.papers.methods import library_rows
+from dpcore.evaluation.cluster_count import CANDIDATES, choose_clusters
 
 SYNTHETIC = 2_000
 REAL = "real data"

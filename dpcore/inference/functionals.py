@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,14 +102,18 @@ class ColumnFunctionals:
         missing = [Regressor(f"{name} missing", self.level(name, MISSING_LEVEL))] if column.missing_level else []
         return [Regressor(name, value, column.half_width), *missing]
 
-    def given_class(self, given: dict[str, LevelValue] | None) -> int | None:
-        """Return the class that a condition names, or None without a condition."""
+    def given_class(self, given: dict[str, LevelValue] | None, columns: Collection[str] = ()) -> int | None:
+        """Return the class that a condition names, or None without a condition; refuse it for columns that it fixes."""
         if not given:
             return None
         label = self.encoding.schema.label
         if label is None or list(given) != [label.name]:
             known = f"the label {label.name!r} only" if label else "nothing: this release has no label"
             raise NotIdentifiedError(f"records are told apart by {known}, not by {', '.join(given)}")
+        if label.name in columns:
+            raise NotIdentifiedError(
+                f"all records of a class share its {label.name!r}: leave out the column or `given`"
+            )
         return level_index(label, given[label.name])
 
     def _code(self, name: str) -> ColumnCode:

@@ -162,6 +162,7 @@ class ReleaseInference:
     ) -> Interval:
         """Return the share of a level, also of the label; `(missing)` is the level of missing cells, if any."""
         indicator = self._columns.level(column, level)
+        self._columns.given_class(given, [column])
         if self._histograms is not None and not given and indicator.weights.any():
             return self._histograms.share(column, level).interval(estimand, confidence).within(0.0, 1.0)
         return self._quotient(indicator, self._columns.one(), given, estimand, confidence).within(0.0, 1.0)
@@ -183,7 +184,10 @@ class ReleaseInference:
         """
         if not features:
             raise ValueError("features must name at least one column")
-        index = self._columns.given_class(given)
+        names = [target[0] if isinstance(target, tuple) else target, *features]
+        if len(set(names)) < len(names):
+            raise ValueError("target and features must be different columns")
+        index = self._columns.given_class(given, names)
         regressors = [Regressor(INTERCEPT, self._columns.one())]
         regressors += [regressor for name in features for regressor in self._columns.regressors(name)]
         response, unit, offset = self._response(target)

@@ -250,7 +250,7 @@ def _published(place: Workspace, release_id: str) -> dict[str, Any]:
 
 def _compare_raw(place: Workspace, record: dict[str, Any], given: str | None, as_json: bool) -> None:
     """Nothing of what was found is printed, nor does the exit code depend on it."""
-    from tasks.raw_comparison import compare_raw
+    from tasks.report.raw_comparison import compare_raw
 
     path = compare_raw(place, record, given)
     if as_json:

@@ -62,7 +62,7 @@ LAWS: dict[str, tuple[Neighbours, Budget]] = {
 def test_every_gram_mechanism_has_draws_of_its_noise_and_a_stranger_has_none() -> None:
     named = {entry.name: entry.mechanism for entry in ENTRIES if entry.mechanism is not None}
     grams = {name for name, mechanism in named.items() if mechanism.output is Output.GRAM}
-    assert grams > set(LAWS), "nuclear K-norm noise has no exact law to compare with"
+    assert grams - set(LAWS) == {"nuclear-k-norm"}, "which alone has no exact law to compare with"
     layout, basis = GramLayout(2, 1, Fraction(1, 2)), np.eye(2)
     for name in grams:
         event = event_of(name, layout, CONCENTRATED if name == "gaussian" else PURE)
@@ -90,6 +90,7 @@ def second_implementation(event: GramEvent, size: int) -> Floats:
     if event.mechanism == "gaussian":
         drawn = [gaussian_triangles(p, parameter / UNIT, size, rng) for _ in range(blocks)]
     else:
+        assert event.mechanism == "laplace", f"{event.mechanism} needs a second sampler here"
         weight = float(best_l1_weight(event.neighbours))
         drawn = [laplace_triangles(p, parameter / UNIT, weight, size, rng) for _ in range(blocks)]
     return np.stack(drawn, axis=1)
@@ -380,6 +381,10 @@ def test_in_a_frame_that_draws_points_back_only_the_classes_sizes_are_known() ->
         (lambda i: i.mean("age", given={"ill": "perhaps"}), "has no level"),
         (lambda i: i.regression("visits", ["age"]), "missing cells apart"),
         (lambda i: i.regression("sex", ["age"]), "has levels"),
+        (lambda i: i.proportion("ill", "yes", given={"ill": "no"}), "all records of a class share its 'ill'"),
+        (lambda i: i.proportion("ill", "yes", given={"ill": "yes"}), "all records of a class share its 'ill'"),
+        (lambda i: i.regression(("ill", "yes"), ["age"], given={"ill": "no"}), "all records of a class share"),
+        (lambda i: i.regression("income", ["age", "ill"], given={"ill": "yes"}), "all records of a class share"),
     ],
 )
 def test_what_a_release_cannot_know_is_refused_with_the_reason(ask: Any, why: str) -> None:
@@ -406,6 +411,15 @@ def test_a_confidence_is_a_probability(confidence: float) -> None:
 def test_a_regression_needs_a_feature() -> None:
     with pytest.raises(ValueError, match="at least one column"):
         loud().regression("income", [])
+
+
+@pytest.mark.parametrize(
+    ("target", "features"), [("age", ["income", "age"]), (("sex", "m"), ["sex"]), ("age", ["income", "income"])]
+)
+def test_a_regression_takes_a_column_once(target: Any, features: list[str]) -> None:
+    """A column explains itself without error, and one that is named twice has no coefficient."""
+    with pytest.raises(ValueError, match="different columns"):
+        loud().regression(target, features)
 
 
 def test_where_noise_drowns_everything_nothing_is_claimed() -> None:
@@ -528,7 +542,7 @@ def test_the_tables_of_the_coverage_benchmark_are_summed_as_a_release_sums_them(
         assert exact_sum(records, classes, times, layout).upper_triangles() == real.upper_triangles()
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", ["wishart-difference-trace", "wishart-difference", "gaussian", "laplace"])
 def test_the_benchmark_s_noise_has_the_law_of_the_mechanism(name: str) -> None:
     event, measure = event_of(name, GramLayout(3, 2, Fraction(1, 2))), door(5)
     real = np.array([measure("", event, GramSum(event.layout)).matrices() for _ in range(600)])

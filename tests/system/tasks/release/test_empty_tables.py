@@ -20,8 +20,8 @@ from tasks.audit import audit_workspace, broken
 from tasks.boundary import PROGRESS
 from tasks.bundle.staging import FILES as BUNDLE_FILES
 from tasks.ledger.store import Ledger
-from tasks.raw_comparison import compare_raw
 from tasks.release.context import ReleaseRun
+from tasks.report.raw_comparison import compare_raw
 from tasks.validate import validate_landing
 from tasks.workspace.folders import Workspace
 

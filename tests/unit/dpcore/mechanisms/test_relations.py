@@ -99,6 +99,7 @@ def by_hand(e: dict[str, Any], add: bool) -> float:
         "noisy-power-method": 6 * (1 if add or k == 1 else 2) * (rows * one / noise) ** 2 / 2,
         "exponential-pca": (1 if add else 2) * rows * noise,
     }
+    assert e["mechanism"] in formulas, f"{e['mechanism']} needs a second formula of its cost here"
     return formulas[e["mechanism"]]
 
 
@@ -183,6 +184,12 @@ def test_every_figure_is_that_of_a_second_formula_from_the_stored_parameters(rel
         stored = event.as_json()
         due = by_hand(stored, relation is ADD)
         assert figure(event_from_json(stored), relation) == pytest.approx(due, rel=1e-9), stored
+
+
+def test_a_calibrated_event_spends_the_whole_budget_and_no_more() -> None:
+    for event in some_events():
+        budget = 1 / 3 if cost_of(event).rho else 3 / 2
+        assert budget * (1 - 1e-8) <= figure(event, event.neighbours) <= budget, event.mechanism
 
 
 def test_under_its_own_relation_an_event_costs_what_it_is_charged() -> None:
@@ -369,6 +376,7 @@ def loss(event: GramEvent, change: NDArray[np.object_], base: NDArray[np.object_
     values, k = np.sort(np.linalg.eigvalsh(points_of(change).astype(float) / UNIT))[::-1], event.components
     if event.mechanism == "exponential-pca":
         return noise * float(values[:k].sum() - values[-k:].sum())
+    assert event.mechanism == "noisy-power-method", f"{event.mechanism} needs a formula of its loss here"
     frame = contraction(orthonormal(generator(k).standard_normal((p - 1, k)))).astype(float) / FRAME_UNIT
     product = points_of(change).astype(float) @ frame
     return event.iterations * float((product**2).sum()) / (2 * noise**2)
