@@ -63,6 +63,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         generator=model.generator,
         allocation=model.shares,
         radius=model.radius or Fraction(1),
+        normalise=model.normalise is not None,
     )
     refusal: SpecError | None = None
     try:

@@ -78,6 +78,11 @@ def rows_of(paper: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
+def module_of(link: Link) -> str:
+    """The module that a link leads to, as Python imports it."""
+    return ".".join(link.file.relative_to(ROOT).with_suffix("").parts)
+
+
 LINKS = links_in(TEXT)
 TESTS, BENCHMARKS, DPCORE = (
     [link for link in LINKS if link.file.suffix == ".py" and ROOT / room in link.file.parents]
@@ -120,7 +125,7 @@ def test_every_linked_file_and_heading_exists() -> None:
 def test_every_name_is_that_of_something_in_the_linked_module() -> None:
     assert DPCORE
     for link in DPCORE:
-        module = ".".join(link.file.relative_to(ROOT).with_suffix("").parts)
+        module = module_of(link)
         name = f"dpcore.{link.shown.strip('`')}"
         assert f"{name}.".startswith(f"{module}."), link
         found: object = import_module(module)
@@ -132,7 +137,7 @@ def test_every_name_of_a_benchmark_is_defined_in_the_linked_module() -> None:
     for link in BENCHMARKS:
         if link not in COMMANDS:
             module, _, name = link.shown.strip("`").rpartition(".")
-            assert module == f"benchmarks.{link.file.stem}"
+            assert module == module_of(link)
             assert re.search(rf"^(class|def) {name}\b", link.file.read_text(), re.MULTILINE), link
 
 
@@ -146,7 +151,7 @@ def test_every_benchmark_is_a_command_that_knows_its_arguments() -> None:
     for link in COMMANDS:
         _, _, module, *arguments = link.shown.strip("`").split()
         text = link.file.read_text()
-        assert module == f"benchmarks.{link.file.stem}"
+        assert module == module_of(link)
         assert 'if __name__ == "__main__":' in text, link
         assert set(arguments) <= set(re.findall(r"\w+", text.split('"""')[1])), link
 

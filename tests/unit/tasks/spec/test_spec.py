@@ -185,6 +185,14 @@ def test_a_radius_is_exact_and_the_whole_ball_is_left_out_of_the_description():
     assert whole.digest() == plain.digest() != quarter.digest()
 
 
+def test_points_that_keep_their_length_are_left_out_of_the_description():
+    plain, same = parse_spec(edited("allocation: auto", "")), parse_spec(edited("allocation: auto", "normalise: none"))
+    length = parse_spec(edited("allocation: auto", "normalise: length"))
+    assert same.digest() == plain.digest() != length.digest()
+    assert "normalise" not in plain.as_public_json()["model"]
+    assert length.as_public_json()["model"]["normalise"] == "length"
+
+
 def test_allocation_fractions_are_exact():
     spec = parse_spec(edited("allocation: auto", "allocation: {projection: 0.3, moments: 0.6, marginals: 0.1}"))
     assert spec.model.allocation != "auto"

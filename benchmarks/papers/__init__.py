@@ -1,0 +1,1 @@
+"""The papers' experiments: the published calibrations, and what corrects them, at the same true epsilon."""
