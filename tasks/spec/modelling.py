@@ -176,6 +176,20 @@ class ModelSpec(Section):
         "tables of numbers, with `projection: {kind: ron}` or `{kind: none}`. By default `none`.",
     )
 
+    @field_validator("generator", mode="before")
+    @classmethod
+    def _no_release_of_noisy_rows(cls, generator: object) -> object:
+        """Refuse with the reason what GUARANTEE.md, M10, leaves to comparisons in Python."""
+        if generator == "noisy-rows":
+            refuse(
+                "generator-local",
+                "noisy rows show the exact number of rows, protect each row by itself alone (local differential "
+                "privacy) and may tell by their order what the noise hides: no release publishes them",
+                "use `auto`; to compare with the papers, dpcore.JiangPca, dpcore.BernoulliRows and dpcore.LopRows "
+                "publish such rows in Python",
+            )
+        return generator
+
     @field_validator("normalise")
     @classmethod
     def _nothing_is_not_set(cls, normalise: str | None) -> str | None:
