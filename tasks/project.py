@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.measurements.frame_measurements import measure_frame
+from dpcore.measure import Released
+from dpcore.measurements.frame_measurements import measure_directions, measure_frame
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.projection import (
     Projection,
@@ -60,10 +61,14 @@ def _public_projection(run: ReleaseRun, grant: Grant) -> Projection:
 def _framed(run: ReleaseRun, grant: Grant, projection: Projection) -> Projection:
     """The projection in the frame that the plan asks for: none, a public one, or one that is measured and charged."""
     plan = run.planned.plan
+
+    def draw(name: str, seen: Projection) -> Released:
+        return measure_or_load(run, grant, name, seen)
+
+    if plan.normalise:
+        return measure_directions(run.planned.encoding, projection, draw, radius=plan.given_radius)
     if plan.frame_events:
-        return measure_frame(
-            projection, lambda name, seen: measure_or_load(run, grant, name, seen), whole_mean=plan.frame_knows_mean
-        )
+        return measure_frame(projection, draw, whole_mean=plan.frame_knows_mean)
     if plan.radius == 1:
         return projection
     return projection.with_frame(Frame.around_middle(projection.width, float(plan.radius)))

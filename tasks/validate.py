@@ -92,10 +92,12 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
 def public_radius(plan: Plan) -> float:
     """The radius of the ball to which points are cut, as far as it is known before anything is measured.
 
-    Along a projection a point is shorter than before it, and a frame or groups that are bought are not there yet: then
-    it is the whole ball that the bounds span, and a longer record is shortened because its cells are clamped.
+    Along a projection a point is shorter than before it, normalised points are all of one length, and a frame or groups
+    that are bought are not there yet: then it is the whole ball that the bounds span, and a longer record is shortened
+    because its cells are clamped.
     """
-    return float(plan.radius) if plan.projection == "none" and plan.marginals_event is None else 1.0
+    cut_before = plan.projection == "none" and plan.marginals_event is None and not plan.normalise
+    return float(plan.radius) if cut_before else 1.0
 
 
 def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding, radius: float = 1.0) -> Extremes:

@@ -21,12 +21,18 @@ from dpcore.measure import measure_vector
 from dpcore.measurements.frame_measurements import measurement_inputs
 from dpcore.measurements.group_encoding import GroupedEncoding
 from dpcore.measurements.histograms import count_cells
-from dpcore.measurements.measurement_frame import Frame
-from dpcore.measurements.projection import Projection, measured_coordinates, no_projection, ron_projection
+from dpcore.measurements.measurement_frame import Directions, Frame
+from dpcore.measurements.projection import (
+    Projection,
+    feature_projection,
+    measured_coordinates,
+    no_projection,
+    ron_projection,
+)
 from dpcore.measurements.scores import Scorer, train_scorer
 from dpcore.mechanisms.base import Output, Triangles
 from dpcore.mechanisms.catalogue import ENTRIES
-from dpcore.mechanisms.names import PROJECTION
+from dpcore.mechanisms.names import PROJECTION, RADIUS
 from dpcore.mechanisms.queries import HistogramsQuery, ScoreQuery
 from dpcore.mechanisms.vectors import PrivateVector, VectorEvent
 from dpcore.noise.sources import Noise, SeededNoise, public_generator
@@ -179,9 +185,13 @@ def _replayed_measurements(plan: Plan, seed: str) -> Iterator[tuple[str, Replaye
 
 def _invented_framed_projection(plan: Plan, name: str, encoding: Encoding, seed: str) -> Projection:
     """Return an invented projection for a measurement, with an invented frame if the plan measures one."""
+    if plan.normalise and name == RADIUS:
+        return feature_projection(encoding)
     projection = _invented_projection(plan, name, encoding, seed)
     if plan.frame_events:
-        return replace(projection, frame=_invented_frame(encoding.width, seed))
+        frame = _invented_frame(encoding.width, seed)
+        directions = Directions.of(encoding, frame.radius**2) if plan.normalise else None
+        return replace(projection, frame=replace(frame, directions=directions))
     if plan.radius != 1:
         return replace(projection, frame=Frame.around_middle(encoding.width, float(plan.radius)))
     return projection

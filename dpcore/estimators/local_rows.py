@@ -109,7 +109,7 @@ class NoisyRows(PrivateEstimator, ABC):
     values of categorical features by index; the largest noisy indicator is decoded.
     `fit` stores the noisy rows in `rows_`, in the order of the data.
     Guarantee: pure local epsilon for each row's values under replace-one; the number of
-    rows is disclosed.
+    rows is disclosed. The order of the rows must not follow from their values (GUARANTEE.md, M10).
     """
 
     n_components: int

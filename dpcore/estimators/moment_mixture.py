@@ -33,7 +33,7 @@ from dpcore.estimators._arrays import (
     target_values,
 )
 from dpcore.measure import Released, exact_gram, measure_gram
-from dpcore.measurements.frame_measurements import measure_frame, measurement_inputs
+from dpcore.measurements.frame_measurements import measure_directions, measure_frame, measurement_inputs
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import (
@@ -77,7 +77,8 @@ class MomentMixture(SamplingEstimator):
     of the budget for "projection", "mean" and "moments". `generator` is "mixture" (one covariance
     per class), "lda" (one shared covariance), or "auto", which needs `expected_rows` to choose
     anything but a mixture. `radius` is the radius of the ball to which points are clipped: 1 clips
-    nothing, and "auto" measures a centre and a radius with an eighth of the budget.
+    nothing, and "auto" measures a centre and a radius with an eighth of the budget. `normalise` scales the
+    features to one length around a mean that is measured with a tenth of the budget, as RON-Gauss does.
     Guarantee: (epsilon, delta) for each row, by the mechanism named in `privacy_`.
 
         >>> model = MomentMixture(epsilon=1.0, bounds=(-1.0, 1.0), classes=["no", "yes"], n_components=3)
@@ -99,6 +100,7 @@ class MomentMixture(SamplingEstimator):
     allocation: str | Mapping[str, float | Fraction] = AUTO
     generator: str = AUTO
     radius: float | Fraction | str = 1
+    normalise: bool = False
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the moments of the rows of X, together with y if its classes or bounds are given."""
@@ -153,6 +155,7 @@ class MomentMixture(SamplingEstimator):
             generator="mixture" if unknown_size else self.generator,
             allocation=preset_or_fractions(self.allocation),
             radius=self.radius if isinstance(self.radius, str) else finite_fraction("radius", self.radius),
+            normalise=bool(self.normalise),
         )
 
     def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
@@ -192,9 +195,15 @@ class MomentMixture(SamplingEstimator):
 
     def _measure_frame(self, cells: Cells, projection: Projection) -> Projection:
         """Return the projection with the plan's frame: none, a public one, or one that is measured here."""
-        if self.plan_.frame_events:
-            whole_mean = self.plan_.frame_knows_mean
-            return measure_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
+        plan = self.plan_
+
+        def draw(name: str, seen: Projection) -> Released:
+            return self._draw(name, cells, seen)
+
+        if plan.normalise:
+            return measure_directions(self.encoding_, projection, draw, radius=plan.given_radius)
+        if plan.frame_events:
+            return measure_frame(projection, draw, whole_mean=plan.frame_knows_mean)
         if self.plan_.radius == 1:
             return projection
         return projection.with_frame(Frame.around_middle(projection.width, float(self.plan_.radius)))

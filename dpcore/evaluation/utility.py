@@ -49,7 +49,7 @@ class MeasuredSummary:
         deviations: Floats = np.hypot(self._moments_deviation() * kept, self._centre_deviation() * left_out) / rows
         if projection.frame is not None:
             of_frame = projection.frame.deviation * left_out if projection.centre is None else 0.0
-            deviations = np.hypot(projection.frame.radius * deviations, of_frame)
+            deviations = np.hypot(projection.frame.units * deviations, of_frame)
         return Z95 * deviations * self.encoding.scale
 
     def _moments_deviation(self) -> float:

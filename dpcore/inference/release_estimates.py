@@ -43,6 +43,9 @@ OF_GROUPS = (
     "rows, and the classes' shares, are known from its histograms and counts"
 )
 CLIPPED = "points beyond the radius were drawn back before they were measured, how many and how far is not known"
+ONE_LENGTH = (
+    "points were brought to one length before they were measured, what lengths of their own they had is not known"
+)
 
 
 class ReleaseInference:
@@ -96,7 +99,8 @@ class ReleaseInference:
         measured = partial(NoisyProducts, classes=encoding.schema.class_count, draws=draws)
         if projection is not None and projection.frame is not None:
             nothing = _empty_basis(encoding, released)
-            return ReleaseInference(encoding, [measured(released, basis=nothing, refusal=CLIPPED)])
+            refusal = CLIPPED if projection.frame.directions is None else ONE_LENGTH
+            return ReleaseInference(encoding, [measured(released, basis=nothing, refusal=refusal)])
         basis = None if projection is None or projection.columns is None else projection.basis()
         measurements = [measured(released, basis=basis, sums=sums)]
         if components is not None and mechanism_of(components.event.mechanism).output is Output.GRAM:

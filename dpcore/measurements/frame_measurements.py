@@ -1,4 +1,4 @@
-"""The three measurements that determine a frame: squared lengths, the mean, and squared lengths around it."""
+"""The measurements that determine a frame: squared lengths, the mean, and squared lengths around it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fractions import Fraction
 import numpy as np
 
 from dpcore.measure import RecordEncoder, Released
-from dpcore.measurements.measurement_frame import Frame
-from dpcore.measurements.projection import Projection
+from dpcore.measurements.measurement_frame import Directions, Frame
+from dpcore.measurements.projection import Projection, feature_projection, no_projection
 from dpcore.mechanisms.base import Output
 from dpcore.mechanisms.expected_noise import entry_noise
 from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
@@ -66,6 +66,27 @@ def measure_frame(
     return projection.with_frame(fit_radius(frame, draw(SPREAD, replace(projection, frame=frame))))
 
 
+def measure_directions(
+    encoding: Encoding, projection: Projection, draw: Callable[[str, Projection], Released], *, radius: float | None
+) -> Projection:
+    """Measure what normalised points need, and return the projection with their frame.
+
+    The mean squared length of the features is the length at which rows are decoded; the mean of all normalised
+    coordinates is the centre. The radius is given, or fitted to a third measurement if it is None.
+    """
+    lengths = draw(RADIUS, feature_projection(encoding))
+    known = _LengthSummary.of(lengths)
+    frame = replace(
+        Frame.around_middle(encoding.width), directions=Directions.of(encoding, max(known.mean, known.deviation))
+    )
+    everything = replace(no_projection(encoding), frame=frame)
+    frame = fit_centre(frame, draw(CENTRE, everything), lengths, everything)
+    if radius is not None:
+        return projection.with_frame(replace(frame, radius=radius))
+    frame = scale_to_projection(frame, projection)
+    return projection.with_frame(fit_radius(frame, draw(SPREAD, replace(projection, frame=frame))))
+
+
 def measurement_inputs(name: str, encoding: Encoding, projection: Projection) -> tuple[RecordEncoder, Projection]:
     """Return the encoding and projection that the named measurement uses: of points, or of squared lengths."""
     if name in (RADIUS, SPREAD):
@@ -91,7 +112,8 @@ def fit_centre(frame: Frame, sums: Released, lengths: Released, projection: Proj
     kept = max(0.0, 1.0 - noise / max(squared, noise)) / max(1.0, math.sqrt(squared))
     offset = projection.basis() @ (total / count * (kept * frame.radius))
     whole_mean = projection.columns is None
-    return Frame(frame.centre + offset, frame.radius, whole_mean, frame.radius * deviation / count)
+    centre, noise = frame.centre + offset, frame.radius * deviation / count
+    return replace(frame, centre=centre, whole_mean=whole_mean, deviation=noise)
 
 
 def scale_to_projection(frame: Frame, projection: Projection) -> Frame:

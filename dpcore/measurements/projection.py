@@ -69,11 +69,16 @@ class Projection:
     @property
     def lifting(self) -> Floats:
         """The linear part of `lift`, one column per projected coordinate."""
-        return self.basis() * (1.0 if self.frame is None else self.frame.radius)
+        return self.basis() if self.frame is None else self.basis() * self.frame.units[:, None]
 
     @property
     def knows_every_mean(self) -> bool:
-        """Whether the mean of every coordinate is known: all coordinates are kept, or a centre is known."""
+        """Whether the mean of every coordinate is known: all coordinates are kept, or a centre is known.
+
+        The mean of directions is not that of the points.
+        """
+        if self.frame is not None and self.frame.directions is not None:
+            return False
         known = self.frame is not None and self.frame.whole_mean
         return known or self.columns is None or self.centre is not None or self.dimension == self.width
 
@@ -85,6 +90,12 @@ class Projection:
 def no_projection(encoding: Encoding) -> Projection:
     """Return the projection that keeps every encoded coordinate."""
     return Projection("none", encoding.width, encoding.width, None)
+
+
+def feature_projection(encoding: Encoding) -> Projection:
+    """Return the projection that keeps the features and leaves the target out."""
+    features = np.eye(encoding.width)[:, : encoding.feature_width]
+    return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
 
 
 def ron_projection(encoding: Encoding, dimension: int, seed: str) -> Projection:
@@ -127,8 +138,7 @@ def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
     """Return the coordinates measured for private components: the features' if directions are released, else all."""
     if mechanism_of(event.mechanism).output is not Output.BASIS or not encoding.target_width:
         return no_projection(encoding)
-    features = np.eye(encoding.width)[:, : encoding.feature_width]
-    return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
+    return feature_projection(encoding)
 
 
 def private_projection(released: Released, encoding: Encoding, dimension: int) -> Projection:

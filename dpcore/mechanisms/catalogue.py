@@ -8,6 +8,7 @@ from dpcore.mechanisms.eigenvalues import EIGENVALUES
 from dpcore.mechanisms.entry import (
     CHECKS_KEY,
     COMPONENTS_KEY,
+    LENGTH_KEY,
     MARGINALS_KEY,
     MEAN_KEY,
     MOMENTS_KEY,
@@ -185,7 +186,7 @@ ENTRIES: tuple[MechanismEntry, ...] = (
         numerics="discrete Laplace on 64-bit integers, delta_num below 1e-100",
         status=Status.PROVED,
         reason="GUARANTEE.md, S6 and M4",
-        offered=(MEAN_KEY, RADIUS_KEY),
+        offered=(MEAN_KEY, RADIUS_KEY, LENGTH_KEY),
         mechanism=LAPLACE_SUMS,
     ),
     MechanismEntry(

@@ -61,6 +61,6 @@ class MechanismEntry:
 MOMENTS_KEY, COMPONENTS_KEY, PROJECTION_KEY = "model.mechanism", "model.projection.mechanism", "model.projection.kind"
 """Keys of the specification that take a mechanism by its name."""
 
-MEAN_KEY, RADIUS_KEY = "model.allocation.mean", "model.radius: auto"
+MEAN_KEY, RADIUS_KEY, LENGTH_KEY = "model.allocation.mean", "model.radius: auto", "model.normalise: length"
 MARGINALS_KEY, CHECKS_KEY = "model.generator: copula", "checks.*.budget"
 """Keys of the specification that imply a mechanism without naming it."""

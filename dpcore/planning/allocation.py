@@ -60,6 +60,12 @@ def preset_or_fractions(allocation: str | Mapping[str, float | Fraction]) -> Sha
     return shares
 
 
+def frame_shares(request: PlanRequest) -> Shares:
+    """Return the default shares of the frame that is measured: all, those of normalised points, or none."""
+    wanted = set(FRAME_SHARES) if request.radius == AUTO else {RADIUS, CENTRE} if request.normalise else set()
+    return {name: share for name, share in FRAME_SHARES.items() if name in wanted}
+
+
 def shares_of(request: PlanRequest, projection: Fraction = DEFAULT_PROJECTION_SHARE) -> Shares:
     """Return the share of every measurement; `projection` is the components' share if the request has no allocation.
 
@@ -67,7 +73,7 @@ def shares_of(request: PlanRequest, projection: Fraction = DEFAULT_PROJECTION_SH
     makes, or combines a separate mean with Gaussian noise.
     """
     if request.allocation is None:
-        frame = FRAME_SHARES if request.radius == AUTO else dict.fromkeys(FRAME_SHARES, Fraction(0))
+        frame = dict.fromkeys(FRAME_SHARES, Fraction(0)) | frame_shares(request)
         rest = 1 - sum(frame.values())
         share = projection if request.projection == "private-pca" else Fraction(0)
         return {**frame, PROJECTION: share * rest, MEAN: Fraction(0), MOMENTS: (1 - share) * rest}
@@ -88,7 +94,7 @@ def marginals_share(request: PlanRequest, kind: type[Budget]) -> Fraction:
 
 def _require_measured(request: PlanRequest, allocation: Shares) -> None:
     copula, components = request.generator == COPULA, request.projection == "private-pca"
-    frame = set(FRAME_SHARES) if request.radius == AUTO else set()
+    frame = set(frame_shares(request))
     measured = {MOMENTS, MARGINALS if copula else MEAN} | frame | ({PROJECTION} if components else set())
     unused = sorted(set(allocation) - measured)
     if unused:

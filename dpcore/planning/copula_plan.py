@@ -34,6 +34,7 @@ def is_for_copula(request: PlanRequest) -> bool:
     """Return whether to choose the copula: the generator is `auto`, and the table is mixed and large enough."""
     allocation = request.allocation or {}
     allowed = request.generator == AUTO and request.projection == "none" and request.radius == 1
+    allowed = allowed and not request.normalise
     if not allowed or MEAN in allocation or (MOMENTS in allocation and MARGINALS not in allocation):
         return False
     columns = request.schema.encoded_columns
@@ -57,6 +58,13 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
             rule="radius-unused",
             where="model.radius",
             hint="remove the radius",
+        )
+    if request.normalise:
+        raise PlanError(
+            "generator 'copula' measures groups of values, which have no length",
+            rule="normalise-not-applicable",
+            where="model.normalise",
+            hint="remove `normalise`, or use gaussian, supervised, mixture or lda",
         )
     if request.projection != "none":
         raise PlanError(

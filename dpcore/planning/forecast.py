@@ -133,7 +133,7 @@ def column_noise(plan: Plan) -> list[ColumnNoise]:
     encoding = Encoding(plan.schema)
     class_part = count_and_sum_noise(plan.event, plan.mean_event)[0] / plan.expected_rows
     count_part = class_part * math.sqrt(plan.event.layout.classes)
-    every_mean = plan.knows_centre or _kept_part(plan, encoding) == 1
+    every_mean = not plan.normalise and (plan.knows_centre or _kept_part(plan, encoding) == 1)
     result = []
     for column in plan.schema.columns:
         if column.role is Role.LABEL and isinstance(column, NominalColumn):

@@ -12,7 +12,7 @@ from dpcore.mechanisms.base import ExpectedError, GramEvent, Output
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
-from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION
+from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, SPREAD
 from dpcore.mechanisms.registry import Event, cost_of, mechanism_of
 from dpcore.mechanisms.vectors import VectorEvent
 from dpcore.planning.allocation import Shares
@@ -42,6 +42,7 @@ class Plan:
     sensitivity_to_information: float | None = None
     radius: Fraction = Fraction(1)
     frame_events: dict[str, GramEvent] = field(default_factory=dict)
+    normalise: bool = False
 
     @property
     def events(self) -> dict[str, Event]:
@@ -60,6 +61,11 @@ class Plan:
     def reuses_gram(self) -> bool:
         """Whether the principal components are computed from the measured moments, at no further cost."""
         return self.projection == "private-pca" and self.projection_event is None
+
+    @property
+    def given_radius(self) -> float | None:
+        """The radius of the frame; None if it is measured."""
+        return None if SPREAD in self.frame_events else float(self.radius)
 
     @property
     def knows_centre(self) -> bool:

@@ -17,14 +17,14 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.expected_noise import entry_noise, operator_noise
 from dpcore.mechanisms.laplace_sums import LAPLACE_SUMS
-from dpcore.mechanisms.names import CENTRE, MEAN, PROJECTION, RADIUS, SPREAD
+from dpcore.mechanisms.names import CENTRE, MEAN, PROJECTION
 from dpcore.mechanisms.registry import basis_mechanism, gram_mechanism, mechanism_of
 from dpcore.planning.allocation import (
-    FRAME_SHARES,
     Shares,
     best_share,
     budget_kind,
     budget_of_share,
+    frame_shares,
     moments_budgets,
     separate_error,
     shares_of,
@@ -38,6 +38,7 @@ from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import (
     require_exact_width,
+    require_normalisable,
     require_projection,
     require_projection_mechanism,
     require_radius,
@@ -63,6 +64,7 @@ def make_plan(request: PlanRequest) -> Plan:
     generator, schema = choose_generator(request, moments_budgets(request, shares), reasons)
     request, encoding = replace(request, generator=generator), Encoding(schema)
     require_exact_width(encoding.width)
+    require_normalisable(request, schema)
     dimension = choose_dimension(request, encoding, moments_budgets(request, shares), reasons)
     shares = _best_shares(request, encoding, dimension, shares)
     first, event = _choose_events(request, encoding, shares, dimension, reasons)
@@ -86,6 +88,7 @@ def make_plan(request: PlanRequest) -> Plan:
         sensitivity_to_information=_gain_to_loss(request, encoding, event, expected),
         radius=Fraction(1) if isinstance(request.radius, str) else request.radius,
         frame_events=frame,
+        normalise=request.normalise,
     )
 
 
@@ -188,26 +191,36 @@ def _frame_events(
     request: PlanRequest, encoding: Encoding, moments: GramEvent, shares: Shares, reasons: list[str]
 ) -> dict[str, GramEvent]:
     """Return the frame's events: mean squared length of the points, their mean, and the same length around it."""
-    if not shares[RADIUS]:
+    names = frame_shares(request)
+    if not names:
         return {}
     kind, rows_per_unit = budget_kind(moments.mechanism), unit_rows(request)
-    budgets = {name: budget_of_share(request, shares[name], kind, kind) for name in FRAME_SHARES}
-    taken = float(sum(shares[name] for name in FRAME_SHARES))
-    reasons.append(
-        f"radius: the mean and the spread of the points are measured with {taken:g} of the budget; the moments are "
-        "then measured around this mean and in units of this spread, so that the noise adapts to the spread"
-    )
+    budgets = {name: budget_of_share(request, shares[name], kind, kind) for name in names}
+    _explain_frame(request, float(sum(shares[name] for name in names)), reasons)
     one = GramLayout(2, 1, Fraction(1), rows_per_unit)
     if kind is Epsilon:  # pure noise on a mean grows with its number of coordinates
-        size = (
-            encoding.width if request.projection == "private-pca" else moments.layout.dimension - moments.layout.heads
-        )
+        every = request.normalise or request.projection == "private-pca"
+        size = encoding.width if every else moments.layout.dimension - moments.layout.heads
         sums = GramLayout(size + 1, 1, SUMS_WEIGHT, rows_per_unit)
         centre = LAPLACE_SUMS.calibrate(sums, request.neighbours, budgets[CENTRE])
     else:
         centre = best_event(request, GramLayout(encoding.width + 1, 1, Fraction(1), rows_per_unit), [budgets[CENTRE]])
-    lengths = {name: best_event(request, one, [budgets[name]]) for name in (RADIUS, SPREAD)}
-    return {RADIUS: lengths[RADIUS], CENTRE: centre, SPREAD: lengths[SPREAD]}
+    return {name: centre if name == CENTRE else best_event(request, one, [budgets[name]]) for name in names}
+
+
+def _explain_frame(request: PlanRequest, taken: float, reasons: list[str]) -> None:
+    """Add the reason for a measured frame, which takes that part of the budget."""
+    if request.normalise:
+        reasons.append(
+            f"normalise length: the features are scaled to one length around their mean direction; this direction and "
+            f"the typical length take {taken:g} of the budget, and the length of each row is lost"
+        )
+    if request.radius == AUTO:
+        part = "" if request.normalise else f" with {taken:g} of the budget"
+        reasons.append(
+            f"radius: the mean and the spread of the points are measured{part}; the moments are then measured around "
+            "this mean and in units of this spread, so that the noise adapts to the spread"
+        )
 
 
 def _choose_events(

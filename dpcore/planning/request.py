@@ -40,7 +40,8 @@ class PlanRequest:
     """What the specification asks of a release; `auto` leaves the choice to the planner.
 
     `radius` is the radius of the ball around the middle of the bounds to which points are clipped before they are
-    measured; with `auto`, a centre and a radius are measured with a part of the budget.
+    measured; with `auto`, a centre and a radius are measured with a part of the budget. With `normalise`, features
+    are scaled to one length, moved by a measured mean, and scaled again, as in RON-Gauss.
     """
 
     schema: RecordSchema
@@ -56,6 +57,7 @@ class PlanRequest:
     generator: str = AUTO
     allocation: dict[str, Fraction] | None = None
     radius: Fraction | str = Fraction(1)
+    normalise: bool = False
 
     def __post_init__(self) -> None:
         if self.radius != AUTO and not (isinstance(self.radius, Fraction) and SMALLEST_RADIUS <= self.radius <= 1):

@@ -9,7 +9,7 @@ from dpcore.mechanisms.registry import offered_under
 from dpcore.planning.allocation import Shares
 from dpcore.planning.request import AUTO, PlanError, PlanRequest
 from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS
-from dpcore.records.schema import RecordSchema
+from dpcore.records.schema import IntervalColumn, RecordSchema
 
 
 def require_projection(request: PlanRequest) -> None:
@@ -75,6 +75,32 @@ def require_radius(request: PlanRequest) -> None:
             rule="radius-not-applicable",
             where="model.radius",
             hint="use `mechanism: auto` for the projection, or give the radius as a number",
+        )
+
+
+def require_normalisable(request: PlanRequest, schema: RecordSchema) -> None:
+    """Raise a PlanError for normalised points of a table that is not numeric, or along principal components.
+
+    A level has no length of its own, and components of points are none of directions.
+    """
+    if not request.normalise:
+        return
+    if request.projection not in ("ron", "none"):
+        raise PlanError(
+            f"normalised points do not go with the projection {request.projection!r}",
+            rule="normalise-not-applicable",
+            where="model.normalise",
+            hint="use `projection: {kind: ron}` or `{kind: none}`, or remove `normalise`",
+        )
+    other = [c.name for c in schema.encoded_columns if not isinstance(c, IntervalColumn) or c.missing_level]
+    if other:
+        raise PlanError(
+            f"only numbers can be normalised, and {', '.join(other[:3])} {'are' if len(other) > 1 else 'is'} encoded "
+            "by levels",
+            rule="normalise-not-numeric",
+            where="model.normalise",
+            hint="remove `normalise`; a label is no feature with `generator: mixture` or `lda`, and missing cells "
+            "without `missing: category` become the middle",
         )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import measurement_from_json
-from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.measurement_frame import Directions, Frame
 from dpcore.measurements.projection import Projection
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
@@ -50,9 +50,16 @@ def _schema_as_measured(record: dict[str, Any]) -> RecordSchema:
 def _projection_of_bundle(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
     kind, stored = record["model"]["projection"]["kind"], model["projection"]
     stated = model.get("frame")
-    frame = Frame(np.array(stated["centre"]), float(stated["radius"])) if stated else None
+    frame = _frame_of(stated) if stated else None
     if stored is None:
         return Projection(kind, encoding.width, encoding.width, None, frame=frame)
     columns = np.array(stored["columns"], dtype=np.float64)
     width, dimension = columns.shape
     return Projection(kind, width, dimension, columns, frame=frame)
+
+
+def _frame_of(stated: dict[str, Any]) -> Frame:
+    """The frame as a model file states it."""
+    lengths = stated.get("normalised")
+    directions = Directions(**lengths) if lengths else None
+    return Frame(np.array(stated["centre"]), float(stated["radius"]), directions=directions)

@@ -173,7 +173,13 @@ def limits(run: PlannedRelease) -> list[str]:
             f"Only {run.plan.dimension} of {run.encoding.feature_width} directions were measured. The means of single "
             f"columns {means}, their spreads come out too small, and relations that these directions miss are lost."
         )
-    if run.plan.frame_events or run.plan.radius != 1:
+    if run.plan.normalise:
+        lines.append(
+            "The features of every record were scaled to the same length: only their direction from the middle of the "
+            "bounds was measured. All rows are drawn around one typical length, so how far records lie from the middle "
+            "and whatever goes with it is lost, and the means of single columns are only guesses."
+        )
+    if run.plan.given_radius != 1:
         lines.append(
             "Records far from the centre were clipped to a radius around it before they were measured: if a table has "
             "such records, its spreads come out smaller."

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from dpcore.measure import Measurement, Released, ReleasedVector, measurement_from_json
-from dpcore.measurements.frame_measurements import measure_frame
+from dpcore.measurements.frame_measurements import measure_directions, measure_frame
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection, no_projection, private_projection, ron_projection
-from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS
+from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
 from dpcore.synthesis.copula.generator import Copula
@@ -134,6 +134,9 @@ def _unmeasured_projection(parts: _Parts) -> Projection:
 
 def _in_its_frame(parts: _Parts, projection: Projection) -> Projection:
     """The projection in the frame that was measured or specified, if any."""
+    if parts.spec.model.normalise:
+        given = None if SPREAD in parts.measurements else float(parts.spec.model.radius or 1)
+        return measure_directions(parts.encoding, projection, lambda name, _: parts.gram(name), radius=given)
     if RADIUS in parts.measurements:
         whole_mean = parts.gram(CENTRE).event.layout.dimension == parts.encoding.width + 1
         projection = measure_frame(projection, lambda name, _: parts.gram(name), whole_mean=whole_mean)

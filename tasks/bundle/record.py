@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -218,9 +218,12 @@ def build_model(encoding: Encoding, outcome: Outcome, measurements: Mapping[str,
 
 
 def stored_frame(projection: Projection) -> dict[str, Any] | None:
-    """Centre and radius of the ball that points are clipped to, as the model holds them."""
+    """Centre and radius of the ball that points are clipped to, and the lengths of normalised points."""
     frame = projection.frame
-    return None if frame is None else {"centre": frame.centre.tolist(), "radius": frame.radius}
+    if frame is None:
+        return None
+    lengths = {} if frame.directions is None else {"normalised": asdict(frame.directions)}
+    return {"centre": frame.centre.tolist(), "radius": frame.radius, **lengths}
 
 
 def stored_projection(projection: Projection) -> dict[str, Any] | None:

@@ -33,7 +33,7 @@ KINDS = {
     "public-pca": "principal components of public data",
     "none": "none (every encoded coordinate is kept)",
 }
-PROJECTION_WORDS = ("projection", "dimension", "private principal", "public")
+PROJECTION_WORDS = ("projection", "dimension", "normalise", "private principal", "public")
 """Words by which the plan's reasons for the projection are recognised."""
 
 
@@ -98,7 +98,8 @@ def _frame_facts(planned: PlannedRelease, projection: Projection, release: Relea
     drawn = [str(release.spends[name].seq) for name in planned.plan.frame_events if name in release.spends]
     origin = f"measured (ledger entries {', '.join(drawn)})" if drawn else "public, from the specification"
     radius = f"{projection.frame.radius:.3g}"
-    return {"Frame": f"points are measured within a radius of {radius} (at most 1) around a centre; {origin}"}
+    what = "points" if projection.frame.directions is None else "points of one length"
+    return {"Frame": f"{what} are measured within a radius of {radius} (at most 1) around a centre; {origin}"}
 
 
 def _projection_cost(planned: PlannedRelease, release: ReleaseState) -> str:

@@ -75,8 +75,12 @@ class ProjectionSpec(Section):
 class AllocationSpec(Section):
     """Which fraction of epsilon each measurement takes; together exactly 1."""
 
-    radius: ExactFraction | None = Field(default=None, description="For `model.radius: auto`: the radius.")
-    centre: ExactFraction | None = Field(default=None, description="For `model.radius: auto`: the centre.")
+    radius: ExactFraction | None = Field(
+        default=None, description="For `model.radius: auto` and `model.normalise`: typical length of a point."
+    )
+    centre: ExactFraction | None = Field(
+        default=None, description="For `model.radius: auto` and `model.normalise`: the centre."
+    )
     spread: ExactFraction | None = Field(default=None, description="For `model.radius: auto`: the spread.")
     projection: ExactFraction | None = Field(default=None, description="For `private-pca`: the components.")
     mean: ExactFraction | None = Field(default=None, description="The mean, if it is measured apart from the moments.")
@@ -162,6 +166,34 @@ class ModelSpec(Section):
         "in units of that spread, and clips points beyond. For tables of numbers. By default 1, the whole ball.",
         json_schema_extra={"values": "`auto` or number"},
     )
+
+    # `none` is left out of the description, so that specifications without the key keep their digest.
+    normalise: Literal["none", "length"] | None = Field(
+        default=None,
+        description="`length` is RON-Gauss's pre-processing: the features of every record are scaled to the same "
+        "length, moved by a mean that a part of the budget buys, and scaled again. Rows are decoded at a typical "
+        "length that is bought as well; how long each row was is lost, and the means of columns are guesses. For "
+        "tables of numbers, with `projection: {kind: ron}` or `{kind: none}`. By default `none`.",
+    )
+
+    @field_validator("generator", mode="before")
+    @classmethod
+    def _no_release_of_noisy_rows(cls, generator: object) -> object:
+        """Refuse with the reason what GUARANTEE.md, M10, leaves to comparisons in Python."""
+        if generator == "noisy-rows":
+            refuse(
+                "generator-local",
+                "noisy rows show the exact number of rows, protect each row by itself alone (local differential "
+                "privacy) and may tell by their order what the noise hides: no release publishes them",
+                "use `auto`; to compare with the papers, dpcore.JiangPca, dpcore.BernoulliRows and dpcore.LopRows "
+                "publish such rows in Python",
+            )
+        return generator
+
+    @field_validator("normalise")
+    @classmethod
+    def _nothing_is_not_set(cls, normalise: str | None) -> str | None:
+        return None if normalise == "none" else normalise
 
     @property
     def shares(self) -> dict[str, Fraction] | None:

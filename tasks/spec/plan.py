@@ -64,6 +64,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         generator=model.generator,
         allocation=model.shares,
         radius=model.radius or Fraction(1),
+        normalise=model.normalise is not None,
     )
     with ErrorBoundary(ValueError, refusal=_impossible_plan):
         return make_checked_plan(request, spec.checks.budgeted)

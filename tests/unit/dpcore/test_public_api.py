@@ -30,6 +30,7 @@ MIXTURE = {
     "allocation": "auto",
     "generator": "auto",
     "radius": 1,
+    "normalise": False,
     "random_state": None,
 }
 LOCAL = {"epsilon": REQUIRED, "bounds": REQUIRED, "n_components": REQUIRED, "categories": None}

@@ -31,7 +31,7 @@ from dpcore.inference.intervals import Estimand, Interval
 from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import PrivateGram, exact_gram, gram_sum, measure_gram, measure_vector
 from dpcore.measurements.histograms import exact_histograms, histograms_query
-from dpcore.measurements.measurement_frame import Frame
+from dpcore.measurements.measurement_frame import Directions, Frame
 from dpcore.measurements.noise_law import ROTATION_INVARIANT, NoiseCovariance, draw_gram_noise, noise_facts
 from dpcore.measurements.projection import Projection, no_projection, principal_projection, ron_projection
 from dpcore.mechanisms.base import UNIT, GramEvent, Output
@@ -366,6 +366,17 @@ def test_in_a_frame_that_draws_points_back_only_the_classes_sizes_are_known() ->
         close(inference.proportion("ill", "yes"), *_share(CELLS["ill"] == 1))
         with pytest.raises(NotIdentifiedError, match="drawn back"):
             inference.mean("age")
+
+
+def test_of_points_of_one_length_only_the_classes_sizes_are_known() -> None:
+    frame = replace(Frame.around_middle(ENCODING.width), directions=Directions.of(ENCODING, 0.5))
+    projection = replace(no_projection(ENCODING), frame=frame)
+    event = event_of("wishart-difference-trace", layout_of(ENCODING), LOUD)
+    released = measure_gram(exact_gram([(CELLS, None)], ENCODING, event.layout, projection), event, SeededNoise(1))
+    inference = ReleaseInference.from_measurements(ENCODING, {"moments": released}, projection)
+    close(inference.proportion("ill", "yes"), *_share(CELLS["ill"] == 1))
+    with pytest.raises(NotIdentifiedError, match="brought to one length"):
+        inference.mean("age")
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,12 @@ from support.tasks.bundle.documents import assert_valid_documents
 from support.tasks.release.variants import COLUMNS, ZCDP, specification, table, with_role
 from support.tasks.staged import release
 
+from dpcore.inference.functionals import NotIdentifiedError
+from tasks.answers.intervals import read_inference
 from tasks.audit import audit_workspace, broken, not_shown
 from tasks.workspace.folders import Workspace
 
+NUMBERS = {"columns": COLUMNS[:3], "source__drop": ["id", "d", "e"]}
 VARIANTS: dict[str, dict[str, Any]] = {
     "no projection": {"model__projection": {"kind": "none"}},
     "few random directions": {"model__projection": {"kind": "ron", "dimension": 3}},
@@ -85,6 +88,31 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"},
     },
     "a public radius": {"model__radius": 0.5, "model__projection": {"kind": "ron", "dimension": 3}},
+    "normalised": {"model__normalise": "length", "model__projection": {"kind": "ron", "dimension": 2}, **NUMBERS},
+    "normalised, every coordinate, a radius, add-remove": {
+        "model__normalise": "length",
+        "model__radius": 0.5,
+        "model__projection": {"kind": "none"},
+        "model__generator": "gaussian",
+        "privacy__neighbours": "add-remove",
+        **NUMBERS,
+    },
+    "normalised, a bought radius, zCDP, a label": {
+        "columns": [*COLUMNS[:3], COLUMNS[3] | {"role": "label"}],
+        "source__drop": ["id", "e"],
+        "model__normalise": "length",
+        "model__radius": "auto",
+        "model__projection": {"kind": "ron", "dimension": 2},
+        **ZCDP,
+    },
+    "normalised, a target, persons with two rows, the split of RON-Gauss": {
+        "columns": [COLUMNS[0] | {"role": "target"}, *COLUMNS[1:3]],
+        "source__drop": ["d", "e"],
+        "privacy__unit": {"person": "id", "rows": "at-most 2"},
+        "model__normalise": "length",
+        "model__projection": {"kind": "ron", "dimension": 2},
+        "model__allocation": {"radius": 0.02, "centre": 0.3, "moments": 0.68},
+    },
     "only categories": {"columns": COLUMNS[3:], "source__drop": ["id", "a", "b", "c"]},
     "a fixed number of rows": {"rows": 100},
     "a copula": {"model__generator": "copula"},
@@ -109,6 +137,8 @@ IN_SHORT = {
     "a target, few directions",
     "persons weighted",
     "only categories",
+    "normalised",
+    "normalised, a target, persons with two rows, the split of RON-Gauss",
     "a frame, zCDP, a label, few directions",
     "a copula, zCDP, a label",
     "a copula, add-remove, persons with two rows",
@@ -158,3 +188,20 @@ def test_principal_components_keep_the_strong_direction(tmp_path: Path, variant:
     real = table().to_pandas()
     assert frame["a"].corr(frame["b"]) == pytest.approx(real["a"].corr(real["b"]), abs=0.1)
     assert frame["a"].std() == pytest.approx(real["a"].std(), rel=0.2)
+
+
+def test_a_release_of_points_of_one_length_says_what_it_lost(tmp_path: Path) -> None:
+    """No mean of a column is stated, by the report or to somebody who asks; each measurement is charged by its name."""
+    workspace = Workspace(tmp_path)
+    workspace.create()
+    workspace.spec_path.write_text(yaml.safe_dump(specification(**VARIANTS["normalised"])))
+    pq.write_table(table(), workspace.landing / "rows.parquet")
+    bundle = release(workspace, "2026-01")
+    record, model = (json.loads((bundle / f"{name}.json").read_text()) for name in ("record", "model"))
+    assert {m["name"] for m in record["privacy"]["measurements"]} == {"radius", "centre", "moments"}
+    assert any("scaled to the same length" in limit for limit in record["limits"])
+    assert {column["measured"]["mean"] for column in record["utility"]["columns"]} == {None}
+    assert model["frame"]["normalised"]["length"] == 1
+    assert 0 < model["frame"]["normalised"]["typical"] <= 1
+    with pytest.raises(NotIdentifiedError, match="brought to one length"):
+        read_inference(bundle).mean("a")

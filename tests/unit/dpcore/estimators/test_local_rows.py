@@ -94,6 +94,28 @@ def test_a_neighbouring_table_with_frozen_noise_differs_in_one_row_only() -> Non
     assert np.abs(moved).sum() <= float(one.event.query.l1_sensitivity(Neighbours.REPLACE_ONE))
 
 
+def test_rows_in_an_order_of_their_values_move_more_than_the_sensitivity() -> None:
+    """A record of a table that is sorted by its first column goes from the first place to the last."""
+    count, basis = 200, RowBasis.of(np.eye(2), np.zeros(2))
+    table = np.column_stack([np.linspace(-0.5, 0.5, count), np.where(np.arange(count) % 2, 0.5, -0.5)])
+    other = table.copy()
+    other[0, 0] = 0.6
+    sorted_again = other[np.argsort(other[:, 0])]
+    limit = float(RowsQuery(count, 2).l1_sensitivity(Neighbours.REPLACE_ONE))
+
+    def moved(one: np.ndarray, two: np.ndarray) -> int:
+        return sum(abs(a - b) for a, b in zip(basis.project(one), basis.project(two), strict=True))
+
+    assert moved(table, other) <= limit
+    assert moved(table, sorted_again) > 0.99 * count * GRID
+    assert moved(table, sorted_again) > 70 * limit
+
+
+def test_at_epsilon_1_the_noise_along_two_directions_has_four_times_the_radius_of_the_ball() -> None:
+    event = NOISY_ROWS.calibrate(RowsQuery(1000, 2), Neighbours.REPLACE_ONE, Epsilon(Fraction(1)))
+    assert NOISY_ROWS.deviation(event) / GRID == pytest.approx(4, rel=1e-4)
+
+
 def test_the_noise_of_a_row_is_that_of_the_whole_ball_however_many_rows_there_are() -> None:
     for count in (1, 100):
         event = NOISY_ROWS.calibrate(RowsQuery(count, 4), Neighbours.REPLACE_ONE, Epsilon(Fraction(1, 2)))

@@ -66,6 +66,27 @@ def gaussian_mu(plan: Any) -> float:
     return math.sqrt(2 * float(plan.cost.rho))
 
 
+@pytest.mark.parametrize(
+    ("model", "length", "clipped"),
+    [
+        ("{generator: gaussian}", False, False),
+        ("{generator: gaussian, radius: auto}", False, True),
+        ("{generator: gaussian, normalise: length}", True, False),
+        ("{generator: gaussian, normalise: length, radius: 0.5}", True, True),
+        ("{generator: gaussian, normalise: length, radius: auto}", True, True),
+    ],
+)
+def test_the_limits_say_whether_lengths_were_lost_and_points_clipped(
+    model: str, length: bool, clipped: bool, tmp_path: Any
+) -> None:
+    path = tmp_path / "release.yaml"
+    path.write_text(BASE % ("1", "0", "replace-one", model))
+    text = " ".join(limits(PlannedRelease.of(load_spec(path))))
+    assert ("scaled to the same length" in text) is length
+    assert ("means of single columns are only guesses" in text) is length
+    assert ("clipped to a radius" in text) is clipped
+
+
 # ---------------------------------------------------------------- the factor and the odds
 
 

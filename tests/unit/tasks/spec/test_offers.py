@@ -38,6 +38,7 @@ SPEC: dict[str, Any] = {
 CALLING: dict[str, dict[str, Any]] = {
     "model.allocation.mean": {"model": {"allocation": {"mean": 0.5, "moments": 0.5}}},
     "model.radius: auto": {"model": {"radius": "auto"}},
+    "model.normalise: length": {"model": {"normalise": "length"}},
     "model.generator: copula": {"model": {"generator": "copula", "projection": {"kind": "none"}}},
     "checks.*.budget": {"checks": {"accuracy": {"budget": 0.1, "at_least": 0.5}}},
 }

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from support import ROOT
 
 from dpcore.errors import SpecError
+from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, Role, RowRule
 from tasks.spec import ReleaseSpec, load_spec, parse_spec
 
@@ -183,6 +184,20 @@ def test_a_radius_is_exact_and_the_whole_ball_is_left_out_of_the_description():
     assert parse_spec(edited("allocation: auto", "radius: auto")).as_public_json()["model"]["radius"] == "auto"
     plain, whole = parse_spec(edited("allocation: auto", "")), parse_spec(edited("allocation: auto", "radius: 1"))
     assert whole.digest() == plain.digest() != quarter.digest()
+
+
+def test_the_refusal_of_noisy_rows_says_why_and_where_they_can_be_had():
+    with pytest.raises(SpecError, match=r"exact number of rows.*local differential privacy.*order") as refusal:
+        parse_spec(edited("generator: auto", "generator: noisy-rows"))
+    assert all(place in refusal.value.hint for place in BY_NAME["noisy-rows"].offered)
+
+
+def test_points_that_keep_their_length_are_left_out_of_the_description():
+    plain, same = parse_spec(edited("allocation: auto", "")), parse_spec(edited("allocation: auto", "normalise: none"))
+    length = parse_spec(edited("allocation: auto", "normalise: length"))
+    assert same.digest() == plain.digest() != length.digest()
+    assert "normalise" not in plain.as_public_json()["model"]
+    assert length.as_public_json()["model"]["normalise"] == "length"
 
 
 def test_allocation_fractions_are_exact():
@@ -597,6 +612,7 @@ BAD_EDITS = {
     "dimension-too-large": ("dimension: 8", "dimension: 9", "dimension-too-large", "model.projection.dimension"),
     "dimension-of-nothing": ("kind: ron", "kind: none", "dimension-without-projection", "model.projection.dimension"),
     "mechanism-not-a-slug": ("mechanism: auto", "mechanism: Laplace!", "slug", "model.mechanism"),
+    "generator-of-noisy-rows": ("generator: auto", "generator: noisy-rows", "generator-local", "model.generator"),
     "generator-unknown": ("generator: auto", "generator: gan", "unknown-value", "model.generator"),
     "supervised-without-target": (
         "generator: auto",
