@@ -35,6 +35,7 @@ TESTS = (
     "dpcore/planning/test_budgeted_checks.py",
     "dpcore/measurements/test_group_encoding.py",
     "dpcore/estimators/test_local_rows.py",
+    "dpcore/estimators/test_pca_gauss.py",
     "dpcore/mechanisms/test_mechanisms.py",
     "dpcore/test_accounting.py",
     "dpcore/test_certainty.py",
@@ -312,6 +313,8 @@ def vectors() -> Iterator[Mutant]:
     yield Mutant(v, "number + extra for", "number for")
     yield Mutant("dpcore/estimators/local_rows.py", "FOR_BASIS = Fraction(1, 2)", "FOR_BASIS = Fraction(1, 3)")
     yield Mutant("dpcore/estimators/local_rows.py", "epsilon.value * (1 - FOR_BASIS)", "epsilon.value")
+    yield Mutant("dpcore/estimators/pca_gauss.py", "for part in (~coins, coins)", "for part in (coins | ~coins, coins)")
+    yield Mutant("dpcore/estimators/pca_gauss.py", "max(part[figure]", "min(part[figure]")
     yield from histograms()
     yield from scores()
 

@@ -174,6 +174,7 @@ def test_each_part_spends_the_whole_budget_and_the_larger_cost_is_stated(
     assert model.privacy_["epsilon"] <= 1.0
     assert model.privacy_["neighbours"] == neighbours
     assert model.privacy_["components"].endswith("GUARANTEE.md, P2")
+    assert model.privacy_["delta"] == changes.get("delta", 0)
     first = cost_of(model.plan_.events["projection"])
     assert first.epsilon == 1 or first.rho > 0
     assert model.plan_.cost.epsilon + model.plan_.cost.rho > first.epsilon + first.rho
