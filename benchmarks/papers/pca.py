@@ -174,10 +174,10 @@ SPECTRA: Mapping[str, Spectrum] = {
 }
 
 
-def components_above(matrix: Floats, noise: float) -> int:
-    """Return the number of directions at 90 % of a spectrum, in which eigenvalues up to the noise count as 0."""
+def components_above(matrix: Floats, noise: float, share: float = SHARE) -> int:
+    """Return the number of directions at a share of a spectrum, in which eigenvalues up to the noise count as 0."""
     values = np.linalg.eigvalsh((matrix + matrix.T) / 2)
-    return components_for_share(np.where(values > noise, values, 0.0), SHARE)
+    return components_for_share(np.where(values > noise, values, 0.0), share)
 
 
 def write_dimensions(name: str, rows: Rows, runs: int) -> None:
