@@ -68,7 +68,7 @@ PARTS = (
     Part("jiang", "jiang", 8),
     *(
         Part(f"pca-{name}", "pca", minutes, (name,))
-        for name, minutes in (("synthetic", 2), ("covertype", 2), ("mnist", 4), ("waveform40", 1), ("semeion", 1))
+        for name, minutes in (("synthetic", 2), ("covertype", 2), ("mnist", 5), ("waveform40", 1), ("semeion", 1))
     ),
     Part("two-classes", "two_classes", 3),
     Part("ratios", "ratios", 3),
