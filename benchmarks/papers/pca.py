@@ -174,10 +174,10 @@ SPECTRA: Mapping[str, Spectrum] = {
 }
 
 
-def components_above(matrix: Floats, noise: float) -> int:
-    """Return the number of directions at 90 % of a spectrum, in which eigenvalues up to the noise count as 0."""
+def components_above(matrix: Floats, noise: float, share: float = SHARE) -> int:
+    """Return the number of directions at a share of a spectrum, in which eigenvalues up to the noise count as 0."""
     values = np.linalg.eigvalsh((matrix + matrix.T) / 2)
-    return components_for_share(np.where(values > noise, values, 0.0), SHARE)
+    return components_for_share(np.where(values > noise, values, 0.0), share)
 
 
 def write_dimensions(name: str, rows: Rows, runs: int) -> None:
@@ -222,8 +222,9 @@ def main() -> int:
         sizes = [round(share * len(rows.points)) for share in SHARES_OF_ROWS]
         by_epsilon = curves(name, rows, asked.runs, EPSILONS, over_rows=False)
         by_rows = curves(name, rows, asked.runs, sizes, over_rows=True)
-        write_plot(f"papers/pca_{name}_epsilon", {f"{name}: {shape}": by_epsilon}, x="epsilon", y="captured variance")
-        write_plot(f"papers/pca_{name}_rows", {f"{name}: epsilon 1": by_rows}, x="rows", y="captured variance")
+        panel = f"{name}: {rows.features} columns, k = {rows.components}"
+        write_plot(f"papers/pca_{name}_epsilon", {panel: by_epsilon}, x="epsilon", y="captured variance")
+        write_plot(f"papers/pca_{name}_rows", {f"{panel}, epsilon 1": by_rows}, x="rows", y="captured variance")
         write_results(f"papers/pca_{name}_curves", {"epsilon": by_epsilon, "rows": by_rows})
     return 0 if good else 1
 

@@ -97,8 +97,10 @@ def test_corrected_rows_have_noise_of_the_diameter_of_the_ball() -> None:
 
 
 def test_a_ratio_is_below_1_only_if_its_whole_interval_is() -> None:
-    low, around, high = Summary(0.5, 0.4, 0.6, 10), Summary(0.9, 0.8, 1.1, 10), Summary(1.5, 1.4, 1.6, 10)
-    assert below_one([low]) == "yes"
+    low, around, high = Summary(0.5, 0.4, 0.6, 10), Summary(0.9, 0.8, 1.0, 10), Summary(1.5, 1.4, 1.6, 10)
+    assert below_one([low]) == below_one([low] * 9) == "yes"
+    assert below_one([Summary(0.9, 0.805, 0.995, 10)]) == "yes"
+    assert below_one([Summary(0.9, 0.805, 0.995, 10)] * 9) == "not shown"
     assert below_one([low, around]) == "not shown"
     assert below_one([low, around, high]) == "no"
     assert monotone([3.0, 2.0, 1.0], rising=False)
