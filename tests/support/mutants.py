@@ -34,6 +34,7 @@ TESTS = (
     "dpcore/measurements/test_scores.py",
     "dpcore/planning/test_budgeted_checks.py",
     "dpcore/measurements/test_group_encoding.py",
+    "dpcore/measurements/test_normalised_points.py",
     "dpcore/estimators/test_local_rows.py",
     "dpcore/estimators/test_pca_gauss.py",
     "dpcore/mechanisms/test_mechanisms.py",
@@ -61,6 +62,7 @@ NEAREST = {
     "dpcore/mechanisms/components/power_method.py": ("dpcore/mechanisms/components/test_private_pca.py",),
     "dpcore/mechanisms/components/exponential_pca.py": ("dpcore/mechanisms/components/test_private_pca.py",),
     "dpcore/mechanisms/components/orthonormal.py": ("dpcore/mechanisms/components/test_private_pca.py",),
+    "dpcore/measurements/measurement_frame.py": ("dpcore/measurements/test_normalised_points.py",),
     "dpcore/planning/allocation.py": (
         "dpcore/mechanisms/components/test_private_pca.py",
         "dpcore/planning/test_planner.py",
@@ -316,6 +318,7 @@ def vectors() -> Iterator[Mutant]:
     yield Mutant("dpcore/estimators/pca_gauss.py", "for part in (~coins, coins)", "for part in (coins | ~coins, coins)")
     yield Mutant("dpcore/estimators/pca_gauss.py", "max(part[figure]", "min(part[figure]")
     yield from histograms()
+    yield from points_of_one_length()
     yield from scores()
 
 
@@ -339,6 +342,15 @@ def histograms() -> Iterator[Mutant]:
     yield Mutant(counted, "one = float(weight * GRID)", "one = float(GRID)")
     yield Mutant(counted, "known = codes != UNCOUNTED", "known = codes > 0")
     yield Mutant(grouped, "clipped: Floats = points / longest[:, None]", "clipped: Floats = points / longest.max()")
+
+
+def points_of_one_length() -> Iterator[Mutant]:
+    """Those of normalised points."""
+    frame = "dpcore/measurements/measurement_frame.py"
+    yield Mutant(frame, "whole = whole_points(points)", "whole = points")
+    yield Mutant(frame, "np.where(norms > 0, norms, 1.0)", "norms.max(initial=1.0)")
+    yield Mutant(frame, "centre[first]) / 2", "centre[first])")
+    yield Mutant("dpcore/planning/allocation.py", "{RADIUS, CENTRE} if request.normalise else set()", "set()")
 
 
 def scores() -> Iterator[Mutant]:
