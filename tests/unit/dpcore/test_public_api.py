@@ -157,6 +157,7 @@ SHOWN = {
     "dpcore.accounting": ["Cap", "release_statement", "rho_of_epsilon"],
     "dpcore.records.schema": ["RecordSchema"],
     "dpcore.records.encoding": ["Encoding"],
+    "dpcore.measurements.contribution": ["components_for_share"],
     "dpcore.inference.intervals": ["Interval", "Quotient"],
     "dpcore.inference.release_estimates": ["ReleaseInference"],
     "dpcore": sorted(ESTIMATORS),
