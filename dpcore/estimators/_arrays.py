@@ -153,6 +153,17 @@ def numeric_rows(estimator: BaseEstimator, X: ArrayLike, *, reset: bool = True) 
     return numbers_of(validate_data(estimator, _as_array(X), dtype=None, ensure_all_finite=False, reset=reset))
 
 
+def plain_rows(name: str, rows: ArrayLike, features: int) -> Floats:
+    """Return public rows as floats, NaN for cells that are no numbers.
+
+    Raises: ValueError unless there is at least one row, each with as many cells as there are features.
+    """
+    cells = np.asarray(_as_array(rows))
+    if cells.ndim != 2 or not len(cells) or cells.shape[1] != features:
+        raise ValueError(f"{name} must hold at least one row of {features} features, got an array of {cells.shape}")
+    return numbers_of(cells)
+
+
 def target_values(y: ArrayLike | None, rows: int) -> NDArray[Any]:
     """Return the values of y unchanged, one per row.
 

@@ -105,8 +105,11 @@ class MomentMixture(SamplingEstimator):
         self.plan_ = make_plan(self._plan_request(self._schema(rows.shape[1])))
         self.encoding_ = Encoding(self.plan_.schema)
         self.projection_, self.moments_ = self._measure(self._cells(rows, y))
-        self.privacy_ = privacy_statement(self.plan_.events, delta=exact_delta(self.delta), neighbours=self.neighbours)
+        self.privacy_ = self._privacy()
         return self
+
+    def _privacy(self) -> dict[str, Any]:
+        return privacy_statement(self.plan_.events, delta=exact_delta(self.delta), neighbours=self.neighbours)
 
     def sample(self, n: int = 1) -> Floats | tuple[Floats, NDArray[Any]]:
         """Return synthetic rows within the bounds, with labels or targets if `fit` had them."""
@@ -184,7 +187,7 @@ class MomentMixture(SamplingEstimator):
             return measure_frame(projection, lambda name, seen: self._draw(name, cells, seen), whole_mean=whole_mean)
         if self.plan_.radius == 1:
             return projection
-        return replace(projection, frame=Frame.around_middle(projection.width, float(self.plan_.radius)))
+        return projection.with_frame(Frame.around_middle(projection.width, float(self.plan_.radius)))
 
     def _draw(self, name: str, cells: Cells, projection: Projection) -> Released:
         event = self.plan_.events[name]

@@ -75,7 +75,7 @@ ESTIMATORS = {
         "random_state": None,
     },
     "MomentMixture": MIXTURE,
-    "PcaGauss": MIXTURE | {"projection_mechanism": "auto"},
+    "PcaGauss": MIXTURE | {"projection_mechanism": "auto", "public_rows": None},
     "RonGauss": MIXTURE,
 }
 """Every estimator with its constructor's parameters and their defaults."""
