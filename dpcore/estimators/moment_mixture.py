@@ -47,6 +47,7 @@ from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.names import MEAN, MOMENTS, PROJECTION
 from dpcore.noise.sources import SystemNoise, draw_seed
 from dpcore.planning.allocation import preset_or_fractions
+from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.encoding import Encoding
@@ -102,9 +103,9 @@ class MomentMixture(SamplingEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Measure the moments of the rows of X, together with y if its classes or bounds are given."""
         rows = numeric_rows(self, X)
-        self.plan_ = make_plan(self._plan_request(self._schema(rows.shape[1])))
+        self.plan_ = self._plan(self._schema(rows.shape[1]))
         self.encoding_ = Encoding(self.plan_.schema)
-        self.projection_, self.moments_ = self._measure(self._cells(rows, y))
+        self.projection_, self.moments_ = self._measure(*self._parts(self._cells(rows, y)))
         self.privacy_ = self._privacy()
         return self
 
@@ -131,6 +132,9 @@ class MomentMixture(SamplingEstimator):
                 IntervalColumn(name=TARGET, kind=Kind.NUMERIC, lower=float(low), upper=float(high), role=Role.TARGET)
             )
         return RecordSchema(tuple(columns))
+
+    def _plan(self, schema: RecordSchema) -> Plan:
+        return make_plan(self._plan_request(schema))
 
     def _plan_request(self, schema: RecordSchema) -> PlanRequest:
         if self.n_components == AUTO and self.expected_rows is None and self.projection_kind != "none":
@@ -159,14 +163,20 @@ class MomentMixture(SamplingEstimator):
             cells[TARGET] = numbers_of(target_values(y, len(rows)))
         return cells
 
-    def _measure(self, cells: Cells) -> tuple[Projection, Released]:
-        """Draw every measurement of the plan, each once."""
+    def _parts(self, cells: Cells) -> tuple[Cells, Cells]:
+        """Return the rows on which everything but the components is measured, and those for the components."""
+        return cells, cells
+
+    def _measure(self, cells: Cells, aside: Cells | None = None) -> tuple[Projection, Released]:
+        """Draw every measurement of the plan, each once; the components on the rows `aside`, if there are any."""
         plan, encoding = self.plan_, self.encoding_
         projection = self._measure_frame(cells, self._public_projection())
         everything = replace(no_projection(encoding), frame=projection.frame)
         if plan.projection_event is not None:
             coordinates = measured_coordinates(plan.projection_event, encoding)
-            first = self._draw(PROJECTION, cells, replace(coordinates, frame=projection.frame))
+            first = self._draw(
+                PROJECTION, cells if aside is None else aside, replace(coordinates, frame=projection.frame)
+            )
             projection = replace(private_projection(first, encoding, plan.dimension), frame=projection.frame)
         self.sums_ = self._draw(MEAN, cells, projection) if plan.mean_event else None
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)

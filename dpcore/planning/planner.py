@@ -89,6 +89,27 @@ def make_plan(request: PlanRequest) -> Plan:
     )
 
 
+def plan_set_aside(request: PlanRequest) -> Plan:
+    """Return the plan of a release that measures its components on rows set aside, with the whole budget.
+
+    The other rows are planned as with public components, with the whole budget too. No row belongs to both parts, so
+    the larger cost counts (GUARANTEE.md, P2); the `cost` of the plan adds both up.
+    Raises: PlanError if the request cannot be met.
+    """
+    require_projection_mechanism(request, {PROJECTION: Fraction(1)})
+    plan = make_plan(replace(request, projection="public-pca", projection_mechanism=AUTO))
+    encoding, whole, name = Encoding(plan.schema), whole_budgets(request), request.projection_mechanism
+    if name == AUTO:
+        first = best_event(request, components_layout(request, encoding.width), whole)
+    else:
+        budgets = [budget for budget in whole if isinstance(budget, budget_kind(name))]
+        if not budgets:
+            raise delta_needed_error(name)
+        first = _components_event(request, encoding, plan.dimension, budgets[0])
+    why = "private principal components are measured on rows set aside, with the whole budget"
+    return replace(plan, projection=request.projection, projection_event=first, reasons=(*plan.reasons, why))
+
+
 def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:
     """Return the request with a free projection: none if every coordinate can be kept, else a random one."""
     whole = replace(request, projection="none")

@@ -75,7 +75,7 @@ ESTIMATORS = {
         "random_state": None,
     },
     "MomentMixture": MIXTURE,
-    "PcaGauss": MIXTURE | {"projection_mechanism": "auto", "public_rows": None},
+    "PcaGauss": MIXTURE | {"projection_mechanism": "auto", "public_rows": None, "set_aside": None},
     "RonGauss": MIXTURE,
 }
 """Every estimator with its constructor's parameters and their defaults."""

@@ -1,6 +1,10 @@
-"""PCA-Gauss with components that the moments' rows do not pay for: those of public rows."""
+"""PCA-Gauss with components that the moments' rows do not pay for: those of public rows, or of rows set aside."""
 
 from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -8,7 +12,12 @@ from sklearn.base import clone
 from support.dpcore.samplers import generator, seed_the_noise
 
 from dpcore import PcaGauss, RonGauss
-from dpcore.estimators import moment_mixture
+from dpcore.estimators import moment_mixture, pca_gauss
+from dpcore.measure import PrivateGram, Released, measure_gram
+from dpcore.measurements.projection import Projection, private_projection
+from dpcore.mechanisms.base import GramEvent
+from dpcore.mechanisms.registry import cost_of
+from dpcore.noise.sources import Noise, SeededNoise
 from dpcore.planning.request import PlanError
 
 DIRECTION = np.array([0.6, 0.0, -0.8, 0.0])
@@ -97,3 +106,180 @@ def test_public_rows_of_another_shape_are_refused(public: object) -> None:
 def test_public_components_take_no_budget_and_no_mechanism(changes: dict[str, object], words: str) -> None:
     with pytest.raises(PlanError, match=words):
         PcaGauss(**PUBLIC | changes, public_rows=rows_along(DIRECTION)).fit(np.zeros((9, 4)))
+
+
+# ---- rows set aside ----------------------------------------------------------------------------------
+
+ASIDE = PUBLIC | {"set_aside": 0.3}
+COINS = 5
+"""The seed of the coins."""
+
+
+def is_aside(row: int) -> bool:
+    """Say whether the coin of that row, by the seed, sets it aside."""
+    noise = SeededNoise(COINS)
+    return [noise.bits(64) for _ in range(row + 1)][row] < 0.3 * 2**64
+
+
+def sums_and_releases(
+    X: np.ndarray, monkeypatch: pytest.MonkeyPatch, fixed: Projection | None = None
+) -> tuple[list[list[list[int]]], list[Released]]:
+    """Fit with frozen coins and noise; return the exact sums of components and moments, and what was released."""
+    seed_the_noise(monkeypatch, moment_mixture)
+    monkeypatch.setattr(pca_gauss, "SystemNoise", lambda: SeededNoise(COINS))
+    monkeypatch.setattr(moment_mixture, "private_projection", private_projection if fixed is None else lambda *_: fixed)
+    seen, released = [], []
+
+    def watch(gram: PrivateGram, event: GramEvent, noise: Noise) -> Released:
+        seen.append(gram._triangles())
+        released.append(measure_gram(gram, event, noise))
+        return released[-1]
+
+    monkeypatch.setattr(moment_mixture, "measure_gram", watch)
+    PcaGauss(**ASIDE).fit(X)
+    return seen, released
+
+
+@pytest.mark.parametrize("row", range(8))
+def test_a_replaced_row_moves_the_sums_of_its_own_part_only(row: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = rows_along(DIRECTION, 12)
+    neighbour = X.copy()
+    neighbour[row] = [0.9, -0.9, 0.9, 0.9]
+    fixed = PcaGauss(**PUBLIC, public_rows=X).fit(X).projection_
+    sums, released = sums_and_releases(X, monkeypatch, fixed)
+    others, released_others = sums_and_releases(neighbour, monkeypatch, fixed)
+    moved = [one != other for one, other in zip(sums, others, strict=True)]
+    assert moved == [is_aside(row), not is_aside(row)]
+    assert moved == [one != other for one, other in zip(released, released_others, strict=True)]
+
+
+def test_some_of_these_rows_are_set_aside_and_some_are_not() -> None:
+    assert {is_aside(row) for row in range(8)} == {True, False}
+
+
+@pytest.mark.parametrize("neighbours", ["replace-one", "add-remove"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"delta": 1e-6, "mechanism": "gaussian"}, {"delta": 1e-6, "projection_mechanism": "noisy-power-method"}],
+)
+def test_each_part_spends_the_whole_budget_and_the_larger_cost_is_stated(
+    neighbours: str, changes: dict[str, object]
+) -> None:
+    model = PcaGauss(**ASIDE | changes, neighbours=neighbours).fit(rows_along(DIRECTION))
+    whole = RonGauss(
+        **PUBLIC | {name: changes[name] for name in changes if name != "projection_mechanism"}, neighbours=neighbours
+    ).fit(rows_along(DIRECTION))
+    assert model.plan_.events["moments"] == whole.plan_.events["moments"]
+    assert model.privacy_["epsilon"] == pytest.approx(1.0, rel=1e-6)
+    assert model.privacy_["epsilon"] <= 1.0
+    assert model.privacy_["neighbours"] == neighbours
+    assert model.privacy_["components"].endswith("GUARANTEE.md, P2")
+    first = cost_of(model.plan_.events["projection"])
+    assert first.epsilon == 1 or first.rho > 0
+    assert model.plan_.cost.epsilon + model.plan_.cost.rho > first.epsilon + first.rho
+
+
+def test_the_coins_follow_the_share_and_no_value() -> None:
+    model = PcaGauss(**ASIDE)
+    parts = [model._parts({"x0": np.full(20_000, value)}) for value in (0.0, np.nan)]
+    for rest, aside in parts:
+        assert len(rest["x0"]) + len(aside["x0"]) == 20_000
+        assert len(aside["x0"]) == pytest.approx(6000, abs=6.1 * math.sqrt(20_000 * 0.21))
+
+
+def test_nothing_of_a_fitted_model_tells_who_was_set_aside() -> None:
+    kept = vars(PcaGauss(**ASIDE).fit(rows_along(DIRECTION, 50)))
+    assert set(kept) - set(ASIDE) == set(vars(PcaGauss(**PUBLIC).fit(rows_along(DIRECTION, 50)))) - set(ASIDE)
+
+
+def test_components_of_rows_set_aside_are_good_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed_the_noise(monkeypatch, moment_mixture)
+    model = PcaGauss(**ASIDE | {"epsilon": 5.0}, random_state="5eed").fit(rows_along(DIRECTION, 6000))
+    assert abs(DIRECTION @ model.projection_.basis()[:, 0]) > 0.95
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"set_aside": 0}, "between 0 and 1"),
+        ({"set_aside": 1}, "between 0 and 1"),
+        ({"set_aside": float("nan")}, "finite"),
+        ({"radius": "auto"}, "neither with public_rows nor with radius"),
+        ({"public_rows": [[0.0] * 4]}, "neither with public_rows nor with radius"),
+        ({"allocation": "pca-gauss-0.3"}, "gives budget to projection"),
+        ({"projection_mechanism": "noisy-power-method"}, "needs delta > 0"),
+        ({"projection_mechanism": "published-sn"}, "refuted"),
+    ],
+)
+def test_what_does_not_go_with_rows_set_aside_is_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        PcaGauss(**ASIDE | changes).fit(np.zeros((9, 4)))
+
+
+# The law of two noisy counts, one a part, in exact arithmetic: who may decide which part a record belongs to?
+
+FIRST, SECOND = 0.7, 1.1
+"""The epsilons of the two parts."""
+
+OUTCOMES = np.arange(-6, 10)
+Table = tuple[int, ...]
+Assignment = Callable[[Table], list[tuple[float, tuple[bool, ...]]]]
+"""The possible parts of a table's records, each with its probability."""
+
+
+def law(table: Table, assign: Assignment) -> np.ndarray:
+    """Return the probabilities of both noisy counts of odd values, one for each part, up to a constant."""
+    chances = np.zeros((len(OUTCOMES), len(OUTCOMES)))
+    for chance, aside in assign(table):
+        counts = [sum(x % 2 for x, a in zip(table, aside, strict=True) if a is part) for part in (True, False)]
+        one, two = (np.exp(-e * np.abs(OUTCOMES - c)) for e, c in zip((FIRST, SECOND), counts, strict=True))
+        chances += chance * np.outer(one, two)
+    return chances
+
+
+def loss(pairs: list[tuple[Table, Table]], assign: Assignment) -> float:
+    return max(float(np.abs(np.log(law(one, assign) / law(two, assign))).max()) for one, two in pairs)
+
+
+VALUES = range(4)
+TABLES = [table for size in (1, 2, 3) for table in itertools.product(VALUES, repeat=size)]
+REPLACED = [
+    (table, (*table[:i], value, *table[i + 1 :])) for table in TABLES for i in range(len(table)) for value in VALUES
+]
+REMOVED = [(table, (*table[:i], *table[i + 1 :])) for table in TABLES if len(table) > 1 for i in range(len(table))]
+
+
+def by_position(table: Table) -> list[tuple[float, tuple[bool, ...]]]:
+    return [(1.0, tuple(i == 0 for i in range(len(table))))]
+
+
+def by_own_value(table: Table) -> list[tuple[float, tuple[bool, ...]]]:
+    return [(1.0, tuple(value >= 2 for value in table))]
+
+
+def by_rank(table: Table) -> list[tuple[float, tuple[bool, ...]]]:
+    """Return the first position of a table that is kept in the order of its values."""
+    first = table.index(max(table))
+    return [(1.0, tuple(i == first for i in range(len(table))))]
+
+
+def by_secret_coins(table: Table) -> list[tuple[float, tuple[bool, ...]]]:
+    return [
+        (math.prod(0.3 if coin else 0.7 for coin in coins), coins)
+        for coins in itertools.product((True, False), repeat=len(table))
+    ]
+
+
+def test_secret_coins_cost_the_larger_epsilon_under_both_relations() -> None:
+    assert loss(REPLACED, by_secret_coins) <= max(FIRST, SECOND) + 1e-12
+    assert loss(REMOVED, by_secret_coins) <= max(FIRST, SECOND) + 1e-12
+
+
+def test_known_positions_cost_the_larger_epsilon_for_values_and_the_sum_for_participation() -> None:
+    assert loss(REPLACED, by_position) == pytest.approx(max(FIRST, SECOND))
+    assert loss(REMOVED, by_position) == pytest.approx(FIRST + SECOND)
+
+
+@pytest.mark.parametrize("assign", [by_own_value, by_rank])
+def test_parts_that_values_decide_cost_the_sum(assign: Assignment) -> None:
+    assert loss(REPLACED, assign) == pytest.approx(FIRST + SECOND)
