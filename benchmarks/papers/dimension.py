@@ -224,20 +224,19 @@ COLUMNS = (
 
 def run_task(name: str, task: Task, runs: int) -> bool:
     """Run one task, and write its table and plot; return whether no corrected mechanism is worse."""
-    lines, curves, kept = [], [], {}
+    lines, panels, kept = [], {}, {}
     for method, family in task.families.items():
         found = [run_dimension(task, family, p, runs) for p in progress(DIMENSIONS, f"{name}, {method}, dimensions")]
         lines += [line(method, family, p, scores) for p, scores in zip(DIMENSIONS, found, strict=True)]
-        curves += [
-            Curve(f"{method}, {way}", DIMENSIONS, [summary(scores[way]) for scores in found], way == PUBLISHED)
-            for way in found[0]
+        panels[f"{name}, {method}"] = [
+            Curve(way, DIMENSIONS, [summary(scores[way]) for scores in found], way == PUBLISHED) for way in found[0]
         ]
         kept[method] = found
     title = f"{name}: {task.name}, claimed ε = {EPSILON:g}"
     show(title, COLUMNS, lines)
     body = {"title": title, "columns": COLUMNS, "rows": lines, "dimensions": DIMENSIONS, "runs": kept}
     write_results(f"papers/dimension_{name}", body)
-    write_plot(f"papers/dimension_{name}", {f"{name}: {task.name}": curves}, x="dimension", y="more is better")
+    write_plot(f"papers/dimension_{name}", panels, x="dimension", y=f"{task.name}, more is better")
     return all(row[-1] != "worse" for row in lines)
 
 

@@ -10,23 +10,27 @@ it is that of the public rows, the first 5 % of the training rows, around their 
 - with the noise that the corrected mechanism adds, by its operator norm, in place of the sensitivity;
 - as a plan states it (`sir`) for random directions, from public constants alone.
 
-The utility is the silhouette of held-out real rows, K = 2, from PCA-Gauss along public components at epsilon 1, as in
-`dimension`. The notes state Spearman's rank correlation of each ratio with the mean utility.
+The utility is the silhouette of held-out real rows, K = 2, at epsilon 1 as in `dimension`: for the first three ratios
+that of PCA-Gauss along public components, for the last one that of RON-Gauss. The notes state Spearman's rank
+correlation of each ratio with the mean utility, and which dimensions are not shown to be worse than the best.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.common import (
+    CONFIDENCE,
     Curve,
     Floats,
     arguments,
     load,
+    paired,
     progress,
     show,
     summary,
@@ -34,7 +38,7 @@ from benchmarks.common import (
     write_results,
 )
 from benchmarks.papers.clustering import without_label
-from benchmarks.papers.dimension import EPSILON, PCA, clustering
+from benchmarks.papers.dimension import EPSILON, PCA, RON, clustering
 from benchmarks.papers.methods import PURE, RELATION, pure
 from benchmarks.papers.pca_gauss import public_rows
 from dpcore.mechanisms.registry import gram_mechanism
@@ -89,43 +93,61 @@ def ratios(schema: RecordSchema, cube: Floats) -> dict[str, list[float]]:
     }
 
 
+def utilities(*, quick: bool, full: bool, runs: int) -> dict[str, list[list[float]]]:
+    """Return the silhouettes of both papers' corrected methods at every dimension, run by run."""
+    task = clustering(quick=quick, full=full)
+    return {
+        name: [
+            [task.run(family, family.corrected, p, EPSILON, run) for run in range(runs)]
+            for p in progress(DIMENSIONS, f"{name}, dimensions")
+        ]
+        for name, family in task.families.items()
+    }
+
+
 def main() -> int:
     """Run the benchmark."""
     asked = arguments(__doc__)
     data = without_label(load("gfe", train_rows=2_000 if asked.quick else None))
     found = ratios(data.schema, data.features(data.train))
-    task = clustering(quick=asked.quick, full=asked.full)
-    family = task.families[PCA]
-    utility = [
-        [task.run(family, family.corrected, p, EPSILON, run) for run in range(asked.runs)]
-        for p in progress(DIMENSIONS, "sir, dimensions")
+    utility = utilities(quick=asked.quick, full=asked.full, runs=asked.runs)
+    scores = {name: [summary(values) for values in utility[name]] for name in (PCA, RON)}
+    notes = []
+    for name, values in found.items():
+        judged = RON if name == PLAN else PCA
+        notes.append(rank_note(name, values, judged, [score.mean for score in scores[judged]]))
+    notes += [best_note(name, utility[name]) for name in scores]
+    columns = ["dimension", *(f"SIR, {name}" for name in found), *(f"silhouette, {name}" for name in scores)]
+    rows = [
+        (p, *(f"{values[i]:.3g}" for values in found.values()), *(values[i] for values in scores.values()))
+        for i, p in enumerate(DIMENSIONS)
     ]
-    summaries = [summary(scores) for scores in utility]
-    notes = [_note(name, values, [s.mean for s in summaries]) for name, values in found.items()]
-    columns = ["dimension", *(f"SIR, {name}" for name in found), "silhouette of real rows, K = 2"]
-    rows = [(p, *(values[i] for values in found.values()), summaries[i]) for i, p in enumerate(DIMENSIONS)]
     title = f"gfe: SIR and utility, {len(data.train):,} training rows, ε = {EPSILON:g}"
-    show(
-        title,
-        columns,
-        [[f"{cell:.3g}" if isinstance(cell, float) else cell for cell in row] for row in rows],
-        notes=notes,
-    )
-    body = {"title": title, "columns": columns, "rows": rows, "notes": notes, "utility": utility}
+    show(title, columns, rows, notes=notes)
+    body = {"title": title, "columns": columns, "rows": rows, "notes": notes, "ratios": found, "utility": utility}
     write_results("papers/sir", body)
     logs = [Curve(name, DIMENSIONS, [summary([np.log10(v)]) for v in values]) for name, values in found.items()]
-    panels = {"log₁₀ SIR": logs, task.name: [Curve("PCA-Gauss, public components", DIMENSIONS, summaries)]}
-    write_plot("papers/sir", panels, x="dimension", y="")
+    curves = [Curve(f"{name}, corrected", DIMENSIONS, values) for name, values in scores.items()]
+    write_plot("papers/sir", {"log₁₀ SIR": logs, "silhouette of real rows, K = 2": curves}, x="dimension", y="")
     return 0
 
 
-def _note(name: str, values: list[float], utility: list[float]) -> str:
-    """Return a sentence on how well a ratio predicts the utility."""
-    correlation = float(spearmanr(values, utility).statistic)
-    told = (
-        "predicts" if correlation >= 0.5 else "predicts the opposite of" if correlation <= -0.5 else "does not predict"
-    )
-    return f"SIR with {name} {told} the utility over the dimensions: Spearman's rank correlation {correlation:+.2f}."
+def rank_note(name: str, values: Sequence[float], method: str, utility: Sequence[float]) -> str:
+    """Return a sentence on how well a ratio predicts the utility, by ranks over the dimensions."""
+    found = spearmanr(values, utility)
+    correlation, surely = float(found.statistic), float(found.pvalue) < 1 - CONFIDENCE
+    told = "is not shown to rank" if not surely else "ranks" if correlation > 0 else "ranks in the opposite order"
+    steps = np.diff(values)
+    alone = ", as the dimension alone does" if surely and (np.all(steps < 0) or np.all(steps > 0)) else ""
+    which = f"the dimensions by {method}'s utility"
+    return f"SIR, {name}, {told} {which}{alone}: Spearman's rank correlation {correlation:+.2f}."
+
+
+def best_note(method: str, utility: Sequence[Sequence[float]]) -> str:
+    """Return a sentence on the dimensions among which a choice is not shown to matter."""
+    best = max(utility, key=np.mean)
+    level = [str(p) for p, scores in zip(DIMENSIONS, utility, strict=True) if paired(scores, best).high >= 0]
+    return f"{method}: not shown to be worse than the best are {', '.join(level)} dimensions."
 
 
 if __name__ == "__main__":

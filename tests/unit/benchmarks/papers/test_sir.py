@@ -5,7 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.papers.sir import DIMENSIONS, LINEAR, NOISE, SQUARED, operator_noise, ratio, ratios
+from benchmarks.papers.sir import (
+    DIMENSIONS,
+    LINEAR,
+    NOISE,
+    SQUARED,
+    best_note,
+    operator_noise,
+    rank_note,
+    ratio,
+    ratios,
+)
 from dpcore.records.schema import IntervalColumn, Kind, RecordSchema
 
 SPECTRUM = np.array([4.0, 3.0, 2.0, 1.0])
@@ -34,3 +44,15 @@ def test_the_papers_ratios_differ_by_the_gain_and_favour_few_dimensions() -> Non
     assert np.allclose(np.array(found[SQUARED]) / found[LINEAR], gains)
     assert np.all(np.diff(found[SQUARED]) < 0)
     assert all(value > 0 for value in found[NOISE])
+
+
+def test_a_ratio_ranks_the_dimensions_only_if_the_utility_follows_it() -> None:
+    falling = [7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]
+    assert "ranks the dimensions by Y's utility, as the dimension alone does" in rank_note("x", falling, "Y", falling)
+    assert "ranks in the opposite order the dimensions" in rank_note("x", falling, "Y", falling[::-1])
+    assert "is not shown to rank" in rank_note("x", falling, "Y", [1.0, 3.0, 2.0, 3.1, 2.5, 1.5, 2.2])
+
+
+def test_dimensions_with_the_same_utility_are_named_together() -> None:
+    utility = [[0.2, 0.21, 0.19], [0.21, 0.19, 0.2], *([[0.01, 0.02, 0.01]] * 5)]
+    assert best_note("Y", utility) == "Y: not shown to be worse than the best are 2, 4 dimensions."
