@@ -45,6 +45,11 @@ def pca_gauss(components: int, epsilon: float) -> float:
     return epsilon * min(components, 2) / components
 
 
+def pca_gauss_along(components: int, epsilon: float) -> float:
+    """PCA-Gauss, Algorithm 1's noise along components given beforehand: all P² products, and the scale is P / eps."""
+    return epsilon * _full_l1(components) / components
+
+
 def pca_gauss_supervised(components: int, epsilon: float) -> float:
     """PCA-Gauss, Algorithm 2 alone, components given: the scale is (P² + 4 P + 1) / eps."""
     return epsilon * _with_target_l1(components, 1.0) / (components**2 + 4 * components + 1)

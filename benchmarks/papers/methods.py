@@ -1,4 +1,4 @@
-"""The papers' pipelines with two kinds of noise: the library's, and the refuted published calibration.
+"""RON-Gauss with two kinds of noise, the library's and the refuted published calibration, and common parts.
 
 Everything but the noise is the same in both: scaling by public bounds, a public centre, Haar projections
 instead of the QR factor of a uniform matrix, covariances repaired at the level of their noise, and a known
@@ -41,8 +41,6 @@ Generator = np.random.Generator
 
 RELATION = Neighbours.REPLACE_ONE
 PURE = "wishart-difference-trace"
-PCA_SHARE, PCA_MEAN = 0.3, 0.1
-"""PCA-Gauss: the components' share of epsilon, and the class means' share of the rest; the paper tries all tenths."""
 
 
 # ---- the library on a whole table -----------------------------------------------------------------
@@ -165,6 +163,12 @@ def repaired(matrix: Floats, level: float) -> Floats:
     return (known + known.T) / 2
 
 
+def leading(matrix: Floats, count: int) -> Floats:
+    """Return the eigenvectors of the largest eigenvalues of the symmetric part."""
+    vectors: Floats = np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :count]
+    return vectors
+
+
 def noisy_mean(points: Floats, epsilon: float) -> Floats:
     """Return the mean of points with Laplace noise on every coordinate."""
     layout = GramLayout(points.shape[1] + 1, 1, NO_WEIGHT)
@@ -221,7 +225,7 @@ def ron_unsupervised(
     """Algorithm 3, corrected: the centre by Laplace sums, the second moment by the Wishart difference."""
     basis = haar_basis(rows.shape[1], dimension, generator)
     space = RonMap(noisy_mean(unit_length(rows), mean_epsilon), basis)
-    return space, _centred(*noisy_second_moment(space(rows), epsilon))
+    return space, centred_gaussian(*noisy_second_moment(space(rows), epsilon))
 
 
 def published_ron_unsupervised(
@@ -231,7 +235,7 @@ def published_ron_unsupervised(
     basis = haar_basis(rows.shape[1], dimension, generator)
     space = RonMap(published_mean(unit_length(rows), 0.3 * epsilon, generator), basis)
     noisy = published.ron_gauss(space(rows), epsilon=0.7 * epsilon, draws=1, rng=generator)[0]
-    return space, _centred(noisy / len(rows), _ron_level(dimension, epsilon) / len(rows))
+    return space, centred_gaussian(noisy / len(rows), _ron_level(dimension, epsilon) / len(rows))
 
 
 def _ron_level(dimension: int, epsilon: float) -> float:
@@ -245,7 +249,7 @@ def published_mean(rows: Floats, epsilon: float, generator: Generator) -> Floats
     return mean
 
 
-def _centred(second: Floats, level: float) -> Gaussians:
+def centred_gaussian(second: Floats, level: float) -> Gaussians:
     """Return one Gaussian around 0."""
     return Gaussians(np.ones(1), np.zeros((1, len(second))), repaired(second, level)[None])
 
@@ -256,10 +260,10 @@ def ron_supervised(
     """Algorithm 4, corrected: (x, y) by the Wishart difference, with their mean in the same measurement."""
     basis = haar_basis(rows.shape[1], dimension, generator)
     space = RonMap(noisy_mean(unit_length(rows), mean_epsilon), basis)
-    return space, _joint(space(rows), targets, epsilon)
+    return space, joint_gaussian(space(rows), targets, epsilon)
 
 
-def _joint(points: Floats, targets: Floats, epsilon: float) -> Gaussians:
+def joint_gaussian(points: Floats, targets: Floats, epsilon: float) -> Gaussians:
     """Measure points of the unit ball and targets in [-1, 1] together."""
     both = np.column_stack([points, targets]) / math.sqrt(2)
     found = moments_of(measure_points(both, pure(epsilon)))
@@ -276,7 +280,7 @@ def published_ron_supervised(
         space(rows), targets, bound=1.0, epsilon=0.7 * epsilon, draws=1, rng=generator
     )[0]
     level = laplace_level((6 * math.sqrt(dimension) + 1) / (0.7 * epsilon), dimension + 1)
-    return space, _centred(noisy / len(rows), level / len(rows))
+    return space, centred_gaussian(noisy / len(rows), level / len(rows))
 
 
 def ron_classes(
@@ -326,83 +330,6 @@ def published_ron_classes(
         level = _ron_level(dimension, epsilon) / len(mine)
         means[label], covariances[label] = centre @ basis, repaired(noisy / len(mine), level)
     return RonMap(np.zeros(rows.shape[1]), basis), Gaussians(sizes / sizes.sum(), means, covariances)
-
-
-# ---- PCA-Gauss ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PcaMap:
-    """PCA-Gauss's map of rows of the cube: divide by the root of the number of features, project on the components."""
-
-    basis: Floats
-
-    def __call__(self, rows: Floats) -> Floats:
-        """Projected points of the unit ball."""
-        return rows @ self.basis / math.sqrt(rows.shape[1])
-
-
-def leading(matrix: Floats, count: int) -> Floats:
-    """Return the eigenvectors of the largest eigenvalues of the symmetric part."""
-    vectors: Floats = np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :count]
-    return vectors
-
-
-def private_components(rows: Floats, components: int, epsilon: float) -> PcaMap:
-    """Components of the second moment around the public centre, by the Wishart difference."""
-    return PcaMap(leading(noisy_second_moment(rows / math.sqrt(rows.shape[1]), epsilon)[0], components))
-
-
-def published_components(rows: Floats, components: int, epsilon: float, generator: Generator) -> PcaMap:
-    """Lap-PCA: refuted."""
-    return PcaMap(leading(published.lap_pca(rows, epsilon=epsilon, draws=1, rng=generator)[0], components))
-
-
-def pca_supervised(
-    rows: Floats, targets: Floats, components: int, first: float, epsilon: float
-) -> tuple[PcaMap, Gaussians]:
-    """Algorithm 2, corrected: `first` is the epsilon of the components, `epsilon` that of the moments of (x, y)."""
-    space = private_components(rows, components, first)
-    return space, _joint(space(rows), targets, epsilon)
-
-
-def published_pca_supervised(
-    rows: Floats, targets: Floats, components: int, epsilon: float, generator: Generator
-) -> tuple[PcaMap, Gaussians]:
-    """Algorithm 2 as printed, with Lap-PCA: refuted."""
-    space = published_components(rows, components, PCA_SHARE * epsilon, generator)
-    both = np.column_stack([space(rows), targets])
-    scale = (components**2 + 4 * components + 1) / ((1 - PCA_SHARE) * epsilon)
-    second = both.T @ both + generator.laplace(scale=scale, size=(components + 1, components + 1))
-    return space, _centred(second / len(rows), laplace_level(scale, components + 1) / len(rows))
-
-
-def pca_classes(
-    rows: Floats, classes: Codes, class_count: int, components: int, first: float, epsilon: float
-) -> tuple[PcaMap, Gaussians]:
-    """Algorithm 3, corrected: class blocks along private components."""
-    space = private_components(rows, components, first)
-    return space, class_gaussians(space(rows), classes, class_count, epsilon)
-
-
-def published_pca_classes(
-    rows: Floats, classes: Codes, class_count: int, components: int, epsilon: float, generator: Generator
-) -> tuple[PcaMap, Gaussians]:
-    """Algorithm 3 as printed, with Lap-PCA: refuted. Own class means, exact class sizes."""
-    space = published_components(rows, components, PCA_SHARE * epsilon, generator)
-    rest = (1 - PCA_SHARE) * epsilon
-    means, covariances = np.zeros((class_count, components)), np.zeros((class_count, components, components))
-    sizes = np.bincount(classes, minlength=class_count)
-    for label in np.flatnonzero(sizes):
-        mine = space(rows[classes == label])
-        scale = 2 * components / (len(mine) * PCA_MEAN * rest)
-        means[label] = mine.mean(axis=0) + generator.laplace(scale=scale, size=components)
-        whole = 2 * (1 - PCA_MEAN) * rest  # the sampler halves its epsilon
-        one = np.zeros(len(mine), dtype=np.int64)
-        noisy = published.pca_gauss_gmm(mine, one, epsilon=whole, draws=1, rng=generator)[0, 0]
-        level = laplace_level(components**2 / ((1 - PCA_MEAN) * rest), components) / len(mine)
-        covariances[label] = repaired(noisy, level)
-    return space, Gaussians(sizes / sizes.sum(), means, covariances)
 
 
 def encoded(data: Dataset, frame: pd.DataFrame) -> Floats:

@@ -35,6 +35,12 @@ def test_the_audit_measures_nearly_what_is_said_of_lemma_4() -> None:
     assert claimed < measured <= truth
 
 
+@pytest.mark.parametrize("dimension", [2, 4, 8, 32])
+def test_the_noise_of_eigenvalues_loses_the_root_of_two_along_given_components(dimension: int) -> None:
+    assert true_epsilon.pca_gauss_along(dimension, 1.0) == pytest.approx(math.sqrt(2))
+    assert true_epsilon.pca_gauss(dimension, 1.0) <= 1.0
+
+
 @pytest.mark.parametrize("dimension", [2, 3, 6])
 def test_no_random_pair_moves_points_and_targets_further_than_the_search_found(dimension: int) -> None:
     claimed = dimension**2 + 4 * dimension + 1
