@@ -59,20 +59,20 @@ PARTS = (
     *(Part(f"regression-{name}", "regression", 3, (name,)) for name in ("california_housing", "acs_nist_income")),
     *(Part(f"dimension-{task}", "dimension", 5, (task,)) for task in ("clustering", "classification", "regression")),
     Part("sir", "sir", 2),
-    Part("normalisation", "normalisation", 4),
-    Part("clusters", "clusters", 2),
-    Part("membership", "membership", 6),
-    Part("pictures", "pictures", 3),
-    Part("heights", "heights", 1),
-    Part("row-errors", "row_errors", 3),
-    Part("jiang", "jiang", 8),
+    Part("normalisation", "ron_gauss.normalisation", 4),
+    Part("clusters", "ron_gauss.clusters", 2),
+    Part("membership", "ron_gauss.membership", 6),
+    Part("pictures", "ron_gauss.pictures", 3),
+    Part("heights", "noisy_rows.heights", 1),
+    Part("row-errors", "noisy_rows.row_errors", 3),
+    Part("jiang", "noisy_rows.jiang", 8),
     *(
-        Part(f"pca-{name}", "pca", minutes, (name,))
+        Part(f"pca-{name}", "components.pca", minutes, (name,))
         for name, minutes in (("synthetic", 2), ("covertype", 2), ("mnist", 5), ("waveform40", 1), ("semeion", 1))
     ),
-    Part("two-classes", "two_classes", 3),
-    Part("ratios", "ratios", 3),
-    Part("linear-machine", "linear_machine", 1),
+    Part("two-classes", "components.two_classes", 3),
+    Part("ratios", "components.ratios", 3),
+    Part("linear-machine", "components.linear_machine", 1),
 )
 
 _CLASSES = ("adult", "covertype", "mnist", "semeion")

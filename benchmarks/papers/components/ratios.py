@@ -1,6 +1,6 @@
 """Figures 1 to 4 of Xu et al. (004): the noise ratio θ and the error ratio η of LIP against LOP.
 
-    python -m benchmarks.papers.ratios [--runs N] [--quick]
+    python -m benchmarks.papers.components.ratios [--runs N] [--quick]
 
 θ is the Frobenius norm of LIP's noise, which is on the averaged second moment, over that of LOP's, which is on the n
 rows along k directions. η is ‖Z - X‖ of the rows Z that LIP releases over that of LOP. Both published algorithms are
@@ -42,8 +42,8 @@ from benchmarks.common import (
     write_plot,
     write_results,
 )
-from benchmarks.papers import directions as of
-from benchmarks.papers.directions import Generator, rows_of, symmetric
+from benchmarks.papers.components import directions as of
+from benchmarks.papers.components.directions import Generator, rows_of, symmetric
 from benchmarks.papers.methods import leading, pure
 from dpcore.auditing import refuted as published
 from dpcore.estimators.local_rows import RowBasis, publish_rows

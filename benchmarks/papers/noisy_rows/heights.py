@@ -1,6 +1,6 @@
 """Figure 1 of Jiang et al. (002): noise along one component against noise on raw cells, for heights and weights.
 
-    python -m benchmarks.papers.heights [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.noisy_rows.heights [--runs N] [--quick] [--full]
 
 The paper does not give its table of 100 men, so one is invented: heights are normal with mean 175 cm and standard
 deviation 7 cm, and weights are 75 kg, plus 1.1 kg for every centimetre above 175, plus a normal deviation of 5 kg;

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from benchmarks.common import Summary
-from benchmarks.papers import directions as of
-from benchmarks.papers.directions import Rows, leading_of, synthetic_rows, synthetic_spectrum
-from benchmarks.papers.linear_machine import by_spectrum
-from benchmarks.papers.pca import captured, components_above
-from benchmarks.papers.ratios import (
+from benchmarks.papers.components import directions as of
+from benchmarks.papers.components.directions import Rows, leading_of, synthetic_rows, synthetic_spectrum
+from benchmarks.papers.components.linear_machine import by_spectrum
+from benchmarks.papers.components.pca import captured, components_above
+from benchmarks.papers.components.ratios import (
     below_one,
     corrected_rows,
     counterexample,
@@ -21,7 +21,7 @@ from benchmarks.papers.ratios import (
     published_errors,
     published_theta,
 )
-from benchmarks.papers.two_classes import BEST_ERROR, error, two_gaussians
+from benchmarks.papers.components.two_classes import BEST_ERROR, error, two_gaussians
 from dpcore.measurements.contribution import components_for_share
 
 RNG = np.random.default_rng

@@ -1,6 +1,6 @@
 """What RON-Gauss's pre-processing gains and loses: releases with and without `normalise`, at the same epsilon.
 
-    python -m benchmarks.papers.normalisation [gfe waveform40] [--runs 10] [--quick] [--full]
+    python -m benchmarks.papers.ron_gauss.normalisation [gfe waveform40] [--runs 10] [--quick] [--full]
 
 Each run takes another split, measures its training rows with the real mechanisms (pure epsilon 1, replace-one, a random
 projection to the dimension that the planner chooses), and draws as many synthetic rows. LR and GNB are the accuracies

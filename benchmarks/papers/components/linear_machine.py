@@ -1,6 +1,6 @@
 """Figure 5 of Xu et al. (004): accuracy of a linear support vector machine against epsilon.
 
-    python -m benchmarks.papers.linear_machine [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.components.linear_machine [--runs N] [--quick] [--full]
 
 The paper's sets are Handwritten (semeion, 8 x 8 pixels unless `--full` is given) and Waveform (waveform40). Directions
 are released by Analyze Gauss, LIP and the private power method, as published and corrected, and the machine is trained
@@ -21,11 +21,11 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.common import Curve, Floats, arguments, progress, run_seed, summary, write_plot
-from benchmarks.papers import directions as of
 from benchmarks.papers import epsilon as true_epsilon
-from benchmarks.papers.directions import DELTA, Rows, rows_of
+from benchmarks.papers.components import directions as of
+from benchmarks.papers.components.directions import DELTA, Rows, rows_of
+from benchmarks.papers.components.pca import components_above, linear_accuracy
 from benchmarks.papers.methods import leading
-from benchmarks.papers.pca import components_above, linear_accuracy
 from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.noise.sources import public_generator
 

@@ -1,6 +1,6 @@
 """The PCA family of Imtiaz and Sarwate (003) and Xu et al. (004): captured variance against epsilon and rows.
 
-    python -m benchmarks.papers.pca [synthetic covertype mnist waveform40 semeion] [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.components.pca [synthetic covertype mnist waveform40 semeion] [--runs N] [--quick]
 
 Captured variance is tr(Vᵀ A V) of the released directions over that of the best ones, where A is the second
 moment around a public origin. `SVM` is the papers' second score at epsilon 1: a linear support vector machine
@@ -26,9 +26,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from benchmarks.common import Curve, Floats, arguments, progress, run_seed, show, summary, write_plot, write_results
-from benchmarks.papers import directions as of
 from benchmarks.papers import epsilon as true_epsilon
-from benchmarks.papers.directions import DELTA, Directions, Rows, leading_of, rows_of
+from benchmarks.papers.components import directions as of
+from benchmarks.papers.components.directions import DELTA, Directions, Rows, leading_of, rows_of
 from benchmarks.papers.methods import leading
 from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.measurements.contribution import components_for_share

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.common import Dataset
-from benchmarks.papers.normalisation import METRICS, PAIRS, release_rows, scores
+from benchmarks.papers.ron_gauss.normalisation import METRICS, PAIRS, release_rows, scores
 from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema, Role
 
 SCHEMA = RecordSchema(

@@ -1,6 +1,6 @@
 """Figure 3 of RON-Gauss (001): handwritten digits drawn from the model, without noise and as epsilon grows.
 
-    python -m benchmarks.papers.pictures [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.ron_gauss.pictures [--runs N] [--quick] [--full]
 
 Algorithm 5 on mnist: pictures are scaled to length 1, projected on random orthonormal directions, and every digit
 gets a Gaussian of its own; pictures that are drawn from it are lifted back to 784 pixels. The paper uses 392

@@ -1,6 +1,6 @@
 """Figure 2 of Jiang et al. (002): the squared error of noisy rows of adult over k components and six epsilons.
 
-    python -m benchmarks.papers.row_errors [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.noisy_rows.row_errors [--runs N] [--quick] [--full]
 
 Rows of adult in the paper's coordinates, numbers in [0, 1] and indicators of categories, are released with noise
 along k = 1 to 10 components. Half of epsilon measures the components from all training rows, and the other half
@@ -32,8 +32,14 @@ from benchmarks.common import (
     write_plot,
     write_results,
 )
-from benchmarks.papers.jiang_pca import column_counts, narrowed, noisy_moments, published_moments, unit_points
 from benchmarks.papers.methods import pure
+from benchmarks.papers.noisy_rows.jiang_pca import (
+    column_counts,
+    narrowed,
+    noisy_moments,
+    published_moments,
+    unit_points,
+)
 from dpcore.estimators.local_rows import RowBasis, publish_rows
 from dpcore.mechanisms.vectors import UnitCoordinates
 from dpcore.noise.sources import SystemNoise, public_generator

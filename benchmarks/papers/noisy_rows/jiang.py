@@ -1,6 +1,6 @@
 """Jiang et al. (002) on adult: the utility of differential LDA for classification and for the columns' distributions.
 
-    python -m benchmarks.papers.jiang [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.noisy_rows.jiang [--runs N] [--quick] [--full]
 
 As in the paper, final weight, education in words, occupation and country are dropped; a missing work class is a
 category, and no row is dropped. `accuracy` and `AUC` are those of linear discriminant analysis trained on
@@ -23,8 +23,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
 from benchmarks.common import Curve, Dataset, Floats, arguments, load, run_seed, summary, write_plot
-from benchmarks.papers.jiang_pca import COMPONENTS, column_counts, narrowed, pca_table, unit_points
 from benchmarks.papers.methods import library_rows
+from benchmarks.papers.noisy_rows.jiang_pca import COMPONENTS, column_counts, narrowed, pca_table, unit_points
 from benchmarks.papers.table import Method, Printed, Scores, report, run_all
 from dpcore.estimators.jiang_lda import DifferentialLda
 from dpcore.mechanisms.vectors import UnitCoordinates
@@ -132,7 +132,7 @@ def frame_of(data: Dataset, rows: Floats, labels: NDArray[np.int64]) -> pd.DataF
     return data.frame({**cells, data.outcome.name: labels})
 
 
-def lda(data: Dataset, epsilon: float, mechanism: str) -> Callable[[int], Scores]:
+def lda(data: Dataset, epsilon: float, mechanism: str, sampler: str = "squares") -> Callable[[int], Scores]:
     """The library's differential LDA."""
     rows, categories = array_of(data, data.train)
     labels = data.outcomes(data.train)
@@ -143,6 +143,7 @@ def lda(data: Dataset, epsilon: float, mechanism: str) -> Callable[[int], Scores
             bounds=bounds_of(data),
             classes=[0, 1],
             mechanism=mechanism,
+            sampler=sampler,
             categories=categories,
             random_state=run_seed("jiang", run),
         )
@@ -201,6 +202,9 @@ def lda_table(data: Dataset, epsilon: float) -> list[Method]:
     return [
         Method("real data", "", "", lambda _: scores(data, data.train), once=True),
         Method("differential LDA, corrected, Wishart difference", claims, claims, lda(data, epsilon, "auto")),
+        Method(
+            "differential LDA, corrected, the paper's sampler", claims, claims, lda(data, epsilon, "auto", "absolute")
+        ),
         Method("differential LDA, corrected, Laplace", claims, claims, lda(data, epsilon, "jiang-laplace")),
         Method("differential LDA, published, refuted", claims, "none", lda_published(data, epsilon)),
         Method("library, auto", claims, claims, library(data, epsilon, "auto")),

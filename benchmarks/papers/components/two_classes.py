@@ -1,6 +1,6 @@
 """Table 1 of Imtiaz and Sarwate (003): the error of a linear support vector machine on two classes, in per cent.
 
-    python -m benchmarks.papers.two_classes [--runs N] [--quick]
+    python -m benchmarks.papers.components.two_classes [--runs N] [--quick]
 
 Directions are released from 4,000 or 6,000 training rows of two classes: two Gaussians, covertype 6 and 7, mnist 3
 and 7. The machine is trained and tested on real rows along them, 4,000 of which are held out; these rows are not
@@ -27,10 +27,10 @@ from scipy import stats
 from sklearn.svm import LinearSVC
 
 from benchmarks.common import Floats, arguments, load, run_seed
-from benchmarks.papers import directions as of
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.baselines import small_pictures
-from benchmarks.papers.directions import DELTA, SPACES, SYNTHETIC, Directions, Rows, leading_of
+from benchmarks.papers.components import directions as of
+from benchmarks.papers.components.directions import DELTA, SPACES, SYNTHETIC, Directions, Rows, leading_of
 from benchmarks.papers.table import Method, Pair, Printed, Scores, report, run_all
 from dpcore.noise.sources import public_generator
 

@@ -1,6 +1,6 @@
 """Figure 2 of RON-Gauss (001): membership inference by a neural attacker against epsilon, and what utility it costs.
 
-    python -m benchmarks.papers.membership [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.ron_gauss.membership [--runs N] [--quick] [--full]
 
 After Shokri et al.: a neural network learns from ten shadow releases of known membership to tell members from
 others, and guesses once about each of many fresh releases; half of the candidates are members, so a blind guess is

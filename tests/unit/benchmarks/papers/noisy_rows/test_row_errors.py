@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.papers import heights, row_errors
+from benchmarks.papers.noisy_rows import heights, row_errors
 
 RNG = np.random.default_rng
 

@@ -1,6 +1,6 @@
 """The number of clusters as RON-Gauss (001, section 5.2) chooses it: by silhouettes, here of synthetic rows.
 
-    python -m benchmarks.papers.clusters [--runs N] [--quick] [--full]
+    python -m benchmarks.papers.ron_gauss.clusters [--runs N] [--quick] [--full]
 
 K-means with 2 to 8 clusters on the coordinates of gfe. The paper chooses the number on the real rows, which reads
 them without noise. On synthetic rows the choice is post-processing and costs nothing. The table says how often each

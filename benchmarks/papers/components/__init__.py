@@ -1,0 +1,1 @@
+"""Imtiaz and Sarwate, and Xu et al.: private principal components."""

@@ -1,0 +1,1 @@
+"""Jiang et al.: noisy rows along components, and differential LDA."""

@@ -1,0 +1,1 @@
+"""RON-Gauss: its pre-processing, the number of clusters, membership inference, and its pictures."""
