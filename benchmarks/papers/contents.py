@@ -57,8 +57,8 @@ PARTS = (
         for name in ("adult", "covertype", "mnist", "semeion")
     ),
     *(Part(f"regression-{name}", "regression", 3, (name,)) for name in ("california_housing", "acs_nist_income")),
-    *(Part(f"dimension-{task}", "dimension", 5, (task,)) for task in ("clustering", "classification", "regression")),
-    Part("sir", "sir", 2),
+    *(Part(f"dimension-{task}", "dimension", 2, (task,)) for task in ("clustering", "classification", "regression")),
+    Part("sir", "sir", 1),
     Part("normalisation", "ron_gauss.normalisation", 4),
     Part("clusters", "ron_gauss.clusters", 2),
     Part("membership", "ron_gauss.membership", 6),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,12 +65,12 @@ class Components:
 
 
 Source = Callable[[Floats, int, float], Components]
-Model = Callable[[Floats, NDArray[np.generic], float], Gaussians]
+Model = Callable[[Floats, NDArray[Any], float], Gaussians]
 """A model of points and their outcomes at an epsilon."""
 
 
 def pca_gauss(
-    source: Source, model: Model, rows: Floats, outcomes: NDArray[np.generic], components: int, epsilon: float
+    source: Source, model: Model, rows: Floats, outcomes: NDArray[Any], components: int, epsilon: float
 ) -> tuple[PcaMap, Gaussians]:
     """Run an algorithm of the paper: components of a source, then a model along them."""
     found = source(rows, components, epsilon)

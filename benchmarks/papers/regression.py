@@ -103,7 +103,7 @@ class Experiment:
     @property
     def dimension(self) -> int:
         """The dimension of RON- and PCA-Gauss."""
-        return min(MOST_DIMENSIONS, self.ball.shape[1])
+        return min(MOST_DIMENSIONS, int(self.ball.shape[1]))
 
     def generator(self, run: int, purpose: str) -> np.random.Generator:
         """Return a generator with the public seed of a run."""
@@ -187,8 +187,8 @@ class Experiment:
         """Run the baseline that releases noisy rows along components of public rows."""
         public = public_rows(self.cube)
         private = slice(public.stop, public.stop + SYNTHETIC)
-        parts = [(self.cube[part], self.targets[part]) for part in (private, public)]
-        rows, numbers = public_pca_targets(*parts, epsilon=self.epsilon)
+        mine, others = ((self.cube[part], self.targets[part]) for part in (private, public))
+        rows, numbers = public_pca_targets(mine, others, self.epsilon)
         return error(rows, numbers, self.cube_test, self.truth)
 
 

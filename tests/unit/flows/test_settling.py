@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.tasks.landings import GOOD, make_workspace
+from support.tasks.landing.landings import GOOD, make_workspace
 
 from dpcore.errors import LandingError
 from flows import settling
