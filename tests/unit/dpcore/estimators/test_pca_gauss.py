@@ -98,7 +98,7 @@ def test_public_rows_of_another_shape_are_refused(public: object) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"projection_mechanism": "gaussian"}, "measures nothing, so it has no mechanism"),
+        ({"projection_mechanism": "gaussian"}, "is not measured, so it has no mechanism"),
         ({"allocation": "pca-gauss-0.3"}, "gives budget to projection"),
         ({"n_components": 5}, "between 1 and 4"),
     ],

@@ -320,7 +320,7 @@ def test_a_tenth_of_the_budget_buys_length_and_direction_and_the_parts_add_up() 
     assert plan.frame_events["centre"].layout.dimension == FEATURES + 1, "the mean of every coordinate"
     papers = {"radius": Fraction(1, 50), "centre": Fraction(3, 10), "moments": Fraction(34, 50)}
     assert plan_of(allocation=papers).allocation == {name: float(share) for name, share in papers.items()}
-    assert any("how long each row is, is lost" in reason for reason in plan.reasons)
+    assert any("the length of each row is lost" in reason for reason in plan.reasons)
 
 
 NUMBERS = schema().columns
@@ -350,7 +350,7 @@ def test_what_has_no_length_is_refused_with_a_hint(case: str) -> None:
 
 
 def test_a_split_that_leaves_nothing_for_the_direction_is_refused() -> None:
-    with pytest.raises(PlanError, match="leaves nothing for the centre"):
+    with pytest.raises(PlanError, match="gives no budget to the centre"):
         plan_of(allocation={"mean": Fraction(3, 10), "moments": Fraction(7, 10)})
 
 
