@@ -216,7 +216,7 @@ def line(name: str, version: str, ratios: Ratios) -> list[str]:
     eta = ratios.means(ETA_K, version), ratios.means(ETA_EPSILON, version)
     return [
         f"{name}, {version}",
-        *(f"{min(map(min, pair)):.2g} to {max(map(max, pair)):.2g}" for pair in (theta, eta)),
+        *(f"{min(map(min, pair)):.3g} to {max(map(max, pair)):.3g}" for pair in (theta, eta)),
         *(below_one(ratios.intervals(version, *both)) for both in ((THETA_K, THETA_N), (ETA_K, ETA_EPSILON))),
         "yes" if monotone(theta[0], rising=False) and monotone(theta[1], rising=False) else "no",
         "yes" if monotone(eta[0], rising=False) else "no",
@@ -251,9 +251,11 @@ def write_all(found: Mapping[str, Ratios]) -> None:
         {"where": "004, Theorem 4", "method": "η", "figure": "below 1 for all rows and ε: refuted by three short rows"},
     ]
     show(title, COLUMNS, lines, notes=NOTES)
-    write_results(
-        "papers/ratios", {"title": title, "columns": COLUMNS, "rows": lines, "notes": NOTES, "printed": printed}
-    )
+    runs = {
+        f"{name}, {' '.join(map(str, key))}": v for name, ratios in found.items() for key, v in ratios.found.items()
+    }
+    body = {"title": title, "columns": COLUMNS, "rows": lines, "notes": NOTES, "printed": printed, "runs": runs}
+    write_results("papers/ratios", body)
     for plot, what, x in (
         ("ratios_theta", THETA_K, "k"),
         ("ratios_theta_rows", THETA_N, "share of the rows"),
