@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from dpcore.estimators.moment_mixture import MomentMixture
+from dpcore.estimators.projected_mixture import ProjectedMixture
 from dpcore.planning.request import AUTO, PlanRequest
 from dpcore.records.schema import RecordSchema
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PcaGauss(MomentMixture):
+class PcaGauss(ProjectedMixture):
     """PCA-Gauss, corrected: private principal components, then noisy moments in their coordinates.
 
     `projection_mechanism` measures the components: "auto", a Gram mechanism,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dpcore.estimators.moment_mixture import MomentMixture
+from dpcore.estimators.projected_mixture import ProjectedMixture
 
 
-class RonGauss(MomentMixture):
+class RonGauss(ProjectedMixture):
     """RON-Gauss, corrected: a random orthonormal (Haar) projection, then noisy moments at the true sensitivity.
 
     >>> model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2)

@@ -54,6 +54,14 @@ class Projection:
         centre = None if self.centre is None else (self.centre - frame.centre) / frame.radius
         return replace(self, frame=frame, centre=centre)
 
+    def project(self, points: Floats) -> Floats:
+        """Return encoded points in the projection's coordinates; linear, and `lift` is its right inverse.
+
+        Measured points are also shortened to the unit ball (GUARANTEE.md, N1); these are not.
+        """
+        framed = points if self.frame is None else (points - self.frame.centre) / self.frame.radius
+        return framed @ self.basis()
+
     def lift(self, points: Floats) -> Floats:
         """Return the encoded points with these projections that are nearest to the centre (or to 0)."""
         lifted = points if self.columns is None else self._beside_centre(points @ self.basis().T)
