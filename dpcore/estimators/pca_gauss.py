@@ -14,8 +14,9 @@ from dpcore.records.schema import RecordSchema
 class PcaGauss(ProjectedMixture):
     """PCA-Gauss, corrected: private principal components, then noisy moments in their coordinates.
 
-    `projection_mechanism` measures the components: "auto", a Gram mechanism,
-    "noisy-power-method", or "exponential-pca", which is approximate.
+    `n_components` may also be a share between 0 and 1: all coordinates are measured once, and as many leading
+    components are kept as hold that share of the noisy variance. `projection_mechanism` measures the components:
+    "auto", a Gram mechanism, "noisy-power-method", or "exponential-pca", which is approximate.
 
         >>> model = PcaGauss(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), n_components=2, mechanism="gaussian")
         >>> model = model.fit([[0.1, 0.2, 0.3]] * 50)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -139,16 +140,36 @@ def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
     return Projection("features", encoding.width, encoding.feature_width, quantised_projection(features))
 
 
-def private_projection(released: Released, encoding: Encoding, dimension: int) -> Projection:
+SHARE_TOLERANCE = 1e-9
+"""A share of the variance counts as reached from here below: equal eigenvalues give ties, and rounding decides none."""
+
+
+def held_shares(covariance: Floats, encoding: Encoding) -> Floats:
+    """Return which share of the features' noisy variance the leading components hold together: one, two, and so on."""
+    features = covariance[: encoding.feature_width, : encoding.feature_width]
+    values = np.maximum(np.linalg.eigvalsh((features + features.T) / 2)[::-1], 0.0)
+    total = float(values.sum())
+    shares: Floats = np.cumsum(values) / total if total > 0 else np.ones(len(values))
+    return shares
+
+
+def count_components(held: Floats, share: Fraction) -> int:
+    """Return the smallest number of leading components that hold the share (contribution rate)."""
+    return int(np.argmax(held >= float(share) - SHARE_TOLERANCE)) + 1
+
+
+def private_projection(released: Released, encoding: Encoding, dimension: int | Fraction) -> Projection:
     """Return the projection to private principal components, from a noisy Gram or from released directions.
 
-    A noisy Gram also provides the mean point, which replaces the dropped components;
-    directions come without one.
+    A `dimension` that is a `Fraction` is the share of the noisy variance that the kept components hold. A noisy Gram
+    also provides the mean point, which replaces the dropped components; directions come without one.
     Guarantee: post-processing of the measurement (GUARANTEE.md, P2).
     """
     if mechanism_of(released.event.mechanism).output is Output.BASIS:
         return _beside_target("private-pca", encoding, released.basis())
     pooled = pooled_moments(released)
+    if isinstance(dimension, Fraction):
+        dimension = count_components(held_shares(pooled.covariance, encoding), dimension)
     return principal_projection(
         "private-pca",
         encoding,

@@ -42,6 +42,11 @@ class Plan:
     sensitivity_to_information: float | None = None
     radius: Fraction = Fraction(1)
     frame_events: dict[str, GramEvent] = field(default_factory=dict)
+    dimension_rule: str = "all"
+    """What gave the dimension: all (no projection), given, auto, dfm or share."""
+    variance_share: Fraction | None = None
+    """With the rule share: the part of the noisy variance that the kept components hold; `dimension` is then the most
+    that may be kept, and the released spectrum decides how many are."""
 
     @property
     def events(self) -> dict[str, Event]:
@@ -60,6 +65,11 @@ class Plan:
     def reuses_gram(self) -> bool:
         """Whether the principal components are computed from the measured moments, at no further cost."""
         return self.projection == "private-pca" and self.projection_event is None
+
+    @property
+    def components(self) -> int | Fraction:
+        """How many private components are kept, or the share of the noisy variance that they hold."""
+        return self.dimension if self.variance_share is None else self.variance_share
 
     @property
     def knows_centre(self) -> bool:
@@ -113,6 +123,7 @@ class Plan:
         return {
             "allocation": self.allocation,
             "dimension": self.dimension,
+            "dimension_rule": self.dimension_rule,
             "encoded_width": self.encoded_width,
             "mechanism": self.event.mechanism,
             "projection": self.projection,

@@ -31,12 +31,14 @@ from dpcore.planning.allocation import (
     whole_budgets,
 )
 from dpcore.planning.copula_plan import copula_plan, is_for_copula
-from dpcore.planning.generator_choice import choose_dimension, choose_generator
+from dpcore.planning.dimension_choice import choose_dimension, dimension_rule
+from dpcore.planning.generator_choice import choose_generator
 from dpcore.planning.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
 from dpcore.planning.mechanism_choice import best_event, delta_needed_error
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import (
+    require_dimension_rule,
     require_exact_width,
     require_projection,
     require_projection_mechanism,
@@ -55,6 +57,7 @@ def make_plan(request: PlanRequest) -> Plan:
     if request.projection == AUTO:
         request = _with_projection(request, reasons)
     require_projection(request)
+    require_dimension_rule(request)
     if request.generator == COPULA or is_for_copula(request):
         return copula_plan(replace(request, generator=COPULA), reasons)
     shares = shares_of(request)
@@ -86,6 +89,8 @@ def make_plan(request: PlanRequest) -> Plan:
         sensitivity_to_information=_gain_to_loss(request, encoding, event, expected),
         radius=Fraction(1) if isinstance(request.radius, str) else request.radius,
         frame_events=frame,
+        dimension_rule=dimension_rule(request),
+        variance_share=request.variance_share,
     )
 
 
@@ -128,7 +133,8 @@ def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, share
     single wide measurement spends the whole budget: the components are post-processing of it, and
     the noise on the projected moments is that of its entries.
     """
-    if request.projection != "private-pca" or request.allocation is not None or request.projection_mechanism != AUTO:
+    asked = request.allocation is not None or request.projection_mechanism != AUTO or request.variance_share is not None
+    if request.projection != "private-pca" or asked:
         return shares
     size, blocks = projected_size(request, encoding, dimension), encoding.schema.class_count
     eigenvalue, whole = request.expected_rows / size, whole_budgets(request)

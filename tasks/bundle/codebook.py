@@ -15,6 +15,7 @@ from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from tasks.bundle.projection_text import rule_words
 
 MOST_NAMED = 12
 """The largest number of names or pairs listed in one sentence; the record has the figures of all."""
@@ -34,9 +35,18 @@ def build_codebook(schema: RecordSchema, record: dict[str, Any]) -> dict[str, An
     return {
         "table": "data.parquet",
         "release_id": record["release_id"],
+        **_projection(record["model"]["projection"]),
         "columns": columns,
         "do_not_trust": record["limits"],
     }
+
+
+def _projection(projection: dict[str, Any]) -> dict[str, Any]:
+    """Return the projection behind the rows and the rule of its dimension; nothing where every coordinate is kept."""
+    rule = rule_words(projection)
+    if rule is None:
+        return {}
+    return {"projection": {"kind": projection["kind"], "dimension": projection["dimension"], "rule": rule}}
 
 
 def _unit(stated: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ for components of public data, which no bundle holds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,12 @@ class _Parts:
     def dimension(self) -> int:
         return int(self.record["model"]["projection"]["dimension"])
 
+    @property
+    def components(self) -> int | Fraction:
+        """How many private components were kept, or the share that is counted again in the released spectrum."""
+        asked = self.spec.model.projection.asked_dimension
+        return asked if isinstance(asked, Fraction) else self.dimension
+
     def gram(self, name: str) -> Released:
         """A measurement of Gram blocks."""
         released = self.measurements[name]
@@ -113,7 +120,7 @@ def _moments(parts: _Parts) -> tuple[NoisyMoments, Projection]:
         return NoisyMoments.from_released(released, sums=sums), projection
     bought = PROJECTION in parts.measurements
     source = parts.gram(PROJECTION) if bought else released
-    components = private_projection(source, parts.encoding, parts.dimension)
+    components = private_projection(source, parts.encoding, parts.components)
     projection = replace(components, frame=projection.frame)
     if not bought:
         return NoisyMoments.from_released(released, projection.basis()), projection

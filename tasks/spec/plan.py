@@ -58,7 +58,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         expected_rows=spec.expected_rows,
         projection=_projection_kind(spec),
         projection_mechanism=model.projection.mechanism or "auto",
-        dimension=model.projection.dimension,
+        dimension=model.projection.asked_dimension,
         mechanism=model.mechanism,
         generator=model.generator,
         allocation=model.shares,

@@ -33,6 +33,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model__mechanism": "gaussian",
         **ZCDP,
     },
+    "components by their share, a label": {
+        "columns": with_role("d", "label"),
+        "model__projection": {"kind": "private-pca", "dimension": {"share": 0.9}},
+    },
+    "a frame and components by their share, a target": {
+        "columns": with_role("a", "target"),
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": {"share": "2/3"}},
+    },
+    "as many random directions as are Gaussian": {"model__projection": {"kind": "ron", "dimension": "dfm"}},
     "components, all automatic": {"model__projection": {"kind": "private-pca"}},
     "the split of RON-Gauss": {
         "model__projection": {"kind": "ron", "dimension": 3},
@@ -103,6 +113,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 IN_SHORT = {
+    "components by their share, a label",
     "components out of the moments",
     "the split of PCA-Gauss, a label",
     "gaussian",
