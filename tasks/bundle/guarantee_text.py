@@ -179,6 +179,15 @@ def limits(run: PlannedRelease, kept: int) -> list[str]:
             "Records far from the centre were clipped to a radius around it before they were measured: if a table has "
             "such records, its spreads come out smaller."
         )
+    if run.spec.model.publishes_projected:
+        lines.append(
+            "The rows of projected.parquet are points along the projection, taken before they are decoded: bounds and "
+            "categories of the columns do not hold for them. Rows of your own that you project are not protected."
+        )
+    if not run.spec.model.publishes_original:
+        lines.append(
+            "Figures and checks are those of the rows in the original columns, which this release does not publish."
+        )
     lines.append(
         "Cells that were out of bounds, missing or of an unknown category were clamped or mapped as the codebook says."
     )

@@ -16,6 +16,12 @@ RULES = {
 }
 
 
+def published_output(record: dict[str, Any]) -> str | None:
+    """Which tables a release has: projected or both; None for the original columns alone."""
+    output: str | None = record.get("specification", {}).get("model", {}).get("output")
+    return output
+
+
 def kept_dimension(run: PlannedRelease, projection: Projection) -> int:
     """The features' dimension in the release; where a share decides it, the released spectrum does."""
     return run.plan.dimension if run.plan.variance_share is None else projection.dimension - run.encoding.target_width

@@ -22,6 +22,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
 from dpcore.synthesis.copula.generator import Copula
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
+from tasks.bundle.released_tables import ReleasedTable, released_tables
 from tasks.bundle.synthetic_table import rows_wanted
 from tasks.spec import ReleaseSpec
 from tasks.workspace.parallel import one_blas_thread
@@ -45,6 +46,11 @@ class Rebuilt:
     def schema(self) -> RecordSchema:
         """The released columns."""
         return self.encoding.schema
+
+    @property
+    def tables(self) -> tuple[ReleasedTable, ...]:
+        """The tables that the release publishes."""
+        return released_tables(self.spec, self.encoding, self.projection)
 
     @one_blas_thread
     def rows(self) -> SyntheticRows:

@@ -15,6 +15,7 @@ from tasks.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_
 
 ProjectionKind = Literal["auto", "ron", "private-pca", "public-pca", "none"]
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
+Output = Literal["original", "projected", "both"]
 AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
 WholeOrRule = Annotated[
     int | Literal["auto", "dfm"], PlainValidator(lambda value: value if value == DFM else auto_or_whole(value))
@@ -204,6 +205,30 @@ class ModelSpec(Section):
         "in units of that spread, and clips points beyond. For tables of numbers. By default 1, the whole ball.",
         json_schema_extra={"values": "`auto` or number"},
     )
+
+    # `original` is left out of the description, so that specifications without the key keep their digest.
+    output: Output | None = Field(
+        default=None,
+        description="Which tables are published: `original` is `data.parquet`, rows in the columns of the "
+        "specification; `projected` is `projected.parquet` instead, the same rows as points along the projection, in "
+        "columns c1, c2 and so on, with label and target in their own units; `both` is both, row by row the same. "
+        "`model.json` has the projection, with which analysts project rows of their own. By default `original`.",
+    )
+
+    @field_validator("output")
+    @classmethod
+    def _original_is_not_set(cls, output: Output | None) -> Output | None:
+        return None if output == "original" else output
+
+    @property
+    def publishes_original(self) -> bool:
+        """Whether the release has a table in the original columns."""
+        return self.output != "projected"
+
+    @property
+    def publishes_projected(self) -> bool:
+        """Whether the release has a table of projected points."""
+        return self.output is not None
 
     @property
     def shares(self) -> dict[str, Fraction] | None:

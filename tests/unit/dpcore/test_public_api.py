@@ -117,7 +117,7 @@ GUIDES = [ROOT / "README.md", *sorted((ROOT / "deployments" / "guides").glob("*.
 ROOMS = {"dpcore", "expectations", "tasks", "flows", "deployments", "benchmarks"}
 IMPORTED = {
     "README.md": {"dpcore.RonGauss"},
-    "analyst.md": {"tasks.answers.intervals.read_inference"},
+    "analyst.md": {"tasks.answers.intervals.read_inference", "tasks.answers.projecting.project_rows"},
 }
 """What Python on the pages imports of this project."""
 

@@ -596,6 +596,12 @@ BAD_EDITS = {
     "projection-a-word": ("{kind: ron, dimension: 8}", "ron", "not-a-mapping", "model.projection"),
     "dimension-zero": ("dimension: 8", "dimension: 0", "not-positive", "model.projection.dimension"),
     "dimension-half": ("dimension: 8", "dimension: 2.5", "not-whole", "model.projection.dimension"),
+    "output-unknown": (
+        "projection: {kind: ron",
+        "output: points\n  projection: {kind: ron",
+        "unknown-value",
+        "model.output",
+    ),
     "dimension-a-word": ("dimension: 8", "dimension: all", "not-a-number", "model.projection.dimension"),
     "share-of-all": ("dimension: 8", "dimension: {share: 1}", "share-out-of-range", "model.projection.dimension.share"),
     "share-of-none": (
@@ -1025,3 +1031,20 @@ def test_a_rule_for_the_dimension_is_read_and_comes_back_from_the_public_descrip
     back = ReleaseSpec.from_public_json(json.loads(json.dumps(spec.as_public_json())))
     assert back.model.projection.asked_dimension == asked
     assert back.digest() == spec.digest()
+
+
+def test_the_tables_that_are_published_keep_the_digest_unless_points_are_asked_for():
+    plain = parse_spec(EXAMPLE)
+    written = {
+        output: parse_spec(edited("projection: {kind: ron", f"output: {output}\n  projection: {{kind: ron"))
+        for output in ("original", "projected", "both")
+    }
+    assert written["original"].digest() == plain.digest()
+    assert "output" not in plain.as_public_json()["model"]
+    assert len({spec.digest() for spec in written.values()}) == 3
+    tables = {
+        output: (spec.model.publishes_original, spec.model.publishes_projected) for output, spec in written.items()
+    }
+    assert tables == {"original": (True, False), "projected": (False, True), "both": (True, True)}
+    back = ReleaseSpec.from_public_json(json.loads(json.dumps(written["both"].as_public_json())))
+    assert (back.model.output, back.digest()) == ("both", written["both"].digest())
