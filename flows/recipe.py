@@ -79,7 +79,7 @@ class StageObserver:
             workspace_log=run.workspace.lineage_path,
             name=run.planned.spec.name,
             release_id=release_id,
-            datasets=ReleaseDatasets.of(run.planned.plan),
+            datasets=ReleaseDatasets.of(run.planned.plan, output=run.planned.spec.model.output),
             clock=clock,
             period=run.planned.period,
             flow_run_id=run.flow_run_id,
@@ -135,7 +135,7 @@ def release_stages(run: ReleaseRun, observer: StageObserver) -> BundleRef:
         measured = stage("estimate", estimate_moments, run, grant, projection)
         # The privacy line: from here on, only checks that are paid for see rows of the landing data.
         rows = stage("sample", sample_rows, planned, grant, measured)
-        table = stage("decode", decode_rows, planned, rows, staging)
+        table = stage("decode", decode_rows, planned, rows, measured, staging)
         outcome = stage("check", check_release, planned, measured, table)
         if planned.plan.check_events:
             outcome = stage(SCORE, score_release, run, grant, outcome, table)

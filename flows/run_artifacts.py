@@ -18,6 +18,7 @@ from dpcore.mechanisms.names import PROJECTION
 from flows.recipe import SCORE, STAGES, P, R, StageObserver
 from flows.run_labels import REFUSED, keep_verdict, tags_of
 from tasks.artifacts import Board, picture
+from tasks.bundle.projection_text import kept_dimension
 from tasks.ledger.entries.bodies import Failure, Void
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.releases import ReleaseState
@@ -116,7 +117,9 @@ class RunPage:
             spectra.components_spectrum(released, run.planned.encoding) if isinstance(released, Released) else None
         )
         if spectrum is not None:
-            return in_helper(spectra.components_plot, self._title, *spectrum, kept=run.planned.plan.dimension)
+            return in_helper(
+                spectra.components_plot, self._title, *spectrum, kept=kept_dimension(run.planned, projection)
+            )
         if projection.dimension == projection.width:
             return None
         return in_helper(spectra.kept_plot, self._title, spectra.kept_shares(projection, run.planned.encoding))

@@ -32,7 +32,7 @@ def check_release(planned: PlannedRelease, measured: MeasuredMoments, table: Syn
     """
     moments, projection, rows = measured.moments, measured.projection, table.summary.rows
     utility = utility_of(planned.encoding, moments, projection, table.summary)
-    checks = [*metric_checks(utility["metrics"], planned.spec.checks), *_table_checks(planned, table.path, rows)]
+    checks = [*metric_checks(utility["metrics"], planned.spec.checks), *_table_checks(table, rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:
         raise CheckFailedError(f"checks failed: {', '.join(failed)}")
@@ -41,10 +41,11 @@ def check_release(planned: PlannedRelease, measured: MeasuredMoments, table: Syn
     return Outcome(rows, moments, projection, utility, checks)
 
 
-def _table_checks(planned: PlannedRelease, table: Path, rows: int) -> list[dict[str, Any]]:
-    """The released-data suite: columns, types, bounds, categories, nulls, number of rows."""
+def _table_checks(table: SyntheticTable, rows: int) -> list[dict[str, Any]]:
+    """The released-data suite over all tables: columns, types, bounds, categories, nulls, number of rows."""
     by_rule: dict[str, bool] = {}
-    for verdict in table_verdicts(table, planned.plan.schema, rows):
+    verdicts = (v for one in table.tables for v in table_verdicts(table.folder / one.file, one.schema, rows))
+    for verdict in verdicts:
         by_rule[verdict.rule] = by_rule.get(verdict.rule, True) and verdict.ok
     return [table_check(rule, ok=ok) for rule, ok in by_rule.items()]
 

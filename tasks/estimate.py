@@ -32,7 +32,7 @@ def estimate_moments(run: ReleaseRun, grant: Grant, projection: Projection) -> M
         released = measure_or_load(run, grant, MOMENTS, projection)
         return MeasuredMoments(NoisyMoments.from_released(released, sums=sums), projection)
     released = measure_or_load(run, grant, MOMENTS, replace(no_projection(encoding), frame=projection.frame))
-    components = replace(private_projection(released, encoding, plan.dimension), frame=projection.frame)
+    components = replace(private_projection(released, encoding, plan.components), frame=projection.frame)
     return MeasuredMoments(NoisyMoments.from_released(released, components.basis()), components)
 
 

@@ -21,6 +21,7 @@ from dpcore.records.schema import Cells
 from tasks.boundary import log_public, private_task
 from tasks.bundle.figures import score_check, score_of, training_rows
 from tasks.bundle.record import Outcome
+from tasks.bundle.staging import DATA
 from tasks.draw_once import draw_once
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant, SyntheticTable
@@ -34,7 +35,7 @@ def score_release(run: ReleaseRun, grant: Grant, outcome: Outcome, table: Synthe
 
     Raises: CheckFailedError naming what did not hold.
     """
-    synthetic = training_rows(table.path, run.planned.plan.schema)
+    synthetic = training_rows(table.folder / DATA, run.planned.plan.schema)
     found = [_score(run, grant, name, outcome, synthetic) for name in run.planned.plan.check_events]
     checks = [score_check(score, run.planned.spec.checks) for score in found]
     failed = [check["name"] for check in checks if not check["ok"]]

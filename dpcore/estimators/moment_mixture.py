@@ -94,7 +94,7 @@ class MomentMixture(SamplingEstimator):
     delta: float | Fraction = 0
     classes: Sequence[Any] | None = None
     target_bounds: tuple[float, float] | None = None
-    n_components: int | str = AUTO
+    n_components: int | float | str = AUTO
     expected_rows: int | None = None
     mechanism: str = AUTO
     allocation: str | Mapping[str, float | Fraction] = AUTO
@@ -150,13 +150,20 @@ class MomentMixture(SamplingEstimator):
             delta=exact_delta(self.delta),
             expected_rows=1 if self.expected_rows is None else self.expected_rows,
             projection=self.projection_kind,
-            dimension=AUTO if self.projection_kind == "none" else self.n_components,
+            dimension=self._dimension(),
             mechanism=self.mechanism,
             generator="mixture" if unknown_size else self.generator,
             allocation=preset_or_fractions(self.allocation),
             radius=self.radius if isinstance(self.radius, str) else finite_fraction("radius", self.radius),
             normalise=bool(self.normalise),
         )
+
+    def _dimension(self) -> int | str | Fraction:
+        """Return what the planner is asked for: a number, the name of a rule, or a share of the variance."""
+        wanted = self.n_components
+        if self.projection_kind == "none":
+            return AUTO
+        return finite_fraction("n_components", wanted) if isinstance(wanted, float) else wanted
 
     def _cells(self, rows: Floats, y: ArrayLike | None) -> Cells:
         cells = feature_cells(rows, {})
@@ -184,7 +191,7 @@ class MomentMixture(SamplingEstimator):
         self.sums_ = self._draw(MEAN, cells, projection) if plan.mean_event else None
         released = self._draw(MOMENTS, cells, everything if plan.reuses_gram else projection)
         if plan.reuses_gram:
-            projection = replace(private_projection(released, encoding, plan.dimension), frame=projection.frame)
+            projection = replace(private_projection(released, encoding, plan.components), frame=projection.frame)
         return projection, released
 
     def _public_projection(self) -> Projection:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from dpcore.accounting import release_statement, total
 from dpcore.estimators._arrays import exact_delta, feature_cells, finite_fraction, plain_rows
-from dpcore.estimators.moment_mixture import TARGET, MomentMixture
+from dpcore.estimators.moment_mixture import TARGET
+from dpcore.estimators.projected_mixture import ProjectedMixture
 from dpcore.measurements.projection import Projection, principal_projection
 from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import cost_of
@@ -28,11 +29,12 @@ COIN_BITS = 64
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PcaGauss(MomentMixture):
+class PcaGauss(ProjectedMixture):
     """PCA-Gauss, corrected: private principal components, then noisy moments in their coordinates.
 
-    `projection_mechanism` measures the components: "auto", a Gram mechanism,
-    "noisy-power-method", or "exponential-pca", which is approximate.
+    `n_components` may also be a share between 0 and 1: all coordinates are measured once, and as many leading
+    components are kept as hold that share of the noisy variance. `projection_mechanism` measures the components:
+    "auto", a Gram mechanism, "noisy-power-method", or "exponential-pca", which is approximate.
 
         >>> model = PcaGauss(epsilon=1.0, delta=1e-6, bounds=(-1.0, 1.0), n_components=2, mechanism="gaussian")
         >>> model = model.fit([[0.1, 0.2, 0.3]] * 50)

@@ -55,6 +55,7 @@ def release_report(measured: MeasuredSummary, summary: TableSummary) -> dict[str
             "pairs_inside": pairs.share,
             "category_coverage": coverage["share"],
             "spectrum_above_noise": _share_above_noise(measured, utility["spectrum"]),
+            "isotropy": isotropy(measured),
         },
     }
 
@@ -67,6 +68,25 @@ def _share_above_noise(measured: MeasuredSummary, spectrum: dict[str, Any]) -> f
     most = _free_directions(measured)
     above = [min(most, sum(v > spectrum["noise_level"] for v in block["eigenvalues"])) for block in spectrum["blocks"]]
     return float(np.mean(above) / most)
+
+
+def isotropy(measured: MeasuredSummary) -> float:
+    """Return the average variance of the modelled features over that in their widest direction: 1 if all are equal.
+
+    One of the conditions under which random projections are nearly Gaussian: no direction may hold much more variance
+    than the average one (RON-Gauss, Theorem 2). Second moments see no more of that theorem: how the lengths of records
+    spread is a fourth moment, and no moment of order two tells a Gaussian from another law (GUARANTEE.md, E: Lemma 1).
+    """
+    moments, target = measured.mixture.moments, measured.encoding.target_width
+    size = len(moments.classes[0].mean) - (0 if isinstance(measured, CopulaSummary) else target)
+    offsets = np.array([c.mean for c in moments.classes])
+    offsets = offsets - moments.weights @ offsets
+    whole = sum(
+        share * (c.covariance + np.outer(offset, offset))
+        for share, c, offset in zip(moments.weights, moments.classes, offsets, strict=True)
+    )
+    values = np.linalg.eigvalsh(np.asarray(whole)[:size, :size])
+    return float(np.mean(values) / values[-1]) if values[-1] > 0 else 1.0
 
 
 def _free_directions(measured: MeasuredSummary) -> int:

@@ -14,12 +14,15 @@ import numpy as np
 
 from dpcore.records.schema import Floats
 
+TOLERANCE = 1e-9
+"""A share counts as reached this far below it: equal eigenvalues give ties, and rounding must not decide them."""
+
 
 def components_for_share(eigenvalues: Sequence[float] | Floats, share: float | Fraction) -> int:
     """Return the smallest number of leading components that carry `share` of a released spectrum.
 
-    Negative eigenvalues, which noise causes, count as 0: the sum is that of the others. The result is at least 1,
-    also for a spectrum without a positive eigenvalue.
+    Negative eigenvalues, which noise causes, count as 0: the sum is that of the others. A share is reached up to
+    `TOLERANCE`. The result is at least 1, also for a spectrum without a positive eigenvalue.
     Guarantee: post-processing of the spectrum (GUARANTEE.md, P2).
     Raises: ValueError for a share outside (0, 1], or a spectrum that is empty or not finite.
 
@@ -31,5 +34,15 @@ def components_for_share(eigenvalues: Sequence[float] | Floats, share: float | F
     values = np.asarray(eigenvalues, dtype=np.float64)
     if values.ndim != 1 or not values.size or not np.isfinite(values).all():
         raise ValueError("a spectrum must be a list of one or more finite eigenvalues")
-    carried = np.cumsum(np.maximum(np.sort(values)[::-1], 0.0))
-    return int(np.searchsorted(carried, float(share) * carried[-1])) + 1
+    return int(np.argmax(held_shares(values) >= float(share) - TOLERANCE)) + 1
+
+
+def held_shares(eigenvalues: Floats) -> Floats:
+    """Return which share of a spectrum its leading components hold together: one, two, and so on.
+
+    Without a positive eigenvalue the first component holds everything.
+    """
+    values = np.maximum(np.sort(eigenvalues)[::-1], 0.0)
+    total = float(values.sum())
+    shares: Floats = np.cumsum(values) / total if total > 0 else np.ones(len(values))
+    return shares

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 import numpy as np
 
 from dpcore.measure import Released
+from dpcore.measurements.contribution import components_for_share
 from dpcore.measurements.measurement_frame import Frame
 from dpcore.measurements.noisy_moments import pooled_moments
 from dpcore.mechanisms.base import GramEvent, Output
@@ -53,6 +55,14 @@ class Projection:
         """Return the projection of points in a frame; its centre is converted to the frame's coordinates."""
         centre = None if self.centre is None else (self.centre - frame.centre) / frame.radius
         return replace(self, frame=frame, centre=centre)
+
+    def project(self, points: Floats) -> Floats:
+        """Return encoded points in the projection's coordinates; linear, and `lift` is its right inverse.
+
+        Measured points are also shortened to the unit ball (GUARANTEE.md, N1); these are not.
+        """
+        framed = points if self.frame is None else (points - self.frame.centre) / self.frame.radius
+        return framed @ self.basis()
 
     def lift(self, points: Floats) -> Floats:
         """Return the encoded points with these projections that are nearest to the centre (or to 0)."""
@@ -141,16 +151,24 @@ def measured_coordinates(event: GramEvent, encoding: Encoding) -> Projection:
     return feature_projection(encoding)
 
 
-def private_projection(released: Released, encoding: Encoding, dimension: int) -> Projection:
+def feature_spectrum(covariance: Floats, encoding: Encoding) -> Floats:
+    """Return the eigenvalues of the features' part of a covariance, the smallest first."""
+    features = covariance[: encoding.feature_width, : encoding.feature_width]
+    return np.linalg.eigvalsh((features + features.T) / 2).astype(np.float64)
+
+
+def private_projection(released: Released, encoding: Encoding, dimension: int | Fraction) -> Projection:
     """Return the projection to private principal components, from a noisy Gram or from released directions.
 
-    A noisy Gram also provides the mean point, which replaces the dropped components;
-    directions come without one.
+    A `dimension` that is a `Fraction` is the share of the noisy variance that the kept components hold. A noisy Gram
+    also provides the mean point, which replaces the dropped components; directions come without one.
     Guarantee: post-processing of the measurement (GUARANTEE.md, P2).
     """
     if mechanism_of(released.event.mechanism).output is Output.BASIS:
         return _beside_target("private-pca", encoding, released.basis())
     pooled = pooled_moments(released)
+    if isinstance(dimension, Fraction):
+        dimension = components_for_share(feature_spectrum(pooled.covariance, encoding), dimension)
     return principal_projection(
         "private-pca",
         encoding,

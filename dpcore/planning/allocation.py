@@ -75,7 +75,8 @@ def shares_of(request: PlanRequest, projection: Fraction = DEFAULT_PROJECTION_SH
     if request.allocation is None:
         frame = dict.fromkeys(FRAME_SHARES, Fraction(0)) | frame_shares(request)
         rest = 1 - sum(frame.values())
-        share = projection if request.projection == "private-pca" else Fraction(0)
+        apart = request.projection == "private-pca" and request.variance_share is None
+        share = projection if apart else Fraction(0)
         return {**frame, PROJECTION: share * rest, MEAN: Fraction(0), MOMENTS: (1 - share) * rest}
     _require_measured(request, request.allocation)
     return {name: request.allocation.get(name, Fraction(0)) for name in (*FRAME_SHARES, PROJECTION, MEAN, MOMENTS)}

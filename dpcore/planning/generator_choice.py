@@ -1,25 +1,20 @@
-"""The choice of the generator and of the dimension, from public constants only."""
+"""The choice of the generator, from public constants only."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 
 from dpcore.accounting import Budget
 from dpcore.mechanisms.expected_noise import operator_noise
 from dpcore.mechanisms.names import MEAN
-from dpcore.mechanisms.registry import gram_mechanism
 from dpcore.planning.class_structure import Structure, StructureInputs, choose_structure
+from dpcore.planning.dimension_choice import choose_dimension
 from dpcore.planning.layouts import moments_layout, projected_size
 from dpcore.planning.mechanism_choice import best_event
-from dpcore.planning.plan import signal_to_noise
 from dpcore.planning.request import AUTO, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import require_label
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
-
-NOISE_SHARE = 0.25
-"""The operator norm of the noise stays below this share of the average eigenvalue at the chosen dimension."""
 
 
 def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[str]) -> tuple[str, RecordSchema]:
@@ -92,37 +87,3 @@ def _choose_class_generator(request: PlanRequest, budgets: list[Budget], reasons
     generator = {Structure.BLOCKS: "mixture", Structure.POOLED: LDA, Structure.DIAGONAL: DIAGONAL}[structure]
     reasons.append(f"generator {LDA if generator == DIAGONAL else generator}: {why}")
     return generator
-
-
-def choose_dimension(request: PlanRequest, encoding: Encoding, budgets: list[Budget], reasons: list[str]) -> int:
-    """Return the requested dimension, or the largest at which class blocks rise above the noise.
-
-    Raises: PlanError for a dimension that is not between 1 and the number of feature coordinates.
-    """
-    if request.projection == "none":
-        return encoding.width
-    if request.dimension != AUTO:
-        if not isinstance(request.dimension, Integral) or not 1 <= request.dimension <= encoding.feature_width:
-            raise PlanError(
-                f"dimension must be a whole number between 1 and {encoding.feature_width}, got {request.dimension!r}",
-                rule="dimension-out-of-range",
-                where="model.projection.dimension",
-                hint="use fewer dimensions than the features have coordinates, or `auto`",
-            )
-        return int(request.dimension)
-
-    def quiet(dimension: int) -> bool:
-        layout = moments_layout(request, projected_size(request, encoding, dimension), encoding.schema.class_count)
-        event = best_event(request, layout, budgets)
-        expected = gram_mechanism(event.mechanism).expected_error(event)
-        return signal_to_noise(request.expected_rows, event, expected) >= 1 / NOISE_SHARE
-
-    low, high = 1, encoding.feature_width
-    while low < high:  # the signal-to-noise ratio falls with the dimension
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if quiet(middle) else (low, middle - 1)
-    kept = "every feature coordinate is kept" if low == encoding.feature_width else f"of {encoding.feature_width}"
-    rule = f"the operator norm of the noise is at most {NOISE_SHARE:g} of the average eigenvalue of a class block"
-    why = f"the largest at which {rule}" if quiet(low) else f"the smallest, because at no dimension {rule}"
-    reasons.append(f"dimension {low} ({kept}): {why}")
-    return low

@@ -43,6 +43,11 @@ class Plan:
     radius: Fraction = Fraction(1)
     frame_events: dict[str, GramEvent] = field(default_factory=dict)
     normalise: bool = False
+    dimension_rule: str = "all"
+    """What gave the dimension: all (no projection), given, auto, dfm or share."""
+    variance_share: Fraction | None = None
+    """With the rule share: the part of the noisy variance that the kept components hold; `dimension` is then the most
+    that may be kept, and the released spectrum decides how many are."""
 
     @property
     def events(self) -> dict[str, Event]:
@@ -66,6 +71,11 @@ class Plan:
     def given_radius(self) -> float | None:
         """The radius of the frame; None if it is measured."""
         return None if SPREAD in self.frame_events else float(self.radius)
+
+    @property
+    def components(self) -> int | Fraction:
+        """How many private components are kept, or the share of the noisy variance that they hold."""
+        return self.dimension if self.variance_share is None else self.variance_share
 
     @property
     def knows_centre(self) -> bool:
@@ -119,6 +129,7 @@ class Plan:
         return {
             "allocation": self.allocation,
             "dimension": self.dimension,
+            "dimension_rule": self.dimension_rule,
             "encoded_width": self.encoded_width,
             "mechanism": self.event.mechanism,
             "projection": self.projection,

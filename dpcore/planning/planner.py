@@ -31,12 +31,14 @@ from dpcore.planning.allocation import (
     whole_budgets,
 )
 from dpcore.planning.copula_plan import copula_plan, is_for_copula
-from dpcore.planning.generator_choice import choose_dimension, choose_generator
+from dpcore.planning.dimension_choice import choose_dimension, dimension_rule
+from dpcore.planning.generator_choice import choose_generator
 from dpcore.planning.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
 from dpcore.planning.mechanism_choice import best_event, delta_needed_error, mechanism_reasons
 from dpcore.planning.plan import Plan, signal_to_noise
 from dpcore.planning.request import AUTO, COPULA, DIAGONAL, LDA, PlanError, PlanRequest
 from dpcore.planning.validation import (
+    require_dimension_rule,
     require_exact_width,
     require_normalisable,
     require_projection,
@@ -56,6 +58,7 @@ def make_plan(request: PlanRequest) -> Plan:
     if request.projection == AUTO:
         request = _with_projection(request, reasons)
     require_projection(request)
+    require_dimension_rule(request)
     if request.generator == COPULA or is_for_copula(request):
         return copula_plan(replace(request, generator=COPULA), reasons)
     shares = shares_of(request)
@@ -89,6 +92,8 @@ def make_plan(request: PlanRequest) -> Plan:
         radius=Fraction(1) if isinstance(request.radius, str) else request.radius,
         frame_events=frame,
         normalise=request.normalise,
+        dimension_rule=dimension_rule(request),
+        variance_share=request.variance_share,
     )
 
 
@@ -155,7 +160,8 @@ def _best_shares(request: PlanRequest, encoding: Encoding, dimension: int, share
     single wide measurement spends the whole budget: the components are post-processing of it, and
     the noise on the projected moments is that of its entries.
     """
-    if request.projection != "private-pca" or request.allocation is not None or request.projection_mechanism != AUTO:
+    asked = request.allocation is not None or request.projection_mechanism != AUTO or request.variance_share is not None
+    if request.projection != "private-pca" or asked:
         return shares
     size, blocks = projected_size(request, encoding, dimension), encoding.schema.class_count
     eigenvalue, whole = request.expected_rows / size, whole_budgets(request)

@@ -9,6 +9,9 @@ from dpcore.records.exact_sums import SMALLEST_RADIUS
 from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema
 
 AUTO = "auto"
+DFM = "dfm"
+"""RON-Gauss's rule for the dimension of random projections, after the Diaconis-Freedman-Meckes effect."""
+
 LDA = "lda"
 """The generator with class means and one covariance that all classes share."""
 
@@ -41,7 +44,8 @@ class PlanRequest:
 
     `radius` is the radius of the ball around the middle of the bounds to which points are clipped before they are
     measured; with `auto`, a centre and a radius are measured with a part of the budget. With `normalise`, features
-    are scaled to one length, moved by a measured mean, and scaled again, as in RON-Gauss.
+    are scaled to one length, moved by a measured mean, and scaled again, as in RON-Gauss. A `dimension` that is a
+    `Fraction` is the share of the noisy variance that the kept principal components hold together.
     """
 
     schema: RecordSchema
@@ -52,12 +56,17 @@ class PlanRequest:
     expected_rows: int
     projection: str = "ron"
     projection_mechanism: str = AUTO
-    dimension: int | str = AUTO
+    dimension: int | str | Fraction = AUTO
     mechanism: str = AUTO
     generator: str = AUTO
     allocation: dict[str, Fraction] | None = None
     radius: Fraction | str = Fraction(1)
     normalise: bool = False
+
+    @property
+    def variance_share(self) -> Fraction | None:
+        """The share of the noisy variance that decides how many components are kept, if one does."""
+        return self.dimension if isinstance(self.dimension, Fraction) else None
 
     def __post_init__(self) -> None:
         if self.radius != AUTO and not (isinstance(self.radius, Fraction) and SMALLEST_RADIUS <= self.radius <= 1):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import COMPONENTS_KEY, PROJECTION_KEY, Status
-from dpcore.mechanisms.names import PROJECTION
+from dpcore.mechanisms.names import MEAN, PROJECTION
 from dpcore.mechanisms.registry import offered_under
 from dpcore.planning.allocation import Shares
-from dpcore.planning.request import AUTO, PlanError, PlanRequest
+from dpcore.planning.request import AUTO, DFM, PlanError, PlanRequest, readable_number
 from dpcore.records.exact_sums import EXACT, POINT_BITS, PROJECTION_BITS
 from dpcore.records.schema import IntervalColumn, RecordSchema
 
@@ -21,6 +21,41 @@ def require_projection(request: PlanRequest) -> None:
             rule="projection-unknown",
             where="model.projection.kind",
             hint=f"use {', '.join(known)}",
+        )
+
+
+def require_dimension_rule(request: PlanRequest) -> None:
+    """Raise a PlanError for a rule of the dimension that does not go with the rest of the request."""
+    share, where = request.variance_share, "model.projection.dimension"
+    if request.dimension == DFM and request.projection not in ("ron", "none"):
+        raise PlanError(
+            f"the rule dfm is a theorem on random projections, not on {request.projection!r}",
+            rule="dimension-rule-not-applicable",
+            where=where,
+            hint="use `kind: ron` with it, or `dimension: auto`",
+        )
+    if share is None:
+        return
+    if not 0 < share < 1:
+        raise PlanError(
+            f"a share of the variance must lie between 0 and 1, got {readable_number(share)}",
+            rule="share-out-of-range",
+            where=f"{where}.share",
+            hint="write a share such as 0.9, or a whole number of dimensions",
+        )
+    if request.projection != "private-pca":
+        raise PlanError(
+            f"the projection {request.projection!r} releases no spectrum in which a share could be counted",
+            rule="dimension-rule-not-applicable",
+            where=where,
+            hint="use `kind: private-pca` with it, or `dimension: auto`",
+        )
+    if request.projection_mechanism != AUTO or {PROJECTION, MEAN} & set(request.allocation or {}):
+        raise PlanError(
+            "components by a share come out of the moments' own measurement; nothing is measured apart for them",
+            rule="dimension-rule-not-applicable",
+            where=where,
+            hint="remove `projection.mechanism` and the fractions of projection and mean, or give the dimension",
         )
 
 

@@ -137,6 +137,14 @@ class PointLaw(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """Synthetic rows: the points that were drawn, and the cells that they were decoded to."""
+
+    points: NDArray[Any]
+    cells: Cells
+
+
+@dataclass(frozen=True, slots=True)
 class SyntheticRows:
     """The rows of a synthetic table, in chunks.
 
@@ -163,10 +171,14 @@ class SyntheticRows:
 
     def chunk(self, index: int) -> Cells:
         """Return the cells of one chunk, its rows in random order."""
+        return self.draw_chunk(index).cells
+
+    def draw_chunk(self, index: int) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
         generator = bulk_generator(self.seed, f"rows {index}")
         points, classes = self.law.draw(min(self.chunk_rows, self.rows - index * self.chunk_rows), generator)
         cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
-        return {name: values[order] for name, values in cells.items()}
+        return DrawnRows(points[order], {name: values[order] for name, values in cells.items()})
 
     def cells(self) -> Cells:
         """Return the cells of all rows."""

@@ -118,6 +118,11 @@ def _show_plan(outlook: Outlook, content: dict[str, Any]) -> None:
         out.print(f"wrote the plot to {content['plot']}", markup=False)
 
 
+def _dimension(content: dict[str, Any]) -> str:
+    """The dimension that is planned; where the released spectrum will decide it, at most all."""
+    return f"{'at most ' if content['dimension_rule'] == 'share' else ''}{content['dimension']}"
+
+
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
     from tasks.spec.relations import at_most, in_words
 
@@ -125,7 +130,7 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
     rows = {
         "epsilon, delta": f"{at_most(content['epsilon'])}, {at_most(content['delta'])} per release",
         **in_words(content),
-        "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {content['dimension']}",
+        "projection": f"{content['projection']}, {content['encoded_width']} coordinates to {_dimension(content)}",
         "mechanism": content["mechanism"],
         "generator": content["generator"],
         "budget split": ", ".join(f"{name} {share:g}" for name, share in content["allocation"].items()),

@@ -28,15 +28,15 @@ def read_inference(bundle: Path | str) -> ReleaseInference:
 
 def inference_of(record: dict[str, Any], model: dict[str, Any]) -> ReleaseInference:
     """What an analyst can ask of a release, by its record and model."""
-    encoding = Encoding(_schema_as_measured(record))
+    encoding = Encoding(schema_as_measured(record))
     return ReleaseInference.from_measurements(
         encoding,
         {name: measurement_from_json(body) for name, body in model["measurements"].items()},
-        _projection_of_bundle(record, model, encoding),
+        projection_of_bundle(record, model, encoding),
     )
 
 
-def _schema_as_measured(record: dict[str, Any]) -> RecordSchema:
+def schema_as_measured(record: dict[str, Any]) -> RecordSchema:
     """The columns as they were measured: a label without classes was one more feature."""
     columns = [
         ColumnSpec.model_validate(column).column
@@ -47,7 +47,8 @@ def _schema_as_measured(record: dict[str, Any]) -> RecordSchema:
     return RecordSchema(tuple(columns))
 
 
-def _projection_of_bundle(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
+def projection_of_bundle(record: dict[str, Any], model: dict[str, Any], encoding: Encoding) -> Projection:
+    """The projection of a bundle in its frame, as its model holds them."""
     kind, stored = record["model"]["projection"]["kind"], model["projection"]
     stated = model.get("frame")
     frame = _frame_of(stated) if stated else None

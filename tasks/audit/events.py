@@ -16,7 +16,7 @@ from tasks.audit.evidence import Evidence
 from tasks.audit.recomputed import RecomputedBundle
 from tasks.bundle.staging import checksums_in
 from tasks.ledger.store import utc_now
-from tasks.lineage.datasets import FIGURES, FILES, FRAME, LAW, RESERVATION, TABLE, ReleaseDatasets
+from tasks.lineage.datasets import FIGURES, FILES, FRAME, LAW, RESERVATION, ReleaseDatasets
 from tasks.lineage.events import LineageRun, Stage
 from tasks.lineage.facets import SPEND
 from tasks.release.spend_facets import Account, assertions, digest_of, figures_digest, row_count
@@ -35,12 +35,12 @@ def event_faults(evidence: Evidence, bundle: RecomputedBundle) -> list[str]:
 
 
 def _due_lines(evidence: Evidence, bundle: RecomputedBundle, events: list[dict[str, Any]]) -> list[str]:
-    record = bundle.record
+    record, spec = bundle.record, bundle.rebuilt.spec
     lineage = LineageRun(
         workspace_log=Path(),
         name=record["name"],
         release_id=record["release_id"],
-        datasets=ReleaseDatasets.of(PlannedRelease.of(bundle.rebuilt.spec).plan),
+        datasets=ReleaseDatasets.of(PlannedRelease.of(spec).plan, output=spec.model.output),
         clock=utc_now,
         period=record["period"],
         flow_run_id=record["flow_run_id"],
@@ -73,10 +73,10 @@ def _complete(
         stage.made[name] = (
             account.reserved() if name == RESERVATION else account.made(datasets, name, _dataset_digest(bundle, name))
         )
-    if TABLE in stage.outputs:
-        stage.statistics[TABLE] = row_count(record["rows"])
+    for table in [name for name in datasets.tables if name in stage.outputs]:
+        stage.statistics[table] = row_count(record["rows"])
     if FIGURES in stage.outputs:
-        stage.verdicts[TABLE] = assertions(_free_checks(bundle))
+        stage.verdicts |= dict.fromkeys(datasets.tables, assertions(_free_checks(bundle)))
 
 
 def _dataset_digest(bundle: RecomputedBundle, name: str) -> str | None:

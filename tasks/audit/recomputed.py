@@ -16,6 +16,7 @@ from tasks.audit.checks import BrokenError, NotShownError
 from tasks.audit.evidence import Redraw
 from tasks.audit.tables import TablePass, read_table
 from tasks.bundle.rebuild import Rebuilt, rebuild
+from tasks.bundle.released_tables import ReleasedTable
 from tasks.ledger.releases import ReleaseState
 from tasks.workspace.build_identity import code_facts
 from tasks.workspace.reading import parse_json, read_text
@@ -74,15 +75,19 @@ class RecomputedBundle:
         return rebuild(self.record, self.model, self.release.reservation.seeds)
 
     @cached_property
-    def table(self) -> TablePass:
-        """The released table, read once in bounded memory; its rows are counted, redrawn and written again.
+    def tables(self) -> tuple[TablePass, ...]:
+        """The released tables, each read once in bounded memory; their rows are counted, redrawn and written again.
 
         Raises: BrokenError for a table whose layout is not that of these rows; NotShownError.
         """
+        return tuple(self._read(table) for table in self.rebuilt.tables)
+
+    def _read(self, table: ReleasedTable) -> TablePass:
         words = f"drawing {self.release.release_id} again"
         return read_table(
-            self.folder / "data.parquet",
+            self.folder / table.file,
             self.rebuilt,
+            table,
             exact=self.exact,
             sample=self.redraw.rows,
             progress=lambda done, rows: self.redraw.on_progress(f"{words}: {done:,} of {rows:,} rows"),

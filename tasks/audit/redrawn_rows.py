@@ -6,7 +6,6 @@ the specification, the measurements and the seeds, which the ledger fixed before
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -16,10 +15,11 @@ from tasks.audit.agreement import may_be_odd
 from tasks.audit.checks import NotShownError, require
 from tasks.audit.measured import spent_faults
 from tasks.audit.recomputed import RecomputedBundle
-from tasks.audit.tables import due_figures
+from tasks.audit.tables import TablePass, due_figures
+from tasks.bundle.projection_text import published_output
 from tasks.bundle.rebuild import Rebuilt
 from tasks.bundle.record import Outcome, build_model
-from tasks.bundle.staging import render_json, sha256_of
+from tasks.bundle.staging import DATA, PROJECTED, render_json, sha256_of
 from tasks.workspace.reading import open_regular
 
 
@@ -51,54 +51,82 @@ def _due_model(rebuilt: Rebuilt) -> dict[str, Any]:
 
 
 def data_faults(bundle: RecomputedBundle) -> list[str]:
-    """Where the file contains more than the record's rows and columns, which give the same bytes when written again."""
-    return _shape_faults(bundle.folder, bundle.record) or bundle.by_its_sampler(lambda: _hidden_faults(bundle))
+    """Where a table contains more than the record's rows and columns, which give the same bytes when written again."""
+    return _shape_faults(bundle) or bundle.by_its_sampler(lambda: _hidden_faults(bundle))
 
 
 def _hidden_faults(bundle: RecomputedBundle) -> list[str]:
-    if bundle.table.digest == sha256_of(bundle.folder / "data.parquet"):
-        if bundle.table.identical or bundle.exact:
+    return [fault for found in bundle.tables for fault in _hidden_in(bundle, found)]
+
+
+def _hidden_in(bundle: RecomputedBundle, found: TablePass) -> list[str]:
+    if found.digest == sha256_of(bundle.folder / found.table.file):
+        if found.identical or bundle.exact:
             return []
         raise NotShownError(
             f"only the {_names(bundle.others)} of its record can show that nothing hides in last digits"
         )
     if {"pyarrow", "platform"} & set(bundle.others):
         raise NotShownError("only the pyarrow and platform that wrote the file can show that it holds nothing besides")
-    return ["it holds more than its rows: written again they give other bytes"]
+    return [f"{_which(found)}it holds more than its rows: written again they give other bytes"]
 
 
-def _shape_faults(folder: Path, record: dict[str, Any]) -> list[str]:
-    with open_regular(folder / "data.parquet") as file:
-        table = pq.ParquetFile(file)
+def _shape_faults(bundle: RecomputedBundle) -> list[str]:
+    """Where tables are missing, too many, or have other rows or columns than the record says."""
+    output = published_output(bundle.record)
+    due = {DATA: output != "projected", PROJECTED: output is not None}
+    odd = [file for file, published in due.items() if published != (bundle.folder / file).exists()]
+    if odd:
+        return [f"{file} is {'missing' if due[file] else 'no table of this release'}" for file in odd]
+    return [fault for file, published in due.items() if published for fault in _file_faults(bundle, file)]
+
+
+def _file_faults(bundle: RecomputedBundle, file: str) -> list[str]:
+    """The columns of a projected table are compared when its rows are redrawn."""
+    with open_regular(bundle.folder / file) as opened:
+        table = pq.ParquetFile(opened)
         rows, columns = table.metadata.num_rows, table.schema_arrow.names
-    stated = [column["name"] for column in record["specification"]["columns"]]
+    stated = [column["name"] for column in bundle.record["specification"]["columns"]]
     return [
-        *require(rows == record["rows"], "its number of rows is not the record's"),
-        *require(columns == stated, "its columns are not the record's"),
+        *require(rows == bundle.record["rows"], "its number of rows is not the record's"),
+        *require(file != DATA or columns == stated, "its columns are not the record's"),
     ]
 
 
 def row_faults(bundle: RecomputedBundle) -> list[str]:
     """Where rows differ from those that the model draws with the reserved seed."""
-    found = bundle.table
-    return [
-        f"{odd} of {found.compared} cells of {name!r} are not those that its model draws"
+    return [fault for found in bundle.tables for fault in _odd_rows(bundle, found)]
+
+
+def _odd_rows(bundle: RecomputedBundle, found: TablePass) -> list[str]:
+    odd = [
+        f"{_which(found)}{odd} of {found.compared} cells of {name!r} are not those that its model draws"
         for name, odd in found.odd.items()
         if not may_be_odd(odd, found.compared, exact=bundle.exact)
     ]
+    projected = found.table.projection is not None
+    if odd and projected and not bundle.exact and not bundle.agrees(bundle.model, _due_model(bundle.rebuilt)):
+        raise NotShownError(f"its components differ by more than rounding under another {_names(bundle.others)}")
+    return odd
+
+
+def _which(found: TablePass) -> str:
+    """The table that a fault is in, where it is not the one in the original columns."""
+    return "" if found.table.projection is None else f"{found.table.file}: "
 
 
 def row_words(bundle: RecomputedBundle) -> str:
     """How many rows were redrawn, and how closely they agree."""
-    found = bundle.table
+    found = bundle.tables[0]
     part = f"all {found.rows}" if found.compared == found.rows else f"{found.compared} of {found.rows}, at random,"
     how = "identical" if bundle.exact else f"within the tolerance for another {_names(bundle.others)}"
-    return f"{part} were drawn again from model and seed: {how}"
+    also = " and as projected points" if len(bundle.tables) > 1 else ""
+    return f"{part} were drawn again from model and seed{also}: {how}"
 
 
 def figure_faults(bundle: RecomputedBundle) -> list[str]:
     """Where the record's utility and checks do not follow from its rows, or its form could hide information."""
-    due = due_figures(bundle.rebuilt, bundle.table, bundle.folder / "data.parquet", bundle.record["checks"])
+    due = due_figures(bundle.rebuilt, bundle.tables[0], bundle.folder / DATA, bundle.record["checks"])
     return [
         *require(bundle.text("record.json") == render_json(bundle.record), "the record is not written as records are"),
         *(f"its {name} differs from what rows and measurements give" for name in bundle.other_parts(due)),

@@ -24,6 +24,7 @@ from tasks.audit.agreement import odd_cells
 from tasks.audit.checks import BrokenError
 from tasks.bundle.figures import metric_checks, score_check, score_of, table_check, training_rows, utility_of
 from tasks.bundle.rebuild import Rebuilt
+from tasks.bundle.released_tables import ReleasedTable
 from tasks.bundle.synthetic_table import chunks_of_a_group, write_chunks
 from tasks.landing.cells import arrow_schema, cells_of, table_of
 from tasks.workspace.parallel import in_order, one_blas_thread
@@ -38,7 +39,9 @@ TABLE_RULES = ("columns", "row-count", "column-type", "in-bounds", "known-catego
 class TablePass:
     """The results of one pass over a released table."""
 
+    table: ReleasedTable
     summary: TableSummary
+    """Of the rows in the original columns; a projected table's are decoded again."""
     rows: int = 0
     compared: int = 0
     """The number of redrawn rows."""
@@ -51,22 +54,34 @@ class TablePass:
 
 
 def read_table(
-    path: Path, rebuilt: Rebuilt, *, exact: bool, sample: int | None, progress: Callable[[int, int], None]
+    path: Path,
+    rebuilt: Rebuilt,
+    form: ReleasedTable,
+    *,
+    exact: bool,
+    sample: int | None,
+    progress: Callable[[int, int], None],
 ) -> TablePass:
     """Read a released table chunk by chunk; with `sample`, redraw random chunks of at least that many rows.
 
+    All rows of a projected table that stands alone are redrawn, because its figures can only be counted in this way.
+
     Raises: BrokenError for a table whose layout is not that of these rows.
     """
-    rows, schema, found = rebuilt.rows(), rebuilt.schema, TablePass(TableSummary(rebuilt.encoding))
-    chosen = _chunks_to_redraw(rows, sample)
+    rows, schema, found = rebuilt.rows(), form.schema, TablePass(form, TableSummary(rebuilt.encoding))
+    chosen = _chunks_to_redraw(rows, sample if rebuilt.spec.model.publishes_original else None)
 
     def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, tuple[dict[str, int], bool] | None]:
         index, batch = piece
         counted, table = found.summary.empty(), pa.Table.from_batches([batch])
-        counted.add(cells_of(batch, schema))
+        if form.projection is None:
+            counted.add(cells_of(batch, schema))
         if index not in chosen:
             return table, counted, None
-        drawn = table_of(rows.chunk(index), schema)
+        again = rows.draw_chunk(index)
+        if form.projection is not None:
+            counted.add(again.cells)
+        drawn = table_of(form.cells(again), schema)
         changed = odd_cells(drawn, table, schema, exact=True)
         odd = changed if exact else odd_cells(drawn, table, schema, exact=False)
         return table, counted, (odd, not any(changed.values()))

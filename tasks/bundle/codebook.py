@@ -14,11 +14,18 @@ from dpcore.evaluation.utility import readable_map
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
 from dpcore.records.encoding import Encoding
+from dpcore.records.projected_columns import columns_beside, coordinate_name
 from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
+from tasks.bundle.projection_text import published_output, rule_words
+from tasks.bundle.staging import DATA, PROJECTED
 
 MOST_NAMED = 12
 """The largest number of names or pairs listed in one sentence; the record has the figures of all."""
 
+COORDINATES = (
+    "each row is the synthetic row of the same place, as a point: the encoded record (coordinates of model.json) less "
+    "the frame's centre, divided by its radius, times the projection's columns / 2^bits; beyond 1 it was moved to 1"
+)
 COARSE = 0.1
 """A margin above this part of a column's range, or of 1 for shares, is called coarse."""
 
@@ -26,16 +33,39 @@ COARSE = 0.1
 def build_codebook(schema: RecordSchema, record: dict[str, Any]) -> dict[str, Any]:
     """Describe the columns of the released table from the specification and the record's figures."""
     stated = {column["name"]: column for column in record["specification"]["columns"]}
+    output = published_output(record)
     figures = {column["name"]: column for column in record["utility"]["columns"]}
     columns = [
         column_entry(column) | _unit(stated[column.name]) | {"measured": _measured_margin(figures[column.name])}
         for column in schema.columns
     ]
     return {
-        "table": "data.parquet",
+        "table": DATA if output != "projected" else None,
         "release_id": record["release_id"],
+        **_projection(record["model"]["projection"]),
+        **(_projected_table(schema, record["model"]["projection"]["dimension"]) if output else {}),
         "columns": columns,
         "do_not_trust": record["limits"],
+    }
+
+
+def _projection(projection: dict[str, Any]) -> dict[str, Any]:
+    """Return the projection behind the rows and the rule of its dimension; nothing where every coordinate is kept."""
+    rule = rule_words(projection)
+    if rule is None:
+        return {}
+    return {"projection": {"kind": projection["kind"], "dimension": projection["dimension"], "rule": rule}}
+
+
+def _projected_table(schema: RecordSchema, dimension: int) -> dict[str, Any]:
+    """Describe the table of projected points and how a record becomes one."""
+    coordinates = [{"name": coordinate_name(i), "kind": "numeric", "bounds": [-1.0, 1.0]} for i in range(dimension)]
+    return {
+        "projected": {
+            "table": PROJECTED,
+            "columns": [*coordinates, *map(column_entry, columns_beside(schema))],
+            "meaning": COORDINATES,
+        }
     }
 
 

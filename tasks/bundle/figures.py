@@ -26,7 +26,7 @@ from dpcore.stats import Z95
 from tasks.landing.cells import cells_of
 from tasks.spec import ChecksSpec
 
-FLOORS = ("signal_to_noise", "means_inside", "pairs_inside", "category_coverage", "spectrum_above_noise")
+FLOORS = ("signal_to_noise", "means_inside", "pairs_inside", "category_coverage", "spectrum_above_noise", "isotropy")
 CEILINGS = ("mean_gap", "category_gap", "correlation_gap")
 AT_LEAST = {"min_rows": "noisy_rows", **{name: name for name in FLOORS}}
 AT_MOST = {name: name for name in CEILINGS}

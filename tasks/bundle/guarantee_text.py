@@ -149,7 +149,7 @@ def _measured_statistics(run: PlannedRelease) -> str:
     return f"means, shares, variances and pairwise linear relations{scores}"
 
 
-def limits(run: PlannedRelease) -> list[str]:
+def limits(run: PlannedRelease, kept: int) -> list[str]:
     """Return what an analyst should not trust in this release."""
     lines = [
         "No row describes anybody: rows are drawn from a model that was fitted to noisy sums.",
@@ -167,10 +167,11 @@ def limits(run: PlannedRelease) -> list[str]:
             "Within a class, these columns have a single smooth peak between their bounds, whatever their real "
             f"shape: {', '.join(bell[:12])}{' and more' if len(bell) > 12 else ''}."
         )
-    if run.plan.projection != "none" and run.plan.dimension < run.encoding.feature_width:
+    if run.plan.projection != "none" and kept < run.encoding.feature_width:
         means = "are kept" if run.plan.knows_centre else "are only guesses"
+        done = "were measured" if run.plan.variance_share is None else "are kept of those measured"
         lines.append(
-            f"Only {run.plan.dimension} of {run.encoding.feature_width} directions were measured. The means of single "
+            f"Only {kept} of {run.encoding.feature_width} directions {done}. The means of single "
             f"columns {means}, their spreads come out too small, and relations that these directions miss are lost."
         )
     if run.plan.normalise:
@@ -183,6 +184,15 @@ def limits(run: PlannedRelease) -> list[str]:
         lines.append(
             "Records far from the centre were clipped to a radius around it before they were measured: if a table has "
             "such records, its spreads come out smaller."
+        )
+    if run.spec.model.publishes_projected:
+        lines.append(
+            "The rows of projected.parquet are points along the projection, taken before they are decoded: bounds and "
+            "categories of the columns do not hold for them. Rows of your own that you project are not protected."
+        )
+    if not run.spec.model.publishes_original:
+        lines.append(
+            "Figures and checks are those of the rows in the original columns, which this release does not publish."
         )
     lines.append(
         "Cells that were out of bounds, missing or of an unknown category were clamped or mapped as the codebook says."

@@ -7,6 +7,7 @@ for components of public data, which no bundle holds.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
 from dpcore.synthesis.copula.generator import Copula
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED, SyntheticRows, generator_of
+from tasks.bundle.released_tables import ReleasedTable, released_tables
 from tasks.bundle.synthetic_table import rows_wanted
 from tasks.spec import ReleaseSpec
 from tasks.workspace.parallel import one_blas_thread
@@ -44,6 +46,11 @@ class Rebuilt:
     def schema(self) -> RecordSchema:
         """The released columns."""
         return self.encoding.schema
+
+    @property
+    def tables(self) -> tuple[ReleasedTable, ...]:
+        """The tables that the release publishes."""
+        return released_tables(self.spec, self.encoding, self.projection)
 
     @one_blas_thread
     def rows(self) -> SyntheticRows:
@@ -93,6 +100,12 @@ class _Parts:
     def dimension(self) -> int:
         return int(self.record["model"]["projection"]["dimension"])
 
+    @property
+    def components(self) -> int | Fraction:
+        """How many private components were kept, or the share that is counted again in the released spectrum."""
+        asked = self.spec.model.projection.asked_dimension
+        return asked if isinstance(asked, Fraction) else self.dimension
+
     def gram(self, name: str) -> Released:
         """A measurement of Gram blocks."""
         released = self.measurements[name]
@@ -113,7 +126,7 @@ def _moments(parts: _Parts) -> tuple[NoisyMoments, Projection]:
         return NoisyMoments.from_released(released, sums=sums), projection
     bought = PROJECTION in parts.measurements
     source = parts.gram(PROJECTION) if bought else released
-    components = private_projection(source, parts.encoding, parts.dimension)
+    components = private_projection(source, parts.encoding, parts.components)
     projection = replace(components, frame=projection.frame)
     if not bought:
         return NoisyMoments.from_released(released, projection.basis()), projection

@@ -24,6 +24,7 @@ from dpcore.records.schema import level_names
 from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle import guarantee_text
 from tasks.bundle.codebook import noise_limits
+from tasks.bundle.projection_text import kept_dimension, projection_facts
 from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
@@ -101,12 +102,12 @@ def build_record(
 def planned_facts(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict[str, Any]:
     """The parts of a record that follow from its specification, its seeds and its other parts."""
     return {
-        "model": _model(run, seeds, outcome.projection),
+        "model": _model(run, seeds, outcome),
         "expected_rows": run.spec.expected_rows,
         "expected_error": run.plan.expected_error(),
         "numerics": _numerics(run),
         "limits": [
-            *guarantee_text.limits(run),
+            *guarantee_text.limits(run, kept_dimension(run, outcome.projection)),
             *noise_limits(run.encoding, outcome.moments, outcome.projection, outcome.utility),
         ],
     }
@@ -164,15 +165,10 @@ def _budget(run: PlannedRelease, release: ReleaseState, state: LedgerState) -> d
     }
 
 
-def _model(run: PlannedRelease, seeds: dict[str, str], projection: Projection) -> dict[str, Any]:
+def _model(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict[str, Any]:
     label = run.plan.schema.label
     return {
-        "projection": {
-            "kind": projection.kind,
-            "dimension": run.plan.dimension,
-            "encoded_width": run.encoding.width,
-            "seed": seeds["projection"],
-        },
+        "projection": projection_facts(run, seeds["projection"], outcome.moments, outcome.projection),
         "generator": run.plan.generator,
         "mechanism": run.plan.event.mechanism,
         "allocation": run.plan.allocation,

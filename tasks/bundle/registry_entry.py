@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from tasks.bundle.odds import lifetime
+from tasks.bundle.projection_text import published_output
 from tasks.bundle.query_text import BEYOND_THE_ANSWER
 from tasks.spec.privacy import OF_ANSWER
 from tasks.spec.relations import PARTICIPATION, UNPROVED, VALUES, at_least, at_most, is_unproved
@@ -80,7 +81,7 @@ def _basic(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
     basic = {
         "name": f"{record['name']}, {record['period']}",
         "data_curators": [about.get("curator", NOT_STATED)],
-        "description": f"{stated}{record['rows']} synthetic rows of the columns {columns}, drawn from "
+        "description": f"{stated}{record['rows']} synthetic rows of the columns {columns}{_along(record)}, drawn from "
         f"{'noisy' if unproved(record) else 'differentially private'} moments of the data of {record['period']}.",
         "intended_use": about.get("use", NOT_STATED),
         "data_product_type": "Synthetic data",
@@ -88,6 +89,12 @@ def _basic(record: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         "publication_date": record["created_at"][:10],
     }
     return basic | ({"data_product_sector": about["sector"]} if "sector" in about else {})
+
+
+def _along(record: dict[str, Any]) -> str:
+    """Say in which coordinates the rows are published, if not in the original columns alone."""
+    words = {"projected": " as points along the projection", "both": ", also as points along the projection"}
+    return words.get(published_output(record) or "", "")
 
 
 def _variant(record: dict[str, Any]) -> dict[str, str]:
@@ -192,11 +199,12 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
 
 
 def _accounting(record: dict[str, Any]) -> dict[str, str]:
-    model = record["model"]
+    model, along = record["model"], _along(record)
+    points = f" They are published{along}." if along else ""
     return {
         "post_processing": f"The noisy moments are repaired to a valid model ({model['generator']}), synthetic rows "
         "are drawn from it, decoded to the original columns, clamped to their bounds, and checked against the noisy "
-        "moments.",
+        f"moments.{points}",
         "composition": "Sequential, over all measurements of a release and all releases of the population: pure "
         "costs add exactly, Gaussian costs add as rho and are converted once; over a population that spends "
         "both, everything is counted as zCDP. "

@@ -20,11 +20,12 @@ from tasks.workspace.clock import to_the_minute
 from tasks.workspace.files import flush_to_disk
 from tasks.workspace.reading import open_regular, read_text
 
-DATA = "data.parquet"
+DATA, PROJECTED = "data.parquet", "projected.parquet"
 CHECKSUMS = "SHA256SUMS"
 FILES = frozenset(
     {
-        "data.parquet",
+        DATA,
+        PROJECTED,
         "codebook.json",
         "model.json",
         "record.json",

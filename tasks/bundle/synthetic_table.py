@@ -16,6 +16,7 @@ from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.records.schema import NominalColumn, RecordSchema
 from dpcore.synthesis.generators import SyntheticRows
+from tasks.bundle.released_tables import ReleasedTable
 from tasks.landing.cells import arrow_schema, table_of
 from tasks.spec import ReleaseSpec
 from tasks.workspace.parallel import in_order
@@ -40,18 +41,19 @@ def chunks_of_a_group(rows: SyntheticRows, schema: RecordSchema) -> int:
 def write_rows(
     rows: SyntheticRows,
     summary: TableSummary,
-    schema: RecordSchema,
+    table: ReleasedTable,
     target: Path,
     *,
     threads: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
     """Write all rows to a Parquet file and count them; the bytes do not depend on the number of threads."""
+    schema = table.schema
 
     def draw(index: int) -> tuple[pa.Table, TableSummary]:
-        cells, counted = rows.chunk(index), summary.empty()
-        counted.add(cells)
-        return table_of(cells, schema), counted
+        drawn, counted = rows.draw_chunk(index), summary.empty()
+        counted.add(drawn.cells)
+        return table_of(table.cells(drawn), schema), counted
 
     def drawn() -> Iterator[pa.Table]:
         for table, counted in in_order(draw, range(rows.chunks), threads=threads):

@@ -22,12 +22,20 @@ from openlineage.client.facet_v2 import (
 from dpcore.mechanisms.base import GramEvent
 from dpcore.mechanisms.names import CENTRE, MARGINALS, MEAN, MOMENTS, PROJECTION, RADIUS, SPREAD
 from dpcore.planning.plan import Plan
+from dpcore.records.projected_columns import projected_schema
 from tasks.landing.cells import arrow_schema
 
 LANDING, PUBLIC, RESERVATION = "landing", "public-table", "reservation"
-FRAME, LAW, TABLE, FIGURES = "frame", "law", "synthetic-table", "figures"
+FRAME, LAW, FIGURES = "frame", "law", "figures"
+TABLE, POINTS = "synthetic-table", "projected-table"
 BUNDLE, SEALED = "bundle", "sealed-bundle"
-FILES = {TABLE: "data.parquet", "model": "model.json", "record": "record.json", "report": "report.html"}
+FILES = {
+    TABLE: "data.parquet",
+    POINTS: "projected.parquet",
+    "model": "model.json",
+    "record": "record.json",
+    "report": "report.html",
+}
 """The datasets that are files of the bundle."""
 
 PROJECT, ESTIMATE, SCORE = "project", "estimate", "score"
@@ -39,6 +47,7 @@ ABOUT = {
     LAW: "the probability law of the synthetic points; it follows from model.json and the public seed and is not "
     "published separately",
     TABLE: "the synthetic rows in the original columns: the bundle's file data.parquet",
+    POINTS: "the same synthetic rows as points along the projection: the bundle's file projected.parquet",
     FIGURES: "utility figures and free checks of the synthetic table, as stored in record.json",
     "model": "the measurements and everything else that is needed to redraw the rows: the bundle's file model.json",
     "record": "guarantee, measurements, figures and specification: the bundle's file record.json",
@@ -46,7 +55,7 @@ ABOUT = {
     BUNDLE: "the published release; its version is the bundle digest in the ledger",
     SEALED: "the sealed release that awaits approval; its version is the bundle digest in the ledger",
 }
-KINDS = {LAW: "MODEL", "model": "MODEL", TABLE: "FILE", "record": "FILE", "report": "FILE"}
+KINDS = {LAW: "MODEL", "model": "MODEL", TABLE: "FILE", POINTS: "FILE", "record": "FILE", "report": "FILE"}
 
 Places = Callable[[str], tuple[str, str]]
 """Namespace and full name of a dataset."""
@@ -62,6 +71,7 @@ class ReleaseDatasets:
     """What the stages of one release read and write."""
 
     schema: pa.Schema
+    """The original columns."""
     measured: Mapping[str, tuple[str, ...]]
     """The measurements that each stage makes, in their order."""
     shapes: Mapping[str, str] = field(default_factory=dict)
@@ -71,12 +81,16 @@ class ReleaseDatasets:
     """The stage that decides the projection; None if every coordinate is kept."""
     public: bool = False
     """Whether the projection comes from a table that the specification declares public."""
+    tables: tuple[str, ...] = (TABLE,)
+    """The tables that are published."""
+    projected: tuple[tuple[str, str], ...] = ()
+    """Names and types of the columns of the projected table, if there is one."""
     sealed: bool = False
     """Whether an earlier run sealed the bundle, so that this run only publishes it after approval."""
 
     @staticmethod
-    def of(plan: Plan) -> ReleaseDatasets:
-        """The datasets of a planned release."""
+    def of(plan: Plan, *, output: str | None = None) -> ReleaseDatasets:
+        """The datasets of a planned release; `output` says which tables it has, as the specification does."""
         events = plan.events
         return ReleaseDatasets(
             schema=arrow_schema(plan.schema),
@@ -85,12 +99,22 @@ class ReleaseDatasets:
             frame=bool(plan.frame_events) or plan.radius != 1,
             projected_in=None if plan.projection == "none" else ESTIMATE if plan.reuses_gram else PROJECT,
             public=plan.projection == "public-pca",
+            tables={"projected": (POINTS,), "both": (TABLE, POINTS)}.get(output or "", (TABLE,)),
+            projected=_projected_fields(plan) if output in ("projected", "both") else (),
         )
 
     @staticmethod
-    def of_sealed(schema: pa.Schema, measurements: Sequence[str]) -> ReleaseDatasets:
+    def of_sealed(
+        schema: pa.Schema, measurements: Sequence[str], *, projected: pa.Schema | None = None, original: bool = True
+    ) -> ReleaseDatasets:
         """The datasets of a bundle that awaits approval; publishing it writes only the bundle."""
-        return ReleaseDatasets(schema=schema, measured=_by_stage(measurements), sealed=True)
+        return ReleaseDatasets(
+            schema=schema,
+            measured=_by_stage(measurements),
+            tables=(*((TABLE,) if original else ()), *((POINTS,) if projected is not None else ())),
+            projected=tuple((str(one.name), str(one.type)) for one in projected or ()),
+            sealed=True,
+        )
 
     def made_in(self, stage: str) -> tuple[str, ...]:
         """The measurements that a stage makes."""
@@ -104,7 +128,7 @@ class ReleaseDatasets:
             ESTIMATE: (LANDING, *self._placed(PROJECT)),
             "sample": self._fitted,
             "decode": (LAW, *self._fitted),
-            "check": (TABLE, *self._fitted),
+            "check": (*self.tables, *self._fitted),
             SCORE: (LANDING, TABLE, noisy(MOMENTS)),
             "publish": (SEALED,) if self.sealed else self._bundled,
             "seal": self._bundled,
@@ -112,13 +136,13 @@ class ReleaseDatasets:
 
     def writes(self, stage: str) -> tuple[str, ...]:
         """The outputs of a stage."""
-        files = tuple(name for name in FILES if name != TABLE)
+        files = tuple(name for name in FILES if name not in (TABLE, POINTS))
         others = {
             "allocate": (RESERVATION,),
             PROJECT: self._placed(PROJECT),
             ESTIMATE: (PROJECTION,) if self.projected_in == ESTIMATE else (),
             "sample": (LAW,),
-            "decode": (TABLE,),
+            "decode": self.tables,
             "check": (FIGURES,),
             "publish": (BUNDLE,) if self.sealed else (*files, BUNDLE),
             "seal": (*files, SEALED),
@@ -132,7 +156,7 @@ class ReleaseDatasets:
             return tuple(name for name in first if name != PROJECTION)
         if dataset == PROJECTION:
             return self._projected_from(first)
-        if dataset in (LAW, TABLE, FIGURES):
+        if dataset in (LAW, TABLE, POINTS, FIGURES):
             return drawn
         if dataset.startswith("noisy-"):
             return self._measured_after(dataset.removeprefix("noisy-"), drawn)
@@ -160,7 +184,7 @@ class ReleaseDatasets:
     @property
     def _bundled(self) -> tuple[str, ...]:
         return (
-            TABLE,
+            *self.tables,
             FIGURES,
             *[noisy(name) for stage in (PROJECT, ESTIMATE, SCORE) for name in self.made_in(stage)],
             *self._placed(ESTIMATE),
@@ -189,12 +213,33 @@ class ReleaseDatasets:
                 [(dataset, self.shapes.get(name, "matrix"))],
                 {dataset: _field_from_measurements(places, *map(str, self.schema.names))},
             )
-        if dataset in (TABLE, BUNDLE, SEALED):
-            fields = [(str(one.name), str(one.type)) for one in self.schema]
+        if dataset in (*self.tables, BUNDLE, SEALED):
+            fields = self._fields((dataset,) if dataset in self.tables else self.tables)
             every = "every column is drawn from the noisy measurements of all columns"
             drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.computed_from(TABLE)]
-            return found | _described(fields, {n: _field_from_measurements(places, n) for n, _ in fields}, drawn)
+            sources = {name: _field_from_measurements(places, *self._columns_behind(name)) for name in fields}
+            return found | _described(list(fields.items()), sources, drawn)
         return found
+
+    def _fields(self, tables: Iterable[str]) -> dict[str, str]:
+        """Names and types of the columns of some tables."""
+        of = {TABLE: [(str(one.name), str(one.type)) for one in self.schema], POINTS: self.projected}
+        return {name: kind for table in tables for name, kind in of[table]}
+
+    def _columns_behind(self, field: str) -> tuple[str, ...]:
+        """The landing columns of a released one: its own, or for a projected coordinate all that were projected."""
+        names = tuple(map(str, self.schema.names))
+        beside = {name for name, _ in self.projected}
+        return (field,) if field in names else tuple(name for name in names if name not in beside)
+
+
+def _projected_fields(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The columns of the projected table; how many coordinates a released spectrum will give is not known before."""
+    shared = plan.variance_share is not None
+    fields = [
+        (str(f.name), str(f.type)) for f in arrow_schema(projected_schema(plan.schema, 1 if shared else plan.dimension))
+    ]
+    return (("c1 to the last kept", fields[0][1]), *fields[1:]) if shared else tuple(fields)
 
 
 def _by_stage(measurements: Iterable[str]) -> dict[str, tuple[str, ...]]:

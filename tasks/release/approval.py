@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import LedgerError, RefusedError
-from tasks.bundle.staging import CHECKSUMS, Staging, faults, sha256_of
+from tasks.bundle.staging import CHECKSUMS, DATA, PROJECTED, Staging, faults, sha256_of
 from tasks.keys.decision import Decision, SignedDecision
 from tasks.keys.signing import Signer, signing_key
 from tasks.ledger.access import require_approver
@@ -254,13 +254,20 @@ def _lineage(workspace: Workspace, bundle: Path, record: dict[str, Any]) -> Line
     """Lineage of the bundle as it was sealed, whatever the specification says by now."""
     import pyarrow.parquet as pq  # here, for a refusal needs no tables
 
+    from tasks.landing.cells import arrow_schema
+
+    found = {name: pq.read_schema(bundle / name) for name in (DATA, PROJECTED) if (bundle / name).exists()}
     return LineageRun(
         workspace_log=workspace.lineage_path,
         name=record["name"],
         release_id=record["release_id"],
         datasets=ReleaseDatasets.of_sealed(
-            pq.read_schema(bundle / "data.parquet"),
+            found[DATA]
+            if DATA in found
+            else arrow_schema(ReleaseSpec.from_public_json(record["specification"]).schema),
             [measurement["name"] for measurement in record["privacy"]["measurements"]],
+            projected=found.get(PROJECTED),
+            original=DATA in found,
         ),
         clock=utc_now,
         period=record["period"],

@@ -47,7 +47,6 @@ from tasks.lineage.datasets import (
     LANDING,
     LAW,
     RESERVATION,
-    TABLE,
     ReleaseDatasets,
     noisy,
 )
@@ -259,11 +258,13 @@ class SpendFacets:
             case SyntheticRows():  # their law is no file of the bundle and has no digest
                 stage.made[LAW] = account.made(self._datasets, LAW, None)
             case SyntheticTable():
-                stage.made[TABLE] = account.made(self._datasets, TABLE, sha256_of(value.path))
-                stage.statistics[TABLE] = row_count(value.summary.rows)
+                for name in self._datasets.tables:
+                    digest = sha256_of(value.folder / FILES[name])
+                    stage.made[name] = account.made(self._datasets, name, digest)
+                    stage.statistics[name] = row_count(value.summary.rows)
             case Outcome() if FIGURES in stage.outputs:
                 stage.made[FIGURES] = account.made(self._datasets, FIGURES, figures_digest(value.utility, value.checks))
-                stage.verdicts[TABLE] = assertions(value.checks)
+                stage.verdicts |= dict.fromkeys(self._datasets.tables, assertions(value.checks))
             case BundleRef():
                 self._record_bundle(stage, account, value.folder)
 

@@ -9,6 +9,7 @@ from typing import Any
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
+from tasks.bundle.released_tables import ReleasedTable
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import ReleaseState
 
@@ -39,9 +40,10 @@ class MeasuredMoments:
 
 @dataclass(frozen=True, slots=True)
 class SyntheticTable:
-    """The synthetic rows in their original columns: the file, and its summary."""
+    """The synthetic rows: the tables that were written into a folder, and a summary of them in the original columns."""
 
-    path: Path
+    folder: Path
+    tables: tuple[ReleasedTable, ...]
     summary: TableSummary
 
 

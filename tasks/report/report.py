@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from tasks.bundle.projection_text import published_output, rule_words
 from tasks.report import plots, wording
 from tasks.report.fit import fit_of, scores_of
 from tasks.report.plots import utility_plot
@@ -30,6 +31,8 @@ def render_report(record: dict[str, Any]) -> str:
         "fit": fit_of(record["utility"]),
         "scores": scores_of(record),
         "seeds": _seeds(record["model"]),
+        "output": published_output(record),
+        "dimension_rule": rule_words(record["model"]["projection"]),
     }
     return pages().get_template("report.html.j2").render(record=record, **view_of(record), **parts)
 

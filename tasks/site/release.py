@@ -19,6 +19,7 @@ PARTS = {"projection": "model.json", "frame": "model.json", "figures": "record.j
 
 ABOUT = {
     "data.parquet": "synthetic rows",
+    "projected.parquet": "synthetic rows as points along the projection",
     "codebook.json": "description of each column",
     "record.json": "guarantee, measurements, costs and checks",
     "report.html": "the report of the release",

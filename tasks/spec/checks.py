@@ -113,6 +113,12 @@ class ChecksSpec(Section):
     spectrum_above_noise: Share | None = Field(
         default=None, description="The smallest fraction of the measured directions that rise above the noise."
     )
+    isotropy: Share | None = Field(
+        default=None,
+        description="The smallest ratio of the features' average variance to that in their widest direction, among the "
+        "modelled coordinates: one of the conditions under which random projections are nearly Gaussian. The others, "
+        "on the lengths of records, cannot be seen in what is released.",
+    )
     accuracy: AccuracySpec | None = Field(
         default=None,
         description="A classifier trained on the synthetic rows predicts the label of the real rows; "

@@ -8,14 +8,46 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
 
 from dpcore.planning.allocation import PRESETS
-from dpcore.planning.request import AUTO
+from dpcore.planning.request import AUTO, DFM
 from dpcore.records.exact_sums import SMALLEST_RADIUS
 from tasks.spec.refusals import UNION_TAG, refuse
 from tasks.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
 
 ProjectionKind = Literal["auto", "ron", "private-pca", "public-pca", "none"]
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
+Output = Literal["original", "projected", "both"]
 AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
+WholeOrRule = Annotated[
+    int | Literal["auto", "dfm"], PlainValidator(lambda value: value if value == DFM else auto_or_whole(value))
+]
+
+
+class DimensionShareSpec(Section):
+    """As many principal components as hold a share of the noisy variance together."""
+
+    share: ExactFraction = Field(
+        description="For `private-pca`: the smallest number of leading components is kept whose noisy variances reach "
+        "this share of all. All coordinates are measured, once, with the whole budget; components, their number and "
+        "the moments along them are computed from what was released, so the choice costs nothing."
+    )
+
+    @field_validator("share")
+    @classmethod
+    def _between_nothing_and_all(cls, share: Fraction) -> Fraction:
+        if not 0 < share < 1:
+            hint = "write a share such as 0.9; `dimension: auto` leaves the number to the planner"
+            refuse("share-out-of-range", f"a share must lie between 0 and 1, got {share}", hint)
+        return share
+
+
+def _number_or_share(value: object) -> str:
+    return f"{UNION_TAG}share" if isinstance(value, dict | DimensionShareSpec) else f"{UNION_TAG}number"
+
+
+Dimension = Annotated[
+    Annotated[WholeOrRule, Tag(f"{UNION_TAG}number")] | Annotated[DimensionShareSpec, Tag(f"{UNION_TAG}share")],
+    Discriminator(_number_or_share),
+]
 
 
 class ProjectionSpec(Section):
@@ -27,8 +59,14 @@ class ProjectionSpec(Section):
         "`public-pca` takes them from public rows; `none` keeps every coordinate. `auto` is `none` for a mixed table "
         "that is left to `copula` or where every coordinate rises above the noise, and else `ron`.",
     )
-    dimension: AutoOrWhole = Field(
-        default="auto", description="The number of dimensions after the projection; `auto` lets the planner choose."
+    dimension: Dimension = Field(
+        default="auto",
+        description="The number of dimensions after the projection; `auto` lets the planner choose, by the noise. "
+        "`dfm`, for `ron`, is RON-Gauss's rule: the largest number below 2 log m / log log m for m encoded feature "
+        "coordinates, with natural logarithms (at most 5 up to 15 coordinates). It speaks of how Gaussian random "
+        "projections are, not of noise. `{share: 0.9}`, for `private-pca`, keeps the components that hold this share "
+        "of the noisy variance.",
+        json_schema_extra={"values": "`auto`, `dfm`, whole number, or mapping"},
     )
     # The default is left out of the description, so that specifications without the key keep their digest.
     mechanism: Slug | None = Field(
@@ -49,6 +87,11 @@ class ProjectionSpec(Section):
         if dimension != "auto" and info.data.get("kind") == "none":
             refuse("dimension-without-projection", "without a projection there is no dimension", "remove the key")
         return dimension
+
+    @property
+    def asked_dimension(self) -> int | str | Fraction:
+        """The dimension as the planner is asked for it: a number, the name of a rule, or a share of the variance."""
+        return self.dimension.share if isinstance(self.dimension, DimensionShareSpec) else self.dimension
 
     @model_validator(mode="after")
     def _public_rows_belong_to_public_pca(self) -> Self:
@@ -194,6 +237,30 @@ class ModelSpec(Section):
     @classmethod
     def _nothing_is_not_set(cls, normalise: str | None) -> str | None:
         return None if normalise == "none" else normalise
+
+    # `original` is left out of the description, so that specifications without the key keep their digest.
+    output: Output | None = Field(
+        default=None,
+        description="Which tables are published: `original` is `data.parquet`, rows in the columns of the "
+        "specification; `projected` is `projected.parquet` instead, the same rows as points along the projection, in "
+        "columns c1, c2 and so on, with label and target in their own units; `both` is both, row by row the same. "
+        "`model.json` has the projection, with which analysts project rows of their own. By default `original`.",
+    )
+
+    @field_validator("output")
+    @classmethod
+    def _original_is_not_set(cls, output: Output | None) -> Output | None:
+        return None if output == "original" else output
+
+    @property
+    def publishes_original(self) -> bool:
+        """Whether the release has a table in the original columns."""
+        return self.output != "projected"
+
+    @property
+    def publishes_projected(self) -> bool:
+        """Whether the release has a table of projected points."""
+        return self.output is not None
 
     @property
     def shares(self) -> dict[str, Fraction] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,6 +12,7 @@ from dpcore.planning.budgeted_checks import make_checked_plan
 from dpcore.planning.plan import Plan
 from dpcore.planning.request import COPULA, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
+from dpcore.records.schema import Role
 from tasks.spec import ReleaseSpec
 from tasks.spec.relations import Figures, relation_figures
 from tasks.workspace.redaction import ErrorBoundary
@@ -59,7 +61,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         expected_rows=spec.expected_rows,
         projection=_projection_kind(spec),
         projection_mechanism=model.projection.mechanism or "auto",
-        dimension=model.projection.dimension,
+        dimension=model.projection.asked_dimension,
         mechanism=model.mechanism,
         generator=model.generator,
         allocation=model.shares,
@@ -67,7 +69,9 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         normalise=model.normalise is not None,
     )
     with ErrorBoundary(ValueError, refusal=_impossible_plan):
-        return make_checked_plan(request, spec.checks.budgeted)
+        plan = make_checked_plan(request, spec.checks.budgeted)
+        _refuse_output(spec, plan)
+        return plan
 
 
 def _impossible_plan(error: ValueError) -> SpecError:
@@ -79,6 +83,33 @@ def _impossible_plan(error: ValueError) -> SpecError:
         where="privacy.epsilon",
         hint="use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split",
     )
+
+
+def _refuse_output(spec: ReleaseSpec, plan: Plan) -> None:
+    """Refuse projected rows where nothing is projected, where a name is taken, or where checks need original ones."""
+    if not spec.model.publishes_projected:
+        return
+    taken = [c.name for c in plan.schema.columns if c.role is not Role.FEATURE and re.fullmatch(r"c[0-9]+", c.name)]
+    faults = {
+        "output-without-projection": (
+            plan.projection == "none",
+            f"without a projection (generator {plan.generator}) there are no projected rows",
+            "use `projection: {kind: ron}` or `{kind: private-pca}` with it, or `output: original`",
+        ),
+        "output-name-taken": (
+            bool(taken),
+            f"{', '.join(taken)} would stand beside projected columns of such names",
+            "rename the label or target, or use `output: original`",
+        ),
+        "output-checks": (
+            bool(plan.check_events) and not spec.model.publishes_original,
+            "budgeted checks train on rows in the original columns, which would not be published",
+            "use `output: both`, or remove the budgeted checks",
+        ),
+    }
+    for rule, (broken, message, hint) in faults.items():
+        if broken:
+            raise PlanError(message, rule=rule, where="model.output", hint=hint)
 
 
 def _projection_kind(spec: ReleaseSpec) -> str:

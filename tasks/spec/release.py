@@ -235,7 +235,7 @@ def _refuse_landing_elsewhere(spec: ReleaseSpec) -> None:
 
 def _refuse_large_dimension(spec: ReleaseSpec) -> None:
     width, dimension = Encoding(spec.schema).feature_width, spec.model.projection.dimension
-    if dimension != "auto" and dimension > width:
+    if isinstance(dimension, int) and dimension > width:
         message = f"the features have {width} coordinates, fewer than dimension {dimension}"
         hint = f"use at most {width}, or `dimension: auto`"
         refuse("dimension-too-large", message, hint, "model", "projection", "dimension")

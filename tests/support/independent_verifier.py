@@ -47,11 +47,12 @@ MAY_FOLLOW = {  # the statuses of a release that an entry of a kind may follow
 }  # fmt: skip
 ROLES, OWNER_KINDS = {"release", "cap", "approve"}, {"cap", "key", "revoke", "restore", "reconcile"}
 COSTS, CAP = ("epsilon", "rho", "rho_of_pure", "delta_num"), ("epsilon", "delta", "delta_num")
-DECIDED = ("decision", "release_id", "bundle_digest", "who", "reason")
+DECIDED, STATEMENT = ("decision", "release_id", "bundle_digest", "who", "reason"), "statement.intoto.json"
 EXACT = re.compile(r"(0|[1-9][0-9]{0,3999})(/[1-9][0-9]{0,3999})?")
 TIME = re.compile(r"20[2-9]\d-(0[1-9]|1[0-2])-([0-2]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z")
-FILES = {"data.parquet", "codebook.json", "model.json", "record.json", "report.html", "lineage.ndjson"}
-LATER_FILES, STATEMENT = {"registry.yaml", "statement.intoto.json"}, "statement.intoto.json"
+TABLES = {None: {"data.parquet"}, "projected": {"projected.parquet"}, "both": {"data.parquet", "projected.parquet"}}
+FILES = {"codebook.json", "model.json", "record.json", "report.html", "lineage.ndjson"}
+LATER = {*FILES, "registry.yaml", STATEMENT}
 TYPES = ("https://in-toto.io/Statement/v1", "urn:dprelease:release:1", b"application/vnd.in-toto+json")
 
 
@@ -285,8 +286,7 @@ class Ledger:
 def check_bundle(folder: Path, release: Facts, ledger: Ledger) -> None:
     """The files are those that ledger, checksums and statement name; record and model hold what was spent."""
     files, name = {path.name: path.read_bytes() for path in folder.iterdir()}, folder.name
-    sums = files.pop("SHA256SUMS")
-    require(sha256(sums) == release["bundle"], name, "is another bundle than was published")
+    require(sha256(sums := files.pop("SHA256SUMS")) == release["bundle"], name, "is another bundle than was published")
     digests = {file: sha256(content) for file, content in files.items()}
     listed = "".join(f"{digests[file]}  {file}\n" for file in sorted(digests))
     require(sums.decode() == listed, name, "has a file that was changed, or that its checksums do not name")
@@ -295,11 +295,11 @@ def check_bundle(folder: Path, release: Facts, ledger: Ledger) -> None:
     require(record["release_id"] == name and measured == release["spends"], name, "records other measurements")
     require(record["spec_digest"] == release["facts"]["spec_digest"], name, "records another specification")
     require(ledger.hashes[head["entries"]] == head["head"], name, "names another ledger")
-    first = record["record_version"] == 1  # it had no statement, and showed the moments alone
-    shown = {"moments": model["measurement"]} if first else model["measurements"]
+    first, tables = record["record_version"] == 1, TABLES[record["specification"].get("model", {}).get("output")]
+    shown = {"moments": model["measurement"]} if first else model["measurements"]  # the first had no statement either
     drawn = {part: sha256(canonical(content)) for part, content in shown.items()}
     require(drawn.items() <= measured.items() and (first or drawn == measured), name, "has a model of something else")
-    require(files.keys() == (FILES if first else FILES | LATER_FILES), name, "lacks a file, or has an unknown one")
+    require(files.keys() ^ tables == (FILES if first else LATER), name, "lacks a file, or has an unknown one")
     if not first:
         check_statement(name, record, digests, json.loads(files[STATEMENT]), ledger.keys[release["sealer"]]["public"])
 

@@ -104,13 +104,22 @@ def test_who_models_rows_can_sample_them_and_lda_predicts() -> None:
     assert {name for name in ESTIMATORS if hasattr(getattr(dpcore, name), "predict")} == {"DifferentialLda"}
 
 
+def test_who_projects_leads_to_the_released_coordinates_and_back() -> None:
+    for method in ("transform", "inverse_transform", "fit_transform"):
+        assert {name for name in ESTIMATORS if hasattr(getattr(dpcore, name), method)} == {"PcaGauss", "RonGauss"}
+    for name in ("PcaGauss", "RonGauss"):
+        for method in ("transform", "inverse_transform"):
+            assert list(inspect.signature(getattr(getattr(dpcore, name), method)).parameters) == ["self", "X"]
+        assert "Projected private rows are private rows" in inspect.getdoc(getattr(dpcore, name).transform)
+
+
 # ---- what the guides use -------------------------------------------------------------------------------
 
 GUIDES = [ROOT / "README.md", *sorted((ROOT / "deployments" / "guides").glob("*.md"))]
 ROOMS = {"dpcore", "expectations", "tasks", "flows", "deployments", "benchmarks"}
 IMPORTED = {
     "README.md": {"dpcore.RonGauss"},
-    "analyst.md": {"tasks.answers.intervals.read_inference"},
+    "analyst.md": {"tasks.answers.intervals.read_inference", "tasks.answers.projecting.project_rows"},
 }
 """What Python on the pages imports of this project."""
 

@@ -79,6 +79,16 @@ def test_every_projection_is_replayed(projection: str, radius: Fraction | str) -
     assert all(found.ok for found in replays)
 
 
+@pytest.mark.parametrize("radius", [Fraction(1), "auto"])
+@pytest.mark.parametrize("rule", [{"dimension": "dfm"}, {"projection": "private-pca", "dimension": Fraction(9, 10)}])
+def test_dimensions_by_a_rule_are_replayed(rule: dict[str, Any], radius: Fraction | str) -> None:
+    """What is measured is fixed before: with a share, all coordinates are, and the release decides what is kept."""
+    plan = plan_of(radius=radius, **rule)
+    replays = replay_pairs(plan, pairs=10, seed="3")
+    assert {found.measurement for found in replays} == set(plan.events)
+    assert all(found.ok for found in replays)
+
+
 def test_a_person_of_several_rows_stays_within_the_bounds() -> None:
     plan = plan_of(unit=PrivacyUnit(person="who", row_rule=RowRule.AT_MOST, most_rows=4))
     replays = replay_pairs(plan, pairs=40, seed="4")

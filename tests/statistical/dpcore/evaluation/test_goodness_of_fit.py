@@ -13,7 +13,15 @@ from support.dpcore.samplers import generator
 
 from dpcore.accounting import Budget, Epsilon, Rho
 from dpcore.evaluation.copula_fit import measured_summary
-from dpcore.evaluation.goodness_of_fit import EDGES, Gaps, category_coverage, column_gaps, pair_gaps, release_report
+from dpcore.evaluation.goodness_of_fit import (
+    EDGES,
+    Gaps,
+    category_coverage,
+    column_gaps,
+    isotropy,
+    pair_gaps,
+    release_report,
+)
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.evaluation.utility import MeasuredSummary, utility_report
 from dpcore.measure import exact_gram, measure_gram, measure_vector
@@ -247,6 +255,40 @@ def test_the_spectrum_sinks_below_the_noise_with_the_budget() -> None:
     ]
     assert shares[0] == 1.0, "that the levels' indicators add up to a constant is no loss"
     assert shares[1] < 0.3
+
+
+@pytest.mark.parametrize("variant", ["blocks", "labels", "turned", "components"])
+def test_isotropy_is_that_of_the_exact_covariance_where_noise_is_small(variant: str) -> None:
+    points = Encoding(SCHEMA).encode(CELLS)
+    values = np.linalg.eigvalsh(np.cov(points.T))
+    kept = values[-4:] if variant == "components" else values
+    found = isotropy(measured(variant, Epsilon(Fraction(10**6)), 1))
+    assert found == pytest.approx(kept.mean() / kept.max(), rel=0.02)
+
+
+def test_isotropy_leaves_out_a_target_and_is_one_without_any_variance() -> None:
+    columns = [IntervalColumn(name=name, kind=Kind.NUMERIC, lower=-1.0, upper=1.0) for name in "abc"]
+    schema = RecordSchema((*columns[:2], replace(columns[2], role=Role.TARGET)))
+    rng = generator(3)
+    cells: Cells = {
+        "a": rng.uniform(-1, 1, 4000),
+        "b": rng.uniform(-0.5, 0.5, 4000),
+        "c": rng.choice([-1.0, 1.0], 4000),
+    }
+    encoding, layout = Encoding(schema), GramLayout(4, 1, Fraction(1, 2))
+    event = gram_mechanism("laplace").calibrate(layout, R1, Epsilon(Fraction(10**5)))
+
+    def found(rows: Cells) -> float:
+        projection = no_projection(encoding)
+        released = measure_gram(exact_gram([(rows, None)], encoding, layout, projection), event, SeededNoise(1))
+        return isotropy(measured_summary(encoding, NoisyMoments.from_released(released), projection))
+
+    assert found(cells) == pytest.approx((1 + 0.25) / 2, rel=0.03)
+    assert found({name: values[:0] for name, values in cells.items()}) == 1.0
+
+
+def test_isotropy_of_a_copula_is_a_ratio_too() -> None:
+    assert 0 < isotropy(measured_copula(1.0, 0.0, 1)) <= 1
 
 
 def test_the_report_keeps_what_it_had() -> None:

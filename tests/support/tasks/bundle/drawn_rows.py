@@ -18,6 +18,8 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramLayout
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema, Role
 from dpcore.synthesis.generators import ClassGaussians, SyntheticRows, synthetic_rows
+from tasks.bundle.released_tables import ReleasedTable
+from tasks.bundle.staging import DATA
 from tasks.bundle.synthetic_table import write_rows
 
 SCHEMA = RecordSchema(
@@ -48,5 +50,5 @@ def invented_rows(rows: int) -> SyntheticRows:
 
 def written(rows: SyntheticRows, target: Path, threads: int | None = None) -> TableSummary:
     summary = TableSummary(Encoding(SCHEMA))
-    write_rows(rows, summary, SCHEMA, target, threads=threads)
+    write_rows(rows, summary, ReleasedTable(DATA, SCHEMA), target, threads=threads)
     return summary

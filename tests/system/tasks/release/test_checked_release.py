@@ -257,6 +257,7 @@ def test_nothing_is_predicted_where_there_is_nothing_to_predict(columns: list[di
 
 def test_the_free_checks_decide_too(tmp_path: Path) -> None:
     easy = {"means_inside": 0.5, "category_coverage": 1.0, "spectrum_above_noise": 0.5, "pairs_inside": 0.2}
+    easy["isotropy"] = 0.05
     workspace = workspace_of(tmp_path, specification(LABELLED, easy))
     record = record_of(release(workspace, "2026-01"))
     judged = {check["name"]: check for check in record["checks"]}
@@ -265,6 +266,12 @@ def test_the_free_checks_decide_too(tmp_path: Path) -> None:
         assert judged[name]["value"] >= threshold
         assert judged[name]["direction"] == "at-least"
     assert load_spec(workspace.spec_path).checks.means_inside == 0.5
+
+
+def test_a_table_that_is_wide_in_one_direction_is_refused_by_its_isotropy(tmp_path: Path) -> None:
+    workspace = workspace_of(tmp_path, specification(LABELLED, {"isotropy": 0.9}))
+    with pytest.raises(CheckFailedError, match="isotropy"):
+        release(workspace, "2026-01")
 
 
 def test_an_unexpected_fault_on_the_real_rows_is_told_without_its_words(

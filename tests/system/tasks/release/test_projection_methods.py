@@ -15,9 +15,10 @@ from support.tasks.staged import release
 
 from dpcore.errors import SpecError
 from tasks.audit import audit_workspace
+from tasks.bundle.rebuild import rebuild
 from tasks.lineage.graph import guarantee_in_words, lineage_graph, spends_in_words
 from tasks.spec import parse_spec
-from tasks.spec.plan import plan_release
+from tasks.spec.plan import PlannedRelease, plan_release
 from tasks.spec.relations import in_words
 from tasks.workspace.folders import Workspace
 
@@ -133,3 +134,55 @@ def test_auto_is_the_default_and_may_be_written_anywhere() -> None:
         )
         assert plain.digest() == written.digest()
         assert plan_release(plain) == plan_release(written)
+
+
+# ---- the rules of the dimension ---------------------------------------------------------------------------------
+
+SHARED = {
+    "model__projection": {"kind": "private-pca", "dimension": {"share": 0.9}},
+    "columns": with_role("a", "target"),
+}
+
+
+def test_components_by_their_share_are_counted_again_in_the_released_spectrum(tmp_path: Path) -> None:
+    workspace, bundle = released(tmp_path, SHARED)
+    record, model = (json.loads((bundle / name).read_text()) for name in ("record.json", "model.json"))
+    told, plan = record["model"]["projection"], PlannedRelease.of(parse_spec(workspace.spec_path.read_text())).plan
+    assert told["dimension_rule"] == "share"
+    assert told["kept"]["share"] == 0.9
+    assert told["kept"]["of"] == plan.dimension
+    assert told["kept"]["held"] >= 0.9 - 1e-9
+    assert [m["name"] for m in record["privacy"]["measurements"]] == ["moments"]
+    kept = f"kept {told['dimension']} of {told['kept']['of']} components"
+    assert kept in json.loads((bundle / "codebook.json").read_text())["projection"]["rule"]
+    assert kept in (bundle / "report.html").read_text()
+    seeds = {"projection": told["seed"], "sampling": record["model"]["sampling_seed"]}
+    for stated in range(1, plan.dimension + 1):  # whatever the record says, the spectrum is asked
+        claimed = json.loads(json.dumps(record))
+        claimed["model"]["projection"]["dimension"] = stated
+        again = rebuild(claimed, model, seeds)
+        assert again.projection.dimension - again.encoding.target_width == told["dimension"]
+
+
+def test_the_rule_of_ron_gauss_is_told_with_its_warning(tmp_path: Path) -> None:
+    _, bundle = released(tmp_path, {"model__projection": {"kind": "ron", "dimension": "dfm"}})
+    record = json.loads((bundle / "record.json").read_text())
+    assert record["model"]["projection"]["dimension_rule"] == "dfm"
+    assert any("not of noise" in reason for reason in record["model"]["reasons"])
+    assert "not of noise" in json.loads((bundle / "codebook.json").read_text())["projection"]["rule"]
+
+
+@pytest.mark.parametrize(
+    ("projection", "rule"),
+    [
+        ({"kind": "private-pca", "dimension": "dfm"}, "dimension-rule-not-applicable"),
+        ({"kind": "ron", "dimension": {"share": 0.9}}, "dimension-rule-not-applicable"),
+        ({"kind": "private-pca", "dimension": {"share": 0.9}, "mechanism": "laplace"}, "dimension-rule-not-applicable"),
+    ],
+)
+def test_a_rule_for_another_projection_is_refused_before_anything_is_read(
+    projection: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        plan_release(parse_spec(yaml.safe_dump(specification(model__projection=projection))))
+    assert (refused.value.rule, refused.value.where) == (rule, "model.projection.dimension")

@@ -36,6 +36,31 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "model__mechanism": "gaussian",
         **ZCDP,
     },
+    "components by their share, a label": {
+        "columns": with_role("d", "label"),
+        "model__projection": {"kind": "private-pca", "dimension": {"share": 0.9}},
+    },
+    "a frame and components by their share, a target": {
+        "columns": with_role("a", "target"),
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": {"share": "2/3"}},
+    },
+    "as many random directions as are Gaussian": {"model__projection": {"kind": "ron", "dimension": "dfm"}},
+    "projected points beside the rows, a label": {
+        "columns": with_role("d", "label"),
+        "model__projection": {"kind": "ron", "dimension": 3},
+        "model__output": "both",
+    },
+    "projected points alone, a target, a frame, components by their share": {
+        "columns": with_role("a", "target"),
+        "model__radius": "auto",
+        "model__projection": {"kind": "private-pca", "dimension": {"share": 0.8}},
+        "model__output": "projected",
+    },
+    "projected points along public components": {
+        "model__projection": {"kind": "public-pca", "dimension": 3, "public": "public.parquet"},
+        "model__output": "both",
+    },
     "components, all automatic": {"model__projection": {"kind": "private-pca"}},
     "the split of RON-Gauss": {
         "model__projection": {"kind": "ron", "dimension": 3},
@@ -131,6 +156,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
 }
 IN_SHORT = {
+    "projected points beside the rows, a label",
+    "projected points alone, a target, a frame, components by their share",
+    "components by their share, a label",
     "components out of the moments",
     "the split of PCA-Gauss, a label",
     "gaussian",
@@ -162,7 +190,8 @@ def test_an_unusual_specification_is_released_and_audited(tmp_path: Path, varian
     record = json.loads((bundle / "record.json").read_text())
     costs = [m["epsilon"] or 0.0 for m in record["privacy"]["measurements"]]
     assert sum(costs) <= 1.0 + 1e-12
-    assert record["rows"] == pq.read_table(bundle / "data.parquet").num_rows
+    for table_file in bundle.glob("*.parquet"):
+        assert record["rows"] == pq.read_table(table_file).num_rows
     assert all(check["ok"] for check in record["checks"])
 
 

@@ -238,10 +238,10 @@ def test_certainty_speaks_of_finite_precision_where_it_adds_something(words: Any
 def test_the_limits_say_that_budgeted_checks_measured_scores() -> None:
     checks = "checks: {accuracy: {budget: 0.1}}\n"
     labelled = BASE.replace("{name: age", "{name: ill, kind: boolean, role: label}\n  - {name: age")
-    said = [
-        " ".join(limits(PlannedRelease.of(parse_spec(labelled % ("1", "0", "replace-one", "{}") + more))))
-        for more in ("", checks)
+    planned = [
+        PlannedRelease.of(parse_spec(labelled % ("1", "0", "replace-one", "{}") + more)) for more in ("", checks)
     ]
+    said = [" ".join(limits(one, one.plan.dimension)) for one in planned]
     assert ["scores of the synthetic rows" in words for words in said] == [False, True]
 
 

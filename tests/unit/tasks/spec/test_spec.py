@@ -368,6 +368,8 @@ def test_the_digest_ignores_notation_and_what_comes_after_the_measurement(old: s
         ("other: x", "other: m"),
         ("timezone: UTC", "timezone: Africa/Abidjan"),
         ("dimension: 8", "dimension: auto"),
+        ("dimension: 8", "dimension: dfm"),
+        ("kind: ron, dimension: 8", "kind: private-pca, dimension: {share: 0.9}"),
         ("allocation: auto", "allocation: {moments: 1}"),
     ],
 )
@@ -609,6 +611,23 @@ BAD_EDITS = {
     "projection-a-word": ("{kind: ron, dimension: 8}", "ron", "not-a-mapping", "model.projection"),
     "dimension-zero": ("dimension: 8", "dimension: 0", "not-positive", "model.projection.dimension"),
     "dimension-half": ("dimension: 8", "dimension: 2.5", "not-whole", "model.projection.dimension"),
+    "output-unknown": (
+        "projection: {kind: ron",
+        "output: points\n  projection: {kind: ron",
+        "unknown-value",
+        "model.output",
+    ),
+    "dimension-a-word": ("dimension: 8", "dimension: all", "not-a-number", "model.projection.dimension"),
+    "share-of-all": ("dimension: 8", "dimension: {share: 1}", "share-out-of-range", "model.projection.dimension.share"),
+    "share-of-none": (
+        "dimension: 8",
+        "dimension: {share: 0}",
+        "share-out-of-range",
+        "model.projection.dimension.share",
+    ),
+    "share-a-word": ("dimension: 8", "dimension: {share: most}", "not-a-number", "model.projection.dimension.share"),
+    "share-missing": ("dimension: 8", "dimension: {}", "missing-key", "model.projection.dimension.share"),
+    "share-misspelt": ("dimension: 8", "dimension: {part: 0.9}", "unknown-key", "model.projection.dimension.part"),
     "dimension-too-large": ("dimension: 8", "dimension: 9", "dimension-too-large", "model.projection.dimension"),
     "dimension-of-nothing": ("kind: ron", "kind: none", "dimension-without-projection", "model.projection.dimension"),
     "mechanism-not-a-slug": ("mechanism: auto", "mechanism: Laplace!", "slug", "model.mechanism"),
@@ -1016,3 +1035,32 @@ def test_the_unit_of_a_column_is_public_and_does_not_shape_its_measurement():
 )
 def test_words_that_cannot_be_published_are_refused(text: str, rule: str):
     assert refusal(text).rule == rule
+
+
+@pytest.mark.parametrize(
+    ("written", "asked"), [("dfm", "dfm"), ("{share: 0.9}", Fraction(9, 10)), ("{share: 2/3}", Fraction(2, 3))]
+)
+def test_a_rule_for_the_dimension_is_read_and_comes_back_from_the_public_description(written: str, asked: object):
+    kind = "ron" if written == "dfm" else "private-pca"
+    spec = parse_spec(edited("kind: ron, dimension: 8", f"kind: {kind}, dimension: {written}"))
+    assert spec.model.projection.asked_dimension == asked
+    back = ReleaseSpec.from_public_json(json.loads(json.dumps(spec.as_public_json())))
+    assert back.model.projection.asked_dimension == asked
+    assert back.digest() == spec.digest()
+
+
+def test_the_tables_that_are_published_keep_the_digest_unless_points_are_asked_for():
+    plain = parse_spec(EXAMPLE)
+    written = {
+        output: parse_spec(edited("projection: {kind: ron", f"output: {output}\n  projection: {{kind: ron"))
+        for output in ("original", "projected", "both")
+    }
+    assert written["original"].digest() == plain.digest()
+    assert "output" not in plain.as_public_json()["model"]
+    assert len({spec.digest() for spec in written.values()}) == 3
+    tables = {
+        output: (spec.model.publishes_original, spec.model.publishes_projected) for output, spec in written.items()
+    }
+    assert tables == {"original": (True, False), "projected": (False, True), "both": (True, True)}
+    back = ReleaseSpec.from_public_json(json.loads(json.dumps(written["both"].as_public_json())))
+    assert (back.model.output, back.digest()) == ("both", written["both"].digest())
