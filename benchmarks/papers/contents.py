@@ -148,7 +148,6 @@ RON_GAUSS = Paper(
             "What scaling every record to length 1, before and after subtracting a private mean, gains or loses.",
             "normalisation",
             ("normalisation",),
-            ("normalisation",),
         ),
         Item(
             "Tables 3 to 5",

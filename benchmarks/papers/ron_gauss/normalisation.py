@@ -98,16 +98,16 @@ def compare(name: str, runs: int, rows: dict[str, int]) -> dict[str, dict[str, l
 def main() -> None:
     """Run the comparison, print one table for each data set, and write the figures."""
     asked = arguments(__doc__, sets=SETS)
-    body = {}
+    lines: list[tuple[object, ...]] = []
     for name in asked.sets:
         found = compare(name, asked.runs, {} if asked.full else FEW)
-        lines = [(method, *(summary(values[m]) for m in METRICS)) for method, values in found.items()]
+        lines += [(name, method, *(summary(values[m]) for m in METRICS)) for method, values in found.items()]
         for before, after in PAIRS:
             gaps = (paired(found[after.name][m], found[before.name][m]) for m in METRICS)
-            lines.append((f"{after.name} minus {before.name}", *gaps))
-        show(f"{name}: epsilon {EPSILON:g}, pure, {asked.runs} runs", ("release", *METRICS), lines)
-        body[name] = {line[0]: dict(zip(METRICS, line[1:], strict=True)) for line in lines}
-    write_results("papers_normalisation_quick" if asked.quick else "papers_normalisation", body)
+            lines.append((name, f"{after.name} minus {before.name}", *gaps))
+    title, columns = f"epsilon {EPSILON:g}, pure, {asked.runs} runs", ("set", "release", *METRICS)
+    show(title, columns, lines)
+    write_results("papers/normalisation", {"title": title, "columns": columns, "rows": lines})
 
 
 if __name__ == "__main__":
