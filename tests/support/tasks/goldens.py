@@ -1,4 +1,4 @@
-"""Make golden files: `python -m support.tasks.goldens sampler`, once for each new number, and `... evidence`.
+"""Make golden files: `python -m support.tasks.goldens sampler`, once for each new number; `... forms`; `... evidence`.
 
 Earlier archives stay as they are: they show that what an earlier program published can still be drawn.
 The evidence is what an outside auditor gets, for verifiers that share no code with this program; the secret
@@ -11,7 +11,7 @@ import shutil
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -42,6 +42,7 @@ FEATURES = [
     {"name": "seen", "kind": "date", "bounds": ["2026-01-01", "2026-12-31"]},
 ]
 LABEL = {"name": "ward", "kind": "categorical", "categories": ["a", "b"]}
+COST = {"name": "cost", "kind": "numeric", "bounds": [0, 100]}
 NO_PROJECTION = {"projection": {"kind": "none"}}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "gaussian": ("feature", {"generator": "gaussian", "projection": {"kind": "ron", "dimension": 3}}),
@@ -52,6 +53,22 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "copula": ("feature", {"generator": "copula"}),
 }
 """One release of each kind of law: the role of its last column, and its model."""
+FORMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "projected": (
+        "label",
+        {"generator": "mixture", "output": "projected", "projection": {"kind": "ron", "dimension": 2}},
+    ),
+    "both": (
+        "target",
+        {
+            "generator": "supervised",
+            "output": "both",
+            "projection": {"kind": "private-pca", "dimension": {"share": 0.9}},
+        },
+    ),
+    "normalised": ("none", {"generator": "gaussian", "normalise": "length", **NO_PROJECTION}),
+}
+"""Releases of sampler 1 in the forms that came later: projected points, a share of the variance, one length."""
 
 
 def archive(number: int) -> Path:
@@ -60,38 +77,49 @@ def archive(number: int) -> Path:
 
 
 def specification(family: str) -> dict[str, Any]:
-    role, model = FAMILIES[family]
-    last = {"name": "cost", "kind": "numeric", "bounds": [0, 100]} if role == "target" else LABEL
+    role, model = (FAMILIES | FORMS)[family]
+    ends = {"target": [COST | {"role": role}], "none": []}.get(role, [LABEL | {"role": role}])
+    plain = [{key: value for key, value in column.items() if key != "missing"} for column in FEATURES]
     return {
         "name": family,
-        "source": {"path": "landing/*.csv"},
+        "source": {"path": "landing/*.csv"} | ({} if ends else {"drop": ["ward"]}),
         "privacy": {"population": "people", "epsilon": 1.0, "lifetime": {"epsilon": 6.0}},
         "expected_rows": 3000,
-        "columns": [*FEATURES, last | {"role": role}],
+        "columns": [*(FEATURES if ends else plain), *ends],
         "model": model,
         "rows": 200,
     }
 
 
 def invented(family: str) -> str:
-    dice = np.random.Generator(np.random.PCG64(3))
+    dice, costs = np.random.Generator(np.random.PCG64(3)), (FAMILIES | FORMS)[family][0] == "target"
     days = np.datetime64("2026-01-01") + dice.integers(0, 365, 3000)
-    last = [f"{x:.1f}" for x in dice.uniform(0, 100, 3000)] if family == "supervised" else dice.choice(["a", "b"], 3000)
+    last = [f"{x:.1f}" for x in dice.uniform(0, 100, 3000)] if costs else dice.choice(["a", "b"], 3000)
     rows = zip(dice.normal(50, 15, 3000), dice.poisson(5, 3000), days, last, strict=True)
-    head = "age,visits,seen," + ("cost" if family == "supervised" else "ward")
+    head = "age,visits,seen," + ("cost" if costs else "ward")
     return "\n".join([head, *(f"{age:.2f},{visits},{day},{end}" for age, visits, day, end in rows)]) + "\n"
 
 
 def make_sampler(workspace: Workspace) -> None:
-    """Release once with each kind of law, and keep ledger, bundles, lineage, specification and public key."""
-    for family in FAMILIES:
+    """Keep a release of each kind of law."""
+    _keep_releases(workspace, FAMILIES, archive(SAMPLER))
+
+
+def make_forms(workspace: Workspace) -> None:
+    """Keep a release of each later form."""
+    _keep_releases(workspace, FORMS, GOLDEN / "forms-1.tar.gz")
+
+
+def _keep_releases(workspace: Workspace, families: Iterable[str], path: Path) -> None:
+    """Release once for each family, and keep ledger, bundles, lineage, specification and public key."""
+    for family in families:
         workspace.spec_path.write_text(yaml.safe_dump(specification(family)))
         (workspace.landing / "rows.csv").write_text(invented(family))
         release(workspace, "2026-01")
     shutil.rmtree(workspace.landing)
     workspace.landing.mkdir()
     pack(
-        archive(SAMPLER),
+        path,
         workspace.root,
         "release.yaml",
         "ledger.db",
@@ -162,7 +190,11 @@ def pack(target: Path, root: Path, *names: str) -> None:
             packed.add(root / name, name)
 
 
-MAKERS: dict[str, Callable[[Workspace], None]] = {"sampler": make_sampler, "evidence": make_evidence}
+MAKERS: dict[str, Callable[[Workspace], None]] = {
+    "sampler": make_sampler,
+    "forms": make_forms,
+    "evidence": make_evidence,
+}
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:

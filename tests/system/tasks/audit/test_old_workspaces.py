@@ -3,6 +3,7 @@
 `golden/version-1.tar.gz` is a workspace as version 1 left it, with invented people: one release by
 Wishart noise and one by Gaussian noise, which that version counted as zCDP. It holds no landing data.
 `golden/version-3.tar.gz` was left by the last program that did not number its sampler.
+`golden/forms-1.tar.gz` has releases with projected points, a share of the variance, and points of one length.
 `golden/sampler-N.tar.gz` has a release of each kind of law as sampler N drew it (`goldens.py` made it).
 """
 
@@ -13,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from support.tasks.goldens import FAMILIES, GOLDEN, archive
+from support.tasks.goldens import FAMILIES, FORMS, GOLDEN, archive
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import BudgetExceededError
@@ -90,6 +91,16 @@ def test_rows_of_every_sampler_that_ever_published_are_drawn_again(number: int, 
     rows = {check.name.partition("-")[0]: check for check in checks if check.name.endswith(": rows")}
     assert {name: check.outcome for name, check in rows.items()} == dict.fromkeys(FAMILIES, "holds")
     assert all("all 200 were drawn again" in check.detail for check in rows.values())
+
+
+def test_rows_in_later_forms_are_drawn_again(tmp_path: Path) -> None:
+    checks = audit_workspace(unpacked(GOLDEN / "forms-1.tar.gz", tmp_path))
+    assert broken(checks) == []
+    rows = {check.name.partition("-")[0]: check for check in checks if check.name.endswith(": rows")}
+    assert {name: check.outcome for name, check in rows.items()} == dict.fromkeys(FORMS, "holds")
+    assert "and as projected points" in rows["both"].detail
+    tables = {path.parent.parent.name: path for path in tmp_path.glob("releases/*/*/projected.parquet")}
+    assert sorted(tables) == ["both", "projected"]
 
 
 def test_rows_of_the_last_program_without_a_number_are_drawn_again(tmp_path: Path) -> None:
