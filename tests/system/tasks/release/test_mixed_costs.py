@@ -9,7 +9,7 @@ from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, release_statement
 from dpcore.errors import BudgetExceededError
-from tasks.audit import again, audit_workspace, broken, not_shown
+from tasks.audit import audit_workspace, broken, not_shown, recomputed
 from tasks.bundle import record as record_module
 from tasks.ledger.balances import History
 from tasks.workspace.folders import Workspace
@@ -44,7 +44,7 @@ def former(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
         earlier.setattr(record_module, "population_balance", release_statement)
         earlier.setattr(History.balance, "__defaults__", (release_statement,))
         release_by(workspace, PURE, "2026-02")
-    monkeypatch.setattr(again, "code_facts", lambda: {"digest": "0" * 64, "dependencies_digest": "0" * 64})
+    monkeypatch.setattr(recomputed, "code_facts", lambda: {"digest": "0" * 64, "dependencies_digest": "0" * 64})
     return workspace
 
 

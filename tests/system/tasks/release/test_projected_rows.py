@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from support.tasks.documents import assert_valid_documents
+from support.tasks.bundle.documents import assert_valid_documents
+from support.tasks.release.variants import specification, table, with_role
 from support.tasks.staged import release
-from support.tasks.variants import specification, table, with_role
-from tasks.audit.redrawn import data_faults
 
 from dpcore.errors import SpecError
 from tasks.answers.projecting import project_rows
 from tasks.audit import audit_workspace, broken
+from tasks.audit.redrawn_rows import data_faults
 from tasks.bundle.staging import DATA, PROJECTED
 from tasks.lineage.graph import lineage_graph
 from tasks.release.approval import approve

@@ -81,7 +81,8 @@ def test_the_limits_say_whether_lengths_were_lost_and_points_clipped(
 ) -> None:
     path = tmp_path / "release.yaml"
     path.write_text(BASE % ("1", "0", "replace-one", model))
-    text = " ".join(limits(PlannedRelease.of(load_spec(path))))
+    planned = PlannedRelease.of(load_spec(path))
+    text = " ".join(limits(planned, planned.plan.dimension))
     assert ("scaled to the same length" in text) is length
     assert ("means of single columns are only guesses" in text) is length
     assert ("clipped to a radius" in text) is clipped
