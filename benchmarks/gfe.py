@@ -23,7 +23,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 
-from benchmarks.common import Curve, Floats, load, run_seed, show, write_plot, write_results
+from benchmarks.common import Curve, Floats, run_seed, show, write_plot, write_results
+from benchmarks.datasets import load
 from benchmarks.repeated import Runs, Scores
 from dpcore.estimators.moment_mixture import MomentMixture
 from dpcore.estimators.ron_gauss import RonGauss

@@ -30,7 +30,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
-from benchmarks.common import Dataset, load, run_seed, show, summary, write_results
+from benchmarks.common import run_seed, show, summary, write_results
+from benchmarks.datasets import Dataset, load
 from dpcore.estimators.gaussian_copula import measure_copula
 from dpcore.planning.plan import Plan
 from dpcore.planning.planner import make_plan

@@ -26,7 +26,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.common import RESULTS, ROOT, Curve, Dataset, Floats, load, run_seed, show, write_plot, write_results
+from benchmarks.common import RESULTS, ROOT, Curve, Floats, run_seed, show, write_plot, write_results
+from benchmarks.datasets import Dataset, load
 from benchmarks.repeated import Runs, Scores
 from dpcore.estimators.moment_mixture import MomentMixture
 from dpcore.estimators.ron_gauss import RonGauss

@@ -30,7 +30,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from benchmarks.common import Curve, Dataset, Floats, load, run_seed, show, write_plot, write_results
+from benchmarks.common import Curve, Floats, run_seed, show, write_plot, write_results
+from benchmarks.datasets import Dataset, load
 from benchmarks.repeated import Runs, Scores
 from dpcore.estimators.moment_mixture import MomentMixture
 

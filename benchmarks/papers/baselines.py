@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.common import Dataset, Floats
+from benchmarks.common import Floats
+from benchmarks.datasets import Dataset
 from dpcore.estimators.local_rows import BernoulliRows, JiangPca
 from dpcore.records.schema import IntervalColumn, RecordSchema, Role
 

@@ -31,7 +31,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from benchmarks.common import Dataset, Floats, arguments, load, run_seed
+from benchmarks.common import Floats, arguments, run_seed
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.baselines import bernoulli_rows, jiang_rows, small_pictures
 from benchmarks.papers.methods import (

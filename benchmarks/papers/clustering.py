@@ -30,7 +30,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 
-from benchmarks.common import Dataset, Floats, arguments, load, run_seed
+from benchmarks.common import Floats, arguments, run_seed
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.methods import (
     RELATION,

@@ -27,7 +27,6 @@ from benchmarks.common import (
     Curve,
     Floats,
     arguments,
-    load,
     paired,
     progress,
     run_seed,
@@ -36,6 +35,7 @@ from benchmarks.common import (
     write_plot,
     write_results,
 )
+from benchmarks.datasets import load
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.classification import accuracies
 from benchmarks.papers.clustering import FEWER, JUDGED, real_silhouette, without_label

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from benchmarks.common import Dataset
+from benchmarks.datasets import Dataset
 from dpcore.accounting import Budget, Epsilon, Rho, rho_of_epsilon
 from dpcore.auditing import refuted as published
 from dpcore.estimators.gaussian_copula import measure_copula

@@ -22,7 +22,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.common import Dataset, Floats, arguments, load, run_seed
+from benchmarks.common import Floats, arguments, run_seed
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.baselines import bernoulli_targets, jiang_targets
 from benchmarks.papers.methods import (

@@ -29,7 +29,6 @@ from benchmarks.common import (
     Curve,
     Floats,
     arguments,
-    load,
     paired,
     progress,
     show,
@@ -37,6 +36,7 @@ from benchmarks.common import (
     write_plot,
     write_results,
 )
+from benchmarks.datasets import load
 from benchmarks.papers.clustering import without_label
 from benchmarks.papers.dimension import EPSILON, PCA, RON, clustering
 from benchmarks.papers.methods import PURE, RELATION, pure

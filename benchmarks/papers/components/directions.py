@@ -15,7 +15,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import Floats, load
+from benchmarks.common import Floats
+from benchmarks.datasets import load
 from benchmarks.papers.baselines import SHRUNK, small_pictures
 from benchmarks.papers.methods import RELATION, gaussian, gram_of, leading, measure_points, noise_level, pure
 from dpcore.auditing import refuted as published

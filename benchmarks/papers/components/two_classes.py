@@ -26,7 +26,8 @@ import numpy as np
 from scipy import stats
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import Floats, arguments, load, run_seed
+from benchmarks.common import Floats, arguments, run_seed
+from benchmarks.datasets import load
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.baselines import small_pictures
 from benchmarks.papers.components import directions as of

@@ -22,7 +22,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
-from benchmarks.common import Curve, Dataset, Floats, arguments, load, run_seed, summary, write_plot
+from benchmarks.common import Curve, Floats, arguments, run_seed, summary, write_plot
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers.methods import library_rows
 from benchmarks.papers.noisy_rows.jiang_pca import COMPONENTS, column_counts, narrowed, pca_table, unit_points
 from benchmarks.papers.table import Method, Printed, Scores, report, run_all

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.common import Dataset, Floats, run_seed
+from benchmarks.common import Floats, run_seed
+from benchmarks.datasets import Dataset
 from benchmarks.papers import epsilon as true_epsilon
 from benchmarks.papers.methods import RELATION, leading, measure_points, moments_of, pure
 from benchmarks.papers.table import Method, Pair, Scores

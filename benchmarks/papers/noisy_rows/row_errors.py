@@ -19,19 +19,8 @@ import sys
 import numpy as np
 from scipy import stats
 
-from benchmarks.common import (
-    Curve,
-    Dataset,
-    Floats,
-    arguments,
-    load,
-    progress,
-    run_seed,
-    show,
-    summary,
-    write_plot,
-    write_results,
-)
+from benchmarks.common import Curve, Floats, arguments, progress, run_seed, show, summary, write_plot, write_results
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers.methods import pure
 from benchmarks.papers.noisy_rows.jiang_pca import (
     column_counts,

@@ -18,19 +18,8 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import silhouette_score
 
-from benchmarks.common import (
-    Curve,
-    Dataset,
-    Floats,
-    arguments,
-    load,
-    progress,
-    run_seed,
-    show,
-    summary,
-    write_plot,
-    write_results,
-)
+from benchmarks.common import Curve, Floats, arguments, progress, run_seed, show, summary, write_plot, write_results
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers.clustering import JUDGED, without_label
 from benchmarks.papers.methods import library_rows
 from dpcore.evaluation.cluster_count import CANDIDATES, choose_clusters

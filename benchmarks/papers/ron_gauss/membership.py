@@ -21,11 +21,9 @@ import numpy as np
 
 from benchmarks.common import (
     Curve,
-    Dataset,
     Floats,
     Summary,
     arguments,
-    load,
     progress,
     run_seed,
     show,
@@ -33,6 +31,7 @@ from benchmarks.common import (
     write_plot,
     write_results,
 )
+from benchmarks.datasets import Dataset, load
 from benchmarks.papers.classification import accuracies
 from benchmarks.papers.methods import Gaussians, RonMap, encoded, published_ron_classes, ron_classes, unit_length
 from benchmarks.papers.table import Printed

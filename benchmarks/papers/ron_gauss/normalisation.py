@@ -18,7 +18,8 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
-from benchmarks.common import Dataset, Floats, arguments, load, paired, progress, run_seed, show, summary, write_results
+from benchmarks.common import Floats, arguments, paired, progress, run_seed, show, summary, write_results
+from benchmarks.datasets import Dataset, load
 from dpcore.estimators.ron_gauss import RonGauss
 
 SETS = ("gfe", "waveform40")

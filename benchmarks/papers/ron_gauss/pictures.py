@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.common import Floats, arguments, load, progress, results_file, run_seed, show, summary, write_results
+from benchmarks.common import Floats, arguments, progress, results_file, run_seed, show, summary, write_results
+from benchmarks.datasets import load
 from benchmarks.papers.methods import Gaussians, gaussian, measure_points, moments_of, unit_length
 from dpcore.measurements.projection import haar_basis
 from dpcore.noise.sources import public_generator

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from benchmarks import common
-from benchmarks.common import SOURCES, DataAbsentError, data_folder, has_data, level_codes, load, paired, summary
+from benchmarks.common import paired, summary
+from benchmarks.datasets import SOURCES, DataAbsentError, data_folder, has_data, level_codes, load
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import IntervalColumn, NominalColumn, RecordSchema
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.common import Dataset
+from benchmarks.datasets import Dataset
 from benchmarks.papers.ron_gauss.normalisation import METRICS, PAIRS, release_rows, scores
 from dpcore.records.schema import IntervalColumn, Kind, NominalColumn, RecordSchema, Role
 
