@@ -33,7 +33,7 @@ from tasks.workspace.parallel import one_blas_thread
 def choose_projection(run: ReleaseRun, grant: Grant) -> Projection:
     """The projection that the plan asks for; measured and charged if it is private and bought apart."""
     projection, plan = _projection(run, grant), run.planned.plan
-    few = plan.dimension if plan.variance_share is None else "those that the released spectrum will tell"
+    few = plan.dimension if plan.variance_share is None else "as many as the released spectrum asks for"
     log_public(f"chose the projection {plan.projection}: {projection.width} encoded coordinates to {few}")
     return projection
 

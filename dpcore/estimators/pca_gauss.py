@@ -89,6 +89,8 @@ class PcaGauss(ProjectedMixture):
             raise ValueError(f"set_aside must lie between 0 and 1, got {self.set_aside}")
         if self.public_rows is not None or self.radius == AUTO:
             raise ValueError("set_aside goes neither with public_rows nor with radius='auto'")
+        if isinstance(self.n_components, float):
+            raise ValueError("set_aside needs a number of components: the rows set aside buy no share of all variance")
         return share
 
     def _parts(self, cells: Cells) -> tuple[Cells, Cells]:

@@ -284,3 +284,9 @@ def test_known_positions_cost_the_larger_epsilon_for_values_and_the_sum_for_part
 @pytest.mark.parametrize("assign", [by_own_value, by_rank])
 def test_parts_that_values_decide_cost_the_sum(assign: Assignment) -> None:
     assert loss(REPLACED, assign) == pytest.approx(FIRST + SECOND)
+
+
+def test_rows_set_aside_buy_no_share_of_all_variance() -> None:
+    model = PcaGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=0.9, set_aside=0.2)
+    with pytest.raises(ValueError, match="needs a number of components"):
+        model.fit(np.full((20, 3), 0.1))
