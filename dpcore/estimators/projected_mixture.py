@@ -34,7 +34,7 @@ class ProjectedMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Moment
             >>> points.shape, model.inverse_transform(points).shape
             ((10, 2), (10, 3))
         """
-        check_is_fitted(self, "privacy_")
+        self._require_linear_map()
         rows = numeric_rows(self, X, reset=False)
         cells = feature_cells(rows, {})  # classes and targets are not part of X, so they stand at the middle
         cells |= {} if self.classes is None else {LABEL: np.full(len(rows), UNKNOWN, dtype=np.int64)}
@@ -47,7 +47,7 @@ class ProjectedMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Moment
         A point is lifted to the record that projects to it and is nearest to the known centre, or to the middle of the
         bounds; features beyond a bound are moved to it.
         """
-        check_is_fitted(self, "privacy_")
+        self._require_linear_map()
         points: Floats = check_array(X, dtype=np.float64)
         if points.shape[1] != self.dimension_:
             raise ValueError(f"X must have {self.dimension_} columns, one per dimension, got {points.shape[1]}")
@@ -56,6 +56,12 @@ class ProjectedMixture(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Moment
         levels = {LABEL: LevelRule((0.0,) * len(self.classes))} if self.classes is not None else {}
         cells = self.encoding_.decode(lifted, ClassRules(0, levels, {}))
         return np.column_stack([cells[feature_name(i)] for i in range(self.n_features_in_)]).astype(np.float64)
+
+    def _require_linear_map(self) -> None:
+        """Refuse points of one length: they are decoded at a typical length, and no linear map leads there and back."""
+        check_is_fitted(self, "privacy_")
+        if self.normalise:
+            raise ValueError("with normalise=True there is no linear map to the released coordinates and back")
 
     @property
     def dimension_(self) -> int:

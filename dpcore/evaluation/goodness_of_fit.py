@@ -73,6 +73,8 @@ def _share_above_noise(measured: MeasuredSummary, spectrum: dict[str, Any]) -> f
 def isotropy(measured: MeasuredSummary) -> float:
     """Return the average variance of the modelled features over that in their widest direction: 1 if all are equal.
 
+    It is 0 without any variance. Noise that hides all variance brings it near 1.
+
     One of the conditions under which random projections are nearly Gaussian: no direction may hold much more variance
     than the average one (RON-Gauss, Theorem 2). Second moments see no more of that theorem: how the lengths of records
     spread is a fourth moment, and no moment of order two tells a Gaussian from another law (GUARANTEE.md, E: Lemma 1).
@@ -86,7 +88,7 @@ def isotropy(measured: MeasuredSummary) -> float:
         for share, c, offset in zip(moments.weights, moments.classes, offsets, strict=True)
     )
     values = np.linalg.eigvalsh(np.asarray(whole)[:size, :size])
-    return float(np.mean(values) / values[-1]) if values[-1] > 0 else 1.0
+    return float(np.mean(values) / values[-1]) if values[-1] > 0 else 0.0
 
 
 def _free_directions(measured: MeasuredSummary) -> int:

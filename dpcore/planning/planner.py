@@ -115,7 +115,10 @@ def plan_set_aside(request: PlanRequest) -> Plan:
             raise delta_needed_error(name)
         first = _components_event(request, encoding, plan.dimension, budgets[0])
     why = "private principal components are measured on rows set aside, with the whole budget"
-    return replace(plan, projection=request.projection, projection_event=first, reasons=(*plan.reasons, why))
+    shares = plan.shares | {PROJECTION: Fraction(1)}  # each part has the whole budget
+    return replace(
+        plan, projection=request.projection, projection_event=first, shares=shares, reasons=(*plan.reasons, why)
+    )
 
 
 def _with_projection(request: PlanRequest, reasons: list[str]) -> PlanRequest:

@@ -23,8 +23,9 @@ MOST_NAMED = 12
 """The largest number of names or pairs listed in one sentence; the record has the figures of all."""
 
 COORDINATES = (
-    "each row is the synthetic row of the same place, as a point: the encoded record (coordinates of model.json) less "
-    "the frame's centre, divided by its radius, times the projection's columns / 2^bits; beyond 1 it was moved to 1"
+    "each row is the synthetic row of the same place, as the point that was drawn before it was decoded: an encoded "
+    "record (coordinates of model.json) less the frame's centre, divided by its radius, times the projection's columns "
+    "/ 2^bits; beyond 1 it was moved to 1"
 )
 COARSE = 0.1
 """A margin above this part of a column's range, or of 1 for shares, is called coarse."""

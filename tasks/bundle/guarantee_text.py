@@ -180,7 +180,8 @@ def limits(run: PlannedRelease, kept: int) -> list[str]:
             "bounds was measured. All rows are drawn around one typical length, so how far records lie from the middle "
             "and whatever goes with it is lost, and the means of single columns are only guesses."
         )
-    if run.plan.given_radius != 1:
+    moved_target = run.plan.normalise and run.encoding.target_width  # the centre may move points out of the unit ball
+    if run.plan.given_radius != 1 or moved_target:
         lines.append(
             "Records far from the centre were clipped to a radius around it before they were measured: if a table has "
             "such records, its spreads come out smaller."

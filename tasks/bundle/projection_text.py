@@ -40,8 +40,9 @@ def projection_facts(run: PlannedRelease, seed: str, moments: NoisyMoments, proj
     }
     if share is None:
         return facts
-    held = held_shares(feature_spectrum(pooled_moments(moments.released).covariance, run.encoding))
-    return facts | {"kept": {"share": float(share), "held": float(held[dimension - 1]), "of": len(held)}}
+    spectrum = feature_spectrum(pooled_moments(moments.released).covariance, run.encoding)
+    held = float(held_shares(spectrum)[dimension - 1]) if spectrum[-1] > 0 else 0.0
+    return facts | {"kept": {"share": float(share), "held": held, "of": len(spectrum)}}
 
 
 def rule_words(projection: dict[str, Any]) -> str | None:

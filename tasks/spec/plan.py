@@ -96,6 +96,11 @@ def _refuse_output(spec: ReleaseSpec, plan: Plan) -> None:
             f"without a projection (generator {plan.generator}) there are no projected rows",
             "use `projection: {kind: ron}` or `{kind: private-pca}` with it, or `output: original`",
         ),
+        "output-normalised": (
+            plan.normalise,
+            "points of one length are decoded at a typical length, so they are not points along the projection",
+            "remove `normalise`, or use `output: original`",
+        ),
         "output-name-taken": (
             bool(taken),
             f"{', '.join(taken)} would stand beside projected columns of such names",

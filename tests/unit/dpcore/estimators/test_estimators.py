@@ -282,3 +282,11 @@ def test_transform_needs_a_fit_and_the_right_number_of_columns(estimator: type[R
     model.fit(rows(50)[0])
     with pytest.raises(ValueError, match="2 columns"):
         model.inverse_transform([[0.0] * 4])
+
+
+def test_points_of_one_length_have_no_linear_map() -> None:
+    some = rows(200)[0]
+    model = RonGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=2, normalise=True).fit(some)
+    for method, columns in ((model.transform, 4), (model.inverse_transform, 2)):
+        with pytest.raises(ValueError, match="no linear map"):
+            method(some[:, :columns])

@@ -286,6 +286,11 @@ def test_parts_that_values_decide_cost_the_sum(assign: Assignment) -> None:
     assert loss(REPLACED, assign) == pytest.approx(FIRST + SECOND)
 
 
+def test_each_part_of_the_rows_has_the_whole_budget_in_the_plan() -> None:
+    model = PcaGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=1, set_aside=0.2).fit(np.full((20, 3), 0.1))
+    assert model.plan_.allocation == {"projection": 1.0, "moments": 1.0}
+
+
 def test_rows_set_aside_buy_no_share_of_all_variance() -> None:
     model = PcaGauss(epsilon=1.0, bounds=(-1.0, 1.0), n_components=0.9, set_aside=0.2)
     with pytest.raises(ValueError, match="needs a number of components"):

@@ -88,6 +88,13 @@ def test_the_limits_say_whether_lengths_were_lost_and_points_clipped(
     assert ("clipped to a radius" in text) is clipped
 
 
+def test_the_limits_say_that_a_moved_target_is_clipped() -> None:
+    target = BASE.replace("bounds: [0, 200]}", "bounds: [0, 200], role: target}")
+    model = "{generator: supervised, normalise: length, projection: {kind: none}}"
+    planned = PlannedRelease.of(parse_spec(target % ("1", "0", "replace-one", model)))
+    assert "clipped to a radius" in " ".join(limits(planned, planned.plan.dimension))
+
+
 # ---------------------------------------------------------------- the factor and the odds
 
 
