@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from flows.server.connection import Server
 from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
     from support.browser import Browser
 
 pytest_plugins = ["support.browser"]
@@ -305,8 +307,7 @@ def test_the_pages_show_the_history_and_their_buttons_change_nothing(door: Doorw
     run = f"{here}/runs/flow-run/{door.ids['flow_runs.id']}"
     with browser.visit(run, allowed=(here, "data:", "blob:"), width=1400, login=login) as visit:
         page = visit.page
-        for shown in ("small-2026-11-1", "Running", "reserved epsilon 1"):
-            page.get_by_text(shown).first.wait_for(timeout=60_000)
+        _await_history(page)
         page.get_by_text("Artifacts", exact=True).last.click()
         page.get_by_text("release-card").first.wait_for(timeout=30_000)
         assert not page.get_by_text("Something went wrong").count(), "no page asks for what is refused"
@@ -316,14 +317,34 @@ def test_the_pages_show_the_history_and_their_buttons_change_nothing(door: Doorw
         page.get_by_text("cannot change anything").first.wait_for(timeout=30_000)
         visit.picture(tmp_path / "cancel.png")
         page.reload()
-        page.locator("[class*=icon-button-menu] button").last.click()
-        page.get_by_text("Delete", exact=True).first.click()
-        page.locator(".p-modal__footer").get_by_text("Delete", exact=True).click()
+        _await_history(page)
+        _delete_run(page)
         page.get_by_text("cannot change anything").first.wait_for(timeout=30_000)
         visit.picture(tmp_path / "delete.png")
         assert not page.get_by_text("Something went wrong").count()
         assert visit.outside == []
     assert door.rows() == before
+
+
+def _await_history(page: Page) -> None:
+    """Wait until the page of the run has loaded what it shows."""
+    for shown in ("small-2026-11-1", "Running", "reserved epsilon 1"):
+        page.get_by_text(shown).first.wait_for(timeout=60_000)
+
+
+def _delete_run(page: Page) -> None:
+    """Choose Delete in the run's menu and confirm it; a menu that the page draws anew takes no click, so ask again."""
+    from playwright.sync_api import TimeoutError as LateError
+
+    confirm = page.locator(".p-modal__footer").get_by_text("Delete", exact=True)
+    for _ in range(10):
+        page.keyboard.press("Escape")  # closes a menu that is still open
+        page.locator("[class*=icon-button-menu] button").last.click()
+        with suppress(LateError):
+            page.get_by_text("Delete", exact=True).first.click(timeout=3_000)
+            confirm.wait_for(timeout=3_000)
+            break
+    confirm.click()
 
 
 @pytest.mark.timeout(600)
