@@ -58,7 +58,10 @@ NEAREST = {
     "dpcore/mechanisms/wishart.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
     "dpcore/mechanisms/gaussian.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
     "dpcore/mechanisms/laplace.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
-    "dpcore/accounting.py": ("dpcore/test_accounting.py", "dpcore/test_certainty.py", "dpcore/test_filter.py"),
+    "dpcore/accounting/costs.py": ("dpcore/test_accounting.py",),
+    "dpcore/accounting/curves.py": ("dpcore/test_accounting.py", "dpcore/test_filter.py"),
+    "dpcore/accounting/statements.py": ("dpcore/test_accounting.py", "dpcore/test_filter.py"),
+    "dpcore/accounting/certainty.py": ("dpcore/test_certainty.py",),
     "dpcore/mechanisms/components/power_method.py": ("dpcore/mechanisms/components/test_private_pca.py",),
     "dpcore/mechanisms/components/exponential_pca.py": ("dpcore/mechanisms/components/test_private_pca.py",),
     "dpcore/mechanisms/components/orthonormal.py": ("dpcore/mechanisms/components/test_private_pca.py",),
@@ -129,7 +132,7 @@ def mutants() -> Iterator[Mutant]:
     s, w = "dpcore/mechanisms/sensitivity.py", "dpcore/mechanisms/wishart.py"
     g, a = "dpcore/mechanisms/gaussian.py", "dpcore/mechanisms/laplace.py"
     n, nw, nn = "dpcore/noise/certified.py", "dpcore/noise/wishart.py", "dpcore/noise/nuclear.py"
-    e, c = "dpcore/records/exact_sums.py", "dpcore/accounting.py"
+    e = "dpcore/records/exact_sums.py"
     yield from scaled(s, "else 2 * squared_norm", "2 * squared_norm")
     yield from scaled(s, "return squared_norm if neighbours is Neighbours.ADD_REMOVE else 2", "squared_norm")
     yield from scaled(s, "root_above(2 * squared_norm**2)", "root_above(2 * squared_norm**2)")
@@ -205,22 +208,6 @@ def mutants() -> Iterator[Mutant]:
     yield Mutant(e, "np.flatnonzero(squared > limit)", "np.flatnonzero(squared > 1.01 * limit)")
     yield Mutant(e, "np.trunc(layout.weight_on_grid * root)", "np.trunc(layout.weight_on_grid * root * 1.01)")
     yield Mutant(e, "chunk.T if self.layout.blocks == 1 else chunk.T[:, np.flatnonzero(labels == block)]", "chunk.T")
-    yield from scaled(c, "rho_of_pure=budget.value**2 / 2", "budget.value**2 / 2")
-    yield Mutant(c, "(alpha - 1) * (alpha * rho - epsilon)", "(alpha - 1) * (alpha * rho + epsilon)")
-    yield from scaled_float(c, "mu = math.sqrt(2 * rho)", "2 * rho")
-    yield Mutant(c, "second = _upper_tail(epsilon / mu + mu / 2)", "second = _upper_tail(epsilon / mu - mu / 2)")
-    yield Mutant(c, "max(_upper_tail(epsilon / mu - mu / 2)", "max(_upper_tail(epsilon / mu)")
-    yield Mutant(c, "float_above(cost.epsilon) + gaussian", "gaussian")
-    yield Mutant(c, "+ alpha * math.log1p(-1 / alpha)", "- alpha * math.log1p(-1 / alpha)")
-    yield from scaled_float(c, "(alpha * rho - epsilon)", "epsilon")
-    yield Mutant(c, "pure or population_balance(cost", "pure or release_statement(cost")
-    yield Mutant(c, "rest / mu + side * mu / 2", "rest / mu + side * mu")
-    yield Mutant(c, "if gaussian_draws > 1 else 0.0", "if gaussian_draws > 2 else 0.0")
-    yield Mutant(c, "/ -math.expm1(x - top)", "")
-    yield Mutant(c, "float_above(cost.rho * size**2)", "float_above(cost.rho * size)")
-    yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
-    yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
-    yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
     yield Mutant("dpcore/records/encoding.py", "        coordinates /= self.scale\n", "")
     yield from scaled_float(
         "dpcore/records/encoding.py", "math.sqrt(count / (count - 1))", "math.sqrt(count / (count - 1))"
@@ -228,6 +215,28 @@ def mutants() -> Iterator[Mutant]:
     yield from directions()
     yield from vectors()
     yield from relations()
+    yield from accounting()
+
+
+def accounting() -> Iterator[Mutant]:
+    """Those of costs, conversions and caps."""
+    c, k, s, r = (f"dpcore/accounting/{name}.py" for name in ("costs", "curves", "statements", "certainty"))
+    yield from scaled(c, "rho_of_pure=budget.value**2 / 2", "budget.value**2 / 2")
+    yield Mutant(k, "(alpha - 1) * (alpha * rho - epsilon)", "(alpha - 1) * (alpha * rho + epsilon)")
+    yield from scaled_float(k, "mu = math.sqrt(2 * rho)", "2 * rho")
+    yield Mutant(k, "second = upper_tail(epsilon / mu + mu / 2)", "second = upper_tail(epsilon / mu - mu / 2)")
+    yield Mutant(k, "max(upper_tail(epsilon / mu - mu / 2)", "max(upper_tail(epsilon / mu)")
+    yield Mutant(s, "float_above(cost.epsilon) + gaussian", "gaussian")
+    yield Mutant(k, "+ alpha * math.log1p(-1 / alpha)", "- alpha * math.log1p(-1 / alpha)")
+    yield from scaled_float(k, "(alpha * rho - epsilon)", "epsilon")
+    yield Mutant(s, "if cost.is_mixed else", "if False else")
+    yield Mutant(r, "rest / mu + side * mu / 2", "rest / mu + side * mu")
+    yield Mutant(r, "if gaussian_draws > 1 else 0.0", "if gaussian_draws > 2 else 0.0")
+    yield Mutant(r, "/ -math.expm1(x - top)", "")
+    yield Mutant(r, "float_above(cost.rho * size**2)", "float_above(cost.rho * size)")
+    yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
+    yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
+    yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
 
 
 def relations() -> Iterator[Mutant]:
