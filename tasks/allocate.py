@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dpcore.accounting import population_balance
 from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.noise.sources import draw_seed
 from tasks.boundary import log_public, private_task
@@ -16,7 +15,8 @@ from tasks.release.build_gate import audit_of_build, kept_audit, known_audit, re
 from tasks.release.context import ReleaseRun
 from tasks.release.stage_values import Grant
 from tasks.schedule.outlook import left
-from tasks.spec.plan import basis_of, cap_of
+from tasks.spec import ReleaseSpec
+from tasks.spec.plan import basis_of, cap_of, window_rule, windows_of
 from tasks.spec.relations import at_least, at_most
 
 
@@ -30,8 +30,9 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
     ledger = run.ledger
     require_complete_ledger(run.workspace, ledger.entries())
     builds = _audit_builds(run, ledger.state(), release_id)
-    population, cap = run.planned.spec.privacy.population, cap_of(run.planned.spec)
-    ledger.ensure_cap(population, cap, basis_of(run.planned.spec), who=run.who)
+    spec, cost = run.planned.spec, run.planned.plan.cost
+    population = spec.privacy.population
+    ledger.ensure_cap(population, cap_of(spec), basis_of(spec), windows=windows_of(spec), cost=cost, who=run.who)
     release = _reserve(run, ledger, release_id)
     if release.release_id != release_id:
         raise LedgerError(
@@ -50,17 +51,17 @@ def allocate_budget(run: ReleaseRun, release_id: str) -> Grant:
             hint="restore the earlier specification and finish that release first",
         )
     what = "reserved" if release.reservation.flow_run_id == run.flow_run_id else "resumed the reservation of"
-    epsilon, balance = at_most(run.planned.stated["epsilon"]), _balance(ledger.state(), population)
+    epsilon, balance = at_most(run.planned.stated["epsilon"]), _balance(ledger.state(), spec)
     log_public(f"{what} epsilon {epsilon} for {release.release_id} ({balance})")
     return Grant.of(release, builds)
 
 
-def _balance(state: LedgerState, population: str) -> str:
+def _balance(state: LedgerState, spec: ReleaseSpec) -> str:
     """Say how much of the population's lifetime budget is neither spent nor reserved; the balance is public."""
-    cap = state.populations[population].cap
-    used = population_balance(state.committed(population), delta=cap.delta)
-    rest = left(float(cap.epsilon), used.epsilon) or 0.0
-    return f"{at_least(max(0.0, rest))} left of {at_most(cap.epsilon)}"
+    balance = state.balance(spec.privacy.population, spec.neighbours)
+    rest = left(float(balance.cap.epsilon), balance.statement.epsilon) or 0.0
+    within = "" if balance.span is None else f" within {balance.span} months"
+    return f"{at_least(max(0.0, rest))} left of {at_most(balance.cap.epsilon)}{within}"
 
 
 def _reserve(run: ReleaseRun, ledger: Ledger, release_id: str) -> ReleaseState:
@@ -105,6 +106,7 @@ def reserve_request(run: ReleaseRun) -> ReserveRequest:
         supersedes=run.planned.request.supersedes,
         reason=run.planned.request.reason,
         approve=run.planned.spec.as_public_json()["approve"],
+        window=window_rule(run.planned.spec),
     )
 
 

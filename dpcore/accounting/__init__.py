@@ -9,6 +9,7 @@ The package fails closed: a cost that cannot be stated is infinite.
 
 from __future__ import annotations
 
+from dpcore.accounting.balance import Balance
 from dpcore.accounting.caps import Cap, CapKind, total_delta
 from dpcore.accounting.certainty import group_delta, loss_tail, loss_tail_of_views
 from dpcore.accounting.costs import LARGEST_FIGURE, Budget, Cost, Epsilon, Rho, times, total
@@ -28,6 +29,7 @@ from dpcore.accounting.statements import Statement, population_balance, release_
 __all__ = [
     "INFINITE",
     "LARGEST_FIGURE",
+    "Balance",
     "Budget",
     "Cap",
     "CapKind",

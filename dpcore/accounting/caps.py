@@ -25,6 +25,16 @@ class CapKind(StrEnum):
     SPLIT = "split"
     SLOTS = "slots"
 
+    @staticmethod
+    def of(cost: Cost) -> CapKind:
+        """The kind that counts a cost: by what it consists of."""
+        if not cost.rho:
+            return CapKind.PURE
+        return CapKind.ZCDP if cost.is_mixed else CapKind.GAUSSIAN
+
+
+MOST_SLOTS = 10_000
+"""More releases than a population ever makes."""
 
 FIGURES_OF = {CapKind.SPLIT: {"pure", "rho"}, CapKind.SLOTS: {"slots", "each"}}
 """The figures that a cap of a kind has beside epsilon and the deltas."""
@@ -73,6 +83,20 @@ class Cap:
         rest = float_below(epsilon - pure)
         rho = rho_of_epsilon(rest, delta=float_below(delta - thresholds))
         return Cap(epsilon, delta, delta_num, CapKind.SPLIT, pure=pure, rho=rho, thresholds=thresholds)
+
+    @staticmethod
+    def of_slots(
+        epsilon: Fraction, delta: Fraction, delta_num: Fraction, *, each: Fraction, thresholds: Fraction = Fraction(0)
+    ) -> Cap:
+        """A cap of kind slots: as many pure releases of at most `each` as compose to epsilon at delta."""
+        low, high = 0, 1
+        while high <= MOST_SLOTS and slots_epsilon(high, each, delta=delta - thresholds) <= epsilon:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            fits = slots_epsilon(middle, each, delta=delta - thresholds) <= epsilon
+            low, high = (middle, high) if fits else (low, middle)
+        return Cap(epsilon, delta, delta_num, CapKind.SLOTS, slots=low, each=each, thresholds=thresholds)
 
     @property
     def stated(self) -> Statement:

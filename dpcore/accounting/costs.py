@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 
 LARGEST_FIGURE = 10**12
@@ -39,7 +39,7 @@ class Cost:
     """The composed cost of a set of events: pure epsilon, rho of Gaussian noise, and two deltas.
 
     `rho_of_pure` is the zCDP cost of the pure events, epsilon²/2 each; `delta_num` comes of finite precision and
-    `delta` of thresholding.
+    `delta` of thresholding. `releases` is how many releases the events make up, for caps that count these.
     """
 
     epsilon: Fraction = Fraction(0)
@@ -47,6 +47,7 @@ class Cost:
     rho_of_pure: Fraction = Fraction(0)
     delta_num: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
+    releases: int | Fraction = field(default=0, compare=False)
 
     @staticmethod
     def of(budget: Budget, delta_num: Fraction = Fraction(0)) -> Cost:
@@ -62,6 +63,7 @@ class Cost:
             self.rho_of_pure + other.rho_of_pure,
             self.delta_num + other.delta_num,
             self.delta + other.delta,
+            self.releases + other.releases,
         )
 
     @property

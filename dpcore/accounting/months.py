@@ -78,6 +78,13 @@ class Months:
             return Months(self.by_month, self.always + cost)
         return Months({**self.by_month, month: self.by_month.get(month, Cost()) + cost}, self.always)
 
+    def __add__(self, other: Months) -> Months:
+        """Both together, month by month."""
+        added = dict(self.by_month)
+        for month, cost in other.by_month.items():
+            added[month] = added.get(month, Cost()) + cost
+        return Months(added, self.always + other.always)
+
     def largest(self, span: int | None) -> Cost:
         """The most that any `span` consecutive months hold, figure by figure; None: the sum of all.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.accounting import Cap, Cost, Statement, population_balance
+from dpcore.accounting import Balance, Cost, Statement, month_number
 from dpcore.mechanisms.expected_noise import count_and_sum_noise
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.mechanisms.registry import vector_mechanism
@@ -32,7 +32,7 @@ _SMALLEST = Fraction(1, 1000)
 
 @dataclass(frozen=True, slots=True)
 class ForecastRelease:
-    """One coming release, and the population's privacy statement after it.
+    """One coming release, and the population's privacy statement after it, for the most expensive window of months.
 
     `counted` releases are already charged in the ledger. A release that is not `allowed` spends nothing.
     """
@@ -43,14 +43,14 @@ class ForecastRelease:
     spent: Statement
 
 
-def burn_down(cap: Cap, committed: Cost, each: Cost, periods: Iterable[tuple[str, bool]]) -> list[ForecastRelease]:
-    """Return the coming releases in order; each period comes with whether `committed` includes its cost already."""
+def burn_down(balance: Balance, each: Cost, periods: Iterable[tuple[str, bool]]) -> list[ForecastRelease]:
+    """Return the coming releases in order; each period comes with whether the balance includes its cost already."""
     steps = []
     for period, counted in periods:
-        after = committed if counted else committed + each
-        allowed = counted or cap.admits(after)
-        committed = after if allowed else committed
-        steps.append(ForecastRelease(period, counted, allowed, population_balance(committed, delta=cap.delta)))
+        after = balance if counted else balance.adding(month_number(period), each)
+        allowed = counted or after.is_admitted
+        balance = after if allowed else balance
+        steps.append(ForecastRelease(period, counted, allowed, balance.statement))
     return steps
 
 

@@ -43,6 +43,11 @@ class Neighbours(StrEnum):
     REPLACE_ONE = "replace-one"
     ADD_REMOVE = "add-remove"
 
+    @property
+    def other(self) -> Neighbours:
+        """The other relation."""
+        return Neighbours.ADD_REMOVE if self is Neighbours.REPLACE_ONE else Neighbours.REPLACE_ONE
+
     @classmethod
     def _missing_(cls, value: object) -> Neighbours:
         raise ValueError(f"neighbours must be {' or '.join(cls)}, got {value!r}")

@@ -44,22 +44,27 @@ def open_planned(folder: Path) -> tuple[Workspace, ReleaseSpec, Plan, LedgerStat
 
 def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]:
     """The population's balance as `budget --json` shows it."""
-    from dpcore.accounting import population_balance
+    from dpcore.accounting import CapKind
+    from tasks.bundle.record import balances_under_relations, odometer
     from tasks.ledger.store import utc_now
     from tasks.schedule.outlook import Outlook, left
 
     population, outlook = spec.privacy.population, Outlook(spec, plan, state, utc_now())
-    known, cap = state.populations.get(population), outlook.cap
-    spent, committed = state.spent(population), state.committed(population)
-    used = population_balance(committed, delta=cap.delta)
-    figures = {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")}
+    known, committed = state.populations.get(population), outlook.balance
+    spent = known.balance(spec.neighbours, reserved=False) if known else committed
+    held = known.reserved_balance(spec.neighbours) if known else committed
+    figures = {name: float(getattr(outlook.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     return {
         "population": population,
         "lifetime": figures,
-        "spent": population_balance(spent, delta=cap.delta).as_json(),
-        "reserved": population_balance(state.reserved(population), delta=cap.delta).as_json(),
-        "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
-        "releases_left": cap.releases_left(committed, plan.cost),
+        "spent": spent.statement.as_json(),
+        "reserved": held.statement.as_json(),
+        "remaining": {name: left(figures[name], getattr(committed.statement, name)) for name in figures},
+        "releases_left": committed.releases_left(plan.cost),
+        "kind": (outlook.cap.kind or CapKind.of(plan.cost)).value,
+        "span": committed.span,
+        "relations": balances_under_relations(known) if known else None,
+        "odometer": odometer(known, spec.neighbours) if known and committed.span else None,
         "warnings": outlook.warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,
     }
@@ -85,7 +90,8 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
         return
     from tasks.spec.relations import at_least, at_most
 
-    rows = table(f"budget of {content['population']}", "", "epsilon", "delta", "delta_num")
+    within = "" if content["span"] is None else f" within any {months_in_words(content['span'])}"
+    rows = table(f"budget of {content['population']}{within}", "", "epsilon", "delta", "delta_num")
     for name in ("lifetime", "spent", "reserved", "remaining"):
         figures = content[name]
         rounded = at_least if name == "remaining" else at_most
@@ -93,9 +99,42 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
         rows.add_row(f"[dim]{name}[/]", *shown)
     console().print(rows)
     show_warnings(content["warnings"])
-    console().print(f"releases left at this epsilon: {content['releases_left']}")
+    for words in (*_relation_words(content), *_odometer_words(content)):
+        console().print(words, markup=False)
+    console().print(f"releases left at this epsilon: {releases_in_words(content['releases_left'])}")
     if content["cap_set"]:
         console().print(_cap_words(content["cap_set"]), markup=False)
+
+
+def _relation_words(content: dict[str, Any]) -> list[str]:
+    """What is spent for the values of a unit, and for its being in the data."""
+    from tasks.spec.relations import RELATION_WORDS, at_most
+
+    figures = content["relations"] or {}
+    known = {
+        name: "not known" if one is None else f"epsilon {at_most(one['epsilon'])}" for name, one in figures.items()
+    }
+    return [f"spent for {RELATION_WORDS[name]}: {words}" for name, words in known.items()]
+
+
+def _odometer_words(content: dict[str, Any]) -> list[str]:
+    """The sum over all months, which a span does not cap."""
+    from tasks.spec.relations import at_most
+
+    if content["odometer"] is None:
+        return []
+    epsilon = at_most(content["odometer"]["epsilon"])
+    return [f"for somebody in all months so far, if the schedule was fixed beforehand: epsilon {epsilon} (not capped)"]
+
+
+def months_in_words(span: int) -> str:
+    """A number of months in words."""
+    return "one month" if span == 1 else f"{span} consecutive months"
+
+
+def releases_in_words(left: int | None) -> str:
+    """How many more releases fit; None where months that leave the window make room for new ones."""
+    return "one every month, without end" if left is None else str(left)
 
 
 def show_warnings(warnings: list[str]) -> None:
@@ -120,7 +159,7 @@ def raise_cap(
     """Write `privacy.lifetime` of the specification into the ledger as the new cap."""
     from dpcore.errors import RefusedError
     from tasks.ledger.opening import writable_ledger
-    from tasks.spec.plan import basis_of, cap_of
+    from tasks.spec.plan import basis_of, cap_of, windows_of
 
     if not reason.strip():
         raise RefusedError(
@@ -131,7 +170,15 @@ def raise_cap(
         raise RefusedError("--who is empty", rule="who-missing", where="--who", hint="name the person who decides")
     place, spec, planned, _ = open_planned(workspace)
     ledger = writable_ledger(place, spec)
-    ledger.raise_cap(spec.privacy.population, cap_of(spec), basis_of(spec), reason.strip(), who=person)
+    ledger.raise_cap(
+        spec.privacy.population,
+        cap_of(spec),
+        basis_of(spec),
+        reason.strip(),
+        windows=windows_of(spec),
+        cost=planned.cost,
+        who=person,
+    )
     content = balance(spec, planned, ledger.state())
     if as_json:
         print_json(content)

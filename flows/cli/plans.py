@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.console import Console
 
-from flows.cli.budgets import balance, open_planned, show_warnings
+from flows.cli.budgets import balance, months_in_words, open_planned, releases_in_words, show_warnings
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 
 if TYPE_CHECKING:
@@ -51,16 +51,14 @@ def plan(
 
 def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
     """One release, and the balance after it."""
-    from dpcore.accounting import population_balance
+    from tasks.schedule.coming import balance_in_force
     from tasks.schedule.outlook import left
     from tasks.spec.plan import stated_guarantee
     from tasks.spec.relations import relation_figures
 
     now = balance(spec, planned, state)
-    population = spec.privacy.population
-    known = state.populations.get(population)
-    delta = known.cap.delta if known else spec.privacy.lifetime.delta
-    after = population_balance(state.committed(population) + planned.cost, delta=delta)
+    before = balance_in_force(spec, state)
+    after = before.adding(before.next_month, planned.cost).statement
     lifetime, stated = now["lifetime"], stated_guarantee(spec, planned)
     return {
         "unit": spec.protects,
@@ -68,7 +66,7 @@ def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[
         **relation_figures(planned.events.values(), spec.neighbours, stated),
         **planned.as_json(),
         "remaining_after": {name: left(lifetime[name], getattr(after, name)) for name in lifetime},
-        "releases_left": now["releases_left"],
+        **{key: now[key] for key in ("releases_left", "kind", "span")},
     }
 
 
@@ -140,8 +138,9 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
         "gain over loss": f"{error['sir']:.3g} (noise saved by projecting, divided by the variance lost)"
         if "sir" in error
         else "",
+        "protected together": "" if content["span"] is None else f"what falls into {months_in_words(content['span'])}",
         "budget left": _epsilon_left(content["remaining_after"]["epsilon"]),
-        "releases left": str(content["releases_left"]),
+        "releases left": releases_in_words(content["releases_left"]),
     }
     facts = table(f"plan for {name}", "", "")
     for name, value in rows.items():
@@ -231,6 +230,8 @@ def _what_fits(outlook: Outlook, count: int) -> str:
 
 
 def _duration(present: Alternative) -> str:
+    if present.releases_left is None:
+        return "without end: what a month spends is free again when the month has left the window"
     if present.months is None:
         return "longer than 50 years"
     return f"until the data of {present.lasts_until}"
@@ -258,7 +259,9 @@ def _alternative_row(other: Alternative) -> list[str]:
     last = other.lasts_until or ("-" if other.months is not None else "> 50 years")
     sizes = (error.get("mean_percent_of_range"), error.get("share_points"), error["signal_to_noise"])
     shown = ["-" if size is None else f"{size:.2g}" for size in sizes]
-    return [at_most(other.epsilon), str(other.releases_left), last, *shown, str(content["dimension"])]
+    left = "no end" if other.releases_left is None else str(other.releases_left)
+    last = "-" if other.releases_left is None else last
+    return [at_most(other.epsilon), left, last, *shown, str(content["dimension"])]
 
 
 def _show_columns(out: Console, outlook: Outlook, columns: list[dict[str, Any]]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dpcore.accounting import population_balance
 from tasks.audit.checks import Check, NotShownError, check
 from tasks.audit.evidence import Evidence
 from tasks.ledger.entries.bodies import CapChange, Reconciliation, Reservation
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.fields import CLOCK_TOLERANCE, time_of, time_text
 from tasks.ledger.entries.keys import trust_fault
+from tasks.ledger.entries.populations import Population
 from tasks.ledger.state import LedgerState
 from tasks.spec.relations import at_most
 
@@ -79,12 +79,13 @@ def _cap_faults(evidence: Evidence) -> list[str]:
     for entry in evidence.entries:
         for name in _taking(entry):
             known = evidence.history.at(name, entry.seq)
-            taken = known.spent + known.reserved
-            if entry.is_a(Reconciliation) and not known.cap.admits_if_fixed(taken):
+            balances = [known.balance(relation) for relation in sorted(known.declared)] or [known.balance()]
+            if entry.is_a(Reconciliation) and not all(balance.was_admitted for balance in balances):
                 found.append(f"{name}: what entry {entry.seq} charges for lost entries exceeds the cap")
-            elif taken.is_mixed and not known.cap.admits(taken):
-                epsilon = at_most(population_balance(taken, delta=known.cap.delta).epsilon)
-                beyond[name] = f"{name}: entry {entry.seq} takes epsilon {epsilon} of {at_most(known.cap.epsilon)}"
+            for balance in balances:
+                if balance.was_admitted and not balance.is_admitted:
+                    epsilon = at_most(balance.statement.epsilon)
+                    beyond[name] = f"{name}: entry {entry.seq} takes epsilon {epsilon} of {at_most(known.cap.epsilon)}"
     if beyond and not found:
         raise NotShownError(
             f"{'; '.join(beyond.values())}, as pure costs and Gaussian noise together are counted today; an earlier "
@@ -102,11 +103,22 @@ def _taking(entry: Entry) -> list[str]:
 
 def _cap_words(evidence: Evidence) -> str:
     known = evidence.state.populations
-    spent = {name: population_balance(p.spent, delta=p.cap.delta).epsilon for name, p in known.items()}
-    words = [f"{name}: epsilon {at_most(spent[name])} of {at_most(p.cap.epsilon)} spent" for name, p in known.items()]
+    words = [f"{name}: {_spent_words(p)}" for name, p in known.items()]
     changed = [str(entry.seq) for entry in evidence.entries if entry.is_a(CapChange) and entry.parse(CapChange).reason]
     later = f"; set or changed with a reason by entry {', '.join(changed)}" if changed else ""
     return f"never exceeded; {'; '.join(words)}{later}" if words else "none yet"
+
+
+def _spent_words(known: Population) -> str:
+    """What is spent of a cap under each declared relation; with a span, in the most expensive window."""
+    within = f" within {known.windows.span} months" if known.windows.span else ""
+    relations = sorted(known.declared | {known.neighbours}, key=lambda declared: declared is not known.neighbours)
+    spent = [
+        f"epsilon {at_most(known.balance(relation, reserved=False).statement.epsilon)}"
+        + (f" ({relation.value})" if len(relations) > 1 else "")
+        for relation in relations
+    ]
+    return f"{', '.join(spent)} of {at_most(known.cap.epsilon)} spent{within}"
 
 
 def strays_check(evidence: Evidence) -> Check:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import population_balance, release_statement
+from dpcore.accounting import release_statement
 from dpcore.mechanisms.catalogue import BY_NAME
 from tasks.audit.checks import Check, check, require
 from tasks.audit.evidence import Evidence
@@ -90,22 +90,24 @@ def _named_entry_faults(
         told.add(key)
         if key not in mine:
             found.append(f"it names entry {key[0]}, which is not a spend of this release")
-        elif balances and not _balances_hold(evidence, release.population, facet):
+        elif balances and not _balances_hold(evidence, release, facet):
             found.append(f"its balance around entry {key[0]} is not the ledger's")
     silent = [name for key, name in mine.items() if key not in told] if balances else []
     return found + [f"it lacks the spend of {name!r}" for name in silent]
 
 
-def _balances_hold(evidence: Evidence, population: str, facet: dict[str, Any]) -> bool:
+def _balances_hold(evidence: Evidence, release: ReleaseState, facet: dict[str, Any]) -> bool:
     """Whether the balances are the ledger's by the present rule or, in an older event, by the rule for fixed costs.
 
     This program writes only the former, so computing the events again shows nothing about the latter.
     """
     sides = {"before": int(facet["ledgerEntry"]) - 1, "after": int(facet["ledgerEntry"])}
-    stated = [facet[side] for side in sides]
-    return any(
-        [evidence.history.balance(population, seq, compose).as_json() for seq in sides.values()] == stated
-        for compose in (population_balance, release_statement)
+    held = {side: evidence.history.at(release.population, seq) for side, seq in sides.items()}
+    relation = held["after"].relation_of(release.reservation)
+    balances = {side: known.balance(relation, reserved=False) for side, known in held.items()}
+    return all(facet[side] == balance.statement.as_json() for side, balance in balances.items()) or all(
+        facet[side] == release_statement(balance.cost, delta=balance.cap.delta).as_json()
+        for side, balance in balances.items()
     )
 
 

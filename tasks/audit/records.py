@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Cap, Cost, population_balance, release_statement, times, total
+from dpcore.accounting import Balance, Cost, release_statement, times, total
 from dpcore.measurements.noise_law import noise_facts
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.registry import event_from_json
@@ -15,13 +15,11 @@ from dpcore.records.schema import Neighbours
 from tasks.audit.checks import Check, NotShownError, check, require
 from tasks.audit.evidence import Evidence
 from tasks.bundle.odds import exponent
-from tasks.bundle.record import record_faults
-from tasks.ledger.balances import Composes
+from tasks.bundle.record import budget_facts, record_faults
 from tasks.ledger.entries.bodies import Spend
-from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.populations import Population
 from tasks.ledger.releases import ReleaseState
-from tasks.ledger.state import Population
 from tasks.spec.privacy import adds_up, specified_basis
 from tasks.spec.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.spec.release import public_digest
@@ -111,10 +109,12 @@ def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseSt
     privacy, basis = record["privacy"], evidence.state.populations[release.population].basis
     stated = {"unit": privacy["unit"], "neighbours": privacy["neighbours"]}
     same = stated == specified_basis(record["specification"])
+    relation = evidence.state.populations[release.population].relation_of(release.reservation)
     figures = (f"{exponent(privacy['epsilon'])} (", f"e^{privacy['epsilon']:g} = ")  # the second is of older versions
     said = any(figure in words for words in privacy["guarantee"] for figure in figures)
     return [
-        *require(adds_up(basis, stated), "its unit or neighbours are not those that the budget is counted for"),
+        *require(adds_up(basis, stated), "its unit is not the one that the budget is counted for"),
+        *require(privacy["neighbours"] == relation, "its neighbours are not those of its measurements"),
         *require(same, "its unit is not that of its specification"),
         *require(said, "its words promise another epsilon"),
     ]
@@ -198,8 +198,8 @@ def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: Rele
 
     Raises: NotShownError.
     """
-    found = _balance_faults(evidence, record, release, population_balance, Cap.admits)
-    if found and not _balance_faults(evidence, record, release, release_statement, Cap.admits_if_fixed):
+    found = _balance_faults(evidence, record, release)
+    if found and not _balance_faults(evidence, record, release, if_fixed=True):
         raise NotShownError(
             "an earlier version stated it as if all costs had been fixed beforehand; for pure costs and Gaussian noise "
             f"together, chosen one after the other, more is counted today: {'; '.join(found)}"
@@ -207,24 +207,43 @@ def _accounting_faults(evidence: Evidence, record: dict[str, Any], release: Rele
     return found
 
 
-Admits = Callable[[Cap, Cost], bool]
-
-
 def _balance_faults(
-    evidence: Evidence, record: dict[str, Any], release: ReleaseState, compose: Composes, admits: Admits
+    evidence: Evidence, record: dict[str, Any], release: ReleaseState, *, if_fixed: bool = False
 ) -> list[str]:
+    """Where a record's budget is not the ledger's, by the present rule or by that for costs fixed beforehand."""
     budget, known = record["budget"], evidence.history.at(release.population, int(record["ledger"]["entries"]))
-    spent = total(entry.parse(Spend).cost for entry in release.spends.values())
     is_first = record["record_version"] == 1  # it stated the balance at the start of its run
-    balances = {"after": known.spent} | ({} if is_first else {"before": less(known.spent, spent)})
     lifetime = {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     found = require(budget["lifetime"] == lifetime, "its lifetime is not the cap of that time")
-    for when, cost in balances.items():
-        due = compose(cost, delta=known.cap.delta).as_json()
-        same = budget[when] == due or (is_first and _was_stricter(budget[when], due))
-        found += require(same, f"its balance {when} is not the ledger's")
-    left = _is_releases_left(budget["releases_left"], known, release, admits, and_no_more=not is_first)
+    due = budget_facts(known, release) | (_if_fixed(known, release) if if_fixed else {})
+    earlier = "relations" not in budget and known.cap.kind is None
+    left_out = {*({"before"} if is_first else ()), *(SINCE_SPANS if earlier else ())}
+    for name in sorted(due.keys() - left_out):
+        same = budget.get(name) == due[name] or (is_first and _was_stricter(budget[name], due[name]))
+        found += require(same, f"its {BUDGET_WORDS[name]} is not the ledger's")
+    left = _is_releases_left(budget["releases_left"], known, release, if_fixed=if_fixed, and_no_more=not is_first)
     return found + require(left, "its number of releases left is not the ledger's")
+
+
+BUDGET_WORDS = {
+    "kind": "kind of cap",
+    "span": "span",
+    "before": "balance before",
+    "after": "balance after",
+    "relations": "balance under both relations",
+    "odometer": "sum over all months",
+}
+SINCE_SPANS = ("relations", "kind", "span", "odometer")
+"""What records of earlier versions do not state: their caps had neither kinds nor spans."""
+
+
+def _if_fixed(known: Population, release: ReleaseState) -> dict[str, Any]:
+    """The balances as earlier versions stated them, as if all costs had been fixed beforehand."""
+    costs = {"before": known.without(release), "after": known}
+    return {
+        when: release_statement(held.balance(reserved=False).cost, delta=known.cap.delta).as_json()
+        for when, held in costs.items()
+    }
 
 
 def _was_stricter(stated: dict[str, float], due: dict[str, float]) -> bool:
@@ -233,11 +252,21 @@ def _was_stricter(stated: dict[str, float], due: dict[str, float]) -> bool:
 
 
 def _is_releases_left(
-    count: int, known: Population, release: ReleaseState, admits: Admits, *, and_no_more: bool
+    count: int | None, known: Population, release: ReleaseState, *, if_fixed: bool, and_no_more: bool
 ) -> bool:
-    """Whether exactly this many further releases fit; two evaluations replace a search."""
+    """Whether exactly this many further releases fit; without windows, two evaluations replace a search."""
     each = total(plan.cost for plan in release.reservation.measurements.values())
-    committed = known.spent + known.reserved
-    enough = count == 0 or admits(known.cap, committed + times(each, count))
-    more = and_no_more and count < MOST_FURTHER and admits(known.cap, committed + times(each, count + 1))
-    return 0 <= count <= MOST_FURTHER and enough and not more
+    balance = known.balance(known.relation_of(release.reservation))
+    if known.windows.span is not None:
+        return count == balance.releases_left(each)
+    if count is None or not 0 <= count <= MOST_FURTHER:
+        return False
+    enough = count == 0 or _fits(balance, each, count, if_fixed=if_fixed)
+    more = and_no_more and count < MOST_FURTHER and _fits(balance, each, count + 1, if_fixed=if_fixed)
+    return enough and not more
+
+
+def _fits(balance: Balance, each: Cost, count: int, *, if_fixed: bool) -> bool:
+    """Whether so many further releases fit."""
+    after = balance.adding(None, times(each, count))
+    return after.was_admitted if if_fixed else after.is_admitted

@@ -6,7 +6,7 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
 from tasks.bundle import odds
 from tasks.bundle.query_text import query_words
-from tasks.spec.plan import PlannedRelease
+from tasks.spec.plan import PlannedRelease, window_rule
 from tasks.spec.relations import PARTICIPATION, VALUES, Figures, at_most
 
 
@@ -83,13 +83,34 @@ def _composition(run: PlannedRelease) -> str:
         else ""
     )
     return (
-        "The costs of releases add up. This release is counted together with every other release over the population "
-        f"{privacy.population!r}. The ledger keeps their total cost with respect to {declared} within {lifetime}, as "
-        "far as the cost of every measurement is proved, and unless that cap is raised for a reason that the ledger "
-        f"records. Their total cost with respect to {other} adds up as well and is not capped.{identified} Anything "
+        f"The costs of releases add up{_windows(run)}. This release is counted together with every other release over "
+        f"the population {privacy.population!r}. The ledger keeps their total cost with respect to {declared} within "
+        f"{lifetime}{_each_window(run)}, as far as the cost of every measurement is proved, and unless that cap is "
+        "changed for a reason that the ledger records. The ledger also adds up their total cost with respect to "
+        f"{other}; the cap binds that sum only if another release of the population declares it.{identified} Anything "
         "published about the same people under the name of another population, or without this ledger, adds to these "
         "totals and is not counted here."
     )
+
+
+def _windows(run: PlannedRelease) -> str:
+    """Over which months costs add up, and what that leaves unprotected."""
+    span, rule = run.spec.privacy.unit.months, window_rule(run.spec)
+    if span is None or rule is None:
+        return ""
+    whom = "a person" if run.spec.unit.person else "a row"
+    months = "a month" if span == 1 else f"any {span} consecutive months"
+    return (
+        f" for what {whom} contributes within {months}: that much is protected together. A record belongs to the "
+        f"{rule['month']}, and records of other months were left out. Somebody who is in more months than that is "
+        "protected with a sum that goes on growing, which the ledger states as well. A record whose month is changed "
+        "takes part in two months, at the cost of being in the data or not in each"
+    )
+
+
+def _each_window(run: PlannedRelease) -> str:
+    span = run.spec.privacy.unit.months
+    return "" if span is None else f" within every window of {'one month' if span == 1 else f'{span} months'}"
 
 
 def _not_covered(run: PlannedRelease) -> str:

@@ -95,6 +95,7 @@ def lifetime(epsilon: Fraction | float, delta: Fraction | float, delta_num: Frac
     if not delta:
         return f"a lifetime epsilon of {at_most(epsilon)}{exact}"
     return (
-        f"a lifetime epsilon of {at_most(epsilon)} and delta of {at_most(delta)} (at worst twice that delta, if the "
-        f"population began with Gaussian noise and released values decided whether pure costs were added){exact}"
+        f"a lifetime epsilon of {at_most(epsilon)} and delta of {at_most(delta)} (at worst twice that delta under a "
+        "cap of an earlier version, which names no kind of cost, if the population began with Gaussian noise and "
+        f"released values decided whether pure costs were added){exact}"
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import population_balance
+from dpcore.accounting import release_statement
 from dpcore.measure import Measurement
 from dpcore.measurements.noise_law import noise_facts
 from dpcore.measurements.noisy_moments import NoisyMoments
@@ -20,18 +20,18 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.registry import cost_of, event_from_json
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GRID_BITS, POINT_BITS, PROJECTION_BITS
-from dpcore.records.schema import level_names
+from dpcore.records.schema import Neighbours, level_names
 from dpcore.synthesis.generators import SAMPLER
 from tasks.bundle import guarantee_text
 from tasks.bundle.codebook import noise_limits
 from tasks.bundle.projection_text import kept_dimension, projection_facts
 from tasks.ledger.entries.bodies import Spend
-from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.populations import Population
 from tasks.ledger.releases import ReleaseState
 from tasks.ledger.state import LedgerState
-from tasks.spec.plan import PlannedRelease, cap_of
-from tasks.spec.relations import relation_figures
+from tasks.spec.plan import PlannedRelease
+from tasks.spec.relations import RELATIONS, relation_figures
 from tasks.workspace.build_identity import code_facts, software_versions
 from tasks.workspace.clock import MINUTE_FORMAT
 
@@ -151,18 +151,36 @@ def _measurement(name: str, entry: Entry) -> dict[str, Any]:
 
 def _budget(run: PlannedRelease, release: ReleaseState, state: LedgerState) -> dict[str, Any]:
     """The population's balance without this release and with it, as the ledger's head has it."""
-    cap, population = cap_of(run.spec), run.spec.privacy.population
-    spent = state.spent(population)
+    known = state.populations[run.spec.privacy.population]
     return {
-        "lifetime": {
-            "epsilon": float(cap.epsilon),
-            "delta": float(cap.delta),
-            "delta_num": float(cap.delta_num),
-        },
-        "before": population_balance(less(spent, release.spent), delta=cap.delta).as_json(),
-        "after": population_balance(spent, delta=cap.delta).as_json(),
-        "releases_left": cap.releases_left(state.committed(population), run.plan.cost),
+        "lifetime": {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")},
+        **budget_facts(known, release),
+        "releases_left": known.balance(run.spec.neighbours).releases_left(run.plan.cost),
     }
+
+
+def budget_facts(known: Population, release: ReleaseState) -> dict[str, Any]:
+    """What a record says of its population's budget as of an entry: kind and span of the cap, and the balances."""
+    relation = known.relation_of(release.reservation)
+    balances = {"before": known.without(release), "after": known}
+    return {
+        "relations": balances_under_relations(known),
+        **({"kind": known.cap.kind.value} if known.cap.kind else {}),
+        **({"span": known.windows.span, "odometer": odometer(known, relation)} if known.windows.span else {}),
+        **{when: held.balance(relation, reserved=False).statement.as_json() for when, held in balances.items()},
+    }
+
+
+def balances_under_relations(known: Population) -> dict[str, dict[str, float] | None]:
+    """What is spent for the values of a unit, and for its being in the data; None where a cost is not known."""
+    balances = {name: known.balance(relation, reserved=False) for name, relation in RELATIONS.items()}
+    return {name: balance.statement.as_json() if balance.months else None for name, balance in balances.items()}
+
+
+def odometer(known: Population, relation: Neighbours) -> dict[str, float]:
+    """The sum over all months, for somebody who is in all of them; valid for a schedule that was fixed beforehand."""
+    whole = replace(known.balance(relation, reserved=False), span=None)
+    return release_statement(whole.cost, delta=known.cap.delta).as_json()
 
 
 def _model(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict[str, Any]:

@@ -187,15 +187,61 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
         "times of runs. Everybody else, including adversaries with any other knowledge, sees this bundle and is not "
         f"trusted. Access to the raw data: {about.get('access', NOT_STATED)}",
         "release_type": "Many releases",
-        "release_type_details": "One release per period, or several if one supersedes another; the budget never "
-        f"resets. All releases over the population {privacy['population']!r}, counted for {privacy['neighbours']} "
-        f"neighbours, stay within {lifetime(cap['epsilon'], cap['delta'], cap['delta_num'])}, as far as the cost of "
-        "every measurement is proved, and unless that cap is raised for a reason recorded in the ledger; after this "
-        f"release, epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained entries refuses any "
-        "release that would exceed the cap.",
+        "release_type_details": "One release per period, or several if one supersedes another. "
+        f"{_refreshment(record['budget'])} All releases over the population {privacy['population']!r}, counted for "
+        f"{privacy['neighbours']} neighbours, stay within {lifetime(cap['epsilon'], cap['delta'], cap['delta_num'])}, "
+        "as far as the cost of every measurement is proved, and unless that cap is changed for a reason recorded in "
+        f"the ledger; after this release, epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, "
+        "hash-chained entries refuses any release that would exceed the cap.",
         "data_source_type": "Dynamic",
         "access_type": "Non-interactive",
     }
+
+
+def _refreshment(budget: dict[str, Any]) -> str:
+    """The refreshment timeframe: after how long the loss of a release no longer counts."""
+    span = budget.get("span")
+    if span is None:
+        return "Refreshment timeframe: none; the budget never resets."
+    months = "one month" if span == 1 else f"{span} months"
+    return (
+        f"Refreshment timeframe: {months}. What a unit contributes within any {months} in a row is protected together, "
+        "and the figures below hold for the most expensive such window; older releases no longer count. For somebody "
+        f"present in all months the sum so far is epsilon {at_most(budget['odometer']['epsilon'])}, if the schedule "
+        "was fixed beforehand."
+    )
+
+
+def _within(budget: dict[str, Any]) -> str:
+    return f" within {budget['span']} consecutive months" if "span" in budget else ""
+
+
+def _parallel(budget: dict[str, Any]) -> str:
+    if "span" not in budget:
+        return "No parallel composition is claimed between periods."
+    return (
+        "Periods further apart are composed in parallel: the month of a record is a function of that record alone, and "
+        "every release leaves out the records of other months."
+    )
+
+
+_RULES = {
+    "pure": "all costs are pure and add exactly",
+    "gaussian": "all costs are Gaussian and add as rho, which is converted once by the exact curve",
+    "zcdp": "every cost is counted as zCDP, a pure epsilon as epsilon squared over 2, and converted once",
+    "split": "pure costs and Gaussian noise each stay within a part of their own, and the two parts add",
+    "slots": "the releases are pure, of at most one size each, and are composed exactly",
+}
+"""How the kinds of caps compose costs."""
+
+
+def _rule(budget: dict[str, Any]) -> str:
+    """The rule of the population's cap; records of earlier versions name none."""
+    return _RULES.get(
+        budget.get("kind", ""),
+        "pure costs add exactly, Gaussian costs add as rho and are converted once; over a population that spends "
+        "both, everything is counted as zCDP",
+    )
 
 
 def _accounting(record: dict[str, Any]) -> dict[str, str]:
@@ -205,10 +251,8 @@ def _accounting(record: dict[str, Any]) -> dict[str, str]:
         "post_processing": f"The noisy moments are repaired to a valid model ({model['generator']}), synthetic rows "
         "are drawn from it, decoded to the original columns, clamped to their bounds, and checked against the noisy "
         f"moments.{points}",
-        "composition": "Sequential, over all measurements of a release and all releases of the population: pure "
-        "costs add exactly, Gaussian costs add as rho and are converted once; over a population that spends "
-        "both, everything is counted as zCDP. "
-        "No parallel composition is claimed between periods.",
+        "composition": "Sequential, over all measurements of a release and all releases of the population"
+        f"{_within(record['budget'])}: {_rule(record['budget'])}. {_parallel(record['budget'])}",
     }
 
 

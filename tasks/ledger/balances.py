@@ -5,20 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from operator import itemgetter
-from typing import Protocol
 
-from dpcore.accounting import Cost, Statement, population_balance
 from tasks.ledger.entries.entry import Entry
-from tasks.ledger.state import LedgerState, Population
-
-
-class Composes(Protocol):
-    """A function that turns costs into a statement."""
-
-    def __call__(self, cost: Cost, *, delta: Fraction) -> Statement:
-        """The statement of a cost at a delta."""
+from tasks.ledger.entries.populations import Population
+from tasks.ledger.state import LedgerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +28,6 @@ class History:
         if not place:
             raise KeyError(population)
         return steps[place - 1][1]
-
-    def balance(self, population: str, seq: int, compose: Composes = population_balance) -> Statement:
-        """What was spent of a population's budget after an entry, composed under the cap of that time."""
-        known = self.at(population, seq)
-        return compose(known.spent, delta=known.cap.delta)
 
 
 def replay(entries: Iterable[Entry]) -> tuple[LedgerState, History]:

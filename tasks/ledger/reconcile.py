@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
 
-from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
+from dpcore.accounting import LARGEST_FIGURE, Cap, Cost, Epsilon, gaussian_epsilon
 from dpcore.errors import LedgerError, RefusedError
 from tasks.ledger.cited_heads import Witness, missing_witnesses
 from tasks.ledger.entries.bodies import Reconciliation
@@ -16,7 +17,7 @@ from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.opening import trust_anchors, writable_ledger
 from tasks.ledger.state import LedgerState
 from tasks.spec import ReleaseSpec
-from tasks.spec.plan import basis_of, cap_of
+from tasks.spec.plan import basis_of, cap_of, plan_release, windows_of
 from tasks.spec.relations import at_most
 from tasks.workspace.folders import Workspace
 
@@ -47,7 +48,14 @@ def reconcile(
         missing = missing_witnesses(workspace, ledger.entries())
         _require_cause(ledger.state(), missing)
         if charges is not None:  # there must be a cap to charge under, also on a ledger that lost everything
-            ledger.ensure_cap(spec.privacy.population, cap_of(spec), basis_of(spec), who=who)
+            ledger.ensure_cap(
+                spec.privacy.population,
+                cap_of(spec),
+                basis_of(spec),
+                windows=windows_of(spec),
+                cost=plan_release(spec).cost,
+                who=who,
+            )
         state = ledger.state()
         epsilons = _epsilons(state, charges)
         _require_enough(spec.privacy.population, epsilons, missing)
@@ -116,11 +124,18 @@ def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: 
 def _charge(cap: Cap, epsilon: Fraction) -> Cost:
     """The cost that stands for an epsilon of which nobody knows how it was spent.
 
-    Under a cap with delta it may have been Gaussian noise: then both ways are charged, for
+    Under a cap with delta that takes Gaussian noise it may have been that: then both ways are charged, for
     neither bounds the other. This counts up to twice, and never too little.
     """
     pure = Cost.of(Epsilon(epsilon))
-    return pure + Cost(rho=_rho_within(float(epsilon), float(cap.delta))) if cap.delta else pure
+    gaussian = Cost(rho=_rho_within(float(epsilon), float(cap.delta))) if cap.delta else Cost()
+    ways = [cost for cost in (pure, gaussian) if cost != Cost() and cap.takes(cost, releases=LARGEST_FIGURE)]
+    return sum(ways, Cost(releases=_slots(cap, epsilon)))
+
+
+def _slots(cap: Cap, epsilon: Fraction) -> int:
+    """How many slots of a cap an epsilon takes."""
+    return math.ceil(epsilon / cap.each) if cap.each else 0
 
 
 def _rho_within(epsilon: float, delta: float) -> Fraction:

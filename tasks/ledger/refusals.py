@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Cap, Cost, population_balance
+from dpcore.accounting import Cap, CapKind, Cost, total
 from dpcore.errors import BudgetExceededError, LedgerError
-from dpcore.mechanisms.registry import cost_of
+from dpcore.records.schema import Neighbours
 from tasks.ledger.entries.entry import GENESIS, Entry
 from tasks.ledger.entries.fields import (
     CLOCK_TOLERANCE,
@@ -18,10 +20,11 @@ from tasks.ledger.entries.fields import (
     is_text,
     time_of,
 )
+from tasks.ledger.entries.populations import Population
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import UNFINISHED, ReleaseState, ReserveRequest
-from tasks.ledger.state import LedgerState, Population
-from tasks.spec.privacy import what_differs
+from tasks.ledger.state import LedgerState
+from tasks.spec.privacy import ALL_MONTHS, Windows, what_differs
 from tasks.spec.relations import at_most
 
 CLOCK_BEHIND_HINT = (
@@ -34,31 +37,69 @@ CLOCK_AHEAD_HINT = (
     'say so with `dprelease budget raise --reason "..."`'
 )
 
-MIXED_HINT = (
-    "pure costs and Gaussian noise together are counted as zCDP, which takes more of a cap: "
-    "with mechanisms of the kind that the population has used so far, more fits"
+KIND_HINT = (
+    "name a mechanism of the cap's kind under `model.mechanism`, or choose `lifetime.kind: zcdp`, which takes both, "
+    'and write it with `dprelease budget raise --reason "..."`'
 )
 
 
 def require_room(state: LedgerState, request: ReserveRequest) -> None:
     """Refuse a release that the lifetime budget of its population does not allow.
 
-    Raises: BudgetExceededError.
+    Raises: BudgetExceededError, LedgerError for a cost of another kind than the cap counts.
     """
-    cap = state.populations[request.population].cap
-    wanted = sum((cost_of(event) for event in request.events.values()), Cost())
-    if cap.admits(state.committed(request.population) + wanted):
-        return
-    used = population_balance(state.committed(request.population), delta=cap.delta)
-    mixed = (state.committed(request.population) + wanted).is_mixed
-    raise BudgetExceededError(
-        f"the lifetime budget of {request.population!r} does not allow this release: "
-        f"epsilon {at_most(used.epsilon)} of {at_most(cap.epsilon)} is spent or reserved",
+    known, reservation = state.populations[request.population], request.reservation(0)
+    differs = kind_difference(known, total(plan.cost for plan in reservation.measurements.values()))
+    if differs is not None:
+        raise differs
+    taken = known.taking(reservation)
+    for relation in sorted(taken.declared, key=lambda declared: declared is not taken.relation_of(reservation)):
+        balance = taken.balance(relation)
+        if not balance.is_admitted:
+            raise _no_room(request.population, known, relation, unknown=balance.months is None)
+
+
+def _no_room(population: str, known: Population, relation: Neighbours, *, unknown: bool) -> BudgetExceededError:
+    epsilon, cap = known.balance(relation).statement.epsilon, known.cap.epsilon
+    used = "an unknown epsilon" if unknown else f"epsilon {at_most(epsilon)}"
+    window = "" if known.windows.span is None else f" within {known.windows.span} consecutive months"
+    declared = known.declared | {known.neighbours}
+    counted = "" if declared == {relation} else f", counted for {relation.value} neighbours"
+    return BudgetExceededError(
+        f"the lifetime budget of {population!r} does not allow this release: "
+        f"{used} of {at_most(cap)} is spent or reserved{window}{counted}",
         rule="budget-exceeded",
         where="privacy.lifetime",
-        hint="ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`"
-        + (f"; {MIXED_HINT}" if mixed else ""),
+        hint="entries of an earlier version do not say what they cost under this relation: use the population's own"
+        if unknown
+        else "ask for a smaller epsilon, or raise the cap in the spec and run `dprelease budget raise --reason`",
     )
+
+
+def kind_difference(known: Population, wanted: Cost) -> LedgerError | None:
+    """Why a cost is refused: it is of another kind than the population's cap counts; None if it is not.
+
+    A cap of an earlier version names no kind: then what was taken first decides.
+    """
+    cap, taken = known.cap, known.balance().cost
+    kind = cap.kind or (CapKind.of(taken) if taken.epsilon or taken.rho else None)
+    if kind is None or (replace(cap, kind=kind) if cap.kind is None else cap).takes(wanted):
+        return None
+    return LedgerError(
+        f"the cap counts {KIND_WORDS[kind]} alone, and this release costs {KIND_WORDS[CapKind.of(wanted)]}",
+        rule="cap-kind",
+        where="model.mechanism",
+        hint=KIND_HINT,
+    )
+
+
+KIND_WORDS = {
+    CapKind.PURE: "pure epsilon",
+    CapKind.GAUSSIAN: "Gaussian noise",
+    CapKind.ZCDP: "pure epsilon and Gaussian noise",
+    CapKind.SPLIT: "pure epsilon and Gaussian noise, each within its part,",
+    CapKind.SLOTS: "pure epsilon in slots",
+}
 
 
 def require_appended(state: LedgerState, broken: Sequence[Entry]) -> None:
@@ -163,27 +204,70 @@ def _cannot_supersede(release_id: str | None) -> LedgerError:
     )
 
 
-def require_same_cap(known: Population, cap: Cap, basis: dict[str, str]) -> None:
-    """Refuse a specification whose cap or basis is not its population's.
+def require_same_cap(known: Population, cap: Cap, basis: dict[str, str], windows: Windows) -> None:
+    """Refuse a specification whose cap, span or basis is not its population's.
 
     Raises: LedgerError.
     """
     require_adding_up(known, basis)
-    differs = cap_difference(known, cap)
+    differs = cap_difference(known, cap, windows)
     if differs is not None:
         raise differs
 
 
-def cap_difference(known: Population, cap: Cap) -> LedgerError | None:
-    """Why a specification's cap is refused: it is not the population's; None if it is."""
-    if known.cap == cap:
-        return None
+def cap_difference(known: Population, cap: Cap, windows: Windows) -> LedgerError | None:
+    """Why a specification's cap is refused: it is not the population's; None if it is.
+
+    A specification that names no kind takes the population's.
+    """
+    same_kind = replace(known.cap, kind=None, pure=None, rho=None, slots=None, each=None)
+    if cap not in (known.cap, same_kind):
+        return _cap_differs("lifetime", _cap_figures(cap), _cap_figures(known.cap), "privacy.lifetime")
+    if windows.span != known.windows.span:
+        stated, kept = (ALL_MONTHS if span is None else f"{span} months" for span in (windows.span, known.windows.span))
+        return _cap_differs("span", stated, kept, "privacy.unit.span")
+    if windows.span is not None and windows.rule != known.windows.rule:
+        stated, kept = _rule_words(windows.rule), _rule_words(known.windows.rule)
+        return _cap_differs("rule of months", stated, kept, "source.period_column")
+    return None
+
+
+def _cap_differs(what: str, stated: str, known: str, where: str) -> LedgerError:
     return LedgerError(
-        f"the spec's lifetime ({_cap_figures(cap)}) differs from the ledger's ({_cap_figures(known.cap)})",
+        f"the spec's {what} ({stated}) differs from the ledger's ({known})",
         rule="cap-differs",
-        where="privacy.lifetime",
-        hint='restore the earlier figures, or run `dprelease budget raise --reason "..."` to write the new ones',
+        where=where,
+        hint='restore what was there, or run `dprelease budget raise --reason "..."` to write the new one',
     )
+
+
+def _rule_words(rule: Mapping[str, str] | None) -> str:
+    return ", ".join(f"{name} {text}" for name, text in sorted(rule.items())) if rule else "none"
+
+
+def raised_cap(known: Population, cap: Cap, cost: Cost | None) -> Cap:
+    """The cap that is written over a population's: without a kind of its own it keeps what was counted so far.
+
+    Raises: LedgerError for a kind that does not cover what was taken.
+    """
+    taken = known.balance().cost
+    if cap.kind is None:
+        figures = cap.epsilon, cap.delta, cap.delta_num
+        if known.cap.kind is CapKind.SPLIT:
+            cap = Cap.split(*figures, pure=known.cap.pure or Fraction(0))
+        elif known.cap.kind is CapKind.SLOTS:
+            cap = Cap.of_slots(*figures, each=known.cap.each or Fraction(0))
+        else:
+            counted = taken if taken != Cost() else cost
+            cap = replace(cap, kind=known.cap.kind or (CapKind.of(counted) if counted else None))
+    if not cap.takes(taken, releases=int(taken.releases)):
+        raise LedgerError(
+            f"a cap that counts {KIND_WORDS[cap.kind or CapKind.ZCDP]} does not cover what the population has spent",
+            rule="cap-kind",
+            where="privacy.lifetime.kind",
+            hint="use `kind: zcdp`, which counts both",
+        )
+    return cap
 
 
 def require_adding_up(known: Population, basis: dict[str, str]) -> None:
@@ -205,4 +289,6 @@ def require_adding_up(known: Population, basis: dict[str, str]) -> None:
 
 
 def _cap_figures(cap: Cap) -> str:
-    return ", ".join(f"{name} {at_most(getattr(cap, name))}" for name in ("epsilon", "delta", "delta_num"))
+    named = {name: getattr(cap, name) for name in ("epsilon", "delta", "delta_num", "pure", "slots", "each")}
+    figures = [f"{name} {at_most(Fraction(value))}" for name, value in named.items() if value is not None]
+    return ", ".join([*([f"kind {cap.kind.value}"] if cap.kind else []), *figures])

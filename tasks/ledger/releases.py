@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpcore.accounting import Cost
-from dpcore.mechanisms.registry import Event, cost_of
+from dpcore.mechanisms.registry import Event, cost_of, cost_under
 from tasks.ledger.entries.bodies import (
     ApprovalRequest,
     BundleDecision,
@@ -40,6 +40,8 @@ class ReserveRequest:
     supersedes: str | None = None
     reason: str | None = None
     approve: str | dict[str, Any] = "none"
+    window: dict[str, str] | None = None
+    """By which rule the rows of other months are left out."""
 
     def reservation(self, sequence: int) -> Reservation:
         """The reservation that the request asks for."""
@@ -48,7 +50,8 @@ class ReserveRequest:
             period=self.period,
             sequence=sequence,
             measurements={
-                name: MeasurementPlan(event.as_json(), cost_of(event)) for name, event in self.events.items()
+                name: MeasurementPlan(event.as_json(), cost_of(event), cost_under(event, event.neighbours.other))
+                for name, event in self.events.items()
             },
             stated=self.stated,
             spec_digest=self.spec_digest,
@@ -57,6 +60,7 @@ class ReserveRequest:
             supersedes=self.supersedes,
             reason=self.reason,
             approve=parse_approval_rule(self.approve),
+            window=self.window,
         )
 
 

@@ -6,10 +6,11 @@ over the events, so an auditor replays exactly what a release relied on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from dpcore.accounting import Cap, Cost, total
+from dpcore.accounting import Balance, Cost, total
+from dpcore.records.schema import Neighbours
 from tasks.ledger.entries import keys as entry_keys
 from tasks.ledger.entries.bodies import (
     Approval,
@@ -31,6 +32,7 @@ from tasks.ledger.entries.chain import key_rules, refuse_unless, require_chained
 from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import WITH_ROLE_CAP, Key
+from tasks.ledger.entries.populations import Population
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import RESUMABLE, UNFINISHED, ReleaseState, copy_release, deciding_key, is_approved
 
@@ -39,18 +41,6 @@ MEASURED = (ReleaseStatus.MEASURED, *FAILED)
 GIVEN_UP = (ReleaseStatus.VOID, ReleaseStatus.LOST)
 MAY_FOLLOW_A_RESTORE = (KeyEnrolment, KeyRevocation, CapChange, Restore, Reconciliation)
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Population:
-    """A population's cap, what its budget is counted for, and what was taken of it."""
-
-    cap: Cap
-    basis: dict[str, str]
-    cap_entry: Entry
-    """The entry that set the cap; it says when and why, and since later versions who."""
-    spent: Cost = field(default_factory=Cost)
-    reserved: Cost = field(default_factory=Cost)
 
 
 @dataclass(slots=True)
@@ -129,33 +119,29 @@ class LedgerState:
         self.keys, self.closed = entry_keys.revoke(self.keys, entry.key_id, body), True
 
     def _apply_cap(self, entry: Entry, body: CapChange) -> None:
-        cap = body.cap
         known = self.populations.get(entry.population)
         refuse_unless(known is None or bool(body.reason), entry, "changes a cap without a reason")
         refuse_unless(known is None or known.basis == body.basis, entry, "changes what the budget is counted for")
         refuse_unless(body.who != "", entry, "does not say who set the cap")
-        self.populations[entry.population] = replace(
-            known or Population(cap, body.basis, entry), cap=cap, cap_entry=entry
-        )
+        told_apart = body.windows.span is None or body.windows.rule is not None
+        refuse_unless(told_apart, entry, "counts over months without saying which records belong to a month")
+        first = Population(body.cap, body.basis, body.neighbours, entry, body.windows)
+        self.populations[entry.population] = known.with_cap(entry, body) if known else first
 
     def _apply_reserve(self, entry: Entry, body: Reservation) -> None:
         refuse_unless(entry.population in self.populations, entry, "reserves for a population without a cap")
         refuse_unless(entry.release_id not in self.releases, entry, "reserves a release a second time")
-        reserved = total(plan.cost for plan in body.measurements.values())
-        # Earlier versions admitted mixed costs by a rule that is no filter. Their ledgers stay readable: the
-        # audit says where they exceed today's rule, by which alone the ledger takes new reservations.
-        fits = self.populations[entry.population].cap.admits_if_fixed(self.committed(entry.population) + reserved)
+        taken = self.populations[entry.population].taking(body)
+        fits = all(taken.balance(relation).was_admitted for relation in taken.declared)
         refuse_unless(fits, entry, "exceeds the population's cap")
+        self.populations[entry.population] = taken
         self.releases[entry.release_id] = ReleaseState(
-            entry.release_id, entry.population, body, entry.seq, reserved=reserved
+            entry.release_id,
+            entry.population,
+            body,
+            entry.seq,
+            reserved=total(plan.cost for plan in body.measurements.values()),
         )
-        self._take(entry.population, reserved=reserved)
-
-    def _take(self, population: str, *, spent: Cost | None = None, reserved: Cost) -> None:
-        """Move a population's tallies; a negative reservation is given with `less`."""
-        known = self.populations[population]
-        spent_now = known.spent + spent if spent else known.spent
-        self.populations[population] = replace(known, spent=spent_now, reserved=known.reserved + reserved)
 
     def _apply_spend(self, entry: Entry, body: Spend) -> None:
         release = self._release(entry, *RESUMABLE)
@@ -165,10 +151,20 @@ class LedgerState:
         reserved = release.reservation.measurements[name]
         refuse_unless(cost == reserved.cost, entry, "spends another cost than was reserved")
         refuse_unless(body.event == reserved.event, entry, "measures something else than was reserved")
+        self._settle(release, [name], is_spent=True)
         release.spends[name] = entry
         release.status = ReleaseStatus.MEASURED
         release.spent, release.reserved = release.spent + cost, less(release.reserved, cost)
-        self._take(entry.population, spent=cost, reserved=less(Cost(), cost))
+
+    def _settle(self, release: ReleaseState, names: Collection[str], *, is_spent: bool) -> None:
+        """Take measurements out of what is reserved: they are spent, or given back."""
+        known, reservation = self.populations[release.population], release.reservation
+        costs, month = known.costs_of(reservation, names, releases=not release.spends), known.month_of(reservation)
+        self.populations[release.population] = replace(
+            known,
+            reserved=known.reserved.removing(month, costs),
+            spent=known.spent.adding(month, costs) if is_spent else known.spent,
+        )
 
     def _apply_fail(self, entry: Entry, body: Failure) -> None:
         release = self._release(entry, *MEASURED)
@@ -235,9 +231,8 @@ class LedgerState:
 
     def _apply_void(self, entry: Entry, _body: Void) -> None:
         release = self._release(entry, ReleaseStatus.RESERVED)
-        release.status = ReleaseStatus.VOID
-        self._take(entry.population, reserved=less(Cost(), release.reserved))
-        release.reserved = Cost()
+        self._settle(release, release.reservation.measurements, is_spent=False)
+        release.status, release.reserved = ReleaseStatus.VOID, Cost()
 
     def _apply_restore(self, entry: Entry, body: Restore) -> None:
         refuse_unless(bool(body.who), entry, "does not say who restored")
@@ -255,7 +250,8 @@ class LedgerState:
         refuse_unless(Cost() not in charges.values(), entry, "charges a population nothing")
         refuse_unless(bool(charges) or not body.lost, entry, "charges nothing for entries that are known to be lost")
         for population, cost in charges.items():
-            self._take(population, spent=cost, reserved=Cost())
+            known = self.populations[population]
+            self.populations[population] = replace(known, spent=known.spent.adding(None, known.charge(cost)))
         if charges:
             self._give_up_unfinished()
         if body.vouches:
@@ -270,7 +266,7 @@ class LedgerState:
         for release in self.releases.values():
             if release.status in UNFINISHED:
                 left = release.reserved
-                self._take(release.population, spent=left, reserved=less(Cost(), left))
+                self._settle(release, release.reservation.measurements.keys() - release.spends.keys(), is_spent=True)
                 release.status, release.reserved, release.spent = ReleaseStatus.LOST, Cost(), release.spent + left
 
     def _release(self, entry: Entry, *statuses: ReleaseStatus) -> ReleaseState:
@@ -280,19 +276,27 @@ class LedgerState:
         refuse_unless(release.status in statuses, entry, f"cannot follow status {release.status.value!r}")
         return release
 
+    def balance(self, population: str, neighbours: Neighbours | None = None, *, reserved: bool = True) -> Balance:
+        """What is spent and reserved of a population's budget, under its own relation by default.
+
+        Raises: KeyError for a population without a cap.
+        """
+        return self.populations[population].balance(neighbours, reserved=reserved)
+
     def spent(self, population: str) -> Cost:
-        """What a population's drawn measurements cost together."""
+        """What a population's drawn measurements cost together, in the most expensive window of months."""
         known = self.populations.get(population)
-        return known.spent if known else Cost()
+        return known.balance(reserved=False).cost if known else Cost()
 
     def reserved(self, population: str) -> Cost:
         """What is reserved for a population and not yet spent."""
         known = self.populations.get(population)
-        return known.reserved if known else Cost()
+        return known.reserved_balance(known.neighbours).cost if known else Cost()
 
     def committed(self, population: str) -> Cost:
         """Spent and reserved together: what the cap is held against."""
-        return self.spent(population) + self.reserved(population)
+        known = self.populations.get(population)
+        return known.balance().cost if known else Cost()
 
     def of_period(self, name: str, period: str) -> list[ReleaseState]:
         """The releases of one name and period that were not given up, oldest first."""

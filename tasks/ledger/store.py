@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from dpcore.accounting import Cap
+from dpcore.accounting import Cap, CapKind, Cost
 from dpcore.measure import Measurement
 from dpcore.mechanisms.registry import cost_of
 from tasks.keys.decision import SignedDecision
@@ -31,6 +31,10 @@ from tasks.ledger.reading import LedgerReader, apply_or_fault, read_measurement
 from tasks.ledger.releases import ReleaseState, ReserveRequest, copy_release, is_approved, release_id_of
 from tasks.ledger.state import LedgerState
 from tasks.ledger.transaction import Transaction, enrolment_of
+from tasks.spec.privacy import Windows
+
+ALL = Windows()
+"""All months of a unit are protected together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,29 +194,54 @@ class Ledger(LedgerReader):
             transaction.adopt(entries, measurements, fingerprints)
             transaction.append(bodies.Restore(who=who, backup_made_at=made_at))
 
-    def ensure_cap(self, population: str, cap: Cap, basis: dict[str, str], *, who: str | None = None) -> None:
+    def ensure_cap(
+        self,
+        population: str,
+        cap: Cap,
+        basis: dict[str, str],
+        *,
+        windows: Windows = ALL,
+        cost: Cost | None = None,
+        who: str | None = None,
+    ) -> None:
         """Write the population's cap on first use; refuse a specification that states another one.
 
-        `who` is the account that runs the first release.
+        A cap that names no kind gets that of `cost`, the first release's. `who` is the account that runs it.
         Raises: LedgerError.
         """
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
             if known is None:
-                transaction.append(bodies.CapChange.of(cap, basis, None, who), population)
+                written = cap if cap.kind or cost is None else replace(cap, kind=CapKind.of(cost))
+                transaction.append(bodies.CapChange.of(written, basis, None, who, windows), population)
             else:
-                refusals.require_same_cap(known, cap, basis)
+                refusals.require_same_cap(known, cap, basis, windows)
 
     def raise_cap(
-        self, population: str, cap: Cap, basis: dict[str, str], reason: str, *, who: str | None = None
+        self,
+        population: str,
+        cap: Cap,
+        basis: dict[str, str],
+        reason: str,
+        *,
+        windows: Windows = ALL,
+        cost: Cost | None = None,
+        who: str | None = None,
     ) -> Entry:
-        """Write another cap over the present one, with its reason and who set it."""
+        """Write another cap over the present one, with its reason and who set it.
+
+        A cap that names no kind keeps the population's, or gets that of what was taken, or of `cost`.
+        """
         with self._writing() as transaction:
             known = transaction.state.populations.get(population)
+            written = cap
             if known is not None:
                 refusals.require_adding_up(known, basis)
                 basis = known.basis  # a population's is the one of its first cap
-            return transaction.append(bodies.CapChange.of(cap, basis, reason, who), population)
+                written = refusals.raised_cap(known, cap, cost)
+            elif cap.kind is None and cost is not None:
+                written = replace(cap, kind=CapKind.of(cost))
+            return transaction.append(bodies.CapChange.of(written, basis, reason, who, windows), population)
 
     def give_back_abandoned(self, request: ReserveRequest) -> None:
         """Void reservations of the request's name of which nothing was drawn and whose run is gone.

@@ -29,6 +29,7 @@ from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import cost_of, event_from_json
+from dpcore.records.schema import Neighbours
 from dpcore.synthesis.generators import SyntheticRows
 from tasks.bundle.record import Outcome, stored_frame, stored_projection
 from tasks.bundle.staging import CHECKSUMS, checksums_in, sha256_of
@@ -78,7 +79,9 @@ class Account:
         """The account of a release that was reserved."""
         release = state.releases[release_id]
         (reservation,) = (entry for entry in entries if entry.seq == release.reserve_seq)
-        return Account(release, state.populations[release.population].basis, reservation)
+        known = state.populations[release.population]
+        basis = known.basis | {"neighbours": known.relation_of(release.reservation).value}
+        return Account(release, basis, reservation)
 
     @property
     def _delta(self) -> Fraction:
@@ -95,7 +98,9 @@ class Account:
         """One measurement's own cost and entry; the balance is that around the entry, whenever it is told."""
         spent, cost = self.release.spends[name], self._cost(name)
         mechanism, alone = BY_NAME[spent.parse(Spend).event["mechanism"]], self._composed(cost)
-        before, after = (history.balance(spent.population, seq).as_json() for seq in (spent.seq - 1, spent.seq))
+        held = (history.at(spent.population, seq) for seq in (spent.seq - 1, spent.seq))
+        relation = Neighbours(self.basis["neighbours"])
+        before, after = (known.balance(relation, reserved=False).statement.as_json() for known in held)
         return DpSpendFacet(
             measurement=name,
             mechanism=mechanism.name,

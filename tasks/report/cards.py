@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpcore.accounting import Cost, float_above, population_balance
+from dpcore.accounting import Cost, float_above
 from dpcore.measurements.projection import Projection
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.names import PROJECTION
 from dpcore.mechanisms.registry import Event, cost_of
 from tasks.ledger.entries.bodies import SealedBundle, Spend
-from tasks.ledger.entries.costs import less
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.next_command import resume_command
 from tasks.ledger.releases import ReleaseState
 from tasks.ledger.state import LedgerState
-from tasks.report.wording import ABSENT, finite_precision, number
+from tasks.report.wording import ABSENT, finite_precision, further_releases, number
 from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import at_least, at_most, in_words
 
@@ -65,12 +64,13 @@ def describe_cost(cost: Cost) -> str:
 
 def budget_rows(state: LedgerState, release: ReleaseState) -> list[Row]:
     """Return the population's cap, and what is spent or reserved of it without and with this release."""
-    cap, committed = state.populations[release.population].cap, state.committed(release.population)
-    own = release.spent + release.reserved
+    known = state.populations[release.population]
+    relation = known.relation_of(release.reservation)
+    within = f" within {known.windows.span} months" if known.windows.span else ""
     figures = {
-        "lifetime cap": {name: float(getattr(cap, name)) for name in ("epsilon", "delta", "delta_num")},
-        "spent or reserved before": population_balance(less(committed, own), delta=cap.delta).as_json(),
-        "with this release": population_balance(committed, delta=cap.delta).as_json(),
+        f"lifetime cap{within}": {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")},
+        "spent or reserved before": known.before(release).balance(relation).statement.as_json(),
+        "with this release": known.balance(relation).statement.as_json(),
     }
     return [{"": name, **row} for name, row in figures.items()]
 
@@ -203,7 +203,10 @@ def release_card(record: Mapping[str, Any], *, status: str, entries: Sequence[En
 
 def _budget_words(budget: Mapping[str, Any]) -> str:
     before, after, cap = (at_most(budget[name]["epsilon"]) for name in ("before", "after", "lifetime"))
-    return f"epsilon {before} spent before, {after} after, of {cap}; {budget['releases_left']} more of this cost fit"
+    within = f" within {budget['span']} months" if "span" in budget else ""
+    return (
+        f"epsilon {before} spent before, {after} after, of {cap}{within}; {further_releases(budget['releases_left'])}"
+    )
 
 
 def _bundle_digest(entries: Sequence[Entry]) -> str:

@@ -50,7 +50,7 @@ def description(outlook: Outlook) -> str:
     allowed = sum(step.allowed for step in outlook.year)
     ends = f"the cap is reached in {outlook.cap_reached}" if outlook.cap_reached else "the cap is not reached"
     others = "; ".join(
-        f"epsilon {at_most(other.epsilon)}: {other.releases_left} releases left, noise {_size(other)[1]:.2g}"
+        f"epsilon {at_most(other.epsilon)}: {_left(other)} releases left, noise {_size(other)[1]:.2g}"
         for other in outlook.alternatives
     )
     return (
@@ -58,6 +58,11 @@ def description(outlook: Outlook) -> str:
         f"allowed, {ends}. Right: the largest standard deviation of the noise of {_size(outlook.present)[0]}, by "
         f"epsilon per release: {others}."
     )
+
+
+def _left(other: Alternative) -> str:
+    """How many more releases fit."""
+    return "unlimited" if other.releases_left is None else str(other.releases_left)
 
 
 def _title(outlook: Outlook) -> str:
@@ -151,7 +156,7 @@ def _draw_trade(axes: Any, outlook: Outlook) -> None:
 
 
 def _label_alternative(axes: Any, other: Alternative, epsilon: float, size: float, *, now: bool) -> None:
-    words = f"now: {other.releases_left}\nreleases left" if now else f"{other.releases_left}"
+    words = f"now: {_left(other)}\nreleases left" if now else _left(other)
     colour = COLOURS["measured" if now else "muted"]
     if now:
         axes.plot([epsilon], [size], "o", color=colour, markersize=9)

@@ -41,6 +41,16 @@ def number(value: Any, digits: int = 4) -> str:
     return _minus(f"{value:.{digits}g}")
 
 
+def months_in_a_row(span: int | None) -> str:
+    """Write the months that are protected together; nothing for all."""
+    return "" if span is None else "one month" if span == 1 else f"{span} months in a row"
+
+
+def further_releases(left: int | None) -> str:
+    """Say how many more releases of one cost fit; None where months that leave the window make room for new ones."""
+    return "one of this cost fits every month" if left is None else f"{left} more of this cost fit"
+
+
 def rounded_up(value: Any, digits: int = 4) -> str:
     """Write a cost as `number` does, never smaller than it is."""
     return _toward(at_most, value, digits)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from dpcore.accounting import Cap
+from dpcore.accounting import Balance, Months
 from tasks.ledger.state import LedgerState
 from tasks.schedule.calendar import monthly_firings, periods_due
 from tasks.spec import ReleaseSpec
-from tasks.spec.plan import cap_of
+from tasks.spec.plan import cap_of, windows_of
 
 MONTHLY = "0 0 1 * *"
 """How a specification without a cron schedule is read where months are counted: a release of every month."""
@@ -65,7 +65,10 @@ def _months_later(moment: datetime, months: int) -> datetime:
     return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
 
 
-def cap_in_force(spec: ReleaseSpec, state: LedgerState) -> Cap:
-    """Return the population's cap: the ledger's, or before the first release the specification's."""
+def balance_in_force(spec: ReleaseSpec, state: LedgerState) -> Balance:
+    """Return what is spent and reserved against the population's cap, under the specification's relation.
+
+    Before the first release the cap is the specification's.
+    """
     known = state.populations.get(spec.privacy.population)
-    return known.cap if known else cap_of(spec)
+    return known.balance(spec.neighbours) if known else Balance(cap_of(spec), windows_of(spec).span, Months())

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from statistics import median
 
-from dpcore.accounting import Statement, population_balance, release_statement, times
+from dpcore.accounting import Balance, Cost, Statement, month_number, release_statement
 from tasks.ledger.state import LedgerState
-from tasks.schedule.coming import MOST_MONTHS, cap_in_force, coming_months
+from tasks.schedule.calendar import month_before
+from tasks.schedule.coming import MOST_MONTHS, balance_in_force, coming_months
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import plan_release, stated_guarantee
 
@@ -27,8 +28,8 @@ class Forecast:
     """The epsilon and delta that one release states."""
     rho: float
     """What its Gaussian noise costs; such costs add as rho. 0 without any."""
-    left: int
-    """Further releases that fit."""
+    left: int | None
+    """Further releases that fit; None if months that leave the window make room for new ones without end."""
     rhythm: str
     """Where the dates come from: the schedule, the gaps so far, or nothing yet."""
     steps: tuple[tuple[datetime, float], ...] = ()
@@ -51,32 +52,45 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     Raises: SpecError where the specification cannot be planned.
     """
     plan, population = plan_release(spec), spec.privacy.population
-    cap, committed = cap_in_force(spec, state), state.committed(population)
-    left = cap.releases_left(committed, plan.cost)
+    balance = balance_in_force(spec, state)
+    left = balance.releases_left(plan.cost)
     rhythm, coming = _scheduled(spec, state, now, left) if spec.schedule.cron else _repeated(past, now)
-    dates = list(islice(coming, min(left, MOST_MONTHS) + 1))
+    dates = list(islice(coming, MOST_MONTHS if left is None else min(left, MOST_MONTHS) + 1))
+    steps, refused = _steps(balance, plan.cost, dates)
     return Forecast(
         population=population,
         name=spec.name,
-        each=release_statement(plan.cost, delta=cap.delta),
+        each=release_statement(plan.cost, delta=balance.cap.delta),
         stated=stated_guarantee(spec, plan),
         rho=float(plan.cost.rho),
         left=left,
         rhythm=rhythm,
-        steps=tuple(
-            (date, float(population_balance(committed + times(plan.cost, count), delta=cap.delta).epsilon))
-            for count, date in enumerate(dates[:left], start=1)
-        ),
-        refused=dates[left] if left < len(dates) else None,
+        steps=tuple(steps),
+        refused=refused,
     )
 
 
-def _scheduled(spec: ReleaseSpec, state: LedgerState, now: datetime, left: int) -> tuple[str, Iterator[datetime]]:
+def _steps(
+    balance: Balance, each: Cost, dates: Sequence[datetime]
+) -> tuple[list[tuple[datetime, float]], datetime | None]:
+    """The releases that fit with the epsilon after each, and the first that does not; each is of the month before."""
+    steps: list[tuple[datetime, float]] = []
+    for date in dates:
+        balance = balance.adding(month_number(month_before(date.date())), each)
+        if not balance.is_admitted:
+            return steps, date
+        steps.append((date, float(balance.statement.epsilon)))
+    return steps, None
+
+
+def _scheduled(
+    spec: ReleaseSpec, state: LedgerState, now: datetime, left: int | None
+) -> tuple[str, Iterator[datetime]]:
     """The schedule in words, and when it charges a month; a late month for which nothing is left has no date."""
     schedule = spec.schedule
     words = f"the first of each month that the schedule {schedule.cron!r} ({schedule.timezone}) meets"
     coming = [
-        month for month in coming_months(spec, state, now) if not month.is_charged and (left or not month.is_late)
+        month for month in coming_months(spec, state, now) if not month.is_charged and (left != 0 or not month.is_late)
     ]
     if coming and coming[0].is_late:
         words += f", and now for {coming[0].period}, which has no release yet"

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore.accounting import Cap, Cost, population_balance, times
+from dpcore.accounting import Balance, Cap, month_number
 from dpcore.errors import SpecError
 from dpcore.mechanisms.registry import cost_of
 from dpcore.planning.forecast import (
@@ -27,11 +27,11 @@ from dpcore.planning.forecast import (
 )
 from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
-from tasks.ledger.refusals import cap_difference
+from tasks.ledger.refusals import cap_difference, kind_difference
 from tasks.ledger.state import LedgerState
-from tasks.schedule.coming import MOST_MONTHS, cap_in_force, coming_months
+from tasks.schedule.coming import MOST_MONTHS, balance_in_force, coming_months
 from tasks.spec import ReleaseSpec
-from tasks.spec.plan import cap_of, plan_release
+from tasks.spec.plan import cap_of, plan_release, windows_of
 from tasks.spec.privacy import MOST_EPSILON
 from tasks.spec.relations import at_most
 
@@ -49,12 +49,13 @@ def left(cap: float, used: Fraction | float) -> float | None:
 class Alternative:
     """Another epsilon a release: how long the cap then lasts; `lasts_until` is the last period that it allows.
 
-    `months` is None where that is beyond `MOST_MONTHS`.
+    `releases_left` is None where each month that leaves the window makes room for a new one; `months` is None where
+    that is so, or beyond `MOST_MONTHS`.
     """
 
     epsilon: Fraction
     plan: Plan
-    releases_left: int
+    releases_left: int | None
     lasts_until: str | None
     months: int | None
 
@@ -84,19 +85,19 @@ class Outlook:
     @cached_property
     def cap(self) -> Cap:
         """The population's cap: the ledger's, or before the first release the specification's."""
-        return cap_in_force(self.spec, self.state)
+        return self.balance.cap
 
-    @property
-    def committed(self) -> Cost:
-        """What is spent or reserved."""
-        return self.state.committed(self.spec.privacy.population)
+    @cached_property
+    def balance(self) -> Balance:
+        """What is spent or reserved against the cap, under the specification's relation."""
+        return balance_in_force(self.spec, self.state)
 
     @cached_property
     def year(self) -> list[ForecastRelease]:
         """Every coming release of the months asked for."""
         months = coming_months(self.spec, self.state, self.now, self.months)
         periods = [(month.period, month.is_charged) for month in months]
-        return burn_down(self.cap, self.committed, self.plan.cost, periods)
+        return burn_down(self.balance, self.plan.cost, periods)
 
     @property
     def cap_reached(self) -> str | None:
@@ -118,13 +119,13 @@ class Outlook:
     @cached_property
     def fits_the_year(self) -> Fraction | None:
         """The largest epsilon a release with which the cap allows all coming ones; None if there is none."""
-        count = sum(not step.counted for step in self.year)
+        months = [month_number(step.period) for step in self.year if not step.counted]
 
         def fits(epsilon: Fraction) -> bool:
             plan = self._plan_with(epsilon)
-            return plan is not None and self.cap.admits(self.committed + times(plan.cost, count))
+            return plan is not None and self.balance.adding_each(months, plan.cost).is_admitted
 
-        return largest_fitting(fits, at_most=self._largest) if count else None
+        return largest_fitting(fits, at_most=self._largest) if months else None
 
     @property
     def warnings(self) -> list[str]:
@@ -138,30 +139,28 @@ class Outlook:
     @property
     def _refused_cap(self) -> list[str]:
         known = self.state.populations.get(self.spec.privacy.population)
-        differs = cap_difference(known, cap_of(self.spec)) if known else None
-        if differs is None:
+        if known is None:
             return []
-        return [f"A run is refused: {differs}, which these figures are counted against ({differs.hint})."]
+        windows = windows_of(self.spec)
+        faults = (cap_difference(known, cap_of(self.spec), windows), kind_difference(known, self.plan.cost))
+        return [
+            f"A run is refused: {fault}, which these figures are counted against ({fault.hint})."
+            for fault in faults
+            if fault is not None
+        ]
 
     @property
     def _mixed_kinds(self) -> list[str]:
-        """Pure costs and Gaussian noise over one population take more than either kind."""
-        after = self.committed + self.plan.cost
-        if not after.is_mixed:
+        """Pure costs and Gaussian noise in one release take more than either kind."""
+        if not self.plan.cost.is_mixed:
             return []
-        counted = at_most(population_balance(after, delta=self.cap.delta).epsilon, 4)
-        takes = f"as zCDP: epsilon {counted} of {at_most(self.cap.epsilon)} is taken after this release"
-        if self.plan.cost.is_mixed:
-            kinds = {name: "Gaussian" if cost_of(event).rho else "pure" for name, event in self.plan.events.items()}
-            return [
-                f"This specification mixes noise ({', '.join(f'{name} {kind}' for name, kind in kinds.items())}), and "
-                f"its population's cap counts the two kinds together {takes}. Mechanisms of one kind take less: choose "
-                "`model.mechanism` and `model.projection.mechanism` alike."
-            ]
+        counted = at_most(self.balance.adding(None, self.plan.cost).statement.epsilon, 4)
+        kinds = {name: "Gaussian" if cost_of(event).rho else "pure" for name, event in self.plan.events.items()}
         return [
-            f"This release's {'Gaussian noise' if self.plan.cost.rho else 'pure cost'} joins a population that has "
-            f"spent the other kind, and its cap counts the two kinds together {takes}. "
-            "A release of the same kind takes less."
+            f"This specification mixes noise ({', '.join(f'{name} {kind}' for name, kind in kinds.items())}), and its "
+            f"population's cap counts the two kinds together: epsilon {counted} of {at_most(self.cap.epsilon)} is "
+            "taken after this release. Mechanisms of one kind take less: choose `model.mechanism` and "
+            "`model.projection.mechanism` alike."
         ]
 
     def as_json(self) -> dict[str, Any]:
@@ -210,11 +209,17 @@ class Outlook:
             return None
 
     def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
-        count, coming = self.cap.releases_left(self.committed, plan.cost), self._uncharged
-        if count >= len(coming):
-            return Alternative(epsilon, plan, count, None, None)
+        left, coming = self.balance.releases_left(plan.cost), self._uncharged
+        count = left if self.balance.span is None else self._months_allowed(plan)
+        if count is None or count >= len(coming):
+            return Alternative(epsilon, plan, left, None, None)
         until = coming[count - 1] if count else None
-        return Alternative(epsilon, plan, count, until, _months_between(coming[0], coming[count]))
+        return Alternative(epsilon, plan, left, until, _months_between(coming[0], coming[count]))
+
+    def _months_allowed(self, plan: Plan) -> int | None:
+        """How many of the coming months the cap allows before it refuses one; None if it refuses none."""
+        steps = burn_down(self.balance, plan.cost, ((period, False) for period in self._uncharged))
+        return next((count for count, step in enumerate(steps) if not step.allowed), None)
 
 
 def readable_error(plan: Plan) -> dict[str, float]:

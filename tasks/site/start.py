@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from dpcore.accounting import Cost, population_balance
+from dpcore.accounting import Balance
+from tasks.bundle.record import balances_under_relations, odometer
 from tasks.ledger.entries.bodies import CapChange, Refusal
 from tasks.ledger.entries.entry import Entry
-from tasks.ledger.state import Population
-from tasks.report.wording import rounded_up
+from tasks.ledger.entries.populations import Population
+from tasks.report.wording import months_in_a_row, rounded_up
 from tasks.schedule.forecast import Forecast
 from tasks.site.burn import NARROW, WIDE, Burn, burn_svg
 from tasks.site.frame import Site
 from tasks.site.rows import rows_of, strips, summary
 from tasks.site.survey import moment_of
 from tasks.spec.privacy import kind_of
+from tasks.spec.relations import RELATION_WORDS
 
 PATH = "index.html"
 ROWS_AT_ONCE = 60
@@ -62,12 +64,21 @@ def _population_budget(site: Site, population: str, known: Population) -> dict[s
         "population": population,
         "basis": known.basis | {"unit": kind_of(known.basis.get("unit", ""))},
         "kinds": list(_kinds(known)),
+        "span": months_in_a_row(known.windows.span),
+        "odometer": odometer(known, known.neighbours)["epsilon"] if known.windows.span else None,
+        "relations": list(_relations(known)),
         "drawings": [(kind, burn_svg(burn, width=width, alt=alt)) for kind, width in _widths()],
         "forecast": foreseen,
         "refused": bool(burn.refused),
         "coming": bool(burn.coming),
         "changes": len(burn.caps) - 1,
     }
+
+
+def _relations(known: Population) -> Iterator[dict[str, Any]]:
+    """Yield what is spent under each relation; nothing is known under one that an earlier version did not count."""
+    for name, figures in balances_under_relations(known).items():
+        yield {"words": RELATION_WORDS[name], "epsilon": figures and figures["epsilon"]}
 
 
 def _widths() -> list[tuple[str, int]]:
@@ -98,12 +109,12 @@ def _is_of_budget(entry: Entry, population: str) -> bool:
 
 def _spent(entries: list[Entry], steps: list[tuple[int, Population]]) -> Iterator[tuple[Any, float]]:
     """Yield epsilon after each entry that spent something, under the cap of that time."""
-    last: tuple[Cost, Any] | None = None
+    last: Balance | None = None
     for seq, known in steps:
-        if last == (known.spent, known.cap.delta):
+        balance = known.balance(reserved=False)
+        if last == balance:
             continue
-        last = known.spent, known.cap.delta
-        epsilon = float(population_balance(known.spent, delta=known.cap.delta).epsilon)
+        last, epsilon = balance, float(balance.statement.epsilon)
         if math.isfinite(epsilon):  # a cost that cannot be stated is infinite, which the figures show
             yield moment_of(entries[seq - 1]), epsilon
 
@@ -116,9 +127,7 @@ def _caps(entries: list[Entry], population: str) -> Iterator[tuple[Any, float]]:
 
 def _kinds(known: Population) -> Iterator[dict[str, Any]]:
     """Yield lifetime, spent, reserved and left for each kind of budget that has a cap or was used."""
-    spent, both = (
-        population_balance(cost, delta=known.cap.delta) for cost in (known.spent, known.spent + known.reserved)
-    )
+    spent, both = (known.balance(reserved=reserved).statement for reserved in (False, True))
     for kind, label in KINDS.items():
         cap, used, taken = (float(getattr(source, kind)) for source in (known.cap, spent, both))
         if kind == "epsilon" or used > 0 or (cap > 0 and kind == "delta"):
@@ -139,5 +148,6 @@ def _burn_alt(population: str, burn: Burn, forecast: Forecast | None) -> str:
     if burn.refused:
         words += f", {len(burn.refused)} refused"
     if forecast:
-        words += f", {forecast.left} more releases fit"
+        more = "one more release fits every month" if forecast.left is None else f"{forecast.left} more releases fit"
+        words += f", {more}"
     return words

@@ -14,6 +14,7 @@ from dpcore.planning.request import COPULA, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Role
 from tasks.spec import ReleaseSpec
+from tasks.spec.privacy import Windows
 from tasks.spec.relations import Figures, relation_figures
 from tasks.workspace.redaction import ErrorBoundary
 
@@ -129,9 +130,22 @@ def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:
 
 
 def cap_of(spec: ReleaseSpec) -> Cap:
-    """The lifetime cap that the specification states."""
-    lifetime = spec.privacy.lifetime
-    return Cap(lifetime.epsilon, lifetime.delta, lifetime.delta_num)
+    """The lifetime cap that the specification states; it names no kind where the first release decides it."""
+    return spec.privacy.lifetime.cap
+
+
+def windows_of(spec: ReleaseSpec) -> Windows:
+    """Over how many months the cap counts, and which records belong to one month of one person."""
+    return Windows(spec.privacy.unit.months, window_rule(spec))
+
+
+def window_rule(spec: ReleaseSpec) -> dict[str, str] | None:
+    """By which rule a release leaves out the rows of other months; None if it does not."""
+    month_rule = getattr(spec, "month_rule", None)
+    if month_rule is None:
+        return None
+    person = spec.privacy.unit.person
+    return {"month": month_rule.words} | ({"person": person} if person else {})
 
 
 def basis_of(spec: ReleaseSpec) -> dict[str, str]:

@@ -1,22 +1,24 @@
 """The privacy section: whose budget, whom it protects, and how much a release may reveal.
 
-The first cap of a population writes its basis: the neighbour relation and the unit. Costs add for a unit that every
-release protects as a whole. That holds for any two specifications of persons, whatever their rules about rows and
+The first cap of a population writes its basis: the unit, and the neighbour relation that it is first counted for.
+Costs under one relation add, and the ledger adds them up under both. Costs add for a unit that every release protects
+as a whole. That holds for any two specifications of persons, whatever their rules about rows and
 whichever column identifies a person: each protects all rows that bear one identifier (GUARANTEE.md, "The identifier of
 persons"). A cost for a row says nothing about a person, and one for rows of a query's answer nothing about rows of a
-table; the relation of neighbours changes what a figure means. Those are refused.
+table. Those are refused.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, PlainValidator, field_validator, model_serializer, model_validator
 
-from dpcore.accounting import LARGEST_FIGURE
+from dpcore.accounting import LARGEST_FIGURE, Cap, CapKind
 from dpcore.planning.request import SMALLEST_DELTA, SMALLEST_EPSILON
 from dpcore.records.schema import Neighbours, PrivacyUnit, RowRule
 from tasks.spec.refusals import refuse, shown
@@ -25,8 +27,23 @@ from tasks.spec.values import ColumnName, ExactDecimal, Section, Slug, positive_
 MOST_EPSILON = 100
 """Above it a single release may multiply an adversary's odds by e^100: no promise at all."""
 
+MOST_SPAN = 1200
+"""A longer span protects a lifetime: `all` says so."""
+
 MOST_DELTA = Fraction(1, 1000)
 """Above it a release may simply publish one record in a thousand."""
+
+
+ALL_MONTHS = "all"
+"""The span that protects all months of a unit together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Over how many consecutive months a cap counts, None for all; and by which rule records belong to months."""
+
+    span: int | None = None
+    rule: dict[str, str] | None = None
 
 
 _AT_MOST = re.compile(r"at-most\s+(\S+)")
@@ -45,8 +62,18 @@ def _read_row_limit(value: object) -> Any:
     return positive_whole(match[1])
 
 
+def _read_span(value: object) -> int | str:
+    """`all`, or a number of consecutive months."""
+    if value == ALL_MONTHS:
+        return ALL_MONTHS
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_SPAN:
+        hint = f"write `span: all`, or a number of months from 1 to {MOST_SPAN}, such as `span: 12`"
+        refuse("unit-span", f"{shown(value)} is no number of consecutive months", hint)
+    return value
+
+
 class UnitSpec(Section):
-    """Whom the guarantee protects: `row`, or `{person: COLUMN, rows: weight | at-most N}`."""
+    """Whom the guarantee protects: `row`, or `{person: COLUMN, rows: weight | at-most N, span: all | N}`."""
 
     person: ColumnName | None = Field(
         default=None, description="The column that identifies a person; a mapping needs it. It is never released."
@@ -58,6 +85,13 @@ class UnitSpec(Section):
         "times the noise.",
         json_schema_extra={"values": "`weight` or `at-most N`"},
     )
+    span: Annotated[int | Literal["all"], PlainValidator(_read_span)] = Field(
+        default="all",
+        description="How many consecutive months of a unit are protected together: `all` of them, or a number. Then "
+        "the lifetime cap holds for every window of so many months, and older releases no longer count. It needs "
+        "`source.period_column`. For rows, write `unit: {span: 1}`.",
+        json_schema_extra={"values": "`all` or number of months"},
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -65,16 +99,24 @@ class UnitSpec(Section):
         if value == "row":
             return {}
         # An empty person must not fall back to `row`, which promises less.
-        if not isinstance(value, dict) or set(value) <= {"rows"} or value.get("person", "") is None:
+        says_whom = isinstance(value, dict) and ("span" in value or not set(value) <= {"rows"})
+        if not says_whom or value.get("person", "") is None or ("rows" in value and "person" not in value):
             hint = "write `unit: row`, or `unit: {person: COLUMN, rows: weight}`"
             refuse("unit", f"{shown(value)} does not say whom the guarantee protects", hint)
         return value
 
     @model_serializer
-    def _as_written(self) -> str | dict[str, str]:
+    def _as_written(self) -> str | dict[str, str | int]:
+        span: dict[str, str | int] = {} if self.span == ALL_MONTHS else {"span": self.span}
         if self.person is None:
-            return "row"
-        return {"person": self.person, "rows": "weight" if self.rows == "weight" else f"at-most {self.rows}"}
+            return span or "row"
+        rows = "weight" if self.rows == "weight" else f"at-most {self.rows}"
+        return {"person": self.person, "rows": rows, **span}
+
+    @property
+    def months(self) -> int | None:
+        """How many consecutive months of a unit are protected together; None for all."""
+        return self.span if isinstance(self.span, int) else None
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -84,6 +126,10 @@ class UnitSpec(Section):
         return PrivacyUnit(person=self.person, row_rule=RowRule.AT_MOST, most_rows=self.rows)
 
 
+FIGURE_OF_KIND = {"pure": "split", "each": "slots"}
+"""The kind of cap that a further figure belongs to."""
+
+
 class LifetimeSpec(Section):
     """What all releases over a population may reveal together."""
 
@@ -91,6 +137,19 @@ class LifetimeSpec(Section):
     delta: ExactDecimal = Field(default=Fraction(0), description="The cap on delta.")
     delta_num: ExactDecimal = Field(
         default=Fraction(1, 10**9), description="The cap on what finite precision may add to delta."
+    )
+    kind: Literal["auto", "pure", "gaussian", "zcdp", "split", "slots"] = Field(
+        default="auto",
+        description="Which costs the cap counts, and how: `pure` epsilons; the exact curve of `gaussian` noise; both "
+        "as `zcdp`; each within a part of its own (`split`); or pure releases of one size, composed exactly "
+        "(`slots`). `auto` is what the first release costs. The first release fixes it.",
+    )
+    pure: ExactDecimal | None = Field(
+        default=None, description="With `split`: the part of epsilon for pure costs. The rest is for Gaussian noise."
+    )
+    each: ExactDecimal | None = Field(
+        default=None,
+        description="With `slots`: the most that one release costs. As many releases fit as compose to the cap.",
     )
 
     @field_validator("epsilon")
@@ -105,6 +164,35 @@ class LifetimeSpec(Section):
     @classmethod
     def _delta_is_a_probability(cls, delta: Fraction) -> Fraction:
         return _probability(delta)
+
+    @model_validator(mode="after")
+    def _kind_has_its_figures(self) -> Self:
+        for key, kind in FIGURE_OF_KIND.items():
+            if (getattr(self, key) is not None) != (self.kind == kind):
+                missing = self.kind == kind
+                message = f"a cap of kind {self.kind} {'needs' if missing else 'has no'} `{key}`"
+                hint = f"write for example `{key}: 0.5`" if missing else f"remove it, or write `kind: {kind}`"
+                refuse("cap-figures", message, hint, *(() if missing else (key,)))
+        if self.kind in ("gaussian", "zcdp", "split", "slots") and not self.delta:
+            hint = "set a small lifetime delta such as 1.0e-6, or use `kind: pure`"
+            refuse("cap-needs-delta", f"a cap of kind {self.kind} is counted at a delta", hint, "delta")
+        if self.pure is not None and not 0 < self.pure < self.epsilon:
+            refuse("cap-figures", "the part for pure costs must lie between 0 and epsilon", "lower it", "pure")
+        if self.each is not None and not 0 < self.each <= self.epsilon:
+            refuse("cap-figures", "a slot must cost more than 0 and at most epsilon", "lower it", "each")
+        return self
+
+    @property
+    def cap(self) -> Cap:
+        """The cap; without a kind where the first release decides it."""
+        figures = self.epsilon, self.delta, self.delta_num
+        if self.kind == "auto":
+            return Cap(*figures)
+        if self.pure is not None:
+            return Cap.split(*figures, pure=self.pure)
+        if self.each is not None:
+            return Cap.of_slots(*figures, each=self.each)
+        return Cap(*figures, kind=CapKind(self.kind))
 
 
 class PrivacySpec(Section):
@@ -201,7 +289,7 @@ def adds_up(known: Mapping[str, str], stated: Mapping[str, str]) -> bool:
 
 def what_differs(known: Mapping[str, str], stated: Mapping[str, str]) -> str | None:
     """The part of a basis for which costs do not add; None if they do."""
-    kinds = [dict(basis) | {"unit": kind_of(basis.get("unit", ""))} for basis in (known, stated)]
+    kinds = [{**basis, "unit": kind_of(basis.get("unit", "")), "neighbours": ""} for basis in (known, stated)]
     return next((name for name in sorted(kinds[0] | kinds[1]) if kinds[0].get(name) != kinds[1].get(name)), None)
 
 

@@ -16,6 +16,8 @@ VALUES, PARTICIPATION = "values", "participation"
 RELATIONS = {VALUES: Neighbours.REPLACE_ONE, PARTICIPATION: Neighbours.ADD_REMOVE}
 """Replace-one is about what a unit's records say, add-remove about whether there is such a unit."""
 
+RELATION_WORDS = {VALUES: "values", PARTICIPATION: "being in the data"}
+
 Figures = dict[str, float]
 
 UNPROVED = "approximate: not proved"
@@ -62,7 +64,7 @@ def _rounded(number: float | Fraction, digits: int, rounding: str) -> str:
 
 def in_words(privacy: Mapping[str, Any]) -> dict[str, str]:
     """Both promises as a person reads them in a list; nothing of a record that is older than they are."""
-    named = {"values": VALUES, "being in the data": PARTICIPATION}
+    named = {words: name for name, words in RELATION_WORDS.items()}
     mark = f" ({UNPROVED})" if is_unproved(privacy) else ""
     return {words: _pair(privacy[name]) + mark for words, name in named.items() if name in privacy}
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any, ClassVar
 
-from dpcore.accounting import Cap, Cost
+from dpcore.accounting import Cap, CapKind, Cost
+from dpcore.records.schema import Neighbours
 from tasks.keys.decision import SignedDecision
 from tasks.ledger.entries.costs import cost_from_json, cost_to_json
 from tasks.ledger.entries.fields import exact_number
+from tasks.spec.privacy import Windows
 
 
 class Body:
@@ -61,18 +63,66 @@ class CapChange(Body, kind="cap"):
     basis: dict[str, str]
     reason: str | None
     who: str | None = None
+    rule: dict[str, str] | None = None
+    """The kind of the cap, with the figures that only this kind has; None in entries of earlier versions."""
+    window: dict[str, str] | None = None
+    """How many months of a unit are protected together, and by which rule records belong to one; None for all."""
 
     @staticmethod
-    def of(cap: Cap, basis: dict[str, str], reason: str | None, who: str | None) -> CapChange:
+    def of(cap: Cap, basis: dict[str, str], reason: str | None, who: str | None, windows: Windows) -> CapChange:
         """The entry that sets a cap."""
         return CapChange(
-            epsilon=cap.epsilon, delta=cap.delta, delta_num=cap.delta_num, basis=basis, reason=reason, who=who
+            epsilon=cap.epsilon,
+            delta=cap.delta,
+            delta_num=cap.delta_num,
+            basis=basis,
+            reason=reason,
+            who=who,
+            rule=None if cap.kind is None else {"kind": cap.kind.value} | _figures_of_kind(cap),
+            window=None if windows.span is None else {SPAN: str(windows.span), **(windows.rule or {})},
         )
 
     @property
     def cap(self) -> Cap:
-        """The cap that the entry sets."""
-        return Cap(self.epsilon, self.delta, self.delta_num)
+        """The cap that the entry sets.
+
+        Raises: ValueError for figures that are no cap of its kind.
+        """
+        figures: dict[str, Any] = {
+            name: exact_number(text) for name, text in (self.rule or {}).items() if name != "kind"
+        }
+        if "slots" in figures:
+            figures["slots"] = int(figures["slots"])
+        kind = None if self.rule is None else CapKind(self.rule["kind"])
+        return Cap(self.epsilon, self.delta, self.delta_num, kind=kind, **figures)
+
+    @property
+    def neighbours(self) -> Neighbours:
+        """The relation that the cap was first counted for.
+
+        Raises: ValueError for an unknown one.
+        """
+        return Neighbours(self.basis.get("neighbours", Neighbours.REPLACE_ONE))
+
+    @property
+    def windows(self) -> Windows:
+        """Over which months the cap counts."""
+        if self.window is None:
+            return Windows()
+        rule = {name: text for name, text in self.window.items() if name != SPAN}
+        return Windows(int(self.window[SPAN]), rule)
+
+
+def _figures_of_kind(cap: Cap) -> dict[str, str]:
+    """The figures that only caps of its kind have, as exact text; a part for thresholds only if there is one."""
+    figures = {name: getattr(cap, name) for name in FIGURES_OF_KINDS}
+    return {name: str(figure) for name, figure in figures.items() if figure}
+
+
+FIGURES_OF_KINDS = ("pure", "rho", "slots", "each", "thresholds")
+
+SPAN = "span"
+"""The key of a window under which the number of months stands, beside the rule by which records belong to one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +134,8 @@ class MeasurementPlan:
 
     event: dict[str, Any]
     cost: Cost
+    other: Cost | None = field(default=None, compare=False)
+    """The cost under the relation that the event does not declare; None if there is none, or none was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +162,19 @@ class Reservation(Body, kind="reserve"):
     reason: str | None
     approve: str | RequiredApprovers = "none"
     """`none`, `required` for any key with the role approve, or which approvers."""
+    window: dict[str, str] | None = None
+    """By which rule the rows of other months were left out; None if nothing says that they were."""
+
+    @property
+    def neighbours(self) -> Neighbours | None:
+        """The relation that the release declares; None if its measurements name none.
+
+        Raises: ValueError if they name several, or one that is unknown.
+        """
+        declared = {plan.event["neighbours"] for plan in self.measurements.values() if "neighbours" in plan.event}
+        if len(declared) > 1:
+            raise ValueError("a release declares one relation")
+        return Neighbours(declared.pop()) if declared else None
 
     def can_serve(self, wanted: Reservation) -> bool:
         """Whether a run that asks for another reservation of the same name can go on with this one."""
@@ -270,7 +335,8 @@ _PARSERS: Mapping[str, Callable[[Any], object]] = {
     "cost": cost_from_json,
     "lost": lambda lost: tuple((seq, digest) for seq, digest in lost),
     "measurements": lambda plans: {
-        name: MeasurementPlan(plan["event"], cost_from_json(plan["cost"])) for name, plan in plans.items()
+        name: MeasurementPlan(plan["event"], *(cost_from_json(plan[key]) for key in ("cost", "other") if key in plan))
+        for name, plan in plans.items()
     },
     **dict.fromkeys(("epsilon", "delta", "delta_num"), exact_number),
     **dict.fromkeys(("retired", "roles", "vouches"), tuple),
@@ -286,7 +352,7 @@ TOGETHER: Mapping[str, tuple[frozenset[str], ...]] = {
 }
 """Later fields that an entry has all of, or none."""
 
-_OMITTED_IF_NONE = frozenset[str]().union(*(names for groups in TOGETHER.values() for names in groups))
+_OMITTED_IF_NONE = frozenset({"rule", "window"}).union(*(names for groups in TOGETHER.values() for names in groups))
 
 
 def parse_body(kind: str, text: str) -> Body:
@@ -315,7 +381,8 @@ def _json_value(value: Any) -> Any:
         case Fraction():
             return str(value)
         case MeasurementPlan():
-            return {"event": value.event, "cost": cost_to_json(value.cost)}
+            other = {} if value.other is None else {"other": cost_to_json(value.other)}
+            return {"event": value.event, "cost": cost_to_json(value.cost)} | other
         case RequiredApprovers():
             return {"by": list(value.by), "at_least": value.at_least}
         case dict():

@@ -13,13 +13,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from dpcore.accounting import LARGEST_FIGURE
+from dpcore.accounting import LARGEST_FIGURE, Cap, CapKind
+from dpcore.records.schema import Neighbours
 from tasks.keys.decision import Decision
 from tasks.keys.signing import PublicKey
 from tasks.ledger.entries import bodies
 from tasks.ledger.entries.fields import canonical, exact_number, is_slug, is_text
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_SPAN = re.compile(r"[1-9][0-9]{0,3}")
 _PERIOD = re.compile(r"[0-9]{4}-(?:0[1-9]|1[0-2])")
 
 Check = Callable[[object], bool]
@@ -39,7 +41,22 @@ def fault_of_body(kind: str, body: str) -> str | None:
     if halves or not needed.keys() <= facts.keys() <= known.keys():
         return "lacks a field, or has one that is unknown"
     wrong = [name for name in known if name in facts and not known[name](facts[name])]
-    return f"has an impossible value in its field {wrong[0]!r}" if wrong else None
+    if wrong:
+        return f"has an impossible value in its field {wrong[0]!r}"
+    return None if _fits_together(bodies.parse_body(kind, body)) else "holds figures that do not belong together"
+
+
+def _fits_together(content: bodies.Body) -> bool:
+    """Whether a cap is one of its kind, and the measurements of a reservation declare one relation."""
+    try:
+        match content:
+            case bodies.CapChange():
+                return isinstance(content.cap, Cap) and content.neighbours in Neighbours
+            case bodies.Reservation():
+                return content.neighbours is None or content.neighbours in Neighbours
+    except ValueError:
+        return False
+    return True
 
 
 def _is_exact(value: object) -> bool:
@@ -54,10 +71,12 @@ def _is_probability(value: object) -> bool:
 
 
 def _is_exact_cost(value: object) -> bool:
+    """The figures of a cost; a delta of its own is there only if it is positive."""
     return (
         isinstance(value, dict)
-        and value.keys() == {"epsilon", "rho", "rho_of_pure", "delta_num"}
+        and value.keys() - {"delta"} == {"epsilon", "rho", "rho_of_pure", "delta_num"}
         and all(map(_is_exact, value.values()))
+        and value.get("delta") != "0"
     )
 
 
@@ -90,8 +109,10 @@ def _is_event(value: object) -> bool:
 
 
 def _is_measurement(value: object) -> bool:
-    named = isinstance(value, dict) and value.keys() == {"cost", "event"}
-    return named and _is_exact_cost(value["cost"]) and _is_event(value["event"])  # type: ignore[index]
+    """An event with its cost and, since later versions, its cost under the other relation."""
+    named = isinstance(value, dict) and value.keys() - {"other"} == {"cost", "event"}
+    costs = [value[name] for name in value if name != "event"] if named else []  # type: ignore[attr-defined,index]
+    return named and all(map(_is_exact_cost, costs)) and _is_event(value["event"])  # type: ignore[index]
 
 
 def _is_lost_entry(value: object) -> bool:
@@ -128,8 +149,21 @@ def _list_of(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
+def _is_rule(value: object) -> bool:
+    """A kind of cap, and exact figures."""
+    figures = value.items() - {("kind", value.get("kind"))} if _mapping_of(is_text)(value) else ()  # type: ignore[attr-defined]
+    known = all(name in bodies.FIGURES_OF_KINDS and _is_exact(text) for name, text in figures)
+    return isinstance(value, dict) and value.get("kind") in list(CapKind) and known
+
+
+def _is_window_of_cap(value: object) -> bool:
+    """How many months, and by which rule records belong to one."""
+    return _is_window(value) and _matches(_SPAN)(value.get(bodies.SPAN)) and "month" in value  # type: ignore[attr-defined,operator]
+
+
 _is_digest, _is_period = _matches(_DIGEST), _matches(_PERIOD)
 _text_or_none = _or_none(is_text)
+_is_window = _mapping_of(is_text)
 _sealed: dict[str, Check] = {"bundle_digest": _is_digest, "flow_run_id": _text_or_none}
 
 BODIES: Mapping[str, dict[str, Check]] = {
@@ -183,8 +217,12 @@ _proof: dict[str, Check] = {"approver": is_text, "statement": _is_decision, "sig
 
 LATER_FIELDS: Mapping[str, dict[str, Check]] = {
     bodies.KeyEnrolment.kind: {"roles": _list_of(is_text), "name": is_text},
-    bodies.CapChange.kind: {"who": _text_or_none},
-    bodies.Reservation.kind: {"approve": _is_approval},
+    bodies.CapChange.kind: {
+        "who": _text_or_none,
+        "rule": _is_rule,
+        "window": _is_window_of_cap,
+    },
+    bodies.Reservation.kind: {"approve": _is_approval, "window": _is_window},
     bodies.Approval.kind: _proof,
     bodies.Reconciliation.kind: {"vouches": _list_of(is_text)},
     bodies.Spend.kind: {"build": _or_none(_is_mapping), "flow_run_id": _text_or_none},

@@ -7,13 +7,13 @@ from tasks.ledger.entries.fields import exact_number
 
 
 def cost_to_json(cost: Cost) -> dict[str, str]:
-    """A cost as exact text."""
+    """A cost as exact text; a delta of its own, which few costs have, only if it is positive."""
     return {
         "epsilon": str(cost.epsilon),
         "rho": str(cost.rho),
         "rho_of_pure": str(cost.rho_of_pure),
         "delta_num": str(cost.delta_num),
-    }
+    } | ({"delta": str(cost.delta)} if cost.delta else {})
 
 
 def cost_from_json(body: dict[str, str]) -> Cost:
@@ -31,4 +31,6 @@ def less(one: Cost, other: Cost) -> Cost:
         one.rho - other.rho,
         one.rho_of_pure - other.rho_of_pure,
         one.delta_num - other.delta_num,
+        one.delta - other.delta,
+        one.releases - other.releases,
     )

@@ -251,7 +251,8 @@ def test_a_release_of_the_other_kind_than_the_populations_is_warned_of(steward: 
     steward.reserve("2026-07")
     assert steward.plan()["warnings"] == []
     steward.edit({"  delta: 0\n": "  delta: 1.0e-6\n", "mechanism: auto": "mechanism: gaussian"})
-    assert "joins a population" in steward.plan()["warnings"][0]
+    (warning,) = steward.plan()["warnings"]
+    assert warning.startswith("A run is refused: the cap counts pure epsilon alone, and this release costs Gaussian")
 
 
 def test_what_is_in_the_ledger_is_not_counted_again_and_reservations_count(steward: Steward) -> None:
@@ -435,14 +436,12 @@ def test_planning_imports_nothing_slow(steward: Steward) -> None:
 
 @pytest.mark.parametrize("command", ["plan", "budget"])
 def test_costs_that_do_not_add_to_the_populations_are_refused_as_by_a_run(steward: Steward, command: str) -> None:
-    """A ledger of rows under replace-one; the spec now says add-remove."""
+    """A ledger of rows; the spec now speaks of persons."""
     steward.reserve("2026-07")
-    old = steward.spec.neighbours.value
-    other = {"replace-one": "add-remove", "add-remove": "replace-one"}[old]
-    steward.edit({f"neighbours: {old}": f"neighbours: {other}"})
+    steward.edit({"unit: row": "unit: {person: patient_id}"})
     code, out, _ = steward.call(command, "-w", str(steward.folder), "--json")
     said = json.loads(out)
-    assert (code, said["rule"], said["where"]) == (2, "budget-basis-differs", "privacy.neighbours")
+    assert (code, said["rule"], said["where"]) == (2, "budget-basis-differs", "privacy.unit")
     assert "releases_left" not in said
 
 

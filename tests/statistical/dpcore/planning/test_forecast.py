@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.dpcore.samplers import SIGMAS
 
-from dpcore.accounting import Cap, Cost, Epsilon, Rho, population_balance, rho_of_epsilon, times
+from dpcore.accounting import Balance, Cap, Cost, Epsilon, Months, Rho, population_balance, rho_of_epsilon, times
 from dpcore.evaluation.utility import MeasuredSummary
 from dpcore.measure import PrivateGram, Released, exact_gram, measure_gram, measure_vector
 from dpcore.measurements.noisy_moments import NoisyMoments
@@ -48,6 +48,7 @@ from dpcore.synthesis.generators import ClassGaussians
 # -- the year ahead ----------------------------------------------------------------
 
 MONTHS = [f"2026-{month:02}" for month in range(1, 13)]
+NOTHING = Cost()
 PURE = Cost.of(Epsilon(Fraction(3, 10)))
 GAUSSIAN = Cost.of(Rho(rho_of_epsilon(1.0, delta=1e-6)), delta_num=Fraction(1, 10**14))
 
@@ -56,11 +57,24 @@ def cap(epsilon: str, delta: str = "1/100000", delta_num: str = "1/1000000000") 
     return Cap(Fraction(epsilon), Fraction(delta), Fraction(delta_num))
 
 
+def held(limit: Cap, spent: Cost = NOTHING, span: int | None = None) -> Balance:
+    return Balance(limit, span, Months({}, spent))
+
+
+@pytest.mark.parametrize("span", [1, 2, 3, 12])
+def test_within_windows_the_year_stops_only_where_a_window_is_full(span: int) -> None:
+    limit = cap("0.6")
+    steps = burn_down(held(limit, span=span), PURE, [(month, False) for month in MONTHS])
+    assert all(step.spent.epsilon <= limit.epsilon for step in steps)
+    allowed = [step.allowed for step in steps]
+    assert allowed == ([True] * 12 if span <= 2 else [number % span < 2 for number in range(12)])
+
+
 @pytest.mark.parametrize("each", [PURE, GAUSSIAN], ids=["pure", "gaussian"])
 @pytest.mark.parametrize("spent", [Cost(), PURE, GAUSSIAN + PURE], ids=["nothing", "pure", "both"])
 def test_the_year_stops_where_the_cap_allows_no_further_release(each: Cost, spent: Cost) -> None:
     limit = cap("2.5")
-    steps = burn_down(limit, spent, each, [(month, False) for month in MONTHS])
+    steps = burn_down(held(limit, spent), each, [(month, False) for month in MONTHS])
     allowed = [step.allowed for step in steps]
     count = limit.releases_left(spent, each)
     assert 0 < count < 12
@@ -72,7 +86,7 @@ def test_the_year_stops_where_the_cap_allows_no_further_release(each: Cost, spen
 
 
 def test_gaussian_costs_grow_slower_than_their_number() -> None:
-    steps = burn_down(cap("100"), Cost(), GAUSSIAN, [(month, False) for month in MONTHS])
+    steps = burn_down(held(cap("100")), GAUSSIAN, [(month, False) for month in MONTHS])
     first, last = float(steps[0].spent.epsilon), float(steps[-1].spent.epsilon)
     assert 2 * first < last < 6 * first
     assert steps[-1].spent.delta_num == 12 * GAUSSIAN.delta_num
@@ -80,7 +94,7 @@ def test_gaussian_costs_grow_slower_than_their_number() -> None:
 
 def test_a_period_in_the_ledger_is_not_counted_again_even_under_a_full_cap() -> None:
     limit = cap("0.6")
-    steps = burn_down(limit, PURE, PURE, [("a", True), ("b", False), ("c", True), ("d", False)])
+    steps = burn_down(held(limit, PURE), PURE, list(zip(MONTHS, (True, False, True, False), strict=False)))
     assert [step.allowed for step in steps] == [True, True, True, False]
     assert [step.spent.epsilon for step in steps] == [
         Fraction(3, 10),
@@ -92,7 +106,7 @@ def test_a_period_in_the_ledger_is_not_counted_again_even_under_a_full_cap() -> 
 
 def test_the_finite_precision_of_many_releases_exhausts_a_cap_too() -> None:
     tight = cap("100", delta_num="3/100000000000000")
-    assert [s.allowed for s in burn_down(tight, Cost(), GAUSSIAN, [(m, False) for m in MONTHS[:5]])] == [
+    assert [s.allowed for s in burn_down(held(tight), GAUSSIAN, [(m, False) for m in MONTHS[:5]])] == [
         True,
         True,
         True,

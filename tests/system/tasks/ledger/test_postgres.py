@@ -32,6 +32,7 @@ from tasks.ledger.sharing import give_roles, grant_population
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.release.context import RunRequest
+from tasks.spec.privacy import Windows
 from tasks.workspace.folders import Workspace
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -91,7 +92,7 @@ def test_a_writer_sees_the_head_whatever_isolation_the_server_prefers(
             waiting = pool.submit(lambda: other.reserve(request("2026-03")).release_id)
             waits = "SELECT 1 FROM pg_locks WHERE NOT granted"
             wait_for(lambda: server.execute(waits), "somebody waits for the writers' lock")
-            transaction.append(CapChange.of(cap("1"), BASIS, None, None), "others")
+            transaction.append(CapChange.of(cap("1"), BASIS, None, None, Windows()), "others")
         assert waiting.result(timeout=30) == "visits-2026-03-1"
         assert LedgerState.replay(one.entries()).head == other.state().head
 

@@ -8,10 +8,10 @@ import pytest
 from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, release_statement
-from dpcore.errors import BudgetExceededError
+from dpcore.errors import LedgerError
 from tasks.audit import audit_workspace, broken, not_shown, recomputed
-from tasks.bundle import record as record_module
-from tasks.ledger.balances import History
+from tasks.ledger import refusals
+from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
 PURE, GAUSSIAN = "wishart-difference-trace", "gaussian"
@@ -37,25 +37,30 @@ def workspace(tmp_path: Path) -> Workspace:
 
 
 @pytest.fixture
-def former(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A pure release beside it, which the rule of earlier versions admitted, with what they stated about balances."""
+def former(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A Gaussian and a pure release that the rule of earlier versions admitted, with what these stated of balances."""
+    made = Workspace(tmp_path)
+    made.create()
     with monkeypatch.context() as earlier:
+        ensure_cap = Ledger.ensure_cap
+        earlier.setattr(Ledger, "ensure_cap", lambda *given, cost, **named: ensure_cap(*given, **named))
         earlier.setattr(Cap, "admits", _admitted_once)
-        earlier.setattr(record_module, "population_balance", release_statement)
-        earlier.setattr(History.balance, "__defaults__", (release_statement,))
-        release_by(workspace, PURE, "2026-02")
+        earlier.setattr(Cap, "balance", lambda cap, cost, **_: release_statement(cost, delta=cap.delta))
+        earlier.setattr(refusals, "kind_difference", lambda *_: None)
+        release_by(made, GAUSSIAN, "2026-01")
+        release_by(made, PURE, "2026-02")
     monkeypatch.setattr(recomputed, "code_facts", lambda: {"digest": "0" * 64, "dependencies_digest": "0" * 64})
-    return workspace
+    return made
 
 
-def _admitted_once(cap: Cap, cost: Cost) -> bool:
+def _admitted_once(cap: Cap, cost: Cost, **_: int) -> bool:
     return release_statement(cost, delta=cap.delta).epsilon <= cap.epsilon
 
 
-def test_a_pure_release_beside_gaussian_ones_is_counted_as_zcdp_and_refused(workspace: Workspace) -> None:
-    with pytest.raises(BudgetExceededError) as refused:
+def test_a_pure_release_beside_gaussian_ones_is_refused_until_the_cap_counts_both(workspace: Workspace) -> None:
+    with pytest.raises(LedgerError) as refused:
         release_by(workspace, PURE, "2026-02")
-    assert "counted as zCDP" in str(refused.value.hint)
+    assert (refused.value.rule, "kind: zcdp" in str(refused.value.hint)) == ("cap-kind", True)
     release_by(workspace, GAUSSIAN, "2026-02")
     assert broken(audit_workspace(workspace)) == []
 
@@ -69,5 +74,5 @@ def test_what_an_earlier_rule_admitted_is_not_broken_and_not_shown_to_hold(forme
     assert "of 1.2" in open_ones["caps"]
     assert "small-2026-01-1: balance" not in open_ones, "Gaussian noise alone is counted as ever"
     for mechanism in (PURE, GAUSSIAN):
-        with pytest.raises(BudgetExceededError):
+        with pytest.raises(LedgerError):
             release_by(former, mechanism, "2026-03")

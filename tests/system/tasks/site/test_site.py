@@ -129,7 +129,7 @@ def test_no_release_is_foreseen_of_a_specification_that_every_run_refuses(tmp_pa
     workspace = capped(tmp_path / "w")
     assert survey_workspace(workspace, now=monthly.AFTERWARDS).forecast is not None
     spec = workspace.spec_path
-    spec.write_text(spec.read_text().replace("population: people,", "population: people, neighbours: add-remove,"))
+    spec.write_text(spec.read_text().replace("population: people,", "population: people, unit: {person: who},"))
     assert survey_workspace(workspace, now=monthly.AFTERWARDS).forecast is None
 
 

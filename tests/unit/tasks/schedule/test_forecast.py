@@ -58,7 +58,7 @@ def test_the_count_is_that_of_the_cap(spec: ReleaseSpec) -> None:
     state = taken("2026-01")
     known = state.populations["people"]
     each = Cost(epsilon=Fraction(1, 10), rho_of_pure=Fraction(1, 200))
-    assert foreseen(spec, state).left == known.cap.releases_left(known.spent, each)
+    assert foreseen(spec, state).left == known.cap.releases_left(state.spent("people"), each)
 
 
 def test_a_cap_that_is_reached_leaves_nothing_and_dates_the_refusal(spec: ReleaseSpec) -> None:

@@ -41,9 +41,9 @@ SCENARIOS = {
     "row to a row of an answer": (basis(), basis(ending=OF_ANSWER), "unit"),
     "person to a person of an answer": (basis("patient"), basis("patient", ending=OF_ANSWER), "unit"),
     "a column named like an answer": (basis(f"x{OF_ANSWER}"), basis("x", ending=OF_ANSWER), "unit"),
-    "other neighbours": (basis(), basis(neighbours="add-remove"), "neighbours"),
-    "persons with other neighbours": (basis("patient"), basis("patient", neighbours="add-remove"), "neighbours"),
-    "both": (basis("patient"), basis(neighbours="add-remove"), "neighbours"),
+    "other neighbours": (basis(), basis(neighbours="add-remove"), None),
+    "persons with other neighbours": (basis("patient"), basis("patient", neighbours="add-remove"), None),
+    "both": (basis("patient"), basis(neighbours="add-remove"), "unit"),
 }
 
 

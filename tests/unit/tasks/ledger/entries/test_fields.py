@@ -44,7 +44,9 @@ from tasks.ledger.entries.fields import (
 from tasks.ledger.export import export_lines
 from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
+from tasks.spec.privacy import Windows
 
+RULE = {"month": "month of seen (UTC)"}
 WHEN = "2026-01-01T00:00:00.000000Z"
 
 
@@ -64,7 +66,9 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
 
     path, approver = tmp_path_factory.mktemp("honest") / "ledger.db", SigningKey.fresh()
     with closing(Ledger.open(path, key, clock=clock)) as ledger:
-        ledger.ensure_cap(POPULATION, cap(), BASIS, who="ada")
+        ledger.ensure_cap(
+            POPULATION, cap(), BASIS, who="ada", windows=Windows(12, RULE), cost=Cost(epsilon=Fraction(1, 10))
+        )
         ledger.enrol_key(approver.public, roles=["approve"], name="ada")
         for month, approve in ((1, "none"), (2, "required"), (3, "required")):
             release_id = ledger.reserve(request(f"2026-0{month}", approve=approve)).release_id
@@ -78,9 +82,9 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
         ledger.refuse_bundle("visits-2026-03-1", who="ada", reason="looked", signed=no)
         ledger.revoke_key(approver.public.key_id, reason="left", who="ada")
         ledger.refuse_request(request("2026-05"), "visits-2026-05-1", rule="budget-exceeded", reason="full")
-        ledger.reserve(request("2026-04"))
+        ledger.reserve(request("2026-04", window=RULE))
         ledger.void("visits-2026-04-1", reason="gone")
-        ledger.raise_cap(POPULATION, cap("2"), BASIS, "a second year", who="ada")
+        ledger.raise_cap(POPULATION, cap("2"), BASIS, "a second year", who="ada", windows=Windows(1, RULE))
         ledger.mark_restored(who="ada", made_at=WHEN)
         charges = {POPULATION: Cost(epsilon=Fraction(1, 3))}
         lost = Reconciliation.of(reason="a fire", who="ada", charges=charges, lost=[(30, "9" * 64)], retired=["x-1"])
@@ -328,7 +332,7 @@ def outcome(entries: list[Entry]) -> LedgerState | LedgerError:
 
 
 def budgets(state: LedgerState) -> dict[str, Any]:
-    return {name: (known.cap, known.spent, known.reserved) for name, known in state.populations.items()}
+    return {name: (known.cap, known.windows, known.spent, known.reserved) for name, known in state.populations.items()}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -349,15 +353,17 @@ def test_a_mutated_ledger_is_refused_or_means_something_that_can_be_told(
         assert found.rule == "ledger-broken"
         return
     for population in found.populations.values():
-        assert min(*vars_of(population.spent), *vars_of(population.reserved)) >= 0
+        for tally in (population.spent, population.reserved):
+            costs = [c for m in tally.under.values() if m for c in (m.always, *m.by_month.values())]
+            assert all(min(vars_of(cost)) >= 0 for cost in costs)
         assert population.cap.epsilon >= 0
-        population_balance(population.spent, delta=population.cap.delta).as_json()
+        population.statement().as_json()
     if honest[index].kind not in ("cap", "reconcile", "reserve"):
         assert budgets(found) == budgets(LedgerState.replay(honest))
 
 
 def vars_of(cost: Cost) -> tuple[Fraction, ...]:
-    return cost.epsilon, cost.rho, cost.rho_of_pure, cost.delta_num
+    return cost.epsilon, cost.rho, cost.rho_of_pure, cost.delta_num, cost.delta, Fraction(cost.releases)
 
 
 # ---------------------------------------------------------------- the audit and the commands
