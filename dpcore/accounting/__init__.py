@@ -10,14 +10,16 @@ The package fails closed: a cost that cannot be stated is infinite.
 from __future__ import annotations
 
 from dpcore.accounting.balance import Balance
-from dpcore.accounting.caps import Cap, CapKind, total_delta
+from dpcore.accounting.caps import Cap, CapKind
 from dpcore.accounting.certainty import group_delta, loss_tail, loss_tail_of_views
+from dpcore.accounting.changes import statement_of_any_changes, total_delta
 from dpcore.accounting.costs import LARGEST_FIGURE, Budget, Cost, Epsilon, Rho, times, total
 from dpcore.accounting.curves import (
     INFINITE,
     delta_of_rho,
     epsilon_of_rho,
     float_above,
+    float_below,
     gaussian_delta,
     gaussian_epsilon,
     rho_of_epsilon,
@@ -41,6 +43,7 @@ __all__ = [
     "delta_of_rho",
     "epsilon_of_rho",
     "float_above",
+    "float_below",
     "gaussian_delta",
     "gaussian_epsilon",
     "group_delta",
@@ -54,6 +57,7 @@ __all__ = [
     "rho_of_epsilon",
     "slots_delta",
     "slots_epsilon",
+    "statement_of_any_changes",
     "times",
     "total",
     "total_delta",

@@ -5,19 +5,20 @@ Guarantee: GUARANTEE.md, "Kinds of caps".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 
 from dpcore.accounting.costs import Cost, times
-from dpcore.accounting.curves import INFINITE, float_above, rho_of_epsilon
+from dpcore.accounting.curves import INFINITE, float_below, rho_of_epsilon
 from dpcore.accounting.slots import slots_epsilon
 from dpcore.accounting.statements import Statement, population_balance, release_statement, zcdp_balance
 
+NOTHING = Fraction(0)
+
 
 class CapKind(StrEnum):
-    """What a cap admits, and by which rule it counts."""
+    """Which costs a cap admits, and by which rule it counts them."""
 
     PURE = "pure"
     GAUSSIAN = "gaussian"
@@ -33,10 +34,7 @@ class CapKind(StrEnum):
         return CapKind.ZCDP if cost.is_mixed else CapKind.GAUSSIAN
 
 
-MOST_SLOTS = 10_000
-"""More releases than a population ever makes."""
-
-FIGURES_OF = {CapKind.SPLIT: {"pure", "rho"}, CapKind.SLOTS: {"slots", "each"}}
+FIGURES_OF = {CapKind.SPLIT: ("pure", "rho"), CapKind.SLOTS: ("slots", "each")}
 """The figures that a cap of a kind has beside epsilon and the deltas."""
 
 
@@ -44,9 +42,9 @@ FIGURES_OF = {CapKind.SPLIT: {"pure", "rho"}, CapKind.SLOTS: {"slots", "each"}}
 class Cap:
     """The lifetime limit on the privacy loss of a population.
 
-    `thresholds` is the part of delta that is kept for thresholding; costs are converted at the rest. A cap of kind
-    split admits `pure` of pure costs and `rho` of Gaussian noise; one of kind slots admits `slots` pure releases of
-    at most `each`. A cap without a kind counts by what was used: see `population_balance`.
+    `thresholds` is the part of delta that is kept for thresholding; costs are converted at the rest of it. A cap of
+    kind split admits `pure` of pure costs and `rho` of Gaussian noise; one of kind slots admits `slots` pure
+    releases of at most `each`. A cap without a kind counts by what was used: see `population_balance`.
 
         >>> from dpcore.accounting import Epsilon
         >>> cap = Cap(epsilon=Fraction(3), delta=Fraction(0), delta_num=Fraction(0))
@@ -63,34 +61,42 @@ class Cap:
     rho: Fraction | None = None
     slots: int | None = None
     each: Fraction | None = None
-    thresholds: Fraction = Fraction(0)
+    thresholds: Fraction = NOTHING
 
     def __post_init__(self) -> None:
-        needed = FIGURES_OF.get(self.kind, set()) if self.kind else set()
-        given = {name for name in ("pure", "rho", "slots", "each") if getattr(self, name) is not None}
-        if given != needed:
-            raise ValueError(f"a cap of kind {self.kind} has the figures {sorted(needed)}, got {sorted(given)}")
+        given = {name: getattr(self, name) for name in ("pure", "rho", "slots", "each")}
+        needed = set(FIGURES_OF.get(self.kind, ())) if self.kind else set()
+        if {name for name, figure in given.items() if figure is not None} != needed:
+            raise ValueError(f"a cap of kind {self.kind} has exactly these figures: {sorted(needed)}")
+        if any(figure < 0 for figure in given.values() if figure is not None):
+            raise ValueError("the figures of a cap are not negative")
         if not 0 <= self.thresholds <= self.delta:
-            raise ValueError("the delta of thresholds is a part of the cap's delta")
+            raise ValueError("the delta of thresholding is a part of the cap's delta")
 
     @staticmethod
     def split(
-        epsilon: Fraction, delta: Fraction, delta_num: Fraction, *, pure: Fraction, thresholds: Fraction = Fraction(0)
+        epsilon: Fraction, delta: Fraction, delta_num: Fraction, *, pure: Fraction, thresholds: Fraction = NOTHING
     ) -> Cap:
         """A cap of kind split: `pure` for pure costs, and the Gaussian noise that the rest of epsilon buys."""
-        if not 0 <= pure <= epsilon:
-            raise ValueError("the epsilon of pure releases is a part of the cap's epsilon")
-        rest = float_below(epsilon - pure)
-        rho = rho_of_epsilon(rest, delta=float_below(delta - thresholds))
+        if not 0 <= pure < epsilon:
+            raise ValueError("the epsilon of pure costs is a part of the cap's epsilon")
+        rho = rho_of_epsilon(float_below(epsilon - pure), delta=float_below(delta - thresholds))
         return Cap(epsilon, delta, delta_num, CapKind.SPLIT, pure=pure, rho=rho, thresholds=thresholds)
 
     @staticmethod
     def of_slots(
-        epsilon: Fraction, delta: Fraction, delta_num: Fraction, *, each: Fraction, thresholds: Fraction = Fraction(0)
+        epsilon: Fraction, delta: Fraction, delta_num: Fraction, *, each: Fraction, thresholds: Fraction = NOTHING
     ) -> Cap:
-        """A cap of kind slots: as many pure releases of at most `each` as compose to epsilon at delta."""
-        low, high = 0, 1
-        while high <= MOST_SLOTS and slots_epsilon(high, each, delta=delta - thresholds) <= epsilon:
+        """A cap of kind slots: as many releases of at most `each` as epsilon buys.
+
+        >>> tenth, millionth = Fraction(1, 10), Fraction(1, 10**6)
+        >>> Cap.of_slots(Fraction(2), millionth, Fraction(0), each=tenth).slots
+        24
+        """
+        if not 0 < each <= epsilon:
+            raise ValueError("the epsilon of each release is a part of the cap's epsilon")
+        low, high = 1, 2
+        while slots_epsilon(high, each, delta=delta - thresholds) <= epsilon:
             low, high = high, 2 * high
         while high - low > 1:
             middle = (low + high) // 2
@@ -107,15 +113,15 @@ class Cap:
         """
         epsilon: Fraction | float = self.epsilon
         if self.kind is CapKind.SPLIT:
-            epsilon = self._added(Cost(epsilon=self.pure or Fraction(0), rho=self.rho or Fraction(0)))
+            epsilon = self._added(Cost(epsilon=self._figure(self.pure), rho=self._figure(self.rho)))
         if self.kind is CapKind.SLOTS:
-            epsilon = slots_epsilon(self.slots or 0, self.each or Fraction(0), delta=self._converted_at)
+            epsilon = slots_epsilon(self.slots or 0, self._figure(self.each), delta=self._converted_at)
         return Statement(epsilon, self.delta if self.kind else 2 * self.delta, self.delta_num)
 
     def takes(self, cost: Cost, *, releases: int = 1) -> bool:
         """Whether a cost, that of one release unless said otherwise, is of the cap's kind.
 
-        For slots, every single release must pass: a sum cannot show that each cost at most `each`.
+        Every single release under a cap of kind slots must pass: no sum shows that each cost at most `each`.
         """
         match self.kind:
             case CapKind.PURE:
@@ -123,7 +129,7 @@ class Cap:
             case CapKind.GAUSSIAN:
                 return not cost.epsilon and not cost.rho_of_pure
             case CapKind.SLOTS:
-                return not cost.rho and cost.epsilon <= releases * (self.each or Fraction(0))
+                return not cost.rho and cost.epsilon <= releases * self._figure(self.each)
             case _:
                 return True
 
@@ -134,43 +140,51 @@ class Cap:
         """
         if cost.delta > self.thresholds or not self.takes(cost, releases=releases):
             return Statement(INFINITE, self.delta, cost.delta_num)
-        converted = self._convert(replace(cost, delta=Fraction(0)), releases)
-        return Statement(converted.epsilon, converted.delta + cost.delta, cost.delta_num)
+        converted = self._converted(replace(cost, delta=NOTHING), releases)
+        return replace(converted, delta=converted.delta + cost.delta)
 
-    def _convert(self, cost: Cost, releases: int) -> Statement:
-        """The statement for a cost of the cap's kind, without the delta of thresholds."""
+    def _converted(self, cost: Cost, releases: int) -> Statement:
+        """The statement for a cost of the cap's kind without thresholding."""
         delta = self._converted_at
-        if self.kind is CapKind.ZCDP:
-            return zcdp_balance(cost, delta=delta)
-        if self.kind is CapKind.SPLIT:
-            within = cost.epsilon <= (self.pure or 0) and cost.rho <= (self.rho or 0) and self._keeps_its_word
-            return Statement(self._added(cost) if within else INFINITE, delta, cost.delta_num)
-        if self.kind is CapKind.SLOTS:
-            within = releases <= (self.slots or 0) and self._keeps_its_word
-            epsilon = slots_epsilon(releases, self.each or Fraction(0), delta=delta) if within else INFINITE
-            return Statement(epsilon, delta, cost.delta_num)
-        return population_balance(cost, delta=delta)
+        match self.kind:
+            case CapKind.ZCDP:
+                return zcdp_balance(cost, delta=delta)
+            case CapKind.SPLIT:
+                within = cost.epsilon <= self._figure(self.pure) and cost.rho <= self._figure(self.rho)
+                return Statement(self._added(cost) if within and self._is_covered else INFINITE, delta, cost.delta_num)
+            case CapKind.SLOTS:
+                within = releases <= (self.slots or 0) and self._is_covered
+                epsilon = slots_epsilon(releases, self._figure(self.each), delta=delta) if within else INFINITE
+                return Statement(epsilon, delta, cost.delta_num)
+            case _:
+                return population_balance(cost, delta=delta)
 
     def _added(self, cost: Cost) -> Fraction | float:
         """The pure costs and the epsilon of the Gaussian ones, added and rounded up."""
-        return release_statement(replace(cost, rho_of_pure=Fraction(0)), delta=self._converted_at).epsilon
+        return release_statement(replace(cost, rho_of_pure=NOTHING), delta=self._converted_at).epsilon
+
+    @staticmethod
+    def _figure(figure: Fraction | None) -> Fraction:
+        return NOTHING if figure is None else figure
 
     @property
     def _converted_at(self) -> Fraction:
         return self.delta - self.thresholds
 
     @property
-    def _keeps_its_word(self) -> bool:
+    def _is_covered(self) -> bool:
         """Whether the figures of a split or of slots give no more than the cap's epsilon."""
         return self.stated.epsilon <= self.epsilon
 
     def admits(self, cost: Cost, *, releases: int = 0) -> bool:
-        """Whether a population's total cost is within the cap, however its costs were chosen (a privacy filter)."""
+        """Whether a population's total cost is within the cap, however its costs were chosen (a privacy filter).
+
+        For slots it is the cost of `releases` releases, each of which `takes` has passed.
+        """
         if cost.delta_num > self.delta_num or cost.delta > self.thresholds:
             return False
-        if self.kind in (None, CapKind.PURE) and not cost.rho and cost.epsilon <= self.epsilon:
-            return True  # saves the slow conversion
-        return self.balance(cost, releases=releases).epsilon <= self.epsilon
+        by_sum = self.kind in (None, CapKind.PURE, CapKind.ZCDP) and not cost.rho and cost.epsilon <= self.epsilon
+        return by_sum or self.balance(cost, releases=releases).epsilon <= self.epsilon  # the conversion is slow
 
     def admits_if_fixed(self, cost: Cost) -> bool:
         """Whether a cost fixed beforehand is within the cap: the rule of earlier versions, which is no filter."""
@@ -192,16 +206,3 @@ class Cap:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
         return min(low, limit)
-
-
-def float_below(value: Fraction) -> float:
-    """A float at or below a fraction."""
-    return -float_above(-value)
-
-
-def total_delta(caps: Iterable[Cap]) -> Fraction:
-    """The delta of a population whose caps were in force one after another.
-
-    Each counts that was in force when something was released under it; without a kind it counts twice.
-    """
-    return sum((cap.stated.delta for cap in caps), Fraction(0))

@@ -8,6 +8,7 @@ from fractions import Fraction
 from dpcore.accounting.costs import Cost
 from dpcore.accounting.curves import (
     GAUSSIAN_MARGIN,
+    INFINITE,
     SMALLEST_TAIL,
     delta_of_rho,
     float_above,
@@ -25,13 +26,16 @@ def loss_tail(cost: Cost, *, epsilon: Fraction, gaussian_draws: int) -> float:
     worst neighbours attain. For several draws, whose distances may depend on earlier outcomes, the loss is a Brownian
     motion with drift 1/2, stopped before time mu²: its maximum exceeds x with probability
     Q(x/mu - mu/2) + e^x Q(x/mu + mu/2).
+    With thresholding it is bounded like that of any function of the measurements.
     Guarantee: GUARANTEE.md, "How sure a reader may become".
     """
     rest = _epsilon_left(cost, epsilon)
+    if cost.delta:
+        return loss_tail_of_views(cost, epsilon=epsilon)
     if not cost.rho and rest >= 0:
         return 0.0
     bounds = [1.0, loss_tail_of_views(cost, epsilon=epsilon)]
-    rho = float_above(cost.rho + cost.rho_of_pure)
+    rho = _rho_of_all(cost)
     if epsilon > rho:  # Chernoff bound with all costs as zCDP
         bounds.append(math.exp(-((float(epsilon) - rho) ** 2) / (4 * rho)) * (1 + GAUSSIAN_MARGIN))
     if cost.rho and rest > 0:
@@ -47,17 +51,21 @@ def loss_tail_of_views(cost: Cost, *, epsilon: Fraction) -> float:
 
     Post-processing may increase it: outcomes of high and of moderate loss that become equal count together.
     The event V of too high a loss has Pr[V] > e^epsilon Pr'[V]; with Pr[V] <= e^x Pr'[V] + delta(x) for every
-    x below epsilon this gives Pr[V] <= delta(x) / (1 - e^(x - epsilon)).
+    x below epsilon this gives Pr[V] <= delta(x) / (1 - e^(x - epsilon)). The delta of thresholding adds to delta(x).
     """
     rest = _epsilon_left(cost, epsilon)
-    if not cost.rho and rest >= 0:
+    if not cost.rho and not cost.delta and rest >= 0:
         return 0.0
-    whole, gaussian = float_above(cost.rho + cost.rho_of_pure), float_above(cost.rho)
+    gaussian, thresholds = float_above(cost.rho), float_above(cost.delta)
     top = rest if rest > 0 else float(epsilon)
 
+    def curve(x: float) -> float:
+        if rest > 0:
+            return gaussian_delta(gaussian, epsilon=x) if gaussian else 0.0
+        return delta_of_rho(_rho_of_all(cost), epsilon=x)
+
     def bound(x: float) -> float:
-        delta = gaussian_delta(gaussian, epsilon=x) if rest > 0 else delta_of_rho(whole, epsilon=x)
-        return delta * (1 + GAUSSIAN_MARGIN) / -math.expm1(x - top)
+        return (curve(x) + thresholds) * (1 + GAUSSIAN_MARGIN) / -math.expm1(x - top)
 
     return min(1.0, *(bound(top * step / 1000) for step in range(1000)))
 
@@ -66,13 +74,22 @@ def group_delta(cost: Cost, *, epsilon: Fraction, size: int) -> float:
     """The delta at `size` times epsilon for a group of `size` units, rounded up.
 
     Each unit moves a measurement by at most its sensitivity, so the group's pure costs are larger by the factor
-    `size` and its rho by `size`².
+    `size`, its rho by `size`² and its delta of thresholding by at most size e^((size - 1) epsilon).
     """
     rest = _epsilon_left(cost, epsilon)
+    leaks = float_above(cost.delta) * size * math.exp(min(700.0, (size - 1) * float_above(cost.epsilon)))
     if not cost.rho and rest >= 0:
-        return 0.0
-    whole = delta_of_rho(float_above((cost.rho + cost.rho_of_pure) * size**2), epsilon=float(epsilon) * size)
-    return min(whole, gaussian_delta(float_above(cost.rho * size**2), epsilon=rest * size)) if rest >= 0 else whole
+        return min(1.0, leaks * (1 + GAUSSIAN_MARGIN))
+    curve = delta_of_rho(_rho_of_all(cost, size), epsilon=float(epsilon) * size)
+    if rest >= 0:
+        curve = min(curve, gaussian_delta(float_above(cost.rho * size**2), epsilon=rest * size))
+    return min(1.0, curve + leaks * (1 + GAUSSIAN_MARGIN))
+
+
+def _rho_of_all(cost: Cost, size: int = 1) -> float:
+    """The rho of all costs as zCDP, for a group of a size, rounded up; infinite if a pure cost lacks its own."""
+    lacking = cost.epsilon and not cost.rho_of_pure
+    return INFINITE if lacking else float_above((cost.rho + cost.rho_of_pure) * size**2)
 
 
 def _epsilon_left(cost: Cost, epsilon: Fraction) -> float:

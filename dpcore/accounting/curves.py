@@ -16,6 +16,11 @@ def float_above(value: Fraction) -> float:
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, INFINITE)
 
 
+def float_below(value: Fraction) -> float:
+    """A float at or below a fraction: the nearest one or its predecessor."""
+    return -float_above(-value)
+
+
 GAUSSIAN_MARGIN = 1e-10
 """Relative margin for the rounding of the two normal tails, which are computed in double precision."""
 

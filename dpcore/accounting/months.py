@@ -71,19 +71,22 @@ class Months:
 
     by_month: Mapping[int, Cost] = field(default_factory=dict)
     always: Cost = field(default_factory=Cost)
+    _whole: Cost | None = field(default=None, compare=False, repr=False)
+    """The sum of all, where it is known already: a ledger asks for it after every entry."""
 
     def adding(self, month: int | None, cost: Cost) -> Months:
         """With a cost more, of a month or of no single one."""
+        whole = self.largest(None) + cost
         if month is None:
-            return Months(self.by_month, self.always + cost)
-        return Months({**self.by_month, month: self.by_month.get(month, Cost()) + cost}, self.always)
+            return Months(self.by_month, self.always + cost, whole)
+        return Months({**self.by_month, month: self.by_month.get(month, Cost()) + cost}, self.always, whole)
 
     def __add__(self, other: Months) -> Months:
         """Both together, month by month."""
         added = dict(self.by_month)
         for month, cost in other.by_month.items():
             added[month] = added.get(month, Cost()) + cost
-        return Months(added, self.always + other.always)
+        return Months(added, self.always + other.always, self.largest(None) + other.largest(None))
 
     def largest(self, span: int | None) -> Cost:
         """The most that any `span` consecutive months hold, figure by figure; None: the sum of all.
@@ -95,6 +98,6 @@ class Months:
         True
         """
         if span is None:
-            return total([self.always, *self.by_month.values()])
+            return total([self.always, *self.by_month.values()]) if self._whole is None else self._whole
         figures = [{month: getattr(cost, name) for month, cost in self.by_month.items()} for name in FIGURES]
         return self.always + Cost(*(Fraction(_most(figure, span)) for figure in figures))

@@ -134,13 +134,15 @@ class LedgerState:
         taken = self.populations[entry.population].taking(body)
         fits = all(taken.balance(relation).was_admitted for relation in taken.declared)
         refuse_unless(fits, entry, "exceeds the population's cap")
+        reserved = total(plan.cost for plan in body.measurements.values())
+        refuse_unless(taken.cap.takes(reserved), entry, "costs more than a release under the population's cap may")
         self.populations[entry.population] = taken
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id,
             entry.population,
             body,
             entry.seq,
-            reserved=total(plan.cost for plan in body.measurements.values()),
+            reserved=reserved,
         )
 
     def _apply_spend(self, entry: Entry, body: Spend) -> None:

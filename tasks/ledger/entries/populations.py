@@ -77,7 +77,7 @@ class Population:
     declared: frozenset[Neighbours] = frozenset()
     """The relations under which releases promised something: the cap binds each of them."""
     former_delta: Fraction = Fraction(0)
-    """The deltas of earlier caps of another kind or span, under which something was taken."""
+    """The deltas of earlier caps under which something was taken."""
 
     def balance(self, neighbours: Neighbours | None = None, *, reserved: bool = True) -> Balance:
         """What is spent, and by default what is reserved too, against the cap, under a relation."""
@@ -97,17 +97,17 @@ class Population:
     def with_cap(self, entry: Entry, body: CapChange) -> Population:
         """The population after another cap.
 
-        A cap of another kind or span, chosen when outcomes were known, adds a delta of its own (GUARANTEE.md).
+        A cap that differs, chosen when outcomes were known, adds a delta of its own (GUARANTEE.md).
         """
         cap, windows = body.cap, body.windows
         rule = windows.rule or self.windows.rule
-        differs = (cap.kind, windows.span) != (self.cap.kind, self.windows.span)
+        differs = (cap, windows.span) != (self.cap, self.windows.span)
         changed = replace(
             self,
             cap=cap,
             cap_entry=entry,
             windows=Windows(windows.span, rule),
-            former_delta=self.former_delta + (self.cap.delta if differs and self.declared else 0),
+            former_delta=self.former_delta + (self.cap.stated.delta if differs and self.declared else 0),
         )
         if rule == self.windows.rule:
             return changed
