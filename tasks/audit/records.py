@@ -114,7 +114,9 @@ def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseSt
     said = any(figure in words for words in privacy["guarantee"] for figure in figures)
     return [
         *require(adds_up(basis, stated), "its unit is not the one that the budget is counted for"),
-        *require(privacy["neighbours"] == relation, "its neighbours are not those of its measurements"),
+        *require(
+            privacy["neighbours"] == relation, "its neighbours are not those that its measurements are counted for"
+        ),
         *require(same, "its unit is not that of its specification"),
         *require(said, "its words promise another epsilon"),
     ]
@@ -216,7 +218,7 @@ def _balance_faults(
     lifetime = {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     found = require(budget["lifetime"] == lifetime, "its lifetime is not the cap of that time")
     due = budget_facts(known, release) | (_if_fixed(known, release) if if_fixed else {})
-    earlier = "relations" not in budget and known.cap.kind is None
+    earlier = known.cap.kind is None and (if_fixed or "relations" not in budget)
     left_out = {*({"before"} if is_first else ()), *(SINCE_SPANS if earlier else ())}
     for name in sorted(due.keys() - left_out):
         same = budget.get(name) == due[name] or (is_first and _was_stricter(budget[name], due[name]))

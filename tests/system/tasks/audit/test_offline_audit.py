@@ -546,7 +546,8 @@ def long_chain(key: SigningKey, count: int) -> list[Entry]:
     add("cap", body={"epsilon": "10000", "delta": "0", "delta_num": "1", "basis": BASIS, "reason": None})
     asked, drawn = request(), released()
     reserved = body_to_json(asked.reservation(1))
-    spend = {"measurement": "moments", **reserved["measurements"]["moments"], "seeded": False}
+    plan = reserved["measurements"]["moments"]
+    spend = {"measurement": "moments", "event": plan["event"], "cost": plan["cost"], "seeded": False}
     spend |= {"digest": drawn.digest(), "build": {"holds": True, "code_digest": "0" * 64}}
     number = 0
     while len(entries) + 3 <= count:

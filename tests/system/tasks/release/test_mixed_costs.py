@@ -8,7 +8,7 @@ import pytest
 from support.tasks.staged import SPEC, land_rows, release
 
 from dpcore.accounting import Cap, Cost, release_statement
-from dpcore.errors import LedgerError
+from dpcore.errors import LedgerError, RefusedError
 from tasks.audit import audit_workspace, broken, not_shown, recomputed
 from tasks.ledger import refusals
 from tasks.ledger.store import Ledger
@@ -74,5 +74,5 @@ def test_what_an_earlier_rule_admitted_is_not_broken_and_not_shown_to_hold(forme
     assert "of 1.2" in open_ones["caps"]
     assert "small-2026-01-1: balance" not in open_ones, "Gaussian noise alone is counted as ever"
     for mechanism in (PURE, GAUSSIAN):
-        with pytest.raises(LedgerError):
+        with pytest.raises(RefusedError):
             release_by(former, mechanism, "2026-03")

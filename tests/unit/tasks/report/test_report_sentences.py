@@ -187,7 +187,7 @@ def test_a_cap_is_said_to_hold_for_the_relation_that_it_is_counted_for(
 ) -> None:
     text = " ".join(guarantee(pure(neighbours=neighbours)))
     assert f"their total cost with respect to {capped} within a lifetime epsilon of 3.34543" in text
-    assert f"Their total cost with respect to {other} adds up as well and is not capped." in text
+    assert f"also adds up their total cost with respect to {other}; the cap binds that sum only if" in text
 
 
 def test_a_cap_and_a_group_state_what_finite_precision_adds() -> None:
