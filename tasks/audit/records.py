@@ -114,9 +114,7 @@ def _basis_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseSt
     said = any(figure in words for words in privacy["guarantee"] for figure in figures)
     return [
         *require(adds_up(basis, stated), "its unit is not the one that the budget is counted for"),
-        *require(
-            privacy["neighbours"] == relation, "its neighbours are not those that its measurements are counted for"
-        ),
+        *require(privacy["neighbours"] == relation, "its neighbours are not those that its costs are counted for"),
         *require(same, "its unit is not that of its specification"),
         *require(said, "its words promise another epsilon"),
     ]
