@@ -23,7 +23,7 @@ from tasks.workspace.folders import Workspace
 def _engine(workspaces: Sequence[Workspace], channel: ControlChannel) -> EngineCommandStarter:
     """The starter of our engine for these workspaces, with this process's environment."""
     roots = [str(workspace.root) for workspace in workspaces]
-    command = [sys.executable, "-P", "-m", "deployments.engine", *roots]
+    command = [sys.executable, "-P", "-m", "deployments.process", "deployments.engine", *roots]
     return EngineCommandStarter(command=command_to_string(command), control_channel=channel)
 
 

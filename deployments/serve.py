@@ -103,7 +103,7 @@ def _workers(
     """
     root, mark = str(workspace.root), workspace.prefect_home / REGISTERED
     mark.unlink(missing_ok=True)
-    runner = [*PYTHON, "deployments.runner", root, *(["--pool", pool] if pool else [])]
+    runner = [*PYTHON, "deployments.process", "deployments.runner", root, *(["--pool", pool] if pool else [])]
     registering = _start(Child(RUNNER, runner, environment, workspace.prefect_home))
     yield registering
     if spec.schedule.on_landing:

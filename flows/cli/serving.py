@@ -76,7 +76,8 @@ def worker(
     for place in places:
         place.require()
     accepted = ["--accept-open-server", accept_open_server] if accept_open_server else []
-    _become("deployments.worker", *(str(place.root) for place in places), "--pool", pool, *accepted)
+    roots = [str(place.root) for place in places]
+    _become("deployments.process", "deployments.worker", *roots, "--pool", pool, *accepted)
 
 
 def _become(module: str, *arguments: str) -> None:

@@ -54,8 +54,9 @@ PROMPT = {
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
-    """What a command gets to see: a home of its own, nobody's server, and a Prefect that does not dawdle."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
+    """What a command gets to see: a home of its own, the run's cache, nobody's server, and a Prefect without delays."""
+    names = ("PATH", "LANG", "OMP_NUM_THREADS", "XDG_CACHE_HOME")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", **PROMPT, **more}
 
 

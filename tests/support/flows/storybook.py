@@ -101,12 +101,13 @@ def tell_story(base: Path) -> None:
 
 
 def _drive(base: Path, steps: list[dict[str, Any]], name: str) -> None:
+    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")}
     done = subprocess.run(
         [sys.executable, str(DRIVER), str(base / name)],
         input=json.dumps(steps),
         text=True,
         capture_output=True,
-        env={"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), "PATH": os.environ["PATH"]},
+        env={"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), **kept},
         cwd=base / "current",
         timeout=280,
         check=False,

@@ -1,6 +1,6 @@
 """Small real things for the stores' tests: events, measurements, requests, ledger entries.
 
-It is a module of its own so that spawned processes can import what they run.
+It is a module of its own so that other processes can import what they run.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def entries_of(path: Path) -> list[Entry]:
         return list(ledger.entries())
 
 
-# ---------------------------------------------------------------- what spawned processes run
+# ---------------------------------------------------------------- what other processes run
 
 
 def race_to_reserve(place: Place, period: str, barrier: Any, answers: Any) -> None:

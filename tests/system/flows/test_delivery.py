@@ -227,12 +227,13 @@ def drive(base: Path, steps: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Commands through the real command line, flow and server; their results by name."""
     for name in ("home", "tmp"):
         (base / name).mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")}
     done = subprocess.run(
         [sys.executable, str(DRIVER), str(base / "steps.json")],
         input=json.dumps(steps),
         text=True,
         capture_output=True,
-        env={"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), "PATH": os.environ["PATH"]},
+        env={"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), **kept},
         cwd=ROOT,
         timeout=280,
         check=False,

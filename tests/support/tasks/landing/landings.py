@@ -1,4 +1,4 @@
-"""Small landing files, whole, half and bad, and a clock that the test turns; importable by spawned processes."""
+"""Small landing files, whole, half and bad, and a clock that the test turns; importable by other processes."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import FORKS
 from support.tasks.landing.landings import (
     BAD,
     GOOD,
@@ -22,8 +22,6 @@ from support.tasks.landing.landings import (
 from dpcore.errors import LandingError
 from tasks.intake.arrivals import Arrivals, wait_until_settled
 
-SPAWN = multiprocessing.get_context("spawn")
-
 
 @pytest.fixture
 def intake(tmp_path: Path) -> Intake:
@@ -31,9 +29,9 @@ def intake(tmp_path: Path) -> Intake:
 
 
 def run_all(target: Any, *arguments: tuple[Any, ...]) -> list[Any]:
-    """Spawned processes that start together; their answers."""
-    barrier, answers = SPAWN.Barrier(len(arguments)), SPAWN.Queue()
-    processes = [SPAWN.Process(target=target, args=(*given, barrier, answers)) for given in arguments]
+    """Processes that start together; their answers."""
+    barrier, answers = FORKS.Barrier(len(arguments)), FORKS.Queue()
+    processes = [FORKS.Process(target=target, args=(*given, barrier, answers)) for given in arguments]
     for process in processes:
         process.start()
     collected = [answers.get(timeout=240) for _ in processes]
@@ -64,8 +62,8 @@ def test_processes_that_admit_one_file_give_it_one_token(intake: Intake):
 def test_a_scan_that_is_killed_loses_nothing_and_locks_nothing(intake: Intake, where: str):
     intake.put("small-2026-09.csv", BAD["a column is missing"][1])
     intake.put("small-2026-10.csv")
-    reached = SPAWN.Event()
-    killed = SPAWN.Process(target=scan_and_stall, args=(intake.workspace.root, where, reached))
+    reached = FORKS.Event()
+    killed = FORKS.Process(target=scan_and_stall, args=(intake.workspace.root, where, reached))
     killed.start()
     assert reached.wait(240)
     killed.kill()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 from support.flows.events import wait_for
+from support.processes import FORKS
 from support.tasks.builders import BASIS, POPULATION, Place, cap, hold_a_name, opened, released, request
 from support.tasks.ledger.postgres import Server
 from support.tasks.staged import NOW, SPEC, land_rows, release, share
@@ -35,7 +35,6 @@ from tasks.release.context import RunRequest
 from tasks.spec.privacy import Windows
 from tasks.workspace.folders import Workspace
 
-SPAWN = multiprocessing.get_context("spawn")
 TABLES = ("events", "measurements")
 
 
@@ -248,8 +247,8 @@ def test_a_shared_ledger_of_a_newer_program_is_refused(server: Server, database:
 
 @pytest.mark.parametrize("way", ["finished", "killed"])
 def test_a_name_is_held_until_its_process_lets_go_or_dies(server: Server, database: str, shared: Place, way: str):
-    inside, leave = SPAWN.Event(), SPAWN.Event()
-    holder = SPAWN.Process(target=hold_a_name, args=(shared, "visits", inside, leave))
+    inside, leave = FORKS.Event(), FORKS.Event()
+    holder = FORKS.Process(target=hold_a_name, args=(shared, "visits", inside, leave))
     holder.start()
     assert inside.wait(60)
     with opened(shared) as ledger:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import stat
 from collections.abc import Iterator
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.processes import FORKS
 from support.tasks.builders import (
     Place,
     die_inside_the_spend,
@@ -27,8 +27,6 @@ from dpcore.errors import LedgerError
 from tasks.audit import audit_workspace
 from tasks.workspace.folders import Workspace
 
-SPAWN = multiprocessing.get_context("spawn")
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -38,8 +36,8 @@ def path(tmp_path: Path) -> Path:
 def test_a_full_disk_refuses_and_loses_nothing(path: Path):
     """The operating system lets the process write no further, as a full disk does."""
     before = entries_of(path)
-    answers = SPAWN.Queue()
-    process = SPAWN.Process(target=fill_the_disk, args=(path, answers))
+    answers = FORKS.Queue()
+    process = FORKS.Process(target=fill_the_disk, args=(path, answers))
     process.start()
     rule, told, written = answers.get(timeout=60)
     process.join(60)
@@ -57,8 +55,8 @@ def test_a_folder_that_may_not_be_written_refuses(path: Path):
     """SQLite needs a journal beside the file; root may write anywhere, so another user tries."""
     before = entries_of(path)
     with _readable_by_all(path):
-        answers = SPAWN.Queue()
-        process = SPAWN.Process(target=reserve_as_nobody, args=(path, answers))
+        answers = FORKS.Queue()
+        process = FORKS.Process(target=reserve_as_nobody, args=(path, answers))
         process.start()
         rule = answers.get(timeout=60)
         process.join(60)
@@ -83,7 +81,7 @@ def _readable_by_all(path: Path) -> Iterator[None]:
 
 def test_a_lock_whose_process_died_holds_nobody_up(path: Path):
     """Also the journal that it left is rolled back by whoever opens the file next."""
-    process = SPAWN.Process(target=die_inside_the_spend, args=(Place(path, path.parent), "visits-2026-01-1"))
+    process = FORKS.Process(target=die_inside_the_spend, args=(Place(path, path.parent), "visits-2026-01-1"))
     process.start()
     process.join(60)
     assert process.exitcode == 9

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import pytest
+from support.processes import FORKS
 from support.tasks.builders import (
     BASIS,
     POPULATION,
@@ -24,9 +24,6 @@ from support.tasks.builders import (
 from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.store import Ledger
 
-SPAWN = multiprocessing.get_context("spawn")
-FORKS = multiprocessing.get_context("forkserver")  # many processes that load the program once
-FORKS.set_forkserver_preload(["tasks.workspace.folders", "tasks.ledger.store", "psycopg"])
 RACERS, ROOM = 16, 5
 
 
@@ -42,7 +39,7 @@ def kinds(ledger: Ledger) -> list[str]:
 
 def test_a_process_that_dies_before_the_commit_leaves_neither(ledger: Ledger, place: Place):
     release_id = ledger.reserve(request()).release_id
-    process = SPAWN.Process(target=die_inside_the_spend, args=(place, release_id))
+    process = FORKS.Process(target=die_inside_the_spend, args=(place, release_id))
     process.start()
     process.join(60)
     assert process.exitcode == 9

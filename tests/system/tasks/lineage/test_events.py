@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 
+from support.processes import FORKS
 from support.tasks.builders import append_many
 
 from tasks.lineage.events import events_of
 
-SPAWN = multiprocessing.get_context("spawn")
-
 
 def test_lines_of_two_processes_do_not_mix(tmp_path: Path):
     log = tmp_path / "lineage.ndjson"
-    barrier = SPAWN.Barrier(2)
-    writers = [SPAWN.Process(target=append_many, args=(log, word, barrier)) for word in ("abc", "xyz")]
+    barrier = FORKS.Barrier(2)
+    writers = [FORKS.Process(target=append_many, args=(log, word, barrier)) for word in ("abc", "xyz")]
     for writer in writers:
         writer.start()
     for writer in writers:

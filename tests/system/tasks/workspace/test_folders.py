@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from pathlib import Path
 
 import pytest
+from support.processes import FORKS
 from support.tasks.builders import hold_the_lock, leave_rows_in_scratch
 
 from tasks.workspace.folders import Workspace
-
-SPAWN = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
@@ -21,8 +19,8 @@ def place(tmp_path: Path) -> Workspace:
 
 
 def test_what_a_killed_run_left_is_gone_with_the_next_and_only_that(place: Workspace):
-    written = SPAWN.Event()
-    killed = SPAWN.Process(target=leave_rows_in_scratch, args=(place.root, written))
+    written = FORKS.Event()
+    killed = FORKS.Process(target=leave_rows_in_scratch, args=(place.root, written))
     killed.start()
     assert written.wait(60)
     with place.scratch() as mine:
@@ -35,10 +33,10 @@ def test_what_a_killed_run_left_is_gone_with_the_next_and_only_that(place: Works
 
 
 def test_a_second_process_waits_for_the_first_and_is_let_in_by_its_death(place: Workspace):
-    first_in, second_in, never, at_once = (SPAWN.Event() for _ in range(4))
+    first_in, second_in, never, at_once = (FORKS.Event() for _ in range(4))
     at_once.set()
-    first = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", first_in, never))
-    second = SPAWN.Process(target=hold_the_lock, args=(place.root, "visits", second_in, at_once))
+    first = FORKS.Process(target=hold_the_lock, args=(place.root, "visits", first_in, never))
+    second = FORKS.Process(target=hold_the_lock, args=(place.root, "visits", second_in, at_once))
     first.start()
     try:
         assert first_in.wait(60)
