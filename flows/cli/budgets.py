@@ -60,6 +60,7 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "reserved": population_balance(state.reserved(population), delta=cap.delta).as_json(),
         "remaining": {name: left(figures[name], getattr(used, name)) for name in figures},
         "releases_left": cap.releases_left(committed, plan.cost),
+        "retracted": [r.release_id for r in state.releases.values() if r.retraction and r.population == population],
         "warnings": outlook.warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,
     }
@@ -94,6 +95,8 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
     console().print(rows)
     show_warnings(content["warnings"])
     console().print(f"releases left at this epsilon: {content['releases_left']}")
+    if content["retracted"]:
+        console().print(f"retracted, and still spent: {', '.join(content['retracted'])}", soft_wrap=True)
     if content["cap_set"]:
         console().print(_cap_words(content["cap_set"]), markup=False)
 
