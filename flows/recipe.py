@@ -23,6 +23,7 @@ from tasks.dask_cluster import runner_of
 from tasks.decode import decode_rows
 from tasks.estimate import estimate_moments
 from tasks.ledger.entries.status import ReleaseStatus
+from tasks.ledger.refusals import require_not_retracted
 from tasks.ledger.releases import ReleaseState
 from tasks.ledger.store import utc_now
 from tasks.lineage.datasets import ReleaseDatasets
@@ -32,6 +33,7 @@ from tasks.project import choose_projection
 from tasks.publish import needs_approval, publish_bundle
 from tasks.release.approval import finish_reveals
 from tasks.release.context import PreparedRelease, ReleaseRun, RunRequest, prepare_release
+from tasks.release.retraction import finish_retractions
 from tasks.release.spend_facets import SpendFacets
 from tasks.release.stage_values import BundleRef
 from tasks.sample import sample_rows
@@ -164,6 +166,7 @@ def claim_period(
     run = ReleaseRun(planned=planned, workspace=workspace, scratch=scratch, flow_run_id=flow_run_id, who=who)
     with closing(run), workspace.exclusive(planned.spec.name), run.ledger.exclusive(planned.spec.name):
         finish_reveals(workspace, run.ledger)
+        finish_retractions(workspace, run.ledger)
         yield run, finished_release(run)
 
 
@@ -171,12 +174,15 @@ def finished_release(run: ReleaseRun) -> ReleaseState | None:
     """Return the release of this name and period if it is published, and not to be superseded, or waits for approval.
 
     A waiting bundle that is not there as it was sealed, after a restore for example, is made anew.
+    Raises: LedgerError if a person retracted the release, and the run does not supersede it.
     """
     planned = run.planned
     releases = run.ledger.state().of_period(planned.spec.name, planned.period)
     if not releases or planned.request.supersedes == releases[-1].release_id:
         return None
     last = releases[-1]
+    if planned.request.supersedes is None:
+        require_not_retracted(last)
     if last.status == ReleaseStatus.AWAITING_APPROVAL and (digest := last.awaited_digest):
         staging = Staging(run.workspace.bundle(planned.spec.name, last.release_id))
         return last if staging.is_sealed_as(digest) else None

@@ -14,7 +14,7 @@ from flows.run_history import Runs, recorded_runs
 from flows.server.connection import Server, known_server
 from tasks.bundle.staging import Staging, faults
 from tasks.ledger.access import require_trusted
-from tasks.ledger.entries.bodies import Approval, Refusal, SealedBundle, Void
+from tasks.ledger.entries.bodies import Approval, Refusal, Retraction, SealedBundle, Void
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.next_command import next_command
@@ -111,6 +111,7 @@ class Joined:
             "published_at": published.at if published else None,
             "approval": _approval(release.approval),
             "approvals": [{"key": key_id, **_decision_facts(entry)} for key_id, entry in release.approvals.items()],
+            "retraction": _retraction(release.retraction),
             "reason": self._reason(release),
         }
 
@@ -134,6 +135,7 @@ class Joined:
             "published_at": None,
             "approval": None,
             "approvals": [],
+            "retraction": None,
             "reason": body.reason,
         }
 
@@ -207,6 +209,13 @@ def _figures(cost: Cost) -> dict[str, float]:
 
 def _approval(approval: Entry | None) -> Row | None:
     return None if approval is None else _decision_facts(approval)
+
+
+def _retraction(retraction: Entry | None) -> Row | None:
+    if retraction is None:
+        return None
+    body = retraction.parse(Retraction)
+    return {"who": body.who, "at": retraction.at, "reason": body.reason, "ledger_entry": retraction.seq}
 
 
 def _decision_facts(entry: Entry) -> Row:

@@ -6,7 +6,14 @@ from dpcore.errors import BudgetExceededError, CheckFailedError, LandingError, L
 
 PASSING = ("landing-unsettled", "landing-changed")
 """Refusals of landing data that end by themselves."""
-DECISIONS = ("release-refused", "spec-changed", "cap-differs", "budget-basis-differs", "supersedes-wrong")
+DECISIONS = (
+    "release-refused",
+    "release-retracted",
+    "spec-changed",
+    "cap-differs",
+    "budget-basis-differs",
+    "supersedes-wrong",
+)
 """Refusals by the ledger that need a person's decision; others, such as an unreachable database, are temporary."""
 
 

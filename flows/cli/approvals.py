@@ -1,15 +1,19 @@
-"""`dprelease approve`: a person's decision on a release that waits for approval."""
+"""`dprelease approve` and `retract`: a person's decision on a release that waits, or on one that was published."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json
+from flows.cli.output import JsonFlag, WorkspaceOption, console, operator, print_json, stderr
 from tasks.ledger.entries.status import ReleaseStatus
+
+SECONDS = 5
+"""How long a server, or an endpoint for lineage, may take."""
 
 if TYPE_CHECKING:
     from tasks.keys.decision import SignedDecision
@@ -41,7 +45,7 @@ def approve(
 ) -> None:
     """Publish a release that waits for approval, or refuse it."""
     from tasks.keys.signing import read_signer
-    from tasks.ledger.entries.bodies import Refusal
+    from tasks.ledger.entries.bodies import Approval, Refusal
     from tasks.release import approval
     from tasks.workspace.folders import Workspace
 
@@ -69,7 +73,9 @@ def approve(
         content = {"release_id": release_id, "status": status}
         content |= ({"bundle": str(folder)} if published else {}) | _cost(record) | _decision_facts(entry)
         if published:
-            _update_history(place, record["flow_run_id"], entry)
+            words = f"approved by {entry.parse(Approval).who}"
+            seqs = (entry.seq, entry.seq + 1)  # the approval and the publication
+            _update_history(place, record["flow_run_id"], "Published", words, seqs)
     print_json(content) if as_json else _show_decision(content)
 
 
@@ -118,22 +124,21 @@ def _decision_facts(entry: Entry) -> dict[str, Any]:
     return {by: body.who, "reason": body.reason, "key": key, "ledger_entry": entry.seq}
 
 
-def _update_history(place: Workspace, flow_run_id: str, approval: Entry) -> None:
-    """Mark the flow run as published in Prefect's history if a server answers; the ledger holds the approval anyway."""
+def _update_history(place: Workspace, flow_run_id: str, name: str, words: str, seqs: Sequence[int]) -> None:
+    """Give the flow run a new state in Prefect's history if a server answers; the ledger holds the decision anyway."""
     from flows.run_labels import ENTRY_TAG
     from flows.server.connection import ServerUnreachableError, known_server
-    from tasks.ledger.entries.bodies import Approval
 
     server = known_server(place)
-    state = {"type": "COMPLETED", "name": "Published", "message": f"approved by {approval.parse(Approval).who}"}
+    state = {"type": "COMPLETED", "name": name, "message": words}
     if server is None:
         return
     with suppress(ServerUnreachableError):
         run = f"/flow_runs/{flow_run_id}"
-        tags = server.ask("GET", run, seconds=5)["tags"]
-        written = [f"{ENTRY_TAG}{seq}" for seq in (approval.seq, approval.seq + 1)]  # the approval and the publication
-        server.ask("PATCH", run, {"tags": list(dict.fromkeys([*tags, *written]))}, seconds=5)
-        server.ask("POST", f"{run}/set_state", {"state": state, "force": True}, seconds=5)
+        tags = server.ask("GET", run, seconds=SECONDS)["tags"]
+        written = [f"{ENTRY_TAG}{seq}" for seq in seqs]
+        server.ask("PATCH", run, {"tags": list(dict.fromkeys([*tags, *written]))}, seconds=SECONDS)
+        server.ask("POST", f"{run}/set_state", {"state": state, "force": True}, seconds=SECONDS)
 
 
 def _show_decision(content: dict[str, Any]) -> None:
@@ -143,3 +148,69 @@ def _show_decision(content: dict[str, Any]) -> None:
     out.print(f" (by {by}, ledger entry {content['ledger_entry']})", markup=False)
     if "bundle" in content:
         out.print(f"  bundle  {content['bundle']}", soft_wrap=True)
+
+
+# ---------------------------------------------------------------- retract
+
+
+def retract(
+    release_id: str = typer.Argument(metavar="RELEASE", help="A published release, as `history` lists it."),
+    workspace: Path = WorkspaceOption,
+    reason: str = typer.Option(..., "--reason", help="Why nobody should use the release; the ledger keeps the reason."),
+    who: str | None = typer.Option(None, "--who", help="Who decides.", show_default="the account's name"),
+    as_json: bool = JsonFlag,
+) -> None:
+    """Take a published release back: nobody should use it any more; what it cost stays spent.
+
+    The bundle is marked and stays until somebody deletes its folder. Its month is not released again by itself.
+    """
+    from tasks.ledger.entries.bodies import Retraction
+    from tasks.release import retraction
+    from tasks.workspace.folders import Workspace
+
+    place = Workspace(workspace.resolve())
+    place.require()
+    done = retraction.retract(place, release_id, who=operator() if who is None else who, reason=reason)
+    said = done.entry.parse(Retraction)
+    if done.flow_run_id is not None:
+        _update_history(place, done.flow_run_id, "Retracted", f"retracted by {said.who}", [done.entry.seq])
+    content = {
+        "release_id": release_id,
+        "status": ReleaseStatus.RETRACTED,
+        "retracted_by": said.who,
+        "reason": said.reason,
+        "key": done.entry.key_id,
+        "ledger_entry": done.entry.seq,
+        "bundle": str(done.bundle) if done.bundle else None,
+        "mark": str(done.mark) if done.mark else None,
+    }
+    print_json(content) if as_json else _show_retraction(content)
+    _send_lineage(place)
+
+
+def _show_retraction(content: dict[str, Any]) -> None:
+    out = console()
+    out.print(f"[bold]{content['release_id']}[/]: {content['status']}", end="")
+    out.print(f" (by {content['retracted_by']}, ledger entry {content['ledger_entry']})", markup=False)
+    if content["mark"]:
+        out.print(f"  mark    {content['mark']}", soft_wrap=True)
+    else:
+        out.print("  its bundle is not in this workspace")
+    out.print("  what it cost stays spent")
+
+
+def _send_lineage(place: Workspace) -> None:
+    """Tell the endpoint at once, if the specification names one; what it does not take now waits for the next run."""
+    from dpcore.errors import RefusedError
+    from tasks.lineage.endpoint import endpoint_of
+    from tasks.lineage.outbox import Outbox
+    from tasks.spec import load_spec
+
+    with suppress(RefusedError):
+        spec = load_spec(place.spec_path)
+        if spec.lineage is None:
+            return
+        delivery = Outbox(place).deliver(endpoint_of(place, spec.lineage), seconds=SECONDS)
+        if not delivery.waiting:
+            return
+    stderr().print("lineage does not tell of the retraction yet: `dprelease lineage --flush` sends it", markup=False)

@@ -65,6 +65,7 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "span": committed.span,
         "relations": balances_under_relations(known) if known else None,
         "odometer": odometer(known, spec.neighbours) if known and committed.span else None,
+        "retracted": [r.release_id for r in state.releases.values() if r.retraction and r.population == population],
         "warnings": outlook.warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,
     }
@@ -102,6 +103,8 @@ def budget(context: typer.Context, workspace: Path = WorkspaceOption, as_json: b
     for words in (*_relation_words(content), *_odometer_words(content)):
         console().print(words, markup=False)
     console().print(f"releases left at this epsilon: {releases_in_words(content['releases_left'])}")
+    if content["retracted"]:
+        console().print(f"retracted, and still spent: {', '.join(content['retracted'])}", soft_wrap=True)
     if content["cap_set"]:
         console().print(_cap_words(content["cap_set"]), markup=False)
 

@@ -10,7 +10,7 @@ import typer
 
 from dpcore.errors import WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
-from flows.cli.releases import record_in
+from flows.cli.releases import record_in, warn_of_retraction
 from tasks.ledger.entries.status import ReleaseStatus
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ COLOURS: dict[str, str] = {
     ReleaseStatus.FAILED: "red",
     ReleaseStatus.CHECK_FAILED: "red",
     ReleaseStatus.REFUSED: "red",
+    ReleaseStatus.RETRACTED: "red",
     "COMPLETED": "green",
     "FAILED": "red",
     "CRASHED": "red",
@@ -79,11 +80,18 @@ def _show_history(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _tell_next(out: Console, row: dict[str, Any]) -> None:
-    """Why a release was refused, or what brings it further."""
-    if row["next"]:
+    """Why a release was refused or retracted, or what brings it further."""
+    if row["retraction"]:
+        words = _retraction_words(row["retraction"])
+        out.print(f"{row['release_id']} (retracted): {words}", markup=False, soft_wrap=True)
+    elif row["next"]:
         out.print(f"{row['release_id']} ({row['status']}): {row['next']}", markup=False, soft_wrap=True)
     elif row["status"] == ReleaseStatus.REFUSED:
         out.print(f"{row['release_id']} (refused): {row['reason']}", markup=False, soft_wrap=True)
+
+
+def _retraction_words(said: dict[str, Any]) -> str:
+    return f"by {said['who']}, {_minute(said['at'])} UTC: {said['reason']}"
 
 
 def _tell_pages(out: Console, rows: Sequence[dict[str, Any]]) -> None:
@@ -162,7 +170,10 @@ def _record(joined: Joined, release_id: str) -> dict[str, Any]:
             where="RELEASE",
             hint="`dprelease show` without --json, or with --all, shows what is known about it",
         )
-    return record_in(joined.workspace.bundle(release.reservation.name, release_id))
+    bundle = joined.workspace.bundle(release.reservation.name, release_id)
+    if release.retraction is not None:
+        warn_of_retraction(release.retraction, bundle)
+    return record_in(bundle)
 
 
 def _show_release(whole: dict[str, Any]) -> None:
@@ -214,13 +225,19 @@ def _places(whole: dict[str, Any]) -> dict[str, str]:
     said = "; ".join(f"by {a['who']}, {_minute(a['at'])} UTC: {a['reason']}" for a in whole["approvals"])
     facts = {"supersedes": whole["supersedes"], "superseded by": whole["superseded_by"], "approved": said}
     facts["reason"] = whole["reason"]
+    facts["retracted"] = _retraction_words(whole["retraction"]) if whole["retraction"] else None
     if bundle:
-        verdict = (
-            "matches the ledger" if bundle["as_published"] else f"DOES NOT match the ledger: {bundle['faults'][0]}"
-        )
-        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "integrity": verdict}
-        facts["report"] = str(Path(bundle["folder"]) / "report.html")
+        facts |= {"bundle": bundle["folder"], "digest": bundle["digest"], "integrity": _integrity(whole)}
+        facts["report"] = str(Path(bundle["folder"]) / "report.html") if Path(bundle["folder"]).exists() else None
     return {name: escape(str(value)) for name, value in facts.items() if value}
+
+
+def _integrity(whole: dict[str, Any]) -> str:
+    """Whether the bundle is as published; that of a retracted release may be gone."""
+    bundle = whole["bundle"]
+    if whole["retraction"] and not Path(bundle["folder"]).exists():
+        return "not here: the bundle of a retracted release may be deleted"
+    return "matches the ledger" if bundle["as_published"] else f"DOES NOT match the ledger: {bundle['faults'][0]}"
 
 
 def _show_checks(out: Console, record: dict[str, Any] | None) -> None:

@@ -65,7 +65,8 @@ def _show_graph(place: Workspace, release_id: str, *, as_json: bool) -> None:
 def _show_tree(release_id: str, graph: Graph) -> None:
     from rich.tree import Tree
 
-    from tasks.lineage.graph import dataset_in_words, guarantee_in_words, spends_in_words
+    from tasks.lineage.events import RETRACT
+    from tasks.lineage.graph import dataset_in_words, guarantee_in_words, spends_in_words, withdrawal_in_words
 
     nodes = {node["id"]: node for node in graph["nodes"]}
     flow = next((node for node in nodes.values() if node["kind"] == "flow"), {"state": "START", "runs": []})
@@ -77,7 +78,8 @@ def _show_tree(release_id: str, graph: Graph) -> None:
         wrote = [nodes[edge["to"]] for edge in graph["edges"] if edge["from"] == stage["id"]]
         writes = [node["name"] for node in wrote]
         branch = tree.add(_line(stage["name"], stage, f"{', '.join(reads) or '·'} → {', '.join(writes) or '·'}"))
-        for words in [*spends_in_words(stage), *filter(None, map(dataset_in_words, wrote)), *_failure(stage)]:
+        in_words = withdrawal_in_words if stage["name"] == RETRACT else dataset_in_words
+        for words in [*spends_in_words(stage), *filter(None, map(in_words, wrote)), *_failure(stage)]:
             branch.add(_dim(words))
     console().print(tree)
 

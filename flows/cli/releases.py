@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dpcore.errors import InterruptedReleaseError, WorkspaceError
+from dpcore.errors import InterruptedReleaseError, RefusedError, WorkspaceError
 from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, table
 from tasks.ledger.entries.status import ReleaseStatus
 
 if TYPE_CHECKING:
     from flows.recipe import ReleaseResult
     from flows.server.embedded import WaitingServer
+    from tasks.ledger.entries.entry import Entry
     from tasks.release.context import PreparedRelease, RunRequest
     from tasks.workspace.folders import Workspace
 
@@ -102,11 +103,11 @@ def _refuse_early(place: Workspace, scratch: Path, request: RunRequest) -> Prepa
     from tasks.landing.cells import forgo_pandas
     from tasks.ledger.store import utc_now
     from tasks.release.context import prepare_release
-    from tasks.release.early_refusals import require_columns
+    from tasks.release.early_refusals import require_releasable
 
     forgo_pandas()
     planned = prepare_release(place, request, scratch=scratch, now=utc_now())
-    require_columns(planned, place)
+    require_releasable(planned, place)
     return planned
 
 
@@ -229,23 +230,54 @@ def check(
 
     place = Workspace(workspace.resolve())
     place.require()
-    record = _published(place, release_id)
+    retraction = _retraction_of(place, release_id)
+    record = _published(place, release_id, retraction)
     if raw:
         _compare_raw(place, record, given, as_json)
     elif as_json:
         scores, fit = record["utility"].get("scores", []), record["utility"].get("fit")
-        print_json({"release_id": release_id, "checks": record["checks"], "scores": scores, "fit": fit})
+        content = {"release_id": release_id, "retracted": retraction is not None, "checks": record["checks"]}
+        print_json(content | {"scores": scores, "fit": fit})
     else:
         _show_checks(record)
 
 
-def _published(place: Workspace, release_id: str) -> dict[str, Any]:
+def _retraction_of(place: Workspace, release_id: str) -> Entry | None:
+    from tasks.ledger.opening import ledger_state
+
+    release = ledger_state(place).releases.get(release_id)
+    return release.retraction if release else None
+
+
+def _published(place: Workspace, release_id: str, retraction: Entry | None) -> dict[str, Any]:
     from tasks.workspace.folders import unknown_release
 
     folder = next((folder for folder in place.bundles() if folder.name == release_id), None)
+    if retraction is not None:
+        warn_of_retraction(retraction, folder)
     if folder is None:
         raise unknown_release(f"there is no published release {release_id!r} in this workspace")
     return record_in(folder)
+
+
+def warn_of_retraction(retraction: Entry, bundle: Path | None) -> None:
+    """Say on standard error that nobody is to use a release whose bundle is still here.
+
+    Raises: RefusedError if its bundle is gone.
+    """
+    from flows.cli.output import stderr
+    from tasks.ledger.entries.marks import retraction_words
+
+    if bundle is not None and bundle.is_dir():
+        words = f"! {retraction.release_id} was {retraction_words(retraction)}"
+        stderr().print(words, style="bold red", markup=False, soft_wrap=True)
+        return
+    raise RefusedError(
+        f"{retraction.release_id} was {retraction_words(retraction)}; its bundle is not here",
+        rule="release-retracted",
+        where="RELEASE",
+        hint="`dprelease show` without --json, or with --all, shows what is known about it",
+    )
 
 
 def _compare_raw(place: Workspace, record: dict[str, Any], given: str | None, as_json: bool) -> None:

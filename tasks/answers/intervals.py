@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dpcore.errors import RefusedError
 from dpcore.inference.release_estimates import ReleaseInference
 from dpcore.measure import measurement_from_json
 from dpcore.measurements.measurement_frame import Directions, Frame
@@ -17,13 +18,33 @@ from dpcore.measurements.projection import Projection
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import RecordSchema, Role
 from tasks.spec.columns import ColumnSpec
+from tasks.workspace.folders import mark_beside
 from tasks.workspace.reading import parse_json, read_text
 
 
-def read_inference(bundle: Path | str) -> ReleaseInference:
-    """What an analyst can ask of the bundle in a folder."""
+def read_inference(bundle: Path | str, *, accept_retracted: bool = False) -> ReleaseInference:
+    """What an analyst can ask of the bundle in a folder.
+
+    Raises: RefusedError for a bundle beside which there is the mark of a retraction, unless that is accepted.
+    """
+    require_in_use(bundle, accept_retracted=accept_retracted)
     record, model = (parse_json(read_text(Path(bundle) / name)) for name in ("record.json", "model.json"))
     return inference_of(record, model)
+
+
+def require_in_use(bundle: Path | str, *, accept_retracted: bool) -> None:
+    """Refuse a bundle that is marked as retracted; whether the ledger agrees is the audit's question.
+
+    Raises: RefusedError.
+    """
+    mark = mark_beside(Path(bundle).resolve())
+    if mark.exists() and not accept_retracted:
+        raise RefusedError(
+            f"the release was retracted, as {mark.name} beside its bundle says",
+            rule="release-retracted",
+            where="bundle",
+            hint="use the release that took its place; to study this one all the same, pass accept_retracted=True",
+        )
 
 
 def inference_of(record: dict[str, Any], model: dict[str, Any]) -> ReleaseInference:

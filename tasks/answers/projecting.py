@@ -8,20 +8,22 @@ import pyarrow as pa
 
 from dpcore.records.encoding import Encoding
 from dpcore.records.projected_columns import columns_beside, coordinate_name
-from tasks.answers.intervals import projection_of_bundle, schema_as_measured
+from tasks.answers.intervals import projection_of_bundle, require_in_use, schema_as_measured
 from tasks.landing.cells import cells_of
 from tasks.workspace.reading import parse_json, read_text
 
 
-def project_rows(bundle: Path | str, rows: pa.Table) -> pa.Table:
+def project_rows(bundle: Path | str, rows: pa.Table, *, accept_retracted: bool = False) -> pa.Table:
     """Project rows with the columns of a bundle's specification as its synthetic rows were, beside label and target.
 
     Cells are clamped and mapped as the codebook says; label and target need not be there. Nothing is cut off: in
     `projected.parquet` a coordinate beyond 1 was moved to 1. The projection is public or released, and no noise is
     added: **rows that were private stay private when they are projected.**
 
-    Raises: ValueError for a bundle without a projection, or rows that lack a column.
+    Raises: ValueError for a bundle without a projection, or rows that lack a column; RefusedError for a bundle beside
+    which there is the mark of a retraction, unless that is accepted.
     """
+    require_in_use(bundle, accept_retracted=accept_retracted)
     record, model = (parse_json(read_text(Path(bundle) / name)) for name in ("record.json", "model.json"))
     encoding = Encoding(schema_as_measured(record))
     projection = projection_of_bundle(record, model, encoding)

@@ -11,7 +11,8 @@ For the whole ledger:
 For each release, or for those that were asked for:
 4. Costs follow from the parameters of the mechanisms; none is refuted, and approximate ones are labelled.
 5. Measurements are those that their spends name; builds that had passed their audit drew them from unseeded noise.
-6. The bundle is as published. (Releases by other workspaces of a shared ledger are audited in those workspaces.)
+6. The bundle is as published; if the release was retracted, the mark beside the bundle says so, or the bundle is gone.
+   (Releases by other workspaces of a shared ledger are audited in those workspaces.)
 7. Its record agrees with the ledger.
 8. Its record states the balance that the ledger gives when it is replayed up to the head that the record names.
 9. The key that published signed its statement over these files and these facts.
@@ -23,7 +24,7 @@ For each release, or for those that were asked for:
 15. The record's figures follow from these rows; its plan and its report are computed again.
 
 Across all of them:
-16. Every bundle has a ledger entry, and every entry that a bundle or the lineage names is in the ledger.
+16. Every bundle has a ledger entry, and every entry that a bundle, a mark or the lineage names is in the ledger.
 17. The workspace's lineage names no release that the ledger does not contain.
 18. If the orchestrator's history is available, it contains every run that the ledger names, and no other release.
 
@@ -53,7 +54,7 @@ from tasks.audit.evidence import (
     read_public_key,
     workspace_shelf,
 )
-from tasks.audit.files import bundle_check, statement_check
+from tasks.audit.files import bundle_check, retraction_check, statement_check
 from tasks.audit.lineages import lineage_faults, log_check, stages_of
 from tasks.audit.measured import costs_check, measurements_check
 from tasks.audit.records import accounting_check, record_check
@@ -193,13 +194,15 @@ def _release_checks(evidence: Evidence, release: ReleaseState) -> Iterator[Check
     yield costs_check(release)
     yield measurements_check(evidence, release)
     folder = evidence.shelf.place(release)
+    if retraction := retraction_check(evidence, folder, release):
+        yield retraction
     if release.published is not None and not folder.exists() and not evidence.is_own(release.published):
         words = f"published by key {release.published.key_id}, from another workspace of this ledger: audit it there"
         yield Check(f"{release.release_id}: bundle", True, words)
         return
     whole = bundle_check(folder, release)
     yield whole
-    if release.published is None or not whole.ok:
+    if release.published is None or not whole.ok or not folder.exists():
         return
     record = _record_in(folder)
     told = record_check(evidence, record, release)
@@ -288,7 +291,7 @@ def _is_since(evidence: Evidence, release: ReleaseState, since: str) -> bool:
     if PERIOD.fullmatch(since):
         return release.reservation.period >= since
     if DATE.fullmatch(since):
-        last = release.published or evidence.entries[release.reserve_seq - 1]
+        last = release.retraction or release.published or evidence.entries[release.reserve_seq - 1]
         return last.at[:10] >= since
     raise RefusedError(
         f"{since!r} is neither a period nor a date",

@@ -13,6 +13,7 @@ from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.entries.populations import Population
 from tasks.ledger.state import LedgerState
 from tasks.spec.relations import at_most
+from tasks.workspace.folders import MARK_ENDING, mark_beside
 
 
 def times_check(evidence: Evidence) -> Check:
@@ -122,11 +123,24 @@ def _spent_words(known: Population) -> str:
 
 
 def strays_check(evidence: Evidence) -> Check:
-    """Every bundle has a ledger entry, except those whose entries were lost and reconciled."""
+    """Every bundle and every mark has a ledger entry, except those whose entries were lost and reconciled."""
     known = {evidence.shelf.place(release) for release in evidence.state.releases.values() if release.published}
     others = [folder.name for folder in evidence.shelf.found if folder not in known]
-    found = [name for name in others if name not in evidence.state.retired]
+    others += _stray_marks(evidence)
+    found = [name for name in others if name.removesuffix(MARK_ENDING) not in evidence.state.retired]
     if found:
         return Check("bundles", False, f"not in the ledger: {', '.join(found)}")
     lost = f"; belonging to lost entries that were reconciled: {', '.join(others)}" if others else ""
     return Check("bundles", True, f"every bundle has its ledger entry{lost}")
+
+
+def _stray_marks(evidence: Evidence) -> list[str]:
+    """The marks of releases that the ledger does not have as retracted; one beside its bundle is checked with it."""
+    releases = evidence.state.releases.values()
+    retracted = {release.release_id for release in releases if release.retraction}
+    beside = {mark_beside(evidence.shelf.place(release)) for release in releases}
+    return [
+        mark.name
+        for mark in evidence.shelf.marks
+        if mark not in beside and mark.name.removesuffix(MARK_ENDING) not in retracted
+    ]

@@ -16,7 +16,7 @@ from tasks.ledger.balances import History
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.releases import ReleaseState
 from tasks.ledger.state import LedgerState
-from tasks.workspace.folders import Workspace
+from tasks.workspace.folders import MARK_ENDING, Workspace
 from tasks.workspace.reading import parse_json, read_text
 
 
@@ -26,6 +26,8 @@ class Shelf:
 
     root: Path
     found: tuple[Path, ...]
+    marks: tuple[Path, ...] = ()
+    """The marks of retractions beside the bundles."""
 
     def place(self, release: ReleaseState) -> Path:
         """The folder of a release's bundle: below the release's name, as in a workspace, or directly in the root."""
@@ -38,7 +40,7 @@ class Shelf:
 
 def workspace_shelf(workspace: Workspace) -> Shelf:
     """The bundles of a workspace."""
-    return Shelf(workspace.releases, tuple(workspace.bundles()))
+    return Shelf(workspace.releases, tuple(workspace.bundles()), tuple(workspace.marks()))
 
 
 def given_shelf(root: Path) -> Shelf:
@@ -54,7 +56,9 @@ def given_shelf(root: Path) -> Shelf:
             hint="name the folder that holds the release folders",
         )
     names = (CHECKSUMS, "record.json")
-    return Shelf(root, tuple(folder for folder in _folders(root) if any((folder / name).exists() for name in names)))
+    found = (folder for folder in _folders(root) if any((folder / name).exists() for name in names))
+    marks = (mark for pattern in ("*", "*/*") for mark in sorted(root.glob(f"{pattern}{MARK_ENDING}")))
+    return Shelf(root, tuple(found), tuple(marks))
 
 
 def _folders(root: Path) -> Iterator[Path]:

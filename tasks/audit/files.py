@@ -12,18 +12,54 @@ from tasks.bundle.statement import STATEMENT, build_statement, envelope_of, open
 from tasks.keys.signing import PublicKey
 from tasks.ledger.entries.bodies import Publication
 from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.marks import mark_text, retraction_words
 from tasks.ledger.releases import ReleaseState
+from tasks.workspace.folders import mark_beside
 from tasks.workspace.reading import parse_json, read_text
 
 
 def bundle_check(folder: Path, release: ReleaseState) -> Check:
-    """The bundle of a published release exists and is unchanged; an unpublished release has none."""
+    """The bundle of a published release exists and is unchanged; an unpublished release has none.
+
+    That of a retracted release may have been deleted.
+    """
     name = f"{release.release_id}: bundle"
+    if release.retraction is not None and not folder.exists():
+        return Check(name, True, "is not there: the release was retracted, and its bundle may be deleted")
     if release.published is None:
         detail = "is there, but was never published" if folder.exists() else f"not published (status {release.status})"
         return Check(name, not folder.exists(), detail)
     digest = release.published.parse(Publication).bundle_digest
     return check(name, lambda: list(faults(folder, digest)), "is as published")
+
+
+def retraction_check(evidence: Evidence, folder: Path, release: ReleaseState) -> Check | None:
+    """The mark beside a bundle and the ledger tell of the same retraction; None if neither tells of one.
+
+    In the workspace a retracted bundle needs its mark. Auditors may have been given the bundle alone.
+    """
+    entry, mark = release.retraction, mark_beside(folder)
+    if entry is None and not mark.exists():
+        return None
+    told = "" if entry is None else retraction_words(entry)
+    unmarked = not mark.exists() and folder.exists()
+    return check(
+        f"{release.release_id}: retraction",
+        lambda: _mark_faults(release, mark, needed=unmarked and evidence.log is not None),
+        f"{told}; its bundle came without a mark" if unmarked else told,
+    )
+
+
+def _mark_faults(release: ReleaseState, mark: Path, *, needed: bool) -> list[str]:
+    entry = release.retraction
+    if entry is None:
+        return [f"{mark.name} says that it was retracted, but the ledger has no such entry"]
+    if not mark.exists():
+        words = "its bundle has no mark: the next run writes it, or the same `dprelease retract` again"
+        return require(not needed, f"{retraction_words(entry)}; but {words}")
+    return require(
+        read_text(mark) == mark_text(entry), f"{mark.name} is not the mark that ledger entry {entry.seq} gives"
+    )
 
 
 def statement_check(evidence: Evidence, folder: Path, record: dict[str, Any], sealed: Entry) -> Check:

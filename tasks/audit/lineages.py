@@ -13,7 +13,7 @@ from tasks.audit.checks import Check, check, require
 from tasks.audit.evidence import Evidence
 from tasks.audit.stated_costs import facets_named, log_cost_faults, stated_cost_faults, stated_digest_faults
 from tasks.ledger.releases import ReleaseState
-from tasks.lineage.events import FLOW, is_whole, parsed
+from tasks.lineage.events import FLOW, RETRACT, is_whole, parsed
 from tasks.lineage.facets import GUARANTEE, SPEND
 from tasks.workspace.reading import parse_json, read_text
 
@@ -23,7 +23,7 @@ STAGES = ("validate", "allocate", "project", "estimate", "sample", "decode", "ch
 SCORE = "score"
 """A further stage, of releases that have checks with a budget."""
 
-CONCLUSIVE_STAGES = ("estimate", SCORE, "publish")
+CONCLUSIVE_STAGES = ("estimate", SCORE, "publish", RETRACT)
 """The stages that end only for releases in the ledger."""
 
 

@@ -1,8 +1,9 @@
-"""Witnesses of the ledger: bundles and lineage name entries that it must contain.
+"""Witnesses of the ledger: bundles, lineage and marks of retractions name entries that it must contain.
 
 Every bundle names the ledger's head when it was made, and the lineage of every
-measurement names its spend, published or not. A ledger that lacks such an entry was
-lost, rolled back or replaced; what it says about the budget would be too little.
+measurement names its spend, published or not. Lineage and mark of a retracted release
+name its retraction. A ledger that lacks such an entry was lost, rolled back or replaced;
+what it says about the budget would be too little.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any
 from dpcore.errors import LedgerError
 from tasks.ledger.entries.bodies import Reconciliation
 from tasks.ledger.entries.entry import Entry
-from tasks.lineage.events import numbered_events
-from tasks.lineage.facets import GUARANTEE, SPEND
+from tasks.ledger.entries.marks import marked_entry
+from tasks.lineage.events import RETRACT, numbered_events
+from tasks.lineage.facets import GUARANTEE, LEDGER, SPEND
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
@@ -53,13 +55,13 @@ def missing_witnesses(workspace: Workspace, entries: Sequence[Entry]) -> list[Wi
             known |= set(entry.parse(Reconciliation).lost)
     return [
         witness
-        for witness in [*map(_of_bundle, workspace.bundles()), *_of_lineage(workspace)]
+        for witness in [*map(_of_bundle, workspace.bundles()), *_of_marks(workspace), *_of_lineage(workspace)]
         if (witness.seq, witness.hash) not in known
     ]
 
 
 def _of_lineage(workspace: Workspace) -> Iterator[Witness]:
-    """The spends that the workspace's lineage tells of; a malformed event may be about one, and counts as one."""
+    """The spends and retractions that the workspace's lineage tells of; a malformed event counts as one."""
     for number, event in numbered_events(workspace.lineage_path):
         try:
             yield from _of_event(event)
@@ -74,7 +76,15 @@ def _of_event(event: dict[str, Any]) -> list[Witness]:
     for spend in (facet for name, facet in facets.items() if name.startswith(SPEND)):
         seq, whole = int(spend["ledgerEntry"]), float(spend.get("ofRelease", {}).get("epsilon", stated))
         found.append(Witness(f"the lineage of entry {seq}", seq, str(spend["ledgerHash"]), release_of(event), whole))
-    return found
+    return [*found, *_of_retraction(event)]
+
+
+def _of_retraction(event: dict[str, Any]) -> Iterator[Witness]:
+    if str(event.get("job", {}).get("name", "")).endswith(f".{RETRACT}"):
+        for facet in (dataset["facets"].get(LEDGER) for dataset in event["outputs"] if "facets" in dataset):
+            if facet:
+                seq, digest = int(facet["ledgerEntry"]), str(facet["ledgerHash"])
+                yield Witness(f"the lineage of entry {seq}", seq, digest, release_of(event), 0.0)
 
 
 def release_of(event: dict[str, Any]) -> str:
@@ -95,6 +105,13 @@ def _of_bundle(folder: Path) -> Witness:
         return Witness(what, int(head["entries"]), str(head["head"]), folder.name, stated)
     except (ValueError, KeyError, TypeError, OverflowError, OSError):
         return Witness(what, 0, "", folder.name, 0.0)  # an unreadable record is no witness for this ledger
+
+
+def _of_marks(workspace: Workspace) -> Iterator[Witness]:
+    """The retractions that marks tell of; the audit reports a mark that cannot be read."""
+    for mark in workspace.marks():
+        if entry := marked_entry(mark):
+            yield Witness(f"the mark {mark.name}", entry.seq, entry.hash, entry.release_id, 0.0)
 
 
 def require_complete_ledger(workspace: Workspace, entries: Sequence[Entry]) -> None:

@@ -172,12 +172,14 @@ def require_reconciled(state: LedgerState) -> None:
 def find_release_to_resume(known: Sequence[ReleaseState], supersedes: str | None) -> ReleaseState | None:
     """Find the release of the period that a request resumes; None if it begins another.
 
-    Raises: LedgerError for a period whose bundle a person refused, and for superseding another than the latest.
+    Raises: LedgerError for a period whose bundle a person refused or retracted, and for superseding another than
+    the latest.
     """
     last = known[-1] if known else None
     if supersedes is None:
         if last is not None and last.status == ReleaseStatus.REFUSED:
             raise _refused_before(last.release_id)
+        require_not_retracted(last)
         return last
     if last is not None and last.status in UNFINISHED and last.reservation.supersedes == supersedes:
         return last
@@ -191,8 +193,26 @@ def _refused_before(release_id: str) -> LedgerError:
         f"{release_id} was completed, and a person refused to publish it",
         rule="release-refused",
         where=release_id,
-        hint=f'`dprelease run --supersedes {release_id} --reason "..."` measures the period again, and is charged',
+        hint=_again(release_id),
     )
+
+
+def require_not_retracted(last: ReleaseState | None) -> None:
+    """Refuse to release a month again whose latest release a person retracted, unless it is to be superseded.
+
+    Raises: LedgerError.
+    """
+    if last is not None and last.status == ReleaseStatus.RETRACTED:
+        raise LedgerError(
+            f"{last.release_id} was published, and a person retracted it: its month is not released again by itself",
+            rule="release-retracted",
+            where=last.release_id,
+            hint=f"if the data may still be used: {_again(last.release_id)}",
+        )
+
+
+def _again(release_id: str) -> str:
+    return f'`dprelease run --supersedes {release_id} --reason "..."` measures the period again, and is charged'
 
 
 def _cannot_supersede(release_id: str | None) -> LedgerError:

@@ -90,6 +90,8 @@ class ReleaseState:
     refusal: Entry | None = None
     """A person's no to the bundle that waited."""
     published: Entry | None = None
+    retraction: Entry | None = None
+    """A person's word that the published bundle is not to be used."""
 
     @property
     def awaited_digest(self) -> str | None:

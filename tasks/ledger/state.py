@@ -25,6 +25,7 @@ from tasks.ledger.entries.bodies import (
     Refusal,
     Reservation,
     Restore,
+    Retraction,
     Spend,
     Void,
 )
@@ -39,6 +40,8 @@ from tasks.ledger.releases import RESUMABLE, UNFINISHED, ReleaseState, copy_rele
 FAILED = (ReleaseStatus.FAILED, ReleaseStatus.CHECK_FAILED)
 MEASURED = (ReleaseStatus.MEASURED, *FAILED)
 GIVEN_UP = (ReleaseStatus.VOID, ReleaseStatus.LOST)
+HOLDS_MONTH = (ReleaseStatus.PUBLISHED, ReleaseStatus.RETRACTED)
+"""For the same month, only a release that supersedes these is published."""
 MAY_FOLLOW_A_RESTORE = (KeyEnrolment, KeyRevocation, CapChange, Restore, Reconciliation)
 """Until somebody says what a backup does not know, nothing is reserved, spent or given back on it."""
 
@@ -107,6 +110,8 @@ class LedgerState:
         """The role that an entry's key needs; whoever passes on an approver's own signature only releases."""
         if entry.is_a(Approval) or (entry.is_a(Refusal) and entry.release_id in self.releases):
             return "release" if entry.parse(BundleDecision).signed else "approve"
+        if entry.is_a(Retraction):
+            return "approve"
         return "cap" if entry.is_a(*WITH_ROLE_CAP) else "release"
 
     def _apply_key(self, entry: Entry, body: KeyEnrolment) -> None:
@@ -210,21 +215,28 @@ class LedgerState:
         refuse_unless(free or is_approved(self.keys, release), entry, "publishes what too few have approved")
         same = release.approval is None or body.bundle_digest == release.approval.parse(Approval).bundle_digest
         refuse_unless(same, entry, "publishes another bundle than the approved one")
-        self._supersede(release, entry)
+        replaced = self._supersede(release, entry)
         others = self.of_period(release.reservation.name, release.reservation.period)
-        refuse_unless(
-            all(other.status != ReleaseStatus.PUBLISHED for other in others), entry, "publishes a month a second time"
-        )
+        again = any(other.status in HOLDS_MONTH and other.release_id not in replaced for other in others)
+        refuse_unless(not again, entry, "publishes a month a second time")
         release.status, release.published = ReleaseStatus.PUBLISHED, entry
 
-    def _supersede(self, release: ReleaseState, entry: Entry) -> None:
-        """Take back what a release replaces: the one it names, and through refused ones those that they named."""
-        replaced = release.reservation.supersedes
-        while replaced:
-            refuse_unless(replaced in self.releases, entry, "supersedes an unknown release")
-            old = self.releases[replaced]
-            old.status = ReleaseStatus.SUPERSEDED if old.published else old.status
-            replaced = old.reservation.supersedes
+    def _supersede(self, release: ReleaseState, entry: Entry) -> set[str]:
+        """Replace the release that another names, and those that were named before it; returns them all."""
+        name, replaced = release.reservation.supersedes, set[str]()
+        while name and name not in replaced:
+            refuse_unless(name in self.releases, entry, "supersedes an unknown release")
+            old = self.releases[name]
+            old.status = ReleaseStatus.SUPERSEDED if old.status == ReleaseStatus.PUBLISHED else old.status
+            replaced.add(name)
+            name = old.reservation.supersedes
+        return replaced
+
+    def _apply_retract(self, entry: Entry, body: Retraction) -> None:
+        """A person takes a release back; its month counts as decided, and its cost stays spent."""
+        release = self._release(entry, ReleaseStatus.PUBLISHED, ReleaseStatus.SUPERSEDED)
+        refuse_unless(bool(body.who and body.reason), entry, "does not say who retracts, or why")
+        release.status, release.retraction = ReleaseStatus.RETRACTED, entry
 
     @staticmethod
     def _require_measured(release: ReleaseState, entry: Entry) -> None:
@@ -329,6 +341,7 @@ _APPLY: Mapping[str, Callable[..., None]] = {
     Approval.kind: LedgerState._apply_approve,
     Refusal.kind: LedgerState._apply_refuse,
     Publication.kind: LedgerState._apply_publish,
+    Retraction.kind: LedgerState._apply_retract,
     Void.kind: LedgerState._apply_void,
     Restore.kind: LedgerState._apply_restore,
     Reconciliation.kind: LedgerState._apply_reconcile,

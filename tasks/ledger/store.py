@@ -93,10 +93,7 @@ class Ledger(LedgerReader):
         return ledger
 
     def exclusive(self, name: str) -> AbstractContextManager[None]:
-        """Wait until no other user of this ledger releases under that name, on whatever machine.
-
-        A workspace's own lock does the same for its processes; take that one first.
-        """
+        """Wait until no other user of this ledger releases under that name; take the workspace's own lock first."""
         return self._database.exclusive(name)
 
     @contextmanager
@@ -135,8 +132,7 @@ class Ledger(LedgerReader):
             state, entries = LedgerState(), self._read(connection)
             sound = next((number for number, entry in enumerate(entries) if apply_or_fault(state, entry)), len(entries))
             refusals.require_appended(state, entries[sound:])
-            # a fault may leave the state half changed; the entries before it apply
-            state = LedgerState.replay(entries[:sound])
+            state = LedgerState.replay(entries[:sound])  # a fault may have left the state half changed
             roles = self._database.set_aside(connection, entries[sound].seq)
             made_at = state.head.at if state.head else ""
             restore = self._transaction(connection, state).append(bodies.Restore(who=who, backup_made_at=made_at))
@@ -361,6 +357,10 @@ class Ledger(LedgerReader):
                 stated=request.stated,
             )
             transaction.append(body, request.population, release_id)
+
+    def retract(self, release_id: str, *, who: str, reason: str) -> Entry:
+        """Record who takes a published release back; what it cost stays spent."""
+        return self._append(release_id, bodies.Retraction(who=who, reason=reason))
 
     def fail(self, release_id: str, *, status: ReleaseStatus, stage: str) -> Entry:
         """Record that a measured release did not come to publication."""

@@ -14,7 +14,15 @@ from tasks.keys.signing import PublicKey, Signer
 from tasks.ledger.access import require_enrolled, require_role
 from tasks.ledger.databases.choice import Database
 from tasks.ledger.databases.schema import EVENTS, FINGERPRINTS, MEASUREMENTS, Row
-from tasks.ledger.entries.bodies import Body, CapChange, KeyEnrolment, Reconciliation, Restore, body_to_json
+from tasks.ledger.entries.bodies import (
+    Body,
+    CapChange,
+    KeyEnrolment,
+    Reconciliation,
+    Restore,
+    Retraction,
+    body_to_json,
+)
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.fields import (
     EARLIEST_TIME,
@@ -130,7 +138,7 @@ class Transaction:
 
 def _is_spoken(body: Body) -> bool:
     """Whether an entry is written at a person's word, who can vouch for the clock."""
-    return isinstance(body, KeyEnrolment | Restore | Reconciliation) or (
+    return isinstance(body, KeyEnrolment | Restore | Reconciliation | Retraction) or (
         isinstance(body, CapChange) and bool(body.reason)
     )
 

@@ -116,6 +116,11 @@ class ReleaseDatasets:
             sealed=True,
         )
 
+    @staticmethod
+    def of_retracted() -> ReleaseDatasets:
+        """The datasets of a retraction, which withdraws the bundle: its columns are not described again."""
+        return ReleaseDatasets(schema=pa.schema([]), measured={}, tables=())
+
     def made_in(self, stage: str) -> tuple[str, ...]:
         """The measurements that a stage makes."""
         return self.measured.get(stage, ())
@@ -146,6 +151,7 @@ class ReleaseDatasets:
             "check": (FIGURES,),
             "publish": (BUNDLE,) if self.sealed else (*files, BUNDLE),
             "seal": (*files, SEALED),
+            "retract": (BUNDLE,),
         }
         return (*map(noisy, self.made_in(stage)), *others.get(stage, ()))
 
@@ -213,7 +219,7 @@ class ReleaseDatasets:
                 [(dataset, self.shapes.get(name, "matrix"))],
                 {dataset: _field_from_measurements(places, *map(str, self.schema.names))},
             )
-        if dataset in (*self.tables, BUNDLE, SEALED):
+        if dataset in (*self.tables, BUNDLE, SEALED) and self.tables:
             fields = self._fields((dataset,) if dataset in self.tables else self.tables)
             every = "every column is drawn from the noisy measurements of all columns"
             drawn = [_field(places, noisy(n), noisy(n), "INDIRECT", every) for n in self.computed_from(TABLE)]

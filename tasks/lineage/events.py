@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tasks.lineage.datasets import ReleaseDatasets
 
 PRODUCER = "urn:dprelease"
-FLOW = "release"
+FLOW, RETRACT = "release", "retract"
 
 DESCRIPTIONS = {
     FLOW: "one differentially private release of one period",
@@ -59,6 +59,7 @@ DESCRIPTIONS = {
     "score": "scores models that were trained on the synthetic table, with noise; reads rows",
     "publish": "seals the bundle, records it in the ledger and makes it visible",
     "seal": "seals the bundle, which then awaits a person's approval",
+    RETRACT: "withdraws the published bundle; what was spent stays spent",
 }
 
 

@@ -92,7 +92,7 @@ class DpCostFacet(DatasetFacet):
 
 @attrs.define
 class DpLedgerFacet(DatasetFacet):
-    """The ledger entry that is the dataset, or that contains its digest."""
+    """The ledger entry that is the dataset, that contains its digest, or that retracts it."""
 
     ledgerEntry: int  # noqa: N815
     ledgerHash: str  # noqa: N815

@@ -20,6 +20,8 @@ Graph = dict[str, list[dict[str, Any]]]
 LOG = "lineage.ndjson"
 OURS = "dp_"
 """The prefix of our own facets, which state guarantees and spends."""
+WITHDRAWN = "withdrawn"
+"""In the node of a bundle: the ledger entry that retracts it."""
 
 
 def lineage_graph(workspace: Workspace, release_id: str) -> Graph:
@@ -122,6 +124,8 @@ def _datasets(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
 def _known(dataset: dict[str, Any]) -> dict[str, Any]:
     """Digest, cost and ledger entry of a dataset that was written, and the number of synthetic rows."""
     facets, written = dataset.get("facets", {}), dataset.get("outputFacets", {})
+    if facets.get("lifecycleStateChange", {}).get("lifecycleStateChange") == "DROP" and LEDGER in facets:
+        return {WITHDRAWN: _without_schema_keys(facets[LEDGER])}
     statistics = written.get("outputStatistics") if isinstance(written, dict) else None
     found = {
         "version": facets.get("version", {}).get("datasetVersion"),
@@ -198,6 +202,12 @@ def dataset_in_words(node: dict[str, Any]) -> str | None:
     of = ", ".join(map(str, names)) or "public"
     parts.append(f"epsilon {_figure(cost.get('epsilon'))}{_delta(cost)} ({of})")
     return f"wrote {node['name']}: {', '.join(part for part in parts if part)}"
+
+
+def withdrawal_in_words(node: dict[str, Any]) -> str | None:
+    """The ledger entry that retracts a bundle; None for datasets that nobody withdrew."""
+    entry = node.get(WITHDRAWN)
+    return f"withdrew {node['name']}: ledger entry {entry.get('ledgerEntry')}" if isinstance(entry, dict) else None
 
 
 def _delta(stated: dict[str, Any]) -> str:

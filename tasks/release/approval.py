@@ -53,7 +53,7 @@ def approve(
     Raises: RefusedError.
     """
     _require_said(who, reason)
-    with _deciding(workspace, release_id) as (spec, ledger, release):
+    with deciding(workspace, release_id) as (spec, ledger, release):
         finish_reveals(workspace, ledger)
         if release.status == ReleaseStatus.PUBLISHED and release.approval is not None:
             final = workspace.bundle(spec.name, release_id)
@@ -95,7 +95,7 @@ def refuse_release(
     Raises: RefusedError.
     """
     _require_said(who, reason)
-    with _deciding(workspace, release_id) as (_, ledger, release):
+    with deciding(workspace, release_id) as (_, ledger, release):
         staging, digest = _waiting_bundle(workspace, release, sealed=False)
         decision = _decision(Refusal.kind, release_id, digest, who, reason)
         signed = _sign_or_check(decision, signer, signed)
@@ -191,7 +191,7 @@ def finish_reveals(workspace: Workspace, ledger: Ledger) -> None:
 
 
 @contextmanager
-def _deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSpec, Ledger, ReleaseState]]:
+def deciding(workspace: Workspace, release_id: str) -> Iterator[tuple[ReleaseSpec, Ledger, ReleaseState]]:
     """The release, while no run of its name is under way."""
     spec = load_spec(workspace.spec_path)
     with (

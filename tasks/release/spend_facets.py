@@ -160,9 +160,7 @@ class Account:
         entry = self.release.published if name == BUNDLE else self.release.awaiting
         facets = self.made(datasets, name, digest)
         if name == BUNDLE:
-            facets["lifecycleStateChange"] = lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(
-                lifecycle_state_change_dataset.LifecycleStateChange.CREATE
-            )
+            facets |= _lifecycle("CREATE")
         return facets if entry is None else facets | {LEDGER: ledger_facet(entry)}
 
     def measured(self, datasets: ReleaseDatasets, names: Iterable[str]) -> dict[str, dict[str, DatasetFacet]]:
@@ -173,8 +171,22 @@ class Account:
         }
 
 
+def withdrawn(retraction: Entry, digest: str) -> dict[str, DatasetFacet]:
+    """A bundle that was retracted, with the ledger entry that says so."""
+    return {
+        "version": _version(digest),
+        LEDGER: ledger_facet(retraction),
+        **_lifecycle("DROP"),
+    }
+
+
+def _lifecycle(change: str) -> dict[str, DatasetFacet]:
+    state = lifecycle_state_change_dataset.LifecycleStateChange(change)
+    return {"lifecycleStateChange": lifecycle_state_change_dataset.LifecycleStateChangeDatasetFacet(state)}
+
+
 def ledger_facet(entry: Entry) -> DpLedgerFacet:
-    """The ledger entry that a dataset is, or that holds its digest."""
+    """The ledger entry that a dataset is, that holds its digest, or that retracts it."""
     return DpLedgerFacet(ledgerEntry=entry.seq, ledgerHash=entry.hash)
 
 

@@ -33,7 +33,7 @@ class ComingMonth:
     due: datetime
     """When it is released, in UTC: at its firing, or now if it is late."""
     is_charged: bool = False
-    """The ledger holds its cost: it is published, reserved, or a person refused it. No run charges it again."""
+    """The ledger holds its cost: it is published, reserved, or a person refused or retracted it. No run charges it."""
     is_late: bool = False
 
 

@@ -17,7 +17,13 @@ from tasks.workspace.files import write_atomically
 from tasks.workspace.folders import Workspace
 from tasks.workspace.reading import parse_json, read_text
 
-DECIDED = (ReleaseStatus.PUBLISHED, ReleaseStatus.SUPERSEDED, ReleaseStatus.AWAITING_APPROVAL, ReleaseStatus.REFUSED)
+DECIDED = (
+    ReleaseStatus.PUBLISHED,
+    ReleaseStatus.SUPERSEDED,
+    ReleaseStatus.RETRACTED,
+    ReleaseStatus.AWAITING_APPROVAL,
+    ReleaseStatus.REFUSED,
+)
 """What another run of the period would not change."""
 
 
@@ -72,7 +78,7 @@ def due_periods(
 
 
 def is_decided(spec: ReleaseSpec, state: LedgerState, period: str) -> bool:
-    """Whether a month is released, waits for approval, or was refused by a person."""
+    """Whether a month is released, waits for approval, or was refused or retracted by a person."""
     known = state.of_period(spec.name, period)
     return bool(known) and known[-1].status in DECIDED
 

@@ -23,13 +23,15 @@ def evidence_page(site: Site) -> str:
         commands=commands(site),
         paths={"export": f"{EVIDENCE}/{EXPORT}", "audit": f"{EVIDENCE}/{AUDIT}", "keys": f"{EVIDENCE}/{KEYS}"},
         whole=has_all_bundles(site),
+        retracted=sorted(release_id for release_id, release in releases.items() if release.retraction),
     )
 
 
 def has_all_bundles(site: Site) -> bool:
-    """Whether the bundle of every published release in the ledger is here, so that one command verifies all."""
-    published = [release for release in site.survey.state.releases.values() if release.published]
-    return all(release.release_id in site.survey.bundles for release in published)
+    """Whether the bundle of every published release is here, retracted ones apart, so that one command verifies all."""
+    releases = site.survey.state.releases.values()
+    needed = [release.release_id for release in releases if release.published and not release.retraction]
+    return all(release_id in site.survey.bundles for release_id in needed)
 
 
 def commands(site: Site) -> list[str]:

@@ -22,6 +22,7 @@ from tasks.ledger.entries.bodies import (
     Refusal,
     Reservation,
     Restore,
+    Retraction,
     SealedBundle,
     Spend,
     Void,
@@ -63,10 +64,22 @@ def _front(site: Site, block: int) -> dict[str, Any]:
         "entries_per_page": ENTRIES_PER_PAGE,
         "keys": list(_signer_rows(site)) if front else [],
         "caps": [_cap_row(entry) for entry in good if entry.is_a(CapChange)],
-        "approvals": [e for e in good if e.is_a(BundleDecision) and e.parse(BundleDecision).who],
-        "is_approval": lambda entry: entry.is_a(Approval),
+        "decisions": [(DECISIONS[e.kind], e) for e in good if e.kind in DECISIONS and _is_said(e)],
         "answers": [entry for entry in good if entry.is_a(Restore, Reconciliation)],
     }
+
+
+DECISIONS = {
+    Approval.kind: ("approved", "good"),
+    Refusal.kind: ("refused", "bad"),
+    Retraction.kind: ("retracted", "bad"),
+}
+"""What a person decided about a release, with its colour."""
+
+
+def _is_said(entry: Entry) -> bool:
+    """Whether a person decided; the budget refuses too."""
+    return not entry.is_a(BundleDecision) or entry.parse(BundleDecision).who is not None
 
 
 def _signer_rows(site: Site) -> Iterator[dict[str, Any]]:
@@ -144,7 +157,7 @@ def _describe_bundle(body: SealedBundle) -> str:
     return f"bundle {short_hash(body.bundle_digest)}"
 
 
-def _describe_decision(body: BundleDecision | KeyRevocation | Reconciliation) -> str:
+def _describe_decision(body: BundleDecision | KeyRevocation | Reconciliation | Retraction) -> str:
     return f"{body.who}: {body.reason}"
 
 
@@ -163,6 +176,7 @@ DESCRIPTIONS: dict[str, Callable[[Any], str]] = {
     Approval.kind: _describe_decision,
     Refusal.kind: _describe_refusal,
     Publication.kind: _describe_bundle,
+    Retraction.kind: _describe_decision,
     Void.kind: lambda body: str(body.reason),
     Restore.kind: lambda body: f"{body.who} restored a backup",
     Reconciliation.kind: _describe_decision,
@@ -174,5 +188,6 @@ TONES = {
     Publication.kind: "good",
     Approval.kind: "good",
     Refusal.kind: "bad",
+    Retraction.kind: "bad",
     Failure.kind: "bad",
 }

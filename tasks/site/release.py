@@ -7,6 +7,7 @@ from typing import Any
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.releases import ReleaseState
 from tasks.lineage.datasets import FILES
+from tasks.lineage.events import RETRACT
 from tasks.report import report
 from tasks.site.frame import Site
 from tasks.site.ledger import format_cost
@@ -127,7 +128,9 @@ def _node_href(site: Site, release_id: str, node: dict[str, Any]) -> str | None:
         return _up(site.file_href(release_id, file))
     if node["name"] in ("bundle", "sealed-bundle"):
         return "#files" if release_id in site.survey.bundles else None
-    if node["name"] in ("allocate", "reservation"):
+    if node["name"] == RETRACT and release.retraction:
+        seq = release.retraction.seq
+    elif node["name"] in ("allocate", "reservation"):
         seq = release.reserve_seq
     elif node["name"] == "publish" and release.published:
         seq = release.published.seq

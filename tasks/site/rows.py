@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tasks.ledger.entries.bodies import Refusal
+from tasks.ledger.entries.bodies import Refusal, Retraction
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.status import ReleaseStatus
 from tasks.ledger.releases import ReleaseState
@@ -24,6 +24,7 @@ TONES = {
     ReleaseStatus.CHECK_FAILED: "bad",
     ReleaseStatus.FAILED: "bad",
     ReleaseStatus.REFUSED: "bad",
+    ReleaseStatus.RETRACTED: "bad",
     ReleaseStatus.LOST: "bad",
 }
 SIGNS = {"good": "✓", "bad": "✕", "accent": "…", "plain": "–"}
@@ -92,7 +93,8 @@ def _release_row(site: Site, release: ReleaseState) -> Row:
 
 def is_from_elsewhere(site: Site, release: ReleaseState) -> bool:
     """Whether a release was published from another workspace of a shared ledger."""
-    return site.survey.shared and release.published is not None and release.release_id not in site.survey.bundles
+    here = release.release_id in (*site.survey.bundles, *site.survey.withheld)
+    return site.survey.shared and release.published is not None and not here
 
 
 def _remarks(site: Site, release: ReleaseState) -> Iterator[str]:
@@ -102,6 +104,9 @@ def _remarks(site: Site, release: ReleaseState) -> Iterator[str]:
     if release.refusal is not None:
         refusal = release.refusal.parse(Refusal)
         yield f"{refusal.who}: {refusal.reason}"
+    if release.retraction is not None:
+        retraction = release.retraction.parse(Retraction)
+        yield f"Retracted by {retraction.who}: {retraction.reason}"
     if _is_approximate(site, release):
         yield "Approximate: not proved."
     if is_from_elsewhere(site, release):

@@ -19,6 +19,7 @@ from tasks.audit import Check, Redraw, audit_workspace, broken, not_shown
 from tasks.bundle.staging import CHECKSUMS
 from tasks.keys.signing import PublicKey
 from tasks.ledger.balances import History, replay
+from tasks.ledger.entries.bodies import Retraction
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import trust_fault
 from tasks.ledger.opening import has_ledger, is_shared, readable_ledger, trust_anchors
@@ -28,7 +29,7 @@ from tasks.schedule.forecast import Forecast, forecast_of
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import basis_of
 from tasks.spec.privacy import adds_up
-from tasks.workspace.folders import Workspace
+from tasks.workspace.folders import MARK_ENDING, Workspace
 from tasks.workspace.reading import parse_json, read_text
 
 FAULTS = (PrivacyError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
@@ -63,6 +64,9 @@ class Survey:
     state: LedgerState = field(default_factory=LedgerState)
     history: History = field(default_factory=History)
     bundles: dict[str, Bundle] = field(default_factory=dict)
+    """The published bundles that are here, without those of retracted releases: nothing of theirs is shown."""
+    withheld: frozenset[str] = frozenset()
+    """Releases that the ledger, or a mark beside the bundle, calls retracted."""
     graphs: dict[str, Graph] = field(default_factory=dict)
     forecast: Forecast | None = None
     shared: bool = False
@@ -100,7 +104,8 @@ def survey_workspace(
     checks = audit_workspace(workspace, runs=runs, redraw=Redraw(on_progress=on_progress))
     entries = _ledger_entries(workspace)
     verified, state, history = _replay_trusted(entries, _trust_anchors(workspace))
-    bundles = {folder.name: _read_bundle(folder) for folder in workspace.bundles()}
+    withheld = _withheld(workspace, entries)
+    bundles = {folder.name: _read_bundle(folder) for folder in workspace.bundles() if folder.name not in withheld}
     spec = _load_spec(workspace)
     on_progress("reading lineage")
     return Survey(
@@ -112,6 +117,7 @@ def survey_workspace(
         state=state,
         history=history,
         bundles=bundles,
+        withheld=withheld,
         graphs=dict(_lineage_graphs(workspace, [*state.releases])),
         forecast=_forecast(spec, state, entries, now) if verified == len(entries) else None,
         shared=spec is not None and is_shared(workspace),
@@ -159,6 +165,12 @@ def _good_entries(entries: Sequence[Entry]) -> int:
         except FAULTS:
             return place
     return len(entries)
+
+
+def _withheld(workspace: Workspace, entries: Sequence[Entry]) -> frozenset[str]:
+    """The releases that any entry or mark retracts, verified or not: in doubt, no data go out."""
+    retracted = (entry.release_id for entry in entries if entry.is_a(Retraction))
+    return frozenset([*retracted, *(mark.name.removesuffix(MARK_ENDING) for mark in workspace.marks())])
 
 
 def _load_spec(workspace: Workspace) -> ReleaseSpec | None:

@@ -66,12 +66,13 @@ def create_once(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-def write_atomically(path: Path, content: bytes, *, draft: Path) -> None:
-    """Write a private file as a draft beside it, bring it to disk and rename it: readers find all of it or none.
+def write_atomically(path: Path, content: bytes, *, draft: Path, mode: int = PRIVATE_FILE) -> None:
+    """Write a file as a draft beside it, bring it to disk and rename it: readers find all of it or none.
 
     Raises: OSError, also if the draft exists.
     """
     with create_private(draft) as file:
         file.write(content)
+        os.fchmod(file.fileno(), mode)
         flush_written(file)
     draft.replace(path)

@@ -21,6 +21,8 @@ from tasks.workspace.redaction import ErrorBoundary, reason_of
 SPEC_NAME = "release.yaml"
 ALIVE = ".alive"
 SCRATCH, COMPARISONS = "run-", "comparisons"
+MARK_ENDING = ".RETRACTED.json"
+"""What follows the name of a bundle's folder in that of the mark beside it, if the release was retracted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,10 @@ class Workspace:
         for folder in sorted(self.releases.glob("*/*")):
             if folder.is_dir() and not folder.name.startswith("."):
                 yield folder
+
+    def marks(self) -> Iterator[Path]:
+        """The mark of every retracted release, whether or not its bundle is there."""
+        yield from sorted(self.releases.glob(f"*/*{MARK_ENDING}"))
 
     def create(self) -> None:
         """Make the folders and the fingerprint key.
@@ -258,6 +264,11 @@ def _unwritable(error: OSError) -> WorkspaceError:
         where="--workspace",
         hint="check the folder's owner, its permissions and the space on its disk",
     )
+
+
+def mark_beside(bundle: Path) -> Path:
+    """Where the mark of a retracted release is: beside the folder of its bundle, which never changes."""
+    return bundle.with_name(f"{bundle.name}{MARK_ENDING}")
 
 
 def unknown_release(message: str) -> RefusedError:

@@ -30,20 +30,17 @@ BODIES = {  # the fields that a kind always has, then groups of which an entry h
     "cap": "epsilon delta delta_num basis reason|who",
     "reserve": "name period sequence measurements stated spec_digest seeds flow_run_id supersedes reason|approve",
     "spend": "measurement event cost seeded digest|build|flow_run_id",
-    "fail": "status stage",
-    "await": "bundle_digest flow_run_id",
+    "fail": "status stage", "void": "reason", "retract": "who reason", "restore": "who backup_made_at",
+    "await": "bundle_digest flow_run_id", "publish": "bundle_digest flow_run_id",
     "approve": "bundle_digest who reason|approver statement signature",
     "refuse": "rule reason who flow_run_id|name period stated|approver statement signature",
-    "publish": "bundle_digest flow_run_id",
-    "void": "reason",
-    "restore": "who backup_made_at",
     "revoke": "key_id reason who",
     "reconcile": "reason who nothing_was_spent charges lost retired|vouches",
-}
-DRAWN = {"measured", "failed", "check-failed"}
+}  # fmt: skip
+DRAWN, WAITS = {"measured", "failed", "check-failed"}, {"awaiting-approval"}
 MAY_FOLLOW = {  # the statuses of a release that an entry of a kind may follow
-    "spend": {"reserved", *DRAWN}, "fail": DRAWN, "await": {"awaiting-approval", *DRAWN}, "void": {"reserved"},
-    "approve": {"awaiting-approval"}, "publish": {"awaiting-approval", *DRAWN}, "refuse": {"awaiting-approval"},
+    "spend": {"reserved", *DRAWN}, "fail": DRAWN, "await": WAITS | DRAWN, "void": {"reserved"}, "approve": WAITS,
+    "publish": WAITS | DRAWN, "refuse": WAITS, "retract": {"published"},
 }  # fmt: skip
 ROLES, OWNER_KINDS = {"release", "cap", "approve"}, {"cap", "key", "revoke", "restore", "reconcile"}
 COSTS, CAP = ("epsilon", "rho", "rho_of_pure", "delta_num"), ("epsilon", "delta", "delta_num")
@@ -152,7 +149,7 @@ class Ledger:
             decides = (
                 "signature" not in facts and kind in ("approve", "refuse") and entry["release_id"] in self.releases
             )
-            role = "cap" if kind in OWNER_KINDS else "approve" if decides else "release"
+            role = "cap" if kind in OWNER_KINDS else "approve" if decides or kind == "retract" else "release"
             require(role in self.keys[signer]["roles"], where, "is signed by a key without the role")
             public = self.keys[signer]["public"]
         require(is_signed(public, entry["signature"], entry["hash"].encode()), where, "has a wrong signature")
@@ -209,14 +206,16 @@ class Ledger:
 
     def _continue(self, release: Facts, facts: Facts, entry: Facts, where: str) -> None:
         kind, reserved, spends = entry["kind"], release["facts"]["measurements"], release["spends"]
+        said = kind not in ("approve", "refuse", "retract") or (facts["who"] and facts["reason"])
+        require(said, where, "does not say who decides, or why")
         if kind == "spend":
             name, same = facts["measurement"], {"cost": facts["cost"], "event": facts["event"]}
             fresh = name not in spends and facts["seeded"] is False
             require(fresh and reserved.get(name) == same, where, "was not reserved so, is drawn again, or is seeded")
             spends[name], release["status"] = facts["digest"], "measured"
-        elif kind == "fail":
-            require(facts["status"] in ("failed", "check-failed"), where, "has an unknown status")
-            release["status"] = facts["status"]
+        elif kind in ("fail", "retract"):
+            require(facts.get("status", "failed") in ("failed", "check-failed"), where, "has an unknown status")
+            release["status"] = facts.get("status", "retracted")
         elif kind == "void":
             release["status"] = "void"
             for cost in release["costs"]:
@@ -329,14 +328,15 @@ def verify(export: Path, bundles: Path, public_key: Path | None) -> int:
         ledger.check_trust(anchor)
         published = {name: release for name, release in ledger.releases.items() if release["bundle"]}
         folders = {path.parent.name: path.parent for path in bundles.rglob("SHA256SUMS")}
-        require(folders.keys() == published.keys(), "bundles", "are not those that the ledger published")
-        for name, release in published.items():
-            check_bundle(folders[name], release, ledger)
+        needed = {name for name, release in published.items() if release["status"] != "retracted"}
+        require(needed <= folders.keys() <= published.keys(), "bundles", "are not those that the ledger published")
+        for name, folder in folders.items():
+            check_bundle(folder, published[name], ledger)
     except (ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
         raise BrokenError(f"unreadable: {error!r}") from error
     sys.stderr.writelines(f"{where} exceeds the cap as mixed costs are counted today\n" for where in ledger.beyond)
-    return len(published)
+    return len(folders)
 
 
 if __name__ == "__main__":
-    sys.exit(0 if verify(*map(Path, sys.argv[1:4])) else "no bundle was published")
+    sys.exit(0 if verify(*map(Path, sys.argv[1:4])) else "no bundle is there")

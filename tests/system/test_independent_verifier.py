@@ -24,6 +24,8 @@ from support.tasks.goldens import GOLDEN
 
 from dpcore.accounting import Cap, Cost
 from tasks.audit import audit_export, broken, read_public_key
+from tasks.ledger.entries.entry import Entry
+from tasks.ledger.entries.marks import mark_text
 from tasks.ledger.export import export_lines
 from tasks.ledger.store import Ledger
 
@@ -121,7 +123,7 @@ def test_it_imports_nothing_of_the_product_and_has_at_most_300_lines_that_are_no
 
 def test_the_golden_evidence_has_what_a_verifier_must_understand(evidence: Evidence):
     kinds = {entry["kind"] for entry in evidence.entries}
-    assert kinds == set(independent_verifier.BODIES) - {"restore", "reconcile"}
+    assert kinds == set(independent_verifier.BODIES) - {"restore", "reconcile", "retract"}, "the last is of version 5"
     caps = [json.loads(entry["body"]) for entry in evidence.entries if entry["kind"] == "cap"]
     assert [cap["reason"] for cap in caps] == [None, "the board agreed"]
     assert "signature" in json.loads(evidence.find("approve")["body"])
@@ -157,6 +159,68 @@ def test_signing_everything_again_changes_nothing(evidence: Evidence):
     evidence.append("second", "revoke", {"key_id": evidence.find("key", 2)["key_id"], "reason": "x", "who": "x"})
     with pytest.raises(BrokenError, match="revokes without trust"):
         evidence.verify()
+
+
+# ---------------------------------------------------------------- what was retracted
+
+
+def retract(evidence: Evidence, by: str = "second", **changes: str) -> None:
+    body = {"who": "ada", "reason": "erasure"} | {key: changes.pop(key) for key in ("who", "reason") if key in changes}
+    evidence.append(by, "retract", body, **({"release_id": PURE} | changes))
+
+
+def remove(evidence: Evidence, release_id: str) -> None:
+    shutil.rmtree(evidence.bundles / "small" / release_id)
+
+
+def product_finds(evidence: Evidence) -> list[str]:
+    given = evidence.folder / "changed.ndjson", evidence.bundles, [read_public_key(evidence.key)]
+    return [check.name for check in broken(audit_export(*given))]
+
+
+@pytest.mark.parametrize("release_id", [PURE, GAUSSIAN])
+def test_it_accepts_a_retracted_release_with_its_bundle_and_without(evidence: Evidence, release_id: str):
+    retract(evidence, release_id=release_id)
+    assert evidence.verify() == 2
+    assert product_finds(evidence) == []
+    mark = evidence.bundles / "small" / f"{release_id}.RETRACTED.json"
+    mark.write_text(mark_text(Entry.from_json(evidence.entries[-1])))
+    remove(evidence, release_id)
+    assert evidence.verify() == 1
+    assert product_finds(evidence) == []
+
+
+RETRACTIONS: dict[str, tuple[Callable[[Evidence], object], str]] = {
+    "another bundle removed": (lambda e: (retract(e), remove(e, GAUSSIAN)), "are not those that the ledger published"),
+    "a bundle removed that nobody retracted": (lambda e: remove(e, PURE), "are not those that the ledger published"),
+    "twice": (lambda e: (retract(e), retract(e)), "does not fit the status"),
+    "what failed": (lambda e: retract(e, release_id="small-2025-12-1"), "does not fit the status"),
+    "what nobody knows": (lambda e: retract(e, release_id="small-2031-12-1"), "does not fit the status"),
+    "of others": (lambda e: retract(e, population="others"), "does not fit the status"),
+    "by a key without the role": (lambda e: retract(e, "office"), "without the role"),
+    "by nobody": (lambda e: retract(e, who=""), "does not say who decides"),
+    "for no reason": (lambda e: retract(e, reason=""), "does not say who decides"),
+    "a failure that calls itself a retraction": (
+        lambda e: (
+            e.edit(e.find("fail"), status="retracted"),
+            e.chain(),
+        ),
+        "has an unknown status",
+    ),
+    "a bundle that was changed": (
+        lambda e: (retract(e), e.rewrite("data.parquet", b"raw rows")),
+        "has a file that was changed",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RETRACTIONS)
+def test_it_rejects_a_retraction_as_the_product_does(evidence: Evidence, case: str):
+    change, words = RETRACTIONS[case]
+    change(evidence)
+    with pytest.raises(BrokenError, match=words):
+        evidence.verify()
+    assert product_finds(evidence) != []
 
 
 # ---------------------------------------------------------------- what was changed

@@ -44,7 +44,7 @@ class PostgresDatabase:
 
     where = "ledger"
     may_be_empty = True
-    schema_version = 4
+    schema_version = 5
     """As in SQLite; from 4 on writers append through functions, populations have owners."""
 
     def __init__(self, url: str) -> None:

@@ -4,8 +4,9 @@
 -- tables' owner; they find nothing through the caller's search path. Writers may call the functions that
 -- tasks.ledger.databases.postgres grants them, and have no right to insert into the tables.
 --
--- Not checked here: Ed25519 signatures, caps, and which status a release may have before an entry. Every program
--- checks these when it reads the ledger; `ledger_authors` says which role appended what it then refuses.
+-- Not checked here: Ed25519 signatures, caps, and, but for retractions, which status a release may have before an
+-- entry. Every program checks these when it reads the ledger; `ledger_authors` says which role appended what it then
+-- refuses.
 -- A parameter named like a column is written with its function's name, so that the two cannot be confused.
 
 CREATE TABLE IF NOT EXISTS @schema@.ledger_authors (seq integer PRIMARY KEY, role name NOT NULL);
@@ -202,6 +203,14 @@ BEGIN
                 WHERE e.kind = 'spend' AND e.release_id = entry.release_id
                   AND e.body::jsonb -> 'measurement' = facts -> 'measurement'),
             'DP001', 'the spend does not fit its reservation, or is there already');
+    ELSIF entry.kind = 'retract' THEN
+        PERFORM @schema@.ledger_require(
+            facts ->> 'who' <> '' AND facts ->> 'reason' <> ''
+            AND EXISTS (
+                SELECT FROM @schema@.events e WHERE e.kind = 'publish' AND e.release_id = entry.release_id)
+            AND NOT EXISTS (
+                SELECT FROM @schema@.events e WHERE e.kind = 'retract' AND e.release_id = entry.release_id),
+            'DP001', 'the release is not published, was retracted before, or nobody says why');
     END IF;
 END $$;
 
@@ -259,7 +268,9 @@ BEGIN
         WHEN entry.kind = 'key' THEN PERFORM @schema@.ledger_check_key(entry, facts);
         WHEN entry.kind = 'revoke' THEN PERFORM @schema@.ledger_require_an_owner();
         WHEN entry.kind = 'cap' THEN PERFORM @schema@.ledger_check_cap(entry, facts);
-        WHEN entry.kind IN ('reserve', 'spend', 'await', 'approve', 'refuse', 'publish', 'fail', 'void') THEN
+        WHEN entry.kind IN (
+            'reserve', 'spend', 'await', 'approve', 'refuse', 'publish', 'retract', 'fail', 'void'
+        ) THEN
             PERFORM @schema@.ledger_check_release(entry, facts);
         WHEN entry.kind IN ('restore', 'reconcile') THEN  -- they stop, or speak for, all populations
             PERFORM @schema@.ledger_require(

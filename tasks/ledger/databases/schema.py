@@ -50,6 +50,7 @@ MIGRATIONS = {
     ),
     3: (),  # the tables stay; programs of before do not know the entries
     4: (),  # keys have roles; on PostgreSQL the rules are installed anew
+    5: (),  # so they are for retractions
 }
 """What brings the tables of the version before to this one."""
 

@@ -17,9 +17,9 @@ class SqliteDatabase:
 
     where = "ledger.db"
     may_be_empty = False
-    schema_version = 4
+    schema_version = 5
     """1: unsigned entries. 2: every entry names its key and carries its signature. 3: refusals are entries.
-    4: keys are enrolled for roles, and revoked; approvers sign for themselves."""
+    4: keys are enrolled for roles, and revoked; approvers sign for themselves. 5: releases are retracted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -263,6 +263,14 @@ class Refusal(BundleDecision, kind="refuse"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Retraction(Body, kind="retract"):
+    """A person takes a published release back; what it cost stays spent."""
+
+    who: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Void(Body, kind="void"):
     """A reservation of which nothing was spent is given back."""
 
@@ -319,7 +327,7 @@ BODIES_BY_KIND: Mapping[str, type[Body]] = {
     body.kind: body
     for body in (
         KeyEnrolment, KeyRevocation, CapChange, Reservation, Spend, Failure, ApprovalRequest, Publication, Approval,
-        Refusal, Void, Restore, Reconciliation,
+        Refusal, Retraction, Void, Restore, Reconciliation,
     )
 }  # fmt: skip
 

@@ -199,6 +199,7 @@ BODIES: Mapping[str, dict[str, Check]] = {
     bodies.Approval.kind: {"bundle_digest": _is_digest, "who": is_text, "reason": is_text},
     bodies.Refusal.kind: {"rule": is_text, "reason": is_text, "who": _text_or_none, "flow_run_id": _text_or_none},
     bodies.Publication.kind: _sealed,
+    bodies.Retraction.kind: {"who": is_text, "reason": is_text},
     bodies.Void.kind: {"reason": is_text},
     bodies.Restore.kind: {"who": is_text, "backup_made_at": is_text},
     bodies.KeyRevocation.kind: {"key_id": is_text, "reason": is_text, "who": is_text},

@@ -16,7 +16,7 @@ from tasks.ledger.entries.bodies import CapChange, KeyEnrolment, KeyRevocation, 
 
 ROLES = ("release", "cap", "approve")
 WITH_ROLE_CAP = (CapChange, KeyEnrolment, KeyRevocation, Restore, Reconciliation)
-"""The entries of the role `cap`; decisions about a bundle are of `approve`, and all others of `release`."""
+"""The entries of the role `cap`; a person's decisions about a bundle are of `approve`, and all others of `release`."""
 
 
 class KeyRuleError(Exception):

@@ -19,3 +19,5 @@ class ReleaseStatus(StrEnum):
     """Unfinished when a reconciliation charged for lost entries; what it reserved counts as spent."""
     PUBLISHED = "published"
     SUPERSEDED = "superseded"
+    RETRACTED = "retracted"
+    """Published once, and taken back by a person."""

@@ -147,6 +147,9 @@ class Chain:
     def refuse(self, release_id: str = "a", who: str | None = "steward", reason: str = "odd", rule: str = "x") -> Chain:
         return self.add("refuse", release_id, {"rule": rule, "reason": reason, "who": who, "flow_run_id": None})
 
+    def retract(self, release_id: str = "a", who: str = "steward", reason: str = "erasure") -> Chain:
+        return self.add("retract", release_id, {"who": who, "reason": reason})
+
     def void(self, release_id: str = "a") -> Chain:
         return self.add("void", release_id, {"reason": "gone"})
 

@@ -67,7 +67,8 @@ def test_a_fresh_workspace_has_an_empty_history_a_full_budget_and_a_green_audit(
     assert json.loads(run("history", "-w", place, "--json")[1]) == {"releases": []}
     assert "no releases yet" in run("history", "-w", place)[1]
     budget = json.loads(run("budget", "-w", place, "--json")[1])
-    known = {"population", "lifetime", "spent", "reserved", "remaining", "releases_left", "cap_set", "warnings"}
+    known = {"population", "lifetime", "spent", "reserved", "remaining", "releases_left", "retracted"}
+    known |= {"cap_set", "warnings"}
     assert set(budget) == known
     assert budget["cap_set"] is None, "the first run sets it"
     assert budget["spent"]["epsilon"] == 0

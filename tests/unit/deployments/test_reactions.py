@@ -40,6 +40,7 @@ def told(kind: type[PrivacyError], rule: str) -> PrivacyError:
         (told(SpecError, "unknown-key"), True),
         (told(LandingError, "column-missing"), True),
         (told(LedgerError, "release-refused"), True),
+        (told(LedgerError, "release-retracted"), True),
         (told(LandingError, "landing-unsettled"), False),
         (told(LandingError, "landing-changed"), False),
         (told(LedgerError, "ledger-unreachable"), False),

@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +225,11 @@ NOT_THEIRS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "a-foreign-spend": ("spend", {"measurement": "moments"}, {"population": POPULATION, "release_id": MINE}),
     "a-foreign-failure": ("fail", {"status": "failed"}, {"population": POPULATION, "release_id": MINE}),
     "a-foreign-void": ("void", {"reason": "x"}, {"population": POPULATION, "release_id": MINE}),
+    "a-foreign-retraction": (
+        "retract",
+        {"who": "x", "reason": "x"},
+        {"population": POPULATION, "release_id": MINE},
+    ),
     "a-foreign-name": ("reserve", RESERVE | {"name": "visits"}, {"release_id": "visits-2026-01-9"}),
     "a-refusal-of-a-foreign-name": (
         "refuse",
@@ -306,6 +313,23 @@ def test_a_second_spend_of_a_measurement_is_refused(team: Team):
     with pytest.raises(DBAPIError) as caught:
         team.append("clinic", team.forge("clinic", "spend", body, population=POPULATION, release_id=MINE))
     assert caught.value.orig.sqlstate == "DP001"
+
+
+@pytest.mark.parametrize("fault", ["unpublished", "twice", "nobody", "for-no-reason"])
+def test_a_retraction_that_no_program_could_read_is_refused(own: Team, fault: str):
+    with opened(own.place("clinic")) as ledger:
+        unfinished = ledger.reserve(request("2026-05")).release_id
+    said = {"who": "" if fault == "nobody" else "ada", "reason": "" if fault == "for-no-reason" else "erasure"}
+    target = unfinished if fault == "unpublished" else MINE
+    attempt = partial(own.forge, "clinic", "retract", said, population=POPULATION, release_id=target)
+    if fault == "twice":
+        own.append("clinic", attempt())
+    before = own.entries()
+    with pytest.raises(DBAPIError) as caught:
+        own.append("clinic", attempt())
+    assert (caught.value.orig.sqlstate, own.entries()) == ("DP001", before)
+    assert LedgerState.replay(before).releases[MINE].status == ("retracted" if fault == "twice" else "published")
+    assert_the_clinic_releases(own)
 
 
 def test_measurements_and_fingerprints_of_others_are_not_a_stranger_s_to_store(team: Team):
@@ -660,7 +684,7 @@ def test_an_old_ledger_is_migrated_once_and_its_roles_go_on(version_3: Team):
     for _ in range(2):
         with opened(owner) as ledger:
             assert ledger.entries() == before
-    assert version_3.execute("SELECT version FROM ledger_version ORDER BY 1") == [(3,), (4,)]
+    assert version_3.execute("SELECT version FROM ledger_version ORDER BY 1") == [(3,), (5,)]
     with pytest.raises(DBAPIError) as caught:
         version_3.execute(ROWS["events"], user="stranger")
     assert isinstance(caught.value.orig, psycopg.errors.InsufficientPrivilege)
@@ -673,6 +697,26 @@ def test_an_old_ledger_is_migrated_once_and_its_roles_go_on(version_3: Team):
     assert_the_clinic_releases(version_3)
     with opened(version_3.place("clinic")) as ledger:
         ledger.raise_cap(POPULATION, cap("2"), BASIS, "a second study")
+
+
+def test_the_database_of_version_4_learns_of_retractions_when_its_owner_opens_it(own: Team):
+    """Rights stay as they were; until then writers with this program are refused, and readers read."""
+    rules = files("tasks.ledger.databases").joinpath("postgres.sql").read_text()
+    assert rules.count("'retract',") == 1
+    own.execute(rules.replace("'retract',", "").replace("@schema@", "public"), "UPDATE ledger_version SET version = 4")
+    with closing(own.place("auditor").read()) as ledger:
+        assert ledger.state().releases[MINE].status == "published"
+    with pytest.raises(LedgerError) as caught, opened(own.place("clinic")):
+        pass
+    assert caught.value.rule == "ledger-older"
+    forged = own.forge("clinic", "retract", {"who": "x", "reason": "x"}, population=POPULATION, release_id=MINE)
+    with pytest.raises(DBAPIError, match="unknown kind"):
+        own.append("clinic", forged)
+    with opened(own.place("owner")):
+        pass
+    with opened(own.place("clinic")) as ledger:
+        ledger.retract(MINE, who="ada", reason="erasure")
+    assert_the_clinic_releases(own)
 
 
 def test_whoever_migrates_the_functions_are_the_tables_owner_s(version_3: Team):

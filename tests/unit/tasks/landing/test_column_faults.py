@@ -13,7 +13,7 @@ from dpcore.errors import LandingError
 from tasks.landing.column_faults import column_faults, require_none
 from tasks.landing.datasets import Landing
 from tasks.landing.structure import require_shape
-from tasks.release.early_refusals import require_columns
+from tasks.release.early_refusals import require_releasable
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 
@@ -71,7 +71,7 @@ def test_a_period_that_is_released_is_not_looked_at_again(workspace: Workspace):
     (workspace.landing / "small-2026-02.csv").write_text("other\n1\n")
 
     def asked(**request: str) -> None:
-        require_columns(run_of(workspace, workspace.vault, **request).planned, workspace)
+        require_releasable(run_of(workspace, workspace.vault, **request).planned, workspace)
 
     asked(period="2026-02")
     with pytest.raises(LandingError):

@@ -29,6 +29,8 @@ def replayed(chain: Chain) -> LedgerState:
 
 # ---------------------------------------------------------------- what cannot happen
 
+TWO = {"moments": "0.5", "marginals": "0.1"}
+RETRACTED = {"who": "steward", "reason": "erasure"}
 ILLEGAL: dict[str, tuple[Callable[[Chain], Chain], str]] = {
     "reserve-without-cap": (lambda c: c.reserve(), "for a population without a cap"),
     "reserve-beyond-the-cap": (lambda c: c.cap("0.4").reserve(), "exceeds the population's cap"),
@@ -128,6 +130,47 @@ ILLEGAL: dict[str, tuple[Callable[[Chain], Chain], str]] = {
     ),
     "publish-a-month-a-second-time": (
         lambda c: c.cap().reserve("a").spend("a").publish("a").reserve("b").spend("b").publish("b"),
+        "publishes a month a second time",
+    ),
+    "publish-over-itself": (
+        lambda c: c.cap().reserve("a").spend("a").publish("a").reserve("b", supersedes="b").spend("b").publish("b"),
+        "publishes a month a second time",
+    ),
+    "retract-unknown-release": (lambda c: c.cap().retract(), "unknown release"),
+    "retract-reserved": (lambda c: c.cap().reserve().retract(), "cannot follow status 'reserved'"),
+    "retract-measured": (lambda c: c.cap().reserve().spend().retract(), "cannot follow status 'measured'"),
+    "retract-failed": (lambda c: c.cap().reserve().spend().fail().retract(), "cannot follow status 'failed'"),
+    "retract-what-waits": (
+        lambda c: c.cap().reserve().spend().wait().retract(),
+        "cannot follow status 'awaiting-approval'",
+    ),
+    "retract-refused": (
+        lambda c: c.cap().reserve().spend().wait().refuse().retract(),
+        "cannot follow status 'refused'",
+    ),
+    "retract-void": (lambda c: c.cap().reserve().void().retract(), "cannot follow status 'void'"),
+    "retract-twice": (
+        lambda c: c.cap().reserve().spend().publish().retract().retract(),
+        "cannot follow status 'retracted'",
+    ),
+    "retract-as-nobody": (lambda c: c.cap().reserve().spend().publish().retract(who=""), "does not say who retracts"),
+    "retract-without-reason": (lambda c: c.cap().reserve().spend().publish().retract(reason=""), "or why"),
+    "retract-of-another-population": (
+        lambda c: c.cap().reserve().spend().publish().add("retract", "a", RETRACTED, population="others"),
+        "another population than its release",
+    ),
+    "publish-what-was-retracted": (
+        lambda c: c.cap().reserve().spend().publish().retract().publish(),
+        "cannot follow status 'retracted'",
+    ),
+    "spend-on-what-was-retracted": (
+        lambda c: (
+            c.cap().reserve(epsilons=TWO).spend().spend(name="marginals", epsilon="0.1").publish().retract().spend()
+        ),
+        "cannot follow status 'retracted'",
+    ),
+    "publish-a-retracted-month-by-itself": (
+        lambda c: c.cap().reserve("a").spend("a").publish("a").retract("a").reserve("b").spend("b").publish("b"),
         "publishes a month a second time",
     ),
     "unknown-kind": (lambda c: c.cap().add("gift"), "has an unknown kind"),
@@ -242,8 +285,6 @@ def test_canonical_text_has_one_spelling_and_no_infinities():
 
 # ---------------------------------------------------------------- what may happen
 
-TWO = {"moments": "0.5", "marginals": "0.1"}
-
 LEGAL: dict[str, tuple[Callable[[Chain], Chain], str, str, str]] = {
     # steps after the cap, status, spent, outstanding
     "reserved": (lambda c: c.reserve(), "reserved", "0", "0.5"),
@@ -281,6 +322,25 @@ LEGAL: dict[str, tuple[Callable[[Chain], Chain], str, str, str]] = {
         "0",
     ),
     "refused-by-a-person": (lambda c: c.reserve().spend().wait().refuse(), "refused", "0.5", "0"),
+    "retracted": (lambda c: c.reserve().spend().publish().retract(), "retracted", "0.5", "0"),
+    "retracted-after-approval": (
+        lambda c: c.reserve(approve="required").spend().wait().approve().publish().retract(),
+        "retracted",
+        "0.5",
+        "0",
+    ),
+    "superseded-and-retracted": (
+        lambda c: c.reserve().spend().publish().reserve("b", supersedes="a").spend("b").publish("b").retract("a"),
+        "retracted",
+        "1",
+        "0",
+    ),
+    "retracted-and-measured-anew": (
+        lambda c: c.reserve().spend().publish().retract("a").reserve("b", supersedes="a").spend("b").publish("b"),
+        "retracted",
+        "1",
+        "0",
+    ),
     "refused-by-the-budget-before": (lambda c: c.refuse(who=None).reserve(), "reserved", "0", "0.5"),
 }
 

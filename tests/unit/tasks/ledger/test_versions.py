@@ -74,7 +74,7 @@ def test_an_unsigned_ledger_is_continued_signed(old: Path, chain: Chain):
     state = LedgerState.replay(entries)
     assert state.committed(POPULATION).epsilon == Fraction(1, 5)
     with closing(sqlite3.connect(old)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         with pytest.raises(sqlite3.IntegrityError, match="append-only"):
             connection.execute("UPDATE events SET signature = 'x'")
 

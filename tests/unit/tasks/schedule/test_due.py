@@ -71,6 +71,14 @@ def test_what_waits_for_a_person_or_was_refused_by_one_is_not_owed(tmp_path: Pat
     assert due(spec_with(tmp_path), datetime(2026, 4, 2, tzinfo=UTC), chain).periods == ("2026-03",)
 
 
+def test_what_a_person_retracted_is_not_owed_a_correction_in_flight_is(tmp_path: Path):
+    chain = Chain().cap()
+    released(chain, "a", "2026-01").publish("a").retract("a")
+    released(chain, "b", "2026-02").publish("b").reserve("c", {"moments": "0.1"}, period="2026-02", supersedes="b")
+    chain.retract("b")
+    assert due(spec_with(tmp_path), datetime(2026, 4, 2, tzinfo=UTC), chain).periods == ("2026-02", "2026-03")
+
+
 def test_what_the_budget_refused_is_told_and_left_to_a_person(tmp_path: Path):
     body = {"rule": "budget-exceeded", "reason": "full", "who": None, "flow_run_id": "r"}
     chain = Chain().cap().add("refuse", "visits-2026-01-1", body | unreserved("visits", "2026-01"))

@@ -136,8 +136,10 @@ def begun_early(how: str) -> LedgerState:
     chain.reserve(early, {"moments": "0.1"}, name="small", period="2026-03")
     if how != "reserved":
         chain.spend(early, epsilon="0.1")
-    if how == "published":
+    if how in ("published", "retracted"):
         chain.publish(early)
+    if how == "retracted":
+        chain.retract(early)
     if how == "refused by a person":
         chain.wait(early).refuse(early)
     return LedgerState.replay(chain.entries)
@@ -150,6 +152,7 @@ def begun_early(how: str) -> LedgerState:
         ("reserved", "2026-04", "2026-11"),
         ("measured", "2026-04", "2026-11"),
         ("refused by a person", "2026-04", "2026-11"),
+        ("retracted", "2026-04", "2026-11"),
         ("refused for the budget", "2026-03", "2026-11"),
     ],
 )

@@ -80,6 +80,7 @@ def honest(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> list[En
         yes, no = (decided(approver, word, month) for word, month in (("approve", 2), ("refuse", 3)))
         ledger.approve("visits-2026-02-1", bundle_digest="b" * 64, who="ada", reason="looked", signed=yes)
         ledger.refuse_bundle("visits-2026-03-1", who="ada", reason="looked", signed=no)
+        ledger.retract("visits-2026-02-1", who="ada", reason="erasure")
         ledger.revoke_key(approver.public.key_id, reason="left", who="ada")
         ledger.refuse_request(request("2026-05"), "visits-2026-05-1", rule="budget-exceeded", reason="full")
         ledger.reserve(request("2026-04", window=RULE))

@@ -146,6 +146,7 @@ KINDS: dict[str, tuple[str, Callable[[Signed], Signed], Callable[[Signed], Signe
     "refuse a request": ("release", lambda c: c, lambda c: c.refuse("b", who=None)),
     "approve": ("approve", lambda c: c.reserve().spend().wait(), lambda c: c.approve()),
     "refuse a bundle": ("approve", lambda c: c.reserve().spend().wait(), lambda c: c.refuse()),
+    "retract": ("approve", lambda c: c.reserve().spend().publish(), lambda c: c.retract()),
     "cap": ("cap", lambda c: c, lambda c: c.cap("2", reason="agreed")),
     "enrol": ("cap", lambda c: c, lambda c: c.enrol(SigningKey.fresh(), "release")),
     "revoke": ("cap", lambda c: c.enrol(PUPIL, "release"), lambda c: c.revoke(PUPIL)),
