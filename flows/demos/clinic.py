@@ -1,35 +1,66 @@
 """The clinic demo: invented outpatient visits, one file a month from 2025-11 to 2026-10.
 
-No person, place or event in it is real. Month t = 0, 1, ..., 11 has
-19,387 + 113 t + U{0, ..., 89} rows. Rows are independent; within a row, and in this
-order (N normal, U uniform, B Bernoulli with the logistic function s, age and
-bmi as drawn before rounding):
+No person, place or event in it is real. The clinic has 60,000 patients. They are
+independent, and drawn once, in this order (N normal, U uniform, B Bernoulli with the
+logistic function s):
 
 ==============  ======================================================================
-column          recipe
+of a patient    recipe
 ==============  ======================================================================
 sex             f 52 %, m 46 %, x 2 %
-age             (101 + 0.2 t) Beta(2.2, 1.8), one decimal
-bmi             16 + 0.05 min(age, 60) + Gamma(shape 4, scale 2), one decimal; 6 % missing
-smoker          B(s(-1.1 + 0.4 [sex is m] - 0.015 (age - 50) - 0.01 t))
-systolic        94 + 0.48 age + 0.9 (bmi - 26) + 4 smoker + 2 cos(2 pi (t - 2) / 12)
-                + N(0, 12), whole: highest in January
-visits          Poisson(m G), m = exp(0.2 + 0.014 age + 0.35 smoker), G = Gamma(shape 1.4)
-                with mean 1 (a negative binomial), at most 40; 8 % missing
-ward            the level with the highest score + Gumbel noise: general 1.0,
-                cardiology 0.05 (systolic - 125), dermatology 0.2,
-                orthopaedics 0.1 (bmi - 26), paediatrics 4 if age < 18, else -9
-insurance       likewise: public 3.2, private 1.2 + 0.015 (age - 50), none 0.4 - 0.3 [age < 18]
-cost            exp(4.9 + 0.008 (age - 50) + 0.45 smoker + 0.03 visits
-                + 0.3 [ward is cardiology] + N(0, 0.65)), two decimals
-arrival         day of the month with weight 1 (Monday to Friday), 0.35 (Saturday) or
-                0.15 (Sunday); time N(9:30, 75 min) for 60 % and N(14:30, 90 min) for
-                the others, to the second, between 6:00 and 22:00
-readmitted      yes with B(s(-2.3 + 0.03 (age - 55) + 0.9 smoker
-                + 0.022 (systolic - 125) + 0.13 (visits - 3)))
-patient_name    "patient" and a number of six digits; dropped by the specification
+age             101 Beta(2.2, 1.8), on the first of November 2025
+bmi             16 + 0.05 min(age, 60) + Gamma(shape 4, scale 2)
+smoker          B(s(-1.1 + 0.4 [sex is m] - 0.015 (age - 50)))
+insurance       the level with the highest score + Gumbel noise: public 3.2,
+                private 1.2 + 0.015 (age - 50), none 0.4 - 0.3 [age < 18]
+chronic         B(s(-3.3 + 0.02 (age - 50))): 4 to 5 %
+rate            m G + 18 [chronic], m = exp(0.6 + 0.006 age + 0.35 smoker),
+                G = Gamma(shape 1.4) with mean 1
+pressure        N(0, 9): how far systolic lies above that of similar patients
+patient_id      a number of six digits, another for each patient
+patient_name    "patient" and the patient_id; dropped by the specification
 address         a number of "Example Street"; dropped by the specification
 ==============  ======================================================================
+
+Month t = 0, 1, ..., 11 has 19,387 + 113 t + U{0, ..., 89} rows. Each is a visit of a
+patient who is drawn with probability proportional to rate exp(-0.01 t [smoker]). So
+about 14,000 patients come in a month, a quarter of them several times, and chronic
+patients come in ten of the twelve months. Sex, smoker, insurance, patient_id,
+patient_name and address are the patient's; the other columns are, with
+w = cos(2 pi (t - 2) / 12):
+
+==============  ======================================================================
+of a visit      recipe
+==============  ======================================================================
+age             the patient's + t / 12, one decimal
+bmi             the patient's + 0.03 t + N(0, 0.4), one decimal; 6 % missing
+visits          the patient's rows in the twelve files before (a file before 2025-11
+                has Poisson(19,000 rate / sum of all rates) rows of the patient), at
+                most 40; 8 % missing
+systolic        94 + 0.48 age + 0.9 (bmi - 26) + 4 smoker + 2 w + pressure + N(0, 8),
+                whole
+arrival         day of the month with weight 1 (Monday to Friday), 0.35 (Saturday) or
+                0.15 (Sunday), or with probability 1 % one of the seven days before
+                the month; time N(9:30, 75 min) for 60 % and N(14:30, 90 min) for the
+                others, to the second, between 6:00 and 22:00
+ward            the level with the highest score + Gumbel noise: general 1 + 0.3 w,
+                cardiology 0.05 (systolic - 125), dermatology 0.2 (from 2026-05-01 on
+                -2), orthopaedics 0.1 (bmi - 26), paediatrics 4 if age < 18, else -9
+cost            exp(4.9 + 0.004 t + 0.008 (age - 50) + 0.45 smoker + 0.01 visits
+                + 0.3 [ward is cardiology] + N(0, 0.65)), two decimals
+readmitted      yes with B(s(-2.65 + 0.03 (age - 55) + 0.9 smoker
+                + 0.022 (systolic - 125) + 0.06 (visits - 6)))
+==============  ======================================================================
+
+Age and bmi enter the formulas as drawn before rounding. So the months of a series
+differ in four ways:
+
+- drift: patients grow older and heavier, smokers come less, and prices rise by 0.4 %
+  a month;
+- a season: systolic and the share of the general ward are highest in January;
+- one break: from May 2026 on, dermatology treats referrals only, and its share falls
+  from one visit in six to one in thirty;
+- late entries: one row in a hundred belongs to the month before that of its file.
 
 Values are clipped to the specification's bounds, and missing cells are missing at
 random. Last, one row in 2,500 a column gets a dirty cell (`DIRT`): outside the
@@ -49,13 +80,22 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Values = NDArray[Any]
+Columns = dict[str, Values]
 
 MONTHS = tuple(np.datetime_as_string(np.arange("2025-11", "2026-11", dtype="datetime64[M]")).tolist())
 FILE_NAMES = tuple(f"visits-{month}.parquet" for month in MONTHS)
 
+PATIENTS = 60_000
+LATE_SHARE = 0.01
+REFERRALS_ONLY = np.datetime64("2026-05-01", "D")
+"""The break: from this day on, dermatology treats few patients."""
+
 SEXES = np.array(["f", "m", "x"], dtype=object)
 WARDS = np.array(["general", "cardiology", "dermatology", "orthopaedics", "paediatrics"], dtype=object)
 INSURANCES = np.array(["public", "private", "none"], dtype=object)
+
+OF_A_PATIENT = ("sex", "smoker", "insurance", "patient_id", "patient_name", "address")
+"""The columns that are the same in all visits of a patient, but for dirty cells."""
 
 MISSING_SHARES = {"bmi": 0.06, "visits": 0.08}
 
@@ -82,83 +122,105 @@ def specification() -> str:
 
 def tables(rng: np.random.Generator) -> Iterator[pa.Table]:
     """The monthly tables, in the order of `FILE_NAMES`."""
+    patients = _patients(rng)
+    usual = 19_000 * patients["rate"] / patients["rate"].sum()
+    year = [rng.poisson(usual) for _ in MONTHS]  # each patient's visits in the twelve months before
     for t in range(len(MONTHS)):
-        yield month_table(rng, t)
+        weights = np.cumsum(patients["rate"] * np.exp(-0.01 * t * patients["smoker"]))
+        rows = 19_387 + 113 * t + int(rng.integers(90))
+        who = np.searchsorted(weights, rng.random(rows) * weights[-1], side="right")
+        visits = _visits(rng, {name: values[who] for name, values in patients.items()}, sum(year)[who], t)
+        yield _as_table(_patient_record(rng, visits))
+        year = [*year[1:], np.bincount(who, minlength=PATIENTS)]
 
 
-def month_table(rng: np.random.Generator, t: int) -> pa.Table:
-    """The visits of month t, dirty cells included."""
-    rows = 19_387 + 113 * t + int(rng.integers(90))
-    columns = _patients(rng, rows, t)
-    columns |= _care(rng, columns)
-    columns["arrival"] = _arrivals(rng, rows, t)
-    columns["readmitted"] = _readmissions(rng, columns)
-    columns |= _identities(rng, rows)
-    return _as_table(_patient_record(rng, columns))
-
-
-def _patients(rng: np.random.Generator, rows: int, t: int) -> dict[str, Values]:
-    """Who comes: sex, age, bmi, smoker, systolic, visits."""
-    sex = rng.choice(SEXES, rows, p=[0.52, 0.46, 0.02])
-    age = ((101 + 0.2 * t) * rng.beta(2.2, 1.8, rows)).clip(0, 110)
-    bmi = (16 + 0.05 * age.clip(max=60) + rng.gamma(4, 2, rows)).clip(10, 60)
-    smoker = _coin(rng, -1.1 + 0.4 * (sex == "m") - 0.015 * (age - 50) - 0.01 * t)
-    season = 2 * np.cos(2 * np.pi * (t - 2) / 12)
-    pressure = 94 + 0.48 * age + 0.9 * (bmi - 26) + 4 * smoker + season + rng.normal(0, 12, rows)
-    visits = rng.poisson(np.exp(0.2 + 0.014 * age + 0.35 * smoker) * rng.gamma(1.4, 1 / 1.4, rows))
+def _patients(rng: np.random.Generator) -> Columns:
+    """Who may come, as they are on the first day, and how often each comes."""
+    sex = rng.choice(SEXES, PATIENTS, p=[0.52, 0.46, 0.02])
+    age = 101 * rng.beta(2.2, 1.8, PATIENTS)
+    bmi = 16 + 0.05 * age.clip(max=60) + rng.gamma(4, 2, PATIENTS)
+    smoker = _coin(rng, -1.1 + 0.4 * (sex == "m") - 0.015 * (age - 50))
+    insurance = _choice(rng, INSURANCES, [3.2, 1.2 + 0.015 * (age - 50), 0.4 - 0.3 * (age < 18)])
+    chronic = _coin(rng, -3.3 + 0.02 * (age - 50))
+    rate = np.exp(0.6 + 0.006 * age + 0.35 * smoker) * rng.gamma(1.4, 1 / 1.4, PATIENTS) + 18 * chronic
+    pressure = rng.normal(0, 9, PATIENTS)
+    numbers = 100_000 + rng.permutation(900_000)[:PATIENTS]
+    places = rng.integers(1, 1000, size=PATIENTS)
     return {
+        "sex": sex,
         "age": age,
         "bmi": bmi,
-        "systolic": pressure.round().clip(70, 230),
-        "visits": visits.clip(max=40),
         "smoker": smoker,
-        "sex": sex,
+        "insurance": insurance,
+        "rate": rate,
+        "pressure": pressure,
+        "patient_id": numbers,
+        "patient_name": np.array([f"patient {number}" for number in numbers], dtype=object),
+        "address": np.array([f"{place} Example Street" for place in places], dtype=object),
     }
 
 
-def _care(rng: np.random.Generator, patients: dict[str, Values]) -> dict[str, Values]:
-    """What they get: ward, insurance, cost."""
-    age, smoker = patients["age"], patients["smoker"]
-    child = age < 18
-    ward = _choice(
-        rng,
-        WARDS,
-        [1.0, 0.05 * (patients["systolic"] - 125), 0.2, 0.1 * (patients["bmi"] - 26), np.where(child, 4.0, -9.0)],
-    )
-    insurance = _choice(rng, INSURANCES, [3.2, 1.2 + 0.015 * (age - 50), 0.4 - 0.3 * child])
-    burden = 0.008 * (age - 50) + 0.45 * smoker + 0.03 * patients["visits"] + 0.3 * (ward == "cardiology")
-    cost = np.exp(4.9 + burden + rng.normal(0, 0.65, age.size)).round(2).clip(0, 5000)
-    return {"ward": ward, "insurance": insurance, "cost": cost}
+def _visits(rng: np.random.Generator, patients: Columns, visits: Values, t: int) -> Columns:
+    """The rows of month t, given each row's patient and how often this patient came in the year before."""
+    winter = np.cos(2 * np.pi * (t - 2) / 12)
+    age = (patients["age"] + t / 12).clip(0, 110)
+    bmi = (patients["bmi"] + 0.03 * t + rng.normal(0, 0.4, age.size)).clip(10, 60)
+    pressure = 94 + 0.48 * age + 0.9 * (bmi - 26) + 4 * patients["smoker"] + 2 * winter + patients["pressure"]
+    columns = {name: patients[name] for name in OF_A_PATIENT} | {
+        "age": age,
+        "bmi": bmi,
+        "visits": visits.clip(max=40),
+        "systolic": (pressure + rng.normal(0, 8, age.size)).round().clip(70, 230),
+        "arrival": _arrivals(rng, age.size, t),
+    }
+    columns["ward"] = _wards(rng, columns, winter)
+    columns["cost"] = _costs(rng, columns, t)
+    columns["readmitted"] = _readmissions(rng, columns)
+    return columns
 
 
 def _arrivals(rng: np.random.Generator, rows: int, t: int) -> Values:
-    """Times of arrival in month t, UTC: mostly on weekdays, in the morning or the afternoon."""
+    """Times of arrival in month t, UTC: mostly on weekdays, in the morning or the afternoon; some entered late."""
     month = np.datetime64(MONTHS[t], "M")
     days = np.arange(month, month + 1, dtype="datetime64[D]")
     weekday = (days.astype(np.int64) + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
     weights = np.select([weekday < 5, weekday == 5], [1.0, 0.35], 0.15)
     day = rng.choice(days, rows, p=weights / weights.sum())
+    day = np.where(rng.random(rows) < LATE_SHARE, days[0] - rng.integers(1, 8, rows), day)
     morning = rng.random(rows) < 0.6
     minutes = rng.normal(np.where(morning, 570, 870), np.where(morning, 75, 90)).clip(360, 1320)
     arrivals: Values = day.astype("datetime64[us]") + (minutes * 60).astype("timedelta64[s]")
     return arrivals
 
 
-def _readmissions(rng: np.random.Generator, columns: dict[str, Values]) -> Values:
+def _wards(rng: np.random.Generator, columns: Columns, winter: float) -> Values:
+    """Where each visit takes place."""
+    scores: dict[str, float | Values] = {
+        "general": 1.0 + 0.3 * winter,
+        "cardiology": 0.05 * (columns["systolic"] - 125),
+        "dermatology": np.where(columns["arrival"] < REFERRALS_ONLY, 0.2, -2.0),
+        "orthopaedics": 0.1 * (columns["bmi"] - 26),
+        "paediatrics": np.where(columns["age"] < 18, 4.0, -9.0),
+    }
+    return _choice(rng, WARDS, [scores[ward] for ward in WARDS])
+
+
+def _costs(rng: np.random.Generator, columns: Columns, t: int) -> Values:
+    """What each visit costs, in euros."""
+    burden = 0.008 * (columns["age"] - 50) + 0.45 * columns["smoker"] + 0.01 * columns["visits"]
+    burden = burden + 0.3 * (columns["ward"] == "cardiology") + 0.004 * t
+    costs: Values = np.exp(4.9 + burden + rng.normal(0, 0.65, burden.size)).round(2).clip(0, 2000)
+    return costs
+
+
+def _readmissions(rng: np.random.Generator, columns: Columns) -> Values:
     """The label: whether the patient came back soon."""
     risk = 0.03 * (columns["age"] - 55) + 0.9 * columns["smoker"]
-    risk = risk + 0.022 * (columns["systolic"] - 125) + 0.13 * (columns["visits"] - 3)
-    return np.where(_coin(rng, risk - 2.3), "yes", "no").astype(object)
+    risk = risk + 0.022 * (columns["systolic"] - 125) + 0.06 * (columns["visits"] - 6)
+    return np.where(_coin(rng, risk - 2.65), "yes", "no").astype(object)
 
 
-def _identities(rng: np.random.Generator, rows: int) -> dict[str, Values]:
-    """Plainly invented names and addresses, there only to be dropped."""
-    names = [f"patient {number:06d}" for number in rng.integers(1_000_000, size=rows)]
-    addresses = [f"{number} Example Street" for number in rng.integers(1, 1000, size=rows)]
-    return {"patient_name": np.array(names, dtype=object), "address": np.array(addresses, dtype=object)}
-
-
-def _patient_record(rng: np.random.Generator, columns: dict[str, Values]) -> dict[str, tuple[Values, Values]]:
+def _patient_record(rng: np.random.Generator, columns: Columns) -> dict[str, tuple[Values, Values]]:
     """The columns as a clerk would have typed them: rounded, some missing, a few wrong; with masks of null."""
     typed = columns | {"age": columns["age"].round(1), "bmi": columns["bmi"].round(1)}
     recorded = {}
@@ -211,6 +273,7 @@ def _arrow_schema() -> pa.Schema:
 
     return pa.schema(
         {
+            "patient_id": pa.int64(),
             "patient_name": pa.string(),
             "address": pa.string(),
             "age": pa.float64(),

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 from support.flows.command_line import call
+from support.flows.pure_rows import SPECIFICATION
 
 from dpcore.accounting import epsilon_of_rho, population_balance, times
 from dpcore.errors import LedgerError
 from flows.cli import plans
-from flows.demos import DEMOS
 from tasks.ledger import store as ledger_module
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.releases import ReserveRequest
@@ -49,12 +49,12 @@ Plan = Callable[..., dict[str, Any]]
 
 
 class Steward:
-    """A workspace with the clinic's specification, edited, and no data, and the command line on it."""
+    """A workspace with a specification, edited, and no data, and the command line on it."""
 
     def __init__(self, folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self._capsys, self._monkeypatch = folder, capsys, monkeypatch
         Workspace(folder).create()
-        (folder / "release.yaml").write_text(DEMOS["clinic"].specification())
+        (folder / "release.yaml").write_text(SPECIFICATION)
 
     def call(self, *argv: str) -> tuple[int, str, str]:
         return call(self._capsys, self._monkeypatch, *argv)
@@ -125,7 +125,7 @@ def test_the_contract_is_kept_and_the_year_is_added(steward: Steward) -> None:
 
 
 def test_a_plan_says_what_a_release_promises_under_either_relation(steward: Steward) -> None:
-    """The clinic's Gaussian plan: half of rho for a row that comes or goes, by the exact curve at the same delta."""
+    """A Gaussian plan: half of rho for a row that comes or goes, by the exact curve at the same delta."""
     steward.edit(GAUSSIAN)
     plan, shown = steward.plan(), steward.shown()
     assert plan["values"]["epsilon"] == plan["epsilon"]
@@ -139,8 +139,8 @@ def test_a_plan_says_what_a_release_promises_under_either_relation(steward: Stew
 
 
 def asking(sql: str, rows: str) -> dict[str, str]:
-    """The edits of the clinic's specification that take its data from a query."""
-    given = "path: landing/*.parquet\n", 'period: "visits-(?P<period>\\\\d{4}-\\\\d{2})"\n'
+    """The edits of the specification that take its data from a query."""
+    given = "path: landing/*.parquet\n", '  period: "visits-(?P<period>\\\\d{4}-\\\\d{2})"\n'
     return {given[0]: f'query: {{url: "env:CLINIC_DB", rows: {rows}, sql: "{sql}"}}\n', given[1]: ""} | NO_LANDING
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
+import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,14 @@ from sklearn.preprocessing import StandardScaler
 
 from dpcore.errors import WorkspaceError
 from flows.demos import DEMOS, clinic, write_demo
+from tasks.spec import parse_spec
+from tasks.spec.plan import cap_of, plan_release
 
 Tables = dict[str, pa.Table]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 CLINIC_TYPES = {
+    "patient_id": pa.int64(),
     "patient_name": pa.string(),
     "address": pa.string(),
     "age": pa.float64(),
@@ -90,6 +95,37 @@ def floats(table: pa.Table, name: str) -> np.ndarray:
     return table[name].cast(pa.float64()).to_numpy().clip(*bounds[name])
 
 
+Rows = dict[str, np.ndarray]
+
+
+@pytest.fixture(scope="module")
+def rows(months: Tables) -> Rows:
+    """The cells of all months as typed; null is NaN, an empty text or 1970; and t, the number of the month."""
+    year = pa.concat_tables(months.values())
+    cells = {name: pc.fill_null(year[name], "").to_numpy() for name in ("sex", "insurance", "ward")}
+    cells |= {name: year[name].cast(pa.float64()).to_numpy() for name in ("age", "bmi", "systolic", "visits", "cost")}
+    cells |= {"smoker": year["smoker"].cast(pa.float64()).to_numpy(), "patient_id": year["patient_id"].to_numpy()}
+    cells["arrival"] = pc.fill_null(year["arrival"].cast(pa.timestamp("us")), 0).to_numpy()
+    return cells | {"t": np.repeat(np.arange(len(months)), [table.num_rows for table in months.values()])}
+
+
+def arrival_days(table: pa.Table) -> np.ndarray:
+    return table["arrival"].drop_null().cast(pa.timestamp("us")).to_numpy().astype("datetime64[D]")
+
+
+def by_patient(patients: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The first and the last value of each patient, as two rows."""
+    order = np.argsort(patients, kind="stable")
+    starts = np.flatnonzero(np.diff(patients[order], prepend=-1))
+    ends = np.append(starts[1:], len(order)) - 1
+    return np.array([values[order][starts], values[order][ends]])
+
+
+def monthly_means(values: np.ndarray, which: np.ndarray, t: np.ndarray) -> np.ndarray:
+    which = which & ~np.isnan(values)
+    return np.bincount(t[which], values[which]) / np.bincount(t[which])
+
+
 class TestWriting:
     @pytest.mark.parametrize("name", DEMOS)
     def test_every_call_writes_the_same_files(self, name: str, tmp_path: Path) -> None:
@@ -140,6 +176,7 @@ class TestSpecifications:
     def test_the_files_hold_exactly_the_declared_and_the_dropped_columns(self, demo_folder: Path) -> None:
         spec = specification(demo_folder)
         expected = {column["name"] for column in spec["columns"]} | set(spec["source"].get("drop", []))
+        expected |= {spec["privacy"]["unit"]["person"]} if spec["privacy"]["unit"] != "row" else set()
         for path in (demo_folder / "landing").iterdir():
             assert set(pq.read_schema(path).names) == expected
 
@@ -147,10 +184,14 @@ class TestSpecifications:
         matched = set(demo_folder.glob(specification(demo_folder)["source"]["path"]))
         assert matched == set((demo_folder / "landing").iterdir())
 
-    def test_the_clinic_asks_for_a_twelfth_of_its_budget(self) -> None:
-        privacy = yaml.safe_load(clinic.specification())["privacy"]
-        assert (privacy["epsilon"], privacy["delta"]) == (1.0, 0)
-        assert privacy["lifetime"] == {"epsilon": 12.0, "delta": 0, "delta_num": 1e-9}
+    def test_the_clinic_protects_patients_and_its_budget_lasts_for_twelve_months(self) -> None:
+        spec = parse_spec(clinic.specification())
+        assert spec.protects == "person by patient_id (rows: weight)"
+        cap, cost = cap_of(spec), plan_release(spec).cost
+        year = functools.reduce(operator.add, [cost] * 12)
+        assert cap.admits(year)
+        assert not cap.admits(year + cost)
+        assert cap.balance(year).epsilon == pytest.approx(3.9, abs=0.05), "as a comment in the specification says"
 
     def test_the_clinics_categories_are_strings_and_its_arrivals_dates(self) -> None:
         columns = {column["name"]: column for column in yaml.safe_load(clinic.specification())["columns"]}
@@ -205,10 +246,15 @@ class TestClinic:
     def test_the_share_of_missing_cells(self, year: pa.Table, name: str, least: float, most: float) -> None:
         assert least <= year[name].null_count / year.num_rows <= most
 
-    def test_arrivals_fall_into_their_month_but_for_a_few(self, months: Tables) -> None:
+    def test_one_arrival_in_a_hundred_is_entered_late(self, months: Tables) -> None:
         for name, table in months.items():
             inside = pc.equal(pc.strftime(table["arrival"], format="visits-%Y-%m.parquet"), name)
-            assert 0.998 < pc.sum(inside).as_py() / table.num_rows < 1
+            assert 0.986 < pc.sum(inside).as_py() / table.num_rows < 0.993
+            first = np.datetime64(name[len("visits-") :][:7], "D")
+            early = (first - arrival_days(table)).astype(int)
+            dirty = early > 365  # 1970
+            assert set(early[(early > 0) & ~dirty]) == set(range(1, 8))
+            assert 0 < dirty.mean() < 2 * clinic.DIRTY_SHARE
 
     def test_every_bounded_column_has_dirty_cells(self, year: pa.Table) -> None:
         for column in yaml.safe_load(clinic.specification())["columns"]:
@@ -230,7 +276,10 @@ class TestClinic:
         assert 0 < unknown / year.num_rows < 0.001
 
     def test_names_and_addresses_are_plainly_invented(self, year: pa.Table) -> None:
-        assert pc.all(pc.match_substring_regex(year["patient_name"], r"^patient \d{6}$")).as_py()
+        names = pc.binary_join_element_wise("patient", pc.cast(year["patient_id"], pa.string()), " ")
+        assert year["patient_name"].equals(names)
+        assert pc.min(year["patient_id"]).as_py() >= 100_000
+        assert pc.max(year["patient_id"]).as_py() < 1_000_000
         assert pc.all(pc.match_substring_regex(year["address"], r"^\d{1,3} Example Street$")).as_py()
 
     def test_cost_and_visits_lean_to_the_right(self, year: pa.Table) -> None:
@@ -265,6 +314,96 @@ class TestClinic:
         half = len(y) // 2
         model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:half], y[:half])
         assert 0.72 < roc_auc_score(y[half:], model.predict_proba(X[half:])[:, 1]) < 0.82
+
+
+class TestClinicsPatients:
+    def test_a_month_has_about_14000_patients_and_a_quarter_of_them_come_several_times(self, months: Tables) -> None:
+        for table in months.values():
+            _, counts = np.unique(table["patient_id"].to_numpy(), return_counts=True)
+            assert 13_800 < len(counts) < 15_000
+            assert 0.24 < (counts > 1).mean() < 0.29
+            assert counts.max() > 5
+
+    def test_most_patients_come_in_several_months_and_those_who_come_often_in_most_months(self, rows: Rows) -> None:
+        counts = np.zeros((1_000_000, len(clinic.MONTHS)), dtype=int)
+        np.add.at(counts, (rows["patient_id"], rows["t"]), 1)
+        counts = counts[counts.any(axis=1)]
+        assert 0.7 < ((counts > 0).sum(axis=1) > 1).mean() < 0.8
+        often = counts[counts.sum(axis=1) >= 18]
+        assert len(often) > 1000
+        assert (often > 0).sum(axis=1).mean() > 10
+
+    @pytest.mark.parametrize("name", ["sex", "smoker", "insurance", "patient_name", "address"])
+    def test_patients_keep_what_is_theirs(self, year: pa.Table, name: str) -> None:
+        sound = year.filter(pc.fill_null(pc.not_equal(pc.cast(year[name], pa.string()), "unknown"), False))
+        assert sound.num_rows > 0.998 * year.num_rows
+        values = sound.group_by("patient_id").aggregate([(name, "count_distinct")])
+        assert set(values[f"{name}_count_distinct"].to_pylist()) == {1}
+
+    def test_patients_grow_older_by_a_twelfth_of_a_year_a_month(self, rows: Rows) -> None:
+        sound = (rows["age"] >= 0) & (rows["age"] <= 110)
+        birth = by_patient(rows["patient_id"][sound], (rows["age"] - rows["t"] / 12)[sound])
+        assert np.ptp(birth, axis=0).max() <= 0.1 + 1e-9, "both are rounded to one decimal"
+
+    def test_patients_weigh_about_the_same_at_every_visit_but_for_the_drift(self, rows: Rows) -> None:
+        sound = (rows["bmi"] > 10) & (rows["bmi"] < 60)
+        first, last = by_patient(rows["patient_id"][sound], (rows["bmi"] - 0.03 * rows["t"])[sound])
+        several = first != last
+        assert np.std((last - first)[several]) == pytest.approx(0.4 * np.sqrt(2), rel=0.1)
+        assert np.mean((last - first)[several]) == pytest.approx(0, abs=0.02)
+
+    def test_visits_counts_the_rows_of_the_year_before(self, rows: Rows) -> None:
+        before = np.zeros(1_000_000, dtype=int)
+        earlier = []  # rows in files from before the first one
+        for t in range(len(clinic.MONTHS)):
+            mine = rows["t"] == t
+            visits, patients = rows["visits"][mine], rows["patient_id"][mine]
+            sound = (visits >= 0) & (visits < 40)
+            earlier.append((visits - before[patients])[sound])
+            np.add.at(before, patients, 1)
+        assert min(map(np.min, earlier)) >= 0
+        share = [values.mean() / earlier[0].mean() for values in earlier]
+        assert share == pytest.approx((12 - np.arange(12)) / 12, abs=0.05)
+
+
+class TestClinicsSeries:
+    """Each comparison takes away what the recipe explains otherwise, so that what it states for the months is left."""
+
+    def test_prices_rise_by_four_thousandths_a_month(self, rows: Rows) -> None:
+        burden = 0.008 * (rows["age"] - 50) + 0.45 * rows["smoker"] + 0.01 * rows["visits"]
+        burden = burden + 0.3 * (rows["ward"] == "cardiology")
+        sound = (rows["cost"] > 0) & (rows["cost"] < 2000) & (np.abs(rows["age"] - 55) <= 55) & (rows["visits"] >= 0)
+        excess = monthly_means(np.log(np.where(sound, rows["cost"], 1)) - burden, sound, rows["t"])
+        slope, level = np.polyfit(np.arange(12), excess, 1)
+        assert level == pytest.approx(4.9, abs=0.02)
+        assert slope == pytest.approx(0.004, abs=0.001)
+
+    def test_smokers_come_less_every_month(self, rows: Rows) -> None:
+        share = monthly_means(rows["smoker"], ~np.isnan(rows["smoker"]), rows["t"])
+        slope, _ = np.polyfit(np.arange(12), np.log(share / (1 - share)), 1)
+        assert slope == pytest.approx(-0.01, abs=0.004)
+
+    def test_systolic_is_highest_in_january(self, rows: Rows) -> None:
+        usual = 94 + 0.48 * rows["age"] + 0.9 * (rows["bmi"] - 26) + 4 * rows["smoker"]
+        sound = (
+            (np.abs(rows["age"] - 55) <= 55) & (np.abs(rows["bmi"] - 35) < 25) & (np.abs(rows["systolic"] - 150) < 80)
+        )
+        season = monthly_means(rows["systolic"] - usual, sound & ~np.isnan(rows["smoker"]), rows["t"])
+        assert season == pytest.approx(2 * np.cos(2 * np.pi * (np.arange(12) - 2) / 12), abs=0.5)
+
+    def test_dermatology_breaks_off_on_the_first_of_may(self, rows: Rows) -> None:
+        share = monthly_means(rows["ward"] == "dermatology", rows["ward"] != "", rows["t"])
+        assert all(0.15 < s < 0.2 for s in share[:6])
+        assert all(0.02 < s < 0.04 for s in share[6:])
+        late = (rows["t"] == 6) & (rows["arrival"] < np.datetime64("2026-05-01")) & (rows["arrival"].astype(int) > 0)
+        assert 0.1 < (rows["ward"][late] == "dermatology").mean() < 0.3, "late entries are of April"
+
+    def test_no_other_month_breaks_a_column(self, months: Tables) -> None:
+        """No mean of a number moves by more than a tenth of its standard deviation from one month to the next."""
+        for name in ("age", "bmi", "systolic", "visits", "cost", "smoker"):
+            cells = [floats(table, name) for table in months.values()]
+            means, spread = [np.nanmean(c) for c in cells], np.nanstd(cells[0])
+            assert np.abs(np.diff(means)).max() < 0.1 * spread
 
 
 class TestDigits:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.dpcore.samplers import generator
 
-from dpcore.synthesis.copula.max_entropy import PILOT_ROWS, TableLaw, fit_table_law
+from dpcore.synthesis.copula.max_entropy import PILOT_ROWS, TableLaw, fit_table_law, largest_in_rows
 from dpcore.synthesis.copula.pair_tables import PairTables
 
 ROWS = 200_000
@@ -260,3 +260,11 @@ def test_weights_of_a_strong_pair_stay_finite() -> None:
     assert np.isfinite(law.columns[1].common.slopes).all()
     assert np.mean(again[:, 0] == again[:, 1]) > 0.99
     assert math.isclose(again[:, 0].mean(), 0.5, abs_tol=0.02)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 40])
+def test_the_largest_score_of_a_row_is_its_maximum_to_the_bit(columns: int) -> None:
+    scores = generator(5).normal(size=(1000, columns)).astype(np.float32)
+    scores[::7] = np.round(scores[::7])  # ties
+    scores[3, 0] = np.inf
+    assert largest_in_rows(scores).tobytes() == scores.max(axis=1, keepdims=True).tobytes()
