@@ -124,9 +124,9 @@ def _require_measured(request: PlanRequest, allocation: Shares) -> None:
 
 
 def whole_budgets(request: PlanRequest) -> list[Budget]:
-    """Return the whole budget as a pure epsilon and, if delta and the allocation allow Gaussian noise, as a rho."""
+    """Return the whole budget as a pure epsilon and, if delta, cap and allocation allow Gaussian noise, as a rho."""
     ways: list[Budget] = [Epsilon(request.epsilon)]
-    if request.delta > 0 and MEAN not in (request.allocation or {}):
+    if request.delta > 0 and not request.pure_only and MEAN not in (request.allocation or {}):
         ways.append(Rho(rho_of_epsilon(float(request.epsilon), delta=float(request.delta))))
     return ways
 

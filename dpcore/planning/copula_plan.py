@@ -87,7 +87,7 @@ def copula_plan(request: PlanRequest, reasons: list[str]) -> Plan:
                 (best_event(request, layout, [budget_of_share(request, 1 - share, kind, kind)]), share, kind)
             )
     if not choices:
-        raise delta_needed_error(request.mechanism)
+        raise delta_needed_error(request, request.mechanism)
     event, share, kind = min(choices, key=lambda choice: entry_noise(choice[0]))
     query = histograms_query(columns, rows_per_unit)
     histograms = vector_mechanism("histogram-gaussian" if kind is Rho else "histogram-laplace")

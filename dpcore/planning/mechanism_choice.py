@@ -29,6 +29,8 @@ def mechanism_reasons(request: PlanRequest, event: GramEvent) -> list[str]:
     if len(whole_budgets(request)) > 1:
         return [f"mechanism {event.mechanism}: it has the least expected noise of the mechanisms that apply"]
     why = "a separately measured mean needs pure noise" if request.delta else "delta is 0, so the noise must be pure"
+    if request.delta and request.pure_only:
+        why = "the population's cap counts pure costs alone"
     return [f"mechanism {event.mechanism}: {why}"]
 
 
@@ -46,7 +48,7 @@ def _candidates(request: PlanRequest, layout: GramLayout, budgets: list[Budget])
         if (name == "gaussian") == isinstance(budget, Rho)
     ]
     if not events:
-        raise delta_needed_error(request.mechanism)
+        raise delta_needed_error(request, request.mechanism)
     return events
 
 
@@ -58,8 +60,15 @@ def _calibrate(name: str, layout: GramLayout, request: PlanRequest, budget: Budg
     raise PlanError(fault, rule="mechanism-not-applicable", where="model.mechanism", hint="use `mechanism: auto`")
 
 
-def delta_needed_error(mechanism: str) -> PlanError:
-    """Return the error for a mechanism that needs delta > 0."""
+def delta_needed_error(request: PlanRequest, mechanism: str) -> PlanError:
+    """Return the error for a mechanism of Gaussian noise that delta, or the population's cap, does not allow."""
+    if request.delta and request.pure_only:
+        return PlanError(
+            f"mechanism {mechanism!r} draws Gaussian noise, and the population's cap counts pure costs alone",
+            rule="cap-kind",
+            where="privacy.lifetime.kind",
+            hint="use `mechanism: auto` or a pure mechanism, or `kind: zcdp`, which counts both",
+        )
     return PlanError(
         f"mechanism {mechanism!r} needs delta > 0",
         rule="mechanism-needs-delta",

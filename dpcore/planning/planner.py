@@ -112,7 +112,7 @@ def plan_set_aside(request: PlanRequest) -> Plan:
     else:
         budgets = [budget for budget in whole if isinstance(budget, budget_kind(name))]
         if not budgets:
-            raise delta_needed_error(name)
+            raise delta_needed_error(request, name)
         first = _components_event(request, encoding, plan.dimension, budgets[0])
     why = "private principal components are measured on rows set aside, with the whole budget"
     shares = plan.shares | {PROJECTION: Fraction(1)}  # each part has the whole budget
@@ -279,7 +279,7 @@ def _plan_named_components(
     name = request.projection_mechanism
     kind, other = budget_kind(name), budget_kind(second.mechanism)
     if kind is Rho and not request.delta:
-        raise delta_needed_error(name)
+        raise delta_needed_error(request, name)
     entry = BY_NAME[name]
     doubt = f"; its guarantee is approximate: {entry.reason}" if entry.status is Status.APPROXIMATE else ""
     reasons.append(

@@ -62,6 +62,8 @@ class PlanRequest:
     allocation: dict[str, Fraction] | None = None
     radius: Fraction | str = Fraction(1)
     normalise: bool = False
+    pure_only: bool = False
+    """The population's cap counts pure costs alone, so delta is left unused."""
 
     @property
     def variance_share(self) -> Fraction | None:

@@ -10,12 +10,12 @@ from dpcore.accounting import Cap
 from dpcore.errors import SpecError
 from dpcore.planning.budgeted_checks import make_checked_plan
 from dpcore.planning.plan import Plan
-from dpcore.planning.request import COPULA, PlanError, PlanRequest
+from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Role
 from tasks.spec import ReleaseSpec
 from tasks.spec.privacy import Windows
-from tasks.spec.relations import Figures, relation_figures
+from tasks.spec.relations import Figures, at_most, relation_figures
 from tasks.workspace.redaction import ErrorBoundary
 
 
@@ -52,7 +52,7 @@ def plan_release(spec: ReleaseSpec) -> Plan:
 
     Raises: SpecError where it asks for what cannot be carried out.
     """
-    model = spec.model
+    model, kind = spec.model, spec.privacy.lifetime.kind
     request = PlanRequest(
         schema=spec.schema,
         neighbours=spec.neighbours,
@@ -63,14 +63,18 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         projection=_projection_kind(spec),
         projection_mechanism=model.projection.mechanism or "auto",
         dimension=model.projection.asked_dimension,
-        mechanism=model.mechanism,
+        mechanism="gaussian"
+        if model.mechanism == AUTO and spec.privacy.lifetime.kind == "gaussian"
+        else model.mechanism,
         generator=model.generator,
         allocation=model.shares,
         radius=model.radius or Fraction(1),
         normalise=model.normalise is not None,
+        pure_only=kind in ("pure", "slots"),
     )
     with ErrorBoundary(ValueError, refusal=_impossible_plan):
         plan = make_checked_plan(request, spec.checks.budgeted)
+        _refuse_other_kind(spec, plan)
         _refuse_output(spec, plan)
         return plan
 
@@ -83,6 +87,22 @@ def _impossible_plan(error: ValueError) -> SpecError:
         rule="plan-impossible",
         where="privacy.epsilon",
         hint="use an ordinary epsilon and larger parts of it, or fewer columns; `dprelease plan` shows the split",
+    )
+
+
+def _refuse_other_kind(spec: ReleaseSpec, plan: Plan) -> None:
+    """Refuse costs that the specification's own kind of cap does not count."""
+    lifetime = spec.privacy.lifetime
+    if lifetime.cap.takes(plan.cost):
+        return
+    if lifetime.each is not None and not plan.cost.rho:
+        message = f"a release costs epsilon {at_most(plan.cost.epsilon)}, more than a slot of {at_most(lifetime.each)}"
+        raise PlanError(message, rule="cap-kind", where="privacy.lifetime.each", hint="raise `each`, or lower epsilon")
+    raise PlanError(
+        f"a cap of kind {lifetime.kind} does not count what the planned measurements cost",
+        rule="cap-kind",
+        where="privacy.lifetime.kind",
+        hint="use `mechanism: auto`, mechanisms of that kind, or `kind: zcdp`, which counts both",
     )
 
 
