@@ -198,6 +198,7 @@ def test_thresholds_take_their_part_of_delta_and_the_conversion_has_the_rest(kin
     keeping, less = of_kind(kind, thresholds=MILLIONTH / 2), Cap(Fraction(3), MILLIONTH / 2, Fraction(0), kind)
     cost = NOISE if kind is CapKind.GAUSSIAN else times(Cost.of(Epsilon(Fraction(1, 20))), 90)
     assert not KINDS[kind].admits(cost + LEAK)
+    assert not KINDS[kind].admits(LEAK)
     assert keeping.admits(cost + times(LEAK, 2))
     assert not keeping.admits(cost + times(LEAK, 3))
     assert keeping.balance(cost + times(LEAK, 3)).epsilon == INFINITE
