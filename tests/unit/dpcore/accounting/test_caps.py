@@ -154,6 +154,8 @@ def test_a_split_keeps_its_parts_apart() -> None:
     greedy = of_kind(CapKind.SPLIT, pure=Fraction(1), rho=SPLIT.rho * Fraction(11, 10))
     assert greedy.stated.epsilon > greedy.epsilon
     assert not greedy.admits(PURE), "its parts give more than its epsilon"
+    with pytest.raises(ValueError, match="too little epsilon"):
+        Cap.split(Fraction(3), MILLIONTH, Fraction(0), pure=3 - Fraction(1, 10**17))
     for wrong in (Fraction(-1), Fraction(3)):
         with pytest.raises(ValueError, match="of pure costs"):
             Cap.split(Fraction(3), MILLIONTH, Fraction(0), pure=wrong)
