@@ -81,7 +81,10 @@ class Cap:
         if not 0 <= pure < epsilon:
             raise ValueError("the epsilon of pure costs is a part of the cap's epsilon")
         rho = rho_of_epsilon(float_below(epsilon - pure), delta=float_below(delta - thresholds))
-        return Cap(epsilon, delta, delta_num, CapKind.SPLIT, pure=pure, rho=rho, thresholds=thresholds)
+        cap = Cap(epsilon, delta, delta_num, CapKind.SPLIT, pure=pure, rho=rho, thresholds=thresholds)
+        if not cap._is_covered:
+            raise ValueError("too little epsilon is left for Gaussian noise")
+        return cap
 
     @staticmethod
     def of_slots(
@@ -121,7 +124,8 @@ class Cap:
     def takes(self, cost: Cost, *, releases: int = 1) -> bool:
         """Whether a cost, that of one release unless said otherwise, is of the cap's kind.
 
-        Every single release under a cap of kind slots must pass: no sum shows that each cost at most `each`.
+        Every single release under a cap of kind slots must pass, those before the cap was written too: no sum shows
+        that each cost at most `each`.
         """
         match self.kind:
             case CapKind.PURE:

@@ -34,6 +34,8 @@ def slots_delta(slots: int, each: Fraction, *, epsilon: Fraction) -> float:
     """
     from flint import arb, ctx
 
+    if epsilon >= slots * each:
+        return 0.0
     with ctx.workprec(WORKING_BITS):
         masses, factor = _wrong_answers(slots, each), _ball(epsilon).exp()
         gains = (masses[i] - factor * masses[-1 - i] for i in range(slots + 1) if (slots - 2 * i) * each > epsilon)

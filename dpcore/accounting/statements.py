@@ -59,8 +59,9 @@ def population_balance(cost: Cost, *, delta: Fraction) -> Statement:
     Pure costs alone give the smaller of their sum and their zCDP conversion; Gaussian costs alone give the exact
     curve of the whole rho. Mixed costs are counted as zCDP and converted once. Adding the two conversions would be
     no bound: an analyst could spend the remaining budget purely whenever the noise of small Gaussian releases
-    happened to be large.
-    Guarantee: GUARANTEE.md, "The statement".
+    happened to be large. It holds at twice delta at the worst, where earlier outputs decide whether pure costs follow
+    Gaussian ones.
+    Guarantee: GUARANTEE.md, "Kinds of caps".
     """
     return zcdp_balance(cost, delta=delta) if cost.is_mixed else release_statement(cost, delta=delta)
 

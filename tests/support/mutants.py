@@ -43,6 +43,7 @@ TESTS = (
     "dpcore/accounting/test_caps.py",
     "dpcore/accounting/test_slots.py",
     "dpcore/accounting/test_months.py",
+    "dpcore/accounting/test_spans.py",
     "dpcore/accounting/test_changes.py",
     "dpcore/accounting/test_certainty.py",
     "dpcore/accounting/test_filter.py",
@@ -63,7 +64,10 @@ NEAREST = {
     "dpcore/mechanisms/wishart.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
     "dpcore/mechanisms/gaussian.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
     "dpcore/mechanisms/laplace.py": ("dpcore/mechanisms/test_mechanisms.py", "dpcore/noise/test_noise.py"),
-    "dpcore/accounting/costs.py": ("dpcore/accounting/test_statements.py",),
+    "dpcore/accounting/costs.py": ("dpcore/accounting/test_statements.py", "dpcore/accounting/test_months.py"),
+    "dpcore/accounting/slots.py": ("dpcore/accounting/test_slots.py",),
+    "dpcore/accounting/months.py": ("dpcore/accounting/test_months.py", "dpcore/accounting/test_spans.py"),
+    "dpcore/accounting/caps.py": ("dpcore/accounting/test_caps.py", "dpcore/accounting/test_slots.py"),
     "dpcore/mechanisms/components/power_method.py": ("dpcore/mechanisms/components/test_private_pca.py",),
     "dpcore/mechanisms/components/exponential_pca.py": ("dpcore/mechanisms/components/test_private_pca.py",),
     "dpcore/mechanisms/components/orthonormal.py": ("dpcore/mechanisms/components/test_private_pca.py",),
@@ -239,6 +243,66 @@ def accounting() -> Iterator[Mutant]:
     yield Mutant(c, "self.epsilon + other.epsilon", "max(self.epsilon, other.epsilon)")
     yield Mutant(c, "self.rho + other.rho,", "max(self.rho, other.rho),")
     yield Mutant(c, "self.delta_num + other.delta_num", "max(self.delta_num, other.delta_num)")
+    yield Mutant(c, "self.delta + other.delta", "max(self.delta, other.delta)")
+    yield Mutant(s, "left = delta - cost.delta", "left = delta")
+    yield Mutant(s, "if left < 0:", "if False:")
+    yield Mutant(s, "_zcdp_epsilon(cost, delta - cost.delta)", "_zcdp_epsilon(cost, delta)")
+    yield Mutant(r, "(curve(x) + thresholds)", "curve(x)")
+    yield Mutant(r, "curve + leaks", "curve + 0 * leaks")
+    yield Mutant(r, "(size - 1) * float_above(cost.epsilon)", "0.0")
+    yield Mutant(r, "lacking = cost.epsilon and not cost.rho_of_pure", "lacking = False")
+    yield from caps()
+    yield from slots_and_months()
+
+
+def caps() -> Iterator[Mutant]:
+    """Those of the kinds of caps, and of caps that change."""
+    p, h = "dpcore/accounting/caps.py", "dpcore/accounting/changes.py"
+    yield Mutant(p, "else 2 * self.delta", "else self.delta")
+    yield Mutant(p, "                return not cost.rho\n", "                return True\n")
+    yield Mutant(p, "return not cost.epsilon and not cost.rho_of_pure", "return True")
+    yield Mutant(p, "return not cost.rho and cost.epsilon <= releases", "return cost.epsilon <= releases")
+    yield Mutant(p, "<= releases * self._figure(self.each)", "<= 2 * releases * self._figure(self.each)")
+    yield Mutant(p, "cost.delta > self.thresholds or not self.takes", "not self.takes")
+    yield Mutant(p, "> self.delta_num or cost.delta > self.thresholds:", "> self.delta_num:")
+    yield Mutant(p, "return self.delta - self.thresholds", "return self.delta")
+    yield Mutant(p, "cost.epsilon <= self._figure(self.pure) and ", "")
+    yield Mutant(p, " and cost.rho <= self._figure(self.rho)", "")
+    yield Mutant(p, "if within and self._is_covered else", "if within else")
+    yield Mutant(p, "releases <= (self.slots or 0) and self._is_covered", "self._is_covered")
+    yield Mutant(p, "releases <= (self.slots or 0) and self._is_covered", "releases <= (self.slots or 0)")
+    yield Mutant(p, "return zcdp_balance(cost, delta=delta)", "return population_balance(cost, delta=delta)")
+    yield Mutant(p, "CapKind.ZCDP) and not cost.rho and", "CapKind.ZCDP) and")
+    yield Mutant(p, "releases=releases + count", "releases=count")
+    yield Mutant(p, "        if not self.takes(each):\n            return 0\n", "")
+    yield Mutant(p, "float_below(epsilon - pure)", "float_below(epsilon)")
+    yield Mutant(p, "delta=float_below(delta - thresholds)", "delta=float_below(delta)")
+    yield Mutant(p, "CapKind.SLOTS, slots=low", "CapKind.SLOTS, slots=high")
+    yield Mutant(h, "for cap in set(caps)", "for cap in caps")
+    yield Mutant(
+        h, "sum((cap.stated.delta for cap in set(caps)), Fraction(0))", "max(cap.stated.delta for cap in caps)"
+    )
+    adds = "sum((one.epsilon for one in stated), Fraction(0))"
+    yield Mutant(h, adds, "max((one.epsilon for one in stated), default=Fraction(0))")
+
+
+def slots_and_months() -> Iterator[Mutant]:
+    """Those of exact composition, and of windows."""
+    slots, months = "dpcore/accounting/slots.py", "dpcore/accounting/months.py"
+    yield from (Mutant(slots, "(-_ball(each)).exp()", f"(-_ball(each) * {tenths} / 10).exp()") for tenths in (9, 11))
+    yield Mutant(slots, "* (slots - i) / (i + 1)", "* (slots - i)")
+    yield Mutant(slots, "factor * masses[-1 - i] for", "factor * masses[i] for")
+    yield Mutant(slots, "if (slots - 2 * i) * each > epsilon", "if (slots - i) * each > epsilon")
+    yield Mutant(slots, "loss = (slots - 2 * i) * each", "loss = (slots - i) * each")
+    yield Mutant(slots, "below + masses[-1 - i]", "below + masses[i]")
+    yield Mutant(slots, "max(least, Fraction(found))", "least")
+    yield Mutant(slots, "float(ball.upper()), INFINITE", "float(ball.upper()), -INFINITE")
+    yield from (Mutant(months, "month + span)", f"month + span {by})") for by in ("- 1", "+ 1"))
+    yield Mutant(months, "sums[end] - sums[start]", "sums[end]")
+    yield Mutant(months, "return self.always + Cost(", "return Cost(")
+    yield Mutant(months, "total([self.always, *self", "total([*self")
+    yield Mutant(months, "self.by_month.get(month, Cost()) + cost", "cost")
+    yield Mutant(months, "12 * int(year) + int(month) - 1", "10 * int(year) + int(month) - 1")
 
 
 def relations() -> Iterator[Mutant]:

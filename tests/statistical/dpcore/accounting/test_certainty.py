@@ -148,3 +148,54 @@ def test_the_mechanism_convinces_as_often_as_is_stated() -> None:
     stated = loss_tail(cost_of(event), epsilon=Fraction(1), gaussian_draws=1)
     assert binomtest(surer, draws, stated).pvalue > 1e-6
     assert binomtest(surer, draws, 0.05, "greater").pvalue < 1e-9, "as delta it would be false"
+
+
+LEAK = Fraction(1, 1000)
+
+
+def test_thresholds_convince_as_often_as_they_leak() -> None:
+    """One that shows everything with probability delta, and else a randomised response."""
+    cost = Cost.of(Epsilon(Fraction(1, 2))) + Cost(delta=LEAK)
+    for tail in (loss_tail(cost, epsilon=Fraction(4), gaussian_draws=0), loss_tail_of_views(cost, epsilon=Fraction(4))):
+        assert LEAK <= tail <= LEAK * Fraction(104, 100)
+    assert loss_tail_of_views(cost, epsilon=Fraction(1, 2)) > 3 * LEAK, "a view may lift others over its epsilon"
+
+
+@pytest.mark.parametrize(("pure", "rho"), [("0", "1/20"), ("1/2", "1/20"), ("2", "0")])
+def test_thresholds_only_raise_the_odds_of_what_else_is_released(pure: str, rho: str) -> None:
+    epsilon = Fraction(pure)
+    cost = Cost(rho=Fraction(rho), epsilon=epsilon, rho_of_pure=epsilon**2 / 2)
+    for limit in (Fraction(1), Fraction(3)):
+        plain, leaky = (
+            [
+                loss_tail(one, epsilon=limit, gaussian_draws=2),
+                loss_tail_of_views(one, epsilon=limit),
+                group_delta(one, epsilon=limit, size=3),
+            ]
+            for one in (cost, cost + Cost(delta=LEAK))
+        )
+        assert all(more > less or less == 1 for less, more in zip(plain, leaky, strict=True))
+        assert all(more - less >= LEAK * 0.999 or more == 1 for less, more in zip(plain[1:], leaky[1:], strict=True))
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_group_has_the_leaks_of_a_chain_of_neighbours(size: int) -> None:
+    """From one table to that without the group, each step may add delta to what e^epsilon times the next explains."""
+    epsilon = 0.3
+    chained = 0.0
+    for _ in range(size):
+        chained = math.exp(epsilon) * chained + float(LEAK)
+    cost = Cost.of(Epsilon(Fraction("0.3"))) + Cost(delta=LEAK)
+    found = group_delta(cost, epsilon=Fraction("0.3"), size=size)
+    assert chained <= found <= chained * math.exp(epsilon * (size - 1) / 2) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("rho", ["0", "1/1000"])
+def test_a_pure_cost_without_its_zcdp_figure_gives_no_odds(rho: str) -> None:
+    cost = Cost(epsilon=Fraction(2), rho=Fraction(rho))
+    assert loss_tail(cost, epsilon=Fraction(1), gaussian_draws=1) == 1
+    assert loss_tail_of_views(cost, epsilon=Fraction(1)) == 1
+    assert group_delta(cost, epsilon=Fraction(1), size=2) == 1
+    assert loss_tail(cost, epsilon=Fraction(5, 2), gaussian_draws=1) == loss_tail(
+        Cost.of(Epsilon(Fraction(2))) + Cost(rho=Fraction(rho)), epsilon=Fraction(5, 2), gaussian_draws=1
+    )

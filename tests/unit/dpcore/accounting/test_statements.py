@@ -15,8 +15,11 @@ from dpcore.accounting import (
     Cost,
     Epsilon,
     Rho,
+    Statement,
     epsilon_of_rho,
+    float_above,
     gaussian_epsilon,
+    population_balance,
     release_statement,
     rho_of_epsilon,
     times,
@@ -76,3 +79,19 @@ def test_many_small_pure_costs_are_cheaper_as_zcdp_and_few_are_not() -> None:
     assert float(many.epsilon) == pytest.approx(epsilon_of_rho(as_zcdp, delta=1e-6), rel=1e-9)
     assert many.delta == Fraction(1, 10**6)
     assert times(each, 7) == total([each] * 7)
+
+
+def test_thresholds_take_their_delta_before_the_conversion_and_cannot_take_more() -> None:
+    millionth, leak = Fraction(1, 10**6), Cost(delta=Fraction(1, 4 * 10**6))
+    pure, noise = Cost.of(Epsilon(Fraction(1, 2))), Cost.of(Rho(Fraction(1, 50)))
+    left = 0.75e-6
+    assert release_statement(pure + leak, delta=millionth) == Statement(Fraction(1, 2), leak.delta, Fraction(0))
+    assert release_statement(noise + leak, delta=millionth).epsilon == gaussian_epsilon(0.02, delta=left)
+    assert population_balance(pure + noise + leak, delta=millionth).epsilon == epsilon_of_rho(
+        float_above(Fraction(1, 50) + Fraction(1, 8)), delta=left
+    )
+    for cost in (pure, noise, pure + noise):
+        assert release_statement(cost + leak, delta=millionth).delta == (leak.delta if cost == pure else millionth)
+        for compose in (release_statement, population_balance):
+            assert compose(cost + times(leak, 5), delta=millionth).epsilon == INFINITE
+    assert total([leak] * 3) == times(leak, 3)

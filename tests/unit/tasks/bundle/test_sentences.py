@@ -212,7 +212,7 @@ def test_figures_are_rounded_upward(value: float, digits: int, due: str) -> None
 
 
 def test_the_lifetime_says_when_its_delta_doubles(words: Any) -> None:
-    """GUARANTEE.md, "The statement": at 2 delta at the worst where Gaussian noise came first and was mixed."""
+    """GUARANTEE.md, "Kinds of caps": at 2 delta at the worst where Gaussian noise came first and was mixed."""
     assert "within a lifetime epsilon of 200 and delta of 0.0001 (at worst twice that delta" in words(GAUSSIAN)[0]
     assert odds.lifetime(Fraction(12), Fraction(0), Fraction(0)) == "a lifetime epsilon of 12"
 
