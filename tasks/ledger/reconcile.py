@@ -134,8 +134,12 @@ def _charge(cap: Cap, epsilon: Fraction) -> Cost:
 
 
 def _slots(cap: Cap, epsilon: Fraction) -> int:
-    """How many slots of a cap an epsilon takes."""
-    return math.ceil(epsilon / cap.each) if cap.each else 0
+    """How many slots releases may have taken that cost an epsilon together, none more than a slot.
+
+    Releases that together cost at most a slot count as one; of the others no two share one, so fewer than twice as
+    many slots are needed as the epsilon fills, and one more.
+    """
+    return math.floor(2 * epsilon / cap.each) + 1 if cap.each else 0
 
 
 def _rho_within(epsilon: float, delta: float) -> Fraction:
