@@ -61,7 +61,8 @@ def served(workspace: Workspace) -> Iterator[Served]:
     (base / "tmp").mkdir()
     (base / "tmp" / "runner_storage").touch()  # Prefect's own name there, taken by somebody else
     plant(base / "current")
-    with serving(workspace, base / "home", folder=base / "current", TMPDIR=str(base / "tmp")) as running:
+    own = {"TMPDIR": str(base / "tmp"), "XDG_CACHE_HOME": str(base / "home" / ".cache")}  # a new account's first start
+    with serving(workspace, base / "home", folder=base / "current", **own) as running:
         yield running
 
 
