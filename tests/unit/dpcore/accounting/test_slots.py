@@ -102,6 +102,8 @@ def test_a_cap_of_slots_has_as_many_as_its_epsilon_buys(epsilon: Fraction, delta
     assert slots_epsilon(cap.slots, each, delta=delta) == cap.stated.epsilon <= epsilon
     assert slots_epsilon(cap.slots + 1, each, delta=delta) > epsilon
     assert cap.releases_left(Cost(), pure(1)) == cap.slots
+    smaller = times(pure(1), 3) + Cost(epsilon=Fraction(1, 20))
+    assert cap.releases_left(smaller, pure(1), releases=4) == max(0, cap.slots - 4), "a small release took a slot"
 
 
 def test_a_cap_of_slots_admits_by_the_number_of_releases_and_not_by_their_sum() -> None:
@@ -111,6 +113,9 @@ def test_a_cap_of_slots_admits_by_the_number_of_releases_and_not_by_their_sum() 
     assert not cap.admits(pure(24), releases=23), "one cost more than a slot"
     assert not cap.admits(pure(23) + Cost(rho=MILLIONTH), releases=24)
     assert cap.balance(pure(3), releases=3).epsilon == slots_epsilon(3, Fraction(1, 10), delta=MILLIONTH)
+    few = Cap(Fraction(2), MILLIONTH, Fraction(0), CapKind.SLOTS, slots=3, each=Fraction(1, 10))
+    assert few.admits(pure(3), releases=3)
+    assert not few.admits(pure(4), releases=4), "its epsilon would buy more than were written"
     too_small = Cap(Fraction(19, 10), MILLIONTH, Fraction(0), CapKind.SLOTS, slots=24, each=Fraction(1, 10))
     assert not too_small.admits(pure(1), releases=1), "its slots give more than its epsilon"
     for wrong in (Fraction(0), Fraction(3)):
