@@ -156,13 +156,15 @@ def _show_decision(content: dict[str, Any]) -> None:
 def retract(
     release_id: str = typer.Argument(metavar="RELEASE", help="A published release, as `history` lists it."),
     workspace: Path = WorkspaceOption,
-    reason: str = typer.Option(..., "--reason", help="Why nobody should use the release; the ledger keeps the reason."),
+    reason: str = typer.Option(
+        ..., "--reason", help="Why nobody should use it. The ledger never forgets the reason, so name nobody in it."
+    ),
     who: str | None = typer.Option(None, "--who", help="Who decides.", show_default="the account's name"),
     as_json: bool = JsonFlag,
 ) -> None:
-    """Take a published release back: nobody should use it any more; what it cost stays spent.
+    """Retract a published release: nobody should use it any more, and what it cost stays spent.
 
-    The bundle is marked and stays until somebody deletes its folder. Its month is not released again by itself.
+    Its bundle is marked, and stays until somebody deletes its folder. Its month is not released again by itself.
     """
     from tasks.ledger.entries.bodies import Retraction
     from tasks.release import retraction

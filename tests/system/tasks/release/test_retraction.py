@@ -24,7 +24,7 @@ from tasks.answers.intervals import read_inference
 from tasks.answers.projecting import project_rows
 from tasks.audit import audit_workspace
 from tasks.backup.archive import back_up, restore
-from tasks.bundle.staging import DATA, sha256_of
+from tasks.bundle.staging import DATA, Staging, sha256_of
 from tasks.keys.signing import signing_key
 from tasks.ledger.entries.bodies import Retraction
 from tasks.ledger.entries.entry import Entry
@@ -337,6 +337,24 @@ def finish(workspace: Workspace, *, by_a_run: bool) -> None:
     with pytest.raises(RefusedError) as caught:
         take_back(workspace)
     assert caught.value.rule == "release-retracted"
+
+
+def test_a_bundle_that_a_crash_kept_hidden_is_revealed_and_marked(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+):
+    def crash(_self: Staging) -> None:
+        raise KeyboardInterrupt
+
+    land_rows(workspace.root, "2026-03")
+    with monkeypatch.context() as patch:
+        patch.setattr(Staging, "reveal", crash)
+        with pytest.raises(KeyboardInterrupt):
+            release(workspace, "2026-03")
+    assert not bundle(workspace, "small-2026-03-1").exists()
+    done = take_back(workspace, "small-2026-03-1")
+    assert done.bundle == bundle(workspace, "small-2026-03-1")
+    assert marked_entry(mark(workspace, "small-2026-03-1")) == done.entry
+    assert faults(workspace) == []
 
 
 def test_a_mark_that_cannot_be_written_is_told_with_the_way_out(workspace: Workspace, monkeypatch: pytest.MonkeyPatch):
