@@ -74,22 +74,17 @@ class Balance:
             balance = balance.adding(month, cost)
         return balance
 
-    @property
-    def next_month(self) -> int | None:
-        """The month after the last one that has a cost of its own; None if none has, or all months count together."""
-        held = self.months.by_month if self.months and self.span else {}
-        return max(held) + 1 if held else None
-
-    def releases_left(self, each: Cost, *, limit: int = MOST_FURTHER) -> int | None:
-        """How many further identical releases fit: in all, or of consecutive months if a window has an end.
+    def releases_left(self, each: Cost, *, first: int = 0, limit: int = MOST_FURTHER) -> int | None:
+        """How many further identical releases fit: in all, or one a month from the month `first` on under a span.
 
         None means that there is no end: with each month that a window gains, it loses one.
         """
+        each = replace(each, releases=1)
         if self.span is None:
             return self._fitting(each, limit)
         if self.months is None:
             return 0
-        return self._fitting_months(each, self.span)
+        return self._fitting_months(each, first, self.span)
 
     def _fitting(self, each: Cost, limit: int) -> int:
         low, high = 0, 1
@@ -100,9 +95,11 @@ class Balance:
             low, high = (middle, high) if self.adding(None, times(each, middle)).is_admitted else (low, middle)
         return min(low, limit)
 
-    def _fitting_months(self, each: Cost, span: int) -> int | None:
-        first, balance = self.next_month or 0, self
-        for count in range(span):  # a window of new months alone is the most expensive from then on
+    def _fitting_months(self, each: Cost, first: int, span: int) -> int | None:
+        held = self.months.by_month if self.months else {}
+        balance = self
+        # beyond these, a window holds new months alone, like the last one that was tried
+        for count in range(max(0, max(held, default=first) + 1 - first) + span):
             balance = balance.adding(first + count, each)
             if not balance.is_admitted:
                 return count

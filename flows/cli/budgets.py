@@ -50,9 +50,9 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
     from tasks.schedule.outlook import Outlook, left
 
     population, outlook = spec.privacy.population, Outlook(spec, plan, state, utc_now())
-    known, committed = state.populations.get(population), outlook.balance
-    spent = known.balance(spec.neighbours, reserved=False) if known else committed
-    held = known.reserved_balance(spec.neighbours) if known else committed
+    known, committed, relation = state.populations.get(population), outlook.balance, outlook.standing.relation
+    spent = known.balance(relation, reserved=False) if known else committed
+    held = known.reserved_balance(relation) if known else committed
     figures = {name: float(getattr(outlook.cap, name)) for name in ("epsilon", "delta", "delta_num")}
     return {
         "population": population,
@@ -60,11 +60,11 @@ def balance(spec: ReleaseSpec, plan: Plan, state: LedgerState) -> dict[str, Any]
         "spent": spent.statement.as_json(),
         "reserved": held.statement.as_json(),
         "remaining": {name: left(figures[name], getattr(committed.statement, name)) for name in figures},
-        "releases_left": committed.releases_left(plan.cost),
+        "releases_left": outlook.standing.left(plan, outlook.first),
         "kind": (outlook.cap.kind or CapKind.of(plan.cost)).value,
         "span": committed.span,
         "relations": balances_under_relations(known) if known else None,
-        "odometer": odometer(known, spec.neighbours) if known and committed.span else None,
+        "odometer": odometer(known, relation) if known and committed.span else None,
         "retracted": [r.release_id for r in state.releases.values() if r.retraction and r.population == population],
         "warnings": outlook.warnings,
         "cap_set": _cap_set(known.cap_entry) if known else None,

@@ -15,10 +15,7 @@ from flows.cli.output import JsonFlag, WorkspaceOption, console, print_json, tab
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dpcore.planning.plan import Plan
-    from tasks.ledger.state import LedgerState
     from tasks.schedule.outlook import Alternative, Outlook
-    from tasks.spec import ReleaseSpec
 
 PLOT_ENDINGS = (".svg", ".png")
 
@@ -42,23 +39,22 @@ def plan(
         _require_drawable(plot)
     _, spec, planned, state = open_planned(workspace)
     outlook = Outlook(spec, planned, state, utc_now(), months)
-    content = _plan_content(spec, planned, state) | outlook.as_json()
+    content = _plan_content(outlook) | outlook.as_json()
     if plot is not None:
         _draw(outlook, plot)
         content["plot"] = str(plot)
     print_json(content) if as_json else _show_plan(outlook, content)
 
 
-def _plan_content(spec: ReleaseSpec, planned: Plan, state: LedgerState) -> dict[str, Any]:
+def _plan_content(outlook: Outlook) -> dict[str, Any]:
     """One release, and the balance after it."""
-    from tasks.schedule.coming import balance_in_force
     from tasks.schedule.outlook import left
     from tasks.spec.plan import stated_guarantee
     from tasks.spec.relations import relation_figures
 
+    spec, planned, state = outlook.spec, outlook.plan, outlook.state
     now = balance(spec, planned, state)
-    before = balance_in_force(spec, state)
-    after = before.adding(before.next_month, planned.cost).statement
+    after = outlook.balance.adding(outlook.first, outlook.standing.cost(planned)).statement
     lifetime, stated = now["lifetime"], stated_guarantee(spec, planned)
     return {
         "unit": spec.protects,

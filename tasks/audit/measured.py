@@ -12,7 +12,7 @@ from dpcore.measure import measurement_from_json
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.mechanisms.entry import Status
 from dpcore.mechanisms.names import MOMENTS
-from dpcore.mechanisms.registry import cost_of, event_from_json
+from dpcore.mechanisms.registry import cost_of, cost_under, event_from_json
 from tasks.audit.checks import Check, check
 from tasks.audit.evidence import Evidence
 from tasks.ledger.entries.bodies import MeasurementPlan, Spend
@@ -37,6 +37,8 @@ def _cost_faults(release: ReleaseState) -> list[str]:
             found.append(f"{place} uses {name!r}, which is not proved")
         elif not _is_stated_cost(body.cost, canonical(body.event), unsigned=_is_of_version_1(release)):
             found.append(f"{place} states another cost than its parameters give")
+        elif isinstance(body, MeasurementPlan) and body.other not in (None, _other_cost_of(canonical(body.event))):
+            found.append(f"{place} states another cost under the other relation than its parameters give")
     return found
 
 
@@ -57,6 +59,13 @@ def _is_stated_cost(stated: Cost, event: str, *, unsigned: bool) -> bool:
 def _cost_of(event: str) -> Cost:
     """The cost of an event in JSON text; it is cached, because years of releases repeat a few events."""
     return cost_of(event_from_json(json.loads(event)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _other_cost_of(event: str) -> Cost | None:
+    """The cost of an event in JSON text under the relation that it does not declare."""
+    parsed = event_from_json(json.loads(event))
+    return cost_under(parsed, parsed.neighbours.other)
 
 
 def _proof_words(release: ReleaseState) -> str:

@@ -15,11 +15,13 @@ from dpcore.records.schema import Neighbours
 from tasks.audit.checks import Check, NotShownError, check, require
 from tasks.audit.evidence import Evidence
 from tasks.bundle.odds import exponent
-from tasks.bundle.record import budget_facts, record_faults
+from tasks.bundle.record import budget_facts, further_releases, record_faults
 from tasks.ledger.entries.bodies import Spend
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.populations import Population
 from tasks.ledger.releases import ReleaseState
+from tasks.spec import ReleaseSpec
+from tasks.spec.plan import window_rule
 from tasks.spec.privacy import adds_up, specified_basis
 from tasks.spec.relations import PARTICIPATION, VALUES, relation_figures
 from tasks.spec.release import public_digest
@@ -43,6 +45,7 @@ def record_check(evidence: Evidence, record: dict[str, Any], release: ReleaseSta
 
 def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
     head = (record["ledger"]["entries"], record["ledger"]["head"])
+    drawn = max((entry.seq for entry in release.spends.values()), default=0)
     return [
         *require(record["record_version"] in KNOWN_VERSIONS, "its version is unknown to this program"),
         *require(record["record_version"] == 1 or not record_faults(record), "it breaks the schema of records"),
@@ -52,9 +55,25 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
         *_told_measurement_faults(record["privacy"], release),
         *_software_faults(record),
         *require(
+            record["record_version"] == 1 or head[0] >= drawn, "it names a ledger head before its own measurements"
+        ),
+        *_window_faults(record, release),
+        *require(
             head in evidence.known,
             "the ledger head that it names is not in this ledger: the ledger is older, or another one",
         ),
+    ]
+
+
+def _window_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseState) -> list[str]:
+    """The specification's span is the cap's, and it leaves out rows of other months by the rule of the reservation."""
+    rule, span = release.reservation.window, evidence.history.at(release.population, release.reserve_seq).windows.span
+    if rule is None and span is None:
+        return []
+    spec = ReleaseSpec.from_public_json(record["specification"])
+    return [
+        *require(window_rule(spec) == rule, "its specification does not tell months apart as the ledger says"),
+        *require(spec.privacy.unit.months == span, "its specification's span is not the cap's"),
     ]
 
 
@@ -218,6 +237,8 @@ def _balance_faults(
     due = budget_facts(known, release) | (_if_fixed(known, release) if if_fixed else {})
     earlier = known.cap.kind is None and (if_fixed or "relations" not in budget)
     left_out = {*({"before"} if is_first else ()), *(SINCE_SPANS if earlier else ())}
+    extra = BUDGET_WORDS.keys() & budget.keys() - due.keys()
+    found += require(not extra, "it states figures of a budget that is counted otherwise")
     for name in sorted(due.keys() - left_out):
         same = budget.get(name) == due[name] or (is_first and _was_stricter(budget[name], due[name]))
         found += require(same, f"its {BUDGET_WORDS[name]} is not the ledger's")
@@ -254,11 +275,11 @@ def _was_stricter(stated: dict[str, float], due: dict[str, float]) -> bool:
 def _is_releases_left(
     count: int | None, known: Population, release: ReleaseState, *, if_fixed: bool, and_no_more: bool
 ) -> bool:
-    """Whether exactly this many further releases fit; without windows, two evaluations replace a search."""
+    """Whether exactly this many further releases fit, or at least so many in records of the first version."""
+    if and_no_more and not if_fixed:
+        return count == further_releases(known, release)
     each = total(plan.cost for plan in release.reservation.measurements.values())
     balance = known.balance(known.relation_of(release.reservation))
-    if known.windows.span is not None:
-        return count == balance.releases_left(each)
     if count is None or not 0 <= count <= MOST_FURTHER:
         return False
     enough = count == 0 or _fits(balance, each, count, if_fixed=if_fixed)

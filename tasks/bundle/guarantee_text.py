@@ -6,7 +6,7 @@ from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, PrivacyUnit, RowRule
 from tasks.bundle import odds
 from tasks.bundle.query_text import query_words
-from tasks.spec.plan import PlannedRelease, window_rule
+from tasks.spec.plan import PlannedRelease
 from tasks.spec.relations import PARTICIPATION, VALUES, Figures, at_most
 
 
@@ -74,7 +74,8 @@ def _precision(run: PlannedRelease) -> list[str]:
 def _composition(run: PlannedRelease) -> str:
     privacy = run.spec.privacy
     cap = privacy.lifetime
-    lifetime = odds.lifetime(cap.epsilon, cap.delta, cap.delta_num)
+    whole = "lifetime" if privacy.unit.months is None else "total"
+    lifetime = odds.lifetime(cap.epsilon, cap.delta, cap.delta_num, whole=whole)
     declared, other = _relations(run)
     identified = (
         " For persons, these totals apply to rows that share one identifier in every column by which the "
@@ -86,8 +87,9 @@ def _composition(run: PlannedRelease) -> str:
         f"The costs of releases add up{_windows(run)}. This release is counted together with every other release over "
         f"the population {privacy.population!r}. The ledger keeps their total cost with respect to {declared} within "
         f"{lifetime}{_each_window(run)}, as far as the cost of every measurement is proved, and unless that cap is "
-        "changed for a reason that the ledger records. The ledger also adds up their total cost with respect to "
-        f"{other}; the cap binds that sum only if another release of the population declares it.{identified} Anything "
+        "changed for a reason that the ledger records (after a change the largest epsilon holds with the deltas added, "
+        "as long as no released value decided the new figures). The ledger also adds up their total cost with respect "
+        f"to {other}; the cap binds that sum only if another release of the population declares it.{identified} Anything "
         "published about the same people under the name of another population, or without this ledger, adds to these "
         "totals and is not counted here."
     )
@@ -95,22 +97,23 @@ def _composition(run: PlannedRelease) -> str:
 
 def _windows(run: PlannedRelease) -> str:
     """Over which months costs add up, and what that leaves unprotected."""
-    span, rule = run.spec.privacy.unit.months, window_rule(run.spec)
+    span, rule = run.spec.privacy.unit.months, run.spec.month_rule
     if span is None or rule is None:
         return ""
     whom = "a person" if run.spec.unit.person else "a row"
     months = "a month" if span == 1 else f"any {span} consecutive months"
     return (
         f" for what {whom} contributes within {months}: that much is protected together. A record belongs to the "
-        f"{rule['month']}, and records of other months were left out. Somebody who is in more months than that is "
+        f"{rule.words}, and records of other months were left out. Somebody who is in more months than that is "
         "protected with a sum that goes on growing, which the ledger states as well. A record whose month is changed "
         "takes part in two months, at the cost of being in the data or not in each"
     )
 
 
 def _each_window(run: PlannedRelease) -> str:
+    """What a cap with a span limits: every window, and not a lifetime."""
     span = run.spec.privacy.unit.months
-    return "" if span is None else f" within every window of {'one month' if span == 1 else f'{span} months'}"
+    return "" if span is None else f" for every window of {'one month' if span == 1 else f'{span} months'}"
 
 
 def _not_covered(run: PlannedRelease) -> str:

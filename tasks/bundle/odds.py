@@ -89,13 +89,15 @@ def group(run: PlannedRelease) -> str:
     )
 
 
-def lifetime(epsilon: Fraction | float, delta: Fraction | float, delta_num: Fraction | float) -> str:
-    """Return the cap of a population: the end of a sentence."""
+def lifetime(
+    epsilon: Fraction | float, delta: Fraction | float, delta_num: Fraction | float, *, whole: str = "lifetime"
+) -> str:
+    """Return the cap of a population, on its lifetime or on a `total`: the end of a sentence."""
     exact = f", with at most {at_most(delta_num)} added by finite precision" if delta_num else ""
     if not delta:
-        return f"a lifetime epsilon of {at_most(epsilon)}{exact}"
+        return f"a {whole} epsilon of {at_most(epsilon)}{exact}"
     return (
-        f"a lifetime epsilon of {at_most(epsilon)} and delta of {at_most(delta)} (at worst twice that delta under a "
+        f"a {whole} epsilon of {at_most(epsilon)} and delta of {at_most(delta)} (at worst twice that delta under a "
         "cap of an earlier version, which names no kind of cost, if the population began with Gaussian noise and "
         f"released values decided whether pure costs were added){exact}"
     )

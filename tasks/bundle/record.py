@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import release_statement
+from dpcore.accounting import LARGEST_FIGURE, Cost, month_number, release_statement
 from dpcore.measure import Measurement
 from dpcore.measurements.noise_law import noise_facts
 from dpcore.measurements.noisy_moments import NoisyMoments
@@ -155,8 +157,15 @@ def _budget(run: PlannedRelease, release: ReleaseState, state: LedgerState) -> d
     return {
         "lifetime": {name: float(getattr(known.cap, name)) for name in ("epsilon", "delta", "delta_num")},
         **budget_facts(known, release),
-        "releases_left": known.balance(run.spec.neighbours).releases_left(run.plan.cost),
+        "releases_left": further_releases(known, release),
     }
+
+
+def further_releases(known: Population, release: ReleaseState) -> int | None:
+    """How many more releases like this one fit, from the next month on; None without end."""
+    reservation = release.reservation
+    costs = known.costs_of(reservation, reservation.measurements, releases=1)
+    return known.releases_left(costs, month_number(reservation.period) + 1)
 
 
 def budget_facts(known: Population, release: ReleaseState) -> dict[str, Any]:
@@ -172,15 +181,20 @@ def budget_facts(known: Population, release: ReleaseState) -> dict[str, Any]:
 
 
 def balances_under_relations(known: Population) -> dict[str, dict[str, float] | None]:
-    """What is spent for the values of a unit, and for its being in the data; None where a cost is not known."""
+    """What is spent for the values of a unit, and for its being in the data.
+
+    None where a cost is not known, or where the cap's rule states nothing for what it does not bind.
+    """
     balances = {name: known.balance(relation, reserved=False) for name, relation in RELATIONS.items()}
-    return {name: balance.statement.as_json() if balance.months else None for name, balance in balances.items()}
+    stated = {name: balance.statement for name, balance in balances.items()}
+    return {name: one.as_json() if math.isfinite(one.epsilon) else None for name, one in stated.items()}
 
 
 def odometer(known: Population, relation: Neighbours) -> dict[str, float]:
     """The sum over all months, for somebody who is in all of them; valid for a schedule that was fixed beforehand."""
-    whole = replace(known.balance(relation, reserved=False), span=None)
-    return release_statement(whole.cost, delta=known.cap.delta).as_json()
+    months = known.balance(relation, reserved=False).months
+    cost = months.largest(None) if months else Cost(epsilon=Fraction(LARGEST_FIGURE))
+    return release_statement(cost, delta=known.cap.delta).as_json()
 
 
 def _model(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict[str, Any]:

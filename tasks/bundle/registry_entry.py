@@ -144,6 +144,8 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
     privacy = record["privacy"]
     unit = "Person, with all of their rows" if privacy["unit"].startswith("person") else "Row"
     whom = "person's rows" if privacy["unit"].startswith("person") else "row"
+    if "span" in record["budget"]:
+        unit, whom = _within_months(unit, whom, record["budget"]["span"])
     unit, whom = (f"{words}{OF_ANSWER if privacy['unit'].endswith(OF_ANSWER) else ''}" for words in (unit, whom))
     beyond = f" {BEYOND_THE_ANSWER}" if privacy["unit"].endswith(OF_ANSWER) else ""
     moved = "replacing" if privacy["neighbours"] == "replace-one" else "adding or removing"
@@ -154,6 +156,14 @@ def _loss(record: dict[str, Any]) -> dict[str, Any]:
         "privacy_parameters": privacy_parameters(record),
         "privacy_parameters_details": _parameter_details(record),
     }
+
+
+def _within_months(unit: str, whom: str, span: int) -> tuple[str, str]:
+    """The unit and its rows, where so many consecutive months are protected together."""
+    months = "one month" if span == 1 else f"{span} consecutive months"
+    if unit == "Row":
+        return unit, f"{whom} of a month"
+    return "Person-month" if span == 1 else f"Person, with all rows of {months}", f"{whom} within {months}"
 
 
 def _parameter_details(record: dict[str, Any]) -> str:
@@ -179,7 +189,11 @@ def _measurement_cost(measurement: dict[str, Any]) -> str:
 
 def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
     privacy, cap, spent = record["privacy"], record["budget"]["lifetime"], record["budget"]["after"]["epsilon"]
-    at_delta = f" at delta {at_most(cap['delta'])}" if cap["delta"] else ""
+    delta = record["budget"]["after"]["delta"]
+    at_delta = f" at delta {at_most(delta)}" if delta else ""
+    whole = "lifetime" if "span" not in record["budget"] else "total"
+    within = "" if "span" not in record["budget"] else " for every such window"
+    limit = lifetime(cap["epsilon"], cap["delta"], cap["delta_num"], whole=whole)
     return {
         "model_name": "Central",
         "actors": "The steward, the operator's machine and the workers of its cluster, if it has one, see the raw "
@@ -189,10 +203,10 @@ def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str
         "release_type": "Many releases",
         "release_type_details": "One release per period, or several if one supersedes another. "
         f"{_refreshment(record['budget'])} All releases over the population {privacy['population']!r}, counted for "
-        f"{privacy['neighbours']} neighbours, stay within {lifetime(cap['epsilon'], cap['delta'], cap['delta_num'])}, "
-        "as far as the cost of every measurement is proved, and unless that cap is changed for a reason recorded in "
-        f"the ledger; after this release, epsilon {at_most(spent)}{at_delta} is spent. A ledger of signed, "
-        "hash-chained entries refuses any release that would exceed the cap.",
+        f"{privacy['neighbours']} neighbours, stay within {limit}{within}, as far as the cost of every measurement is "
+        "proved, and unless that cap is changed for a reason recorded in the ledger; after this release, epsilon "
+        f"{at_most(spent)}{at_delta} is spent. A ledger of signed, hash-chained entries refuses any release that would "
+        "exceed the cap.",
         "data_source_type": "Dynamic",
         "access_type": "Non-interactive",
     }
@@ -226,9 +240,10 @@ def _parallel(budget: dict[str, Any]) -> str:
 
 
 _RULES = {
-    "pure": "all costs are pure and add exactly",
+    "pure": "all costs are pure; they add exactly, or are counted as zCDP where that is less",
     "gaussian": "all costs are Gaussian and add as rho, which is converted once by the exact curve",
-    "zcdp": "every cost is counted as zCDP, a pure epsilon as epsilon squared over 2, and converted once",
+    "zcdp": "every cost is counted as zCDP, a pure epsilon as epsilon squared over 2, and converted once; pure costs "
+    "alone are added where that is less",
     "split": "pure costs and Gaussian noise each stay within a part of their own, and the two parts add",
     "slots": "the releases are pure, of at most one size each, and are composed exactly",
 }

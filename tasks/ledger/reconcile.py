@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from fractions import Fraction
 
-from dpcore.accounting import LARGEST_FIGURE, Cap, Cost, Epsilon, gaussian_epsilon
+from dpcore.accounting import Cap, Cost, Epsilon, gaussian_epsilon
 from dpcore.errors import LedgerError, RefusedError
+from dpcore.records.schema import Neighbours
 from tasks.ledger.cited_heads import Witness, missing_witnesses
 from tasks.ledger.entries.bodies import Reconciliation
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.keys import trust_fault
+from tasks.ledger.entries.populations import Population
 from tasks.ledger.opening import trust_anchors, writable_ledger
 from tasks.ledger.state import LedgerState
 from tasks.spec import ReleaseSpec
@@ -63,7 +64,7 @@ def reconcile(
             Reconciliation.of(
                 reason=reason.strip(),
                 who=who,
-                charges={name: _charge(state.populations[name].cap, value) for name, value in epsilons.items()},
+                charges={name: _charged(state.populations[name], spec, value) for name, value in epsilons.items()},
                 lost=[(witness.seq, witness.hash) for witness in missing],
                 retired=[witness.release_id for witness in missing if witness.release_id],
             )
@@ -121,25 +122,22 @@ def _require_enough(population: str, epsilons: Mapping[str, Fraction], missing: 
         )
 
 
-def _charge(cap: Cap, epsilon: Fraction) -> Cost:
+def _charged(known: Population, spec: ReleaseSpec, epsilon: Fraction) -> Cost:
+    """The charge to a population, of which a lost release may have been about being in the data."""
+    relations = known.declared | {known.neighbours, spec.neighbours}
+    return _charge(known.cap, epsilon, for_presence=Neighbours.ADD_REMOVE in relations and len(relations) > 1)
+
+
+def _charge(cap: Cap, epsilon: Fraction, *, for_presence: bool) -> Cost:
     """The cost that stands for an epsilon of which nobody knows how it was spent.
 
-    Under a cap with delta that takes Gaussian noise it may have been that: then both ways are charged, for
-    neither bounds the other. This counts up to twice, and never too little.
+    Under a cap with delta it may have been Gaussian noise: then both ways are charged, for neither bounds the other,
+    and a cap that counts one kind alone takes nothing more until it is raised to one that counts both. This counts up
+    to twice, and never too little. A cost for being in the data may be twice as large for values.
     """
+    epsilon = 2 * epsilon if for_presence else epsilon
     pure = Cost.of(Epsilon(epsilon))
-    gaussian = Cost(rho=_rho_within(float(epsilon), float(cap.delta))) if cap.delta else Cost()
-    ways = [cost for cost in (pure, gaussian) if cost != Cost() and cap.takes(cost, releases=LARGEST_FIGURE)]
-    return sum(ways, Cost(releases=_slots(cap, epsilon)))
-
-
-def _slots(cap: Cap, epsilon: Fraction) -> int:
-    """How many slots releases may have taken that cost an epsilon together, none more than a slot.
-
-    Releases that together cost at most a slot count as one; of the others no two share one, so fewer than twice as
-    many slots are needed as the epsilon fills, and one more.
-    """
-    return math.floor(2 * epsilon / cap.each) + 1 if cap.each else 0
+    return pure + Cost(rho=_rho_within(float(epsilon), float(cap.delta))) if cap.delta else pure
 
 
 def _rho_within(epsilon: float, delta: float) -> Fraction:

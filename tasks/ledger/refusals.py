@@ -26,6 +26,7 @@ from tasks.ledger.releases import UNFINISHED, ReleaseState, ReserveRequest
 from tasks.ledger.state import LedgerState
 from tasks.spec.privacy import ALL_MONTHS, Windows, what_differs
 from tasks.spec.relations import at_most
+from tasks.workspace.redaction import ErrorBoundary
 
 CLOCK_BEHIND_HINT = (
     "set this machine's clock; if it is right, the last writer's was wrong: restore a backup from before that entry, "
@@ -57,6 +58,8 @@ def require_room(state: LedgerState, request: ReserveRequest) -> None:
         balance = taken.balance(relation)
         if not balance.is_admitted:
             raise _no_room(request.population, known, relation, unknown=balance.months is None)
+    if not taken.fills_slots:
+        raise _kind_differs("pure epsilon in slots", "more than a slot under one of the relations that were promised")
 
 
 def _no_room(population: str, known: Population, relation: Neighbours, *, unknown: bool) -> BudgetExceededError:
@@ -81,12 +84,19 @@ def kind_difference(known: Population, wanted: Cost) -> LedgerError | None:
 
     A cap of an earlier version names no kind: then what was taken first decides.
     """
-    cap, taken = known.cap, known.balance().cost
+    cap, taken = known.cap, known.taken
     kind = cap.kind or (CapKind.of(taken) if taken.epsilon or taken.rho else None)
-    if kind is None or (replace(cap, kind=kind) if cap.kind is None else cap).takes(wanted):
+    counts = cap if cap.kind or kind is None else replace(cap, kind=kind)
+    if counts.takes(wanted):
         return None
+    if cap.each is not None and not wanted.rho:
+        return _kind_differs(f"pure epsilon in slots of {at_most(cap.each)}", f"epsilon {at_most(wanted.epsilon)}")
+    return _kind_differs(KIND_WORDS[kind or CapKind.ZCDP], KIND_WORDS[CapKind.of(wanted)])
+
+
+def _kind_differs(counted: str, wanted: str) -> LedgerError:
     return LedgerError(
-        f"the cap counts {KIND_WORDS[kind]} alone, and this release costs {KIND_WORDS[CapKind.of(wanted)]}",
+        f"the cap counts {counted} alone, and this release costs {wanted}",
         rule="cap-kind",
         where="model.mechanism",
         hint=KIND_HINT,
@@ -240,8 +250,8 @@ def cap_difference(known: Population, cap: Cap, windows: Windows) -> LedgerError
 
     A specification that names no kind takes the population's.
     """
-    same_kind = replace(known.cap, kind=None, pure=None, rho=None, slots=None, each=None)
-    if cap not in (known.cap, same_kind):
+    figures = ("epsilon", "delta", "delta_num", *(("kind", "pure", "each") if cap.kind else ()))
+    if any(getattr(cap, name) != getattr(known.cap, name) for name in figures):
         return _cap_differs("lifetime", _cap_figures(cap), _cap_figures(known.cap), "privacy.lifetime")
     if windows.span != known.windows.span:
         stated, kept = (ALL_MONTHS if span is None else f"{span} months" for span in (windows.span, known.windows.span))
@@ -270,17 +280,11 @@ def raised_cap(known: Population, cap: Cap, cost: Cost | None) -> Cap:
 
     Raises: LedgerError for a kind that does not cover what was taken.
     """
-    taken = known.balance().cost
+    taken = known.taken
     if cap.kind is None:
-        figures = cap.epsilon, cap.delta, cap.delta_num
-        if known.cap.kind is CapKind.SPLIT:
-            cap = Cap.split(*figures, pure=known.cap.pure or Fraction(0))
-        elif known.cap.kind is CapKind.SLOTS:
-            cap = Cap.of_slots(*figures, each=known.cap.each or Fraction(0))
-        else:
-            counted = taken if taken != Cost() else cost
-            cap = replace(cap, kind=known.cap.kind or (CapKind.of(counted) if counted else None))
-    if not cap.takes(taken, releases=int(taken.releases)):
+        with ErrorBoundary(ValueError, refusal=lambda _: _figures_too_small()):
+            cap = _with_kind_of(known, cap, cost)
+    if not cap.takes(taken, releases=int(taken.releases)) or not replace(known, cap=cap).fills_slots:
         raise LedgerError(
             f"a cap that counts {KIND_WORDS[cap.kind or CapKind.ZCDP]} does not cover what the population has spent",
             rule="cap-kind",
@@ -288,6 +292,26 @@ def raised_cap(known: Population, cap: Cap, cost: Cost | None) -> Cap:
             hint="use `kind: zcdp`, which counts both",
         )
     return cap
+
+
+def _with_kind_of(known: Population, cap: Cap, cost: Cost | None) -> Cap:
+    """A cap with the population's kind; for one that names none, with the kind of what was taken, or else of a cost."""
+    figures, present = (cap.epsilon, cap.delta, cap.delta_num), known.cap
+    if present.pure is not None:
+        return Cap.split(*figures, pure=present.pure)
+    if present.each is not None:
+        return Cap.of_slots(*figures, each=present.each)
+    counted = known.taken if known.taken != Cost() else cost
+    return replace(cap, kind=present.kind or (CapKind.of(counted) if counted else None))
+
+
+def _figures_too_small() -> LedgerError:
+    return LedgerError(
+        "the new cap is smaller than the part for pure costs, or than a slot, of the present one",
+        rule="cap-figures",
+        where="privacy.lifetime",
+        hint="name a kind under `lifetime.kind`, with its own figures",
+    )
 
 
 def require_adding_up(known: Population, basis: dict[str, str]) -> None:

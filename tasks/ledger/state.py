@@ -131,23 +131,22 @@ class LedgerState:
         told_apart = body.windows.span is None or body.windows.rule is not None
         refuse_unless(told_apart, entry, "counts over months without saying which records belong to a month")
         first = Population(body.cap, body.basis, body.neighbours, entry, body.windows)
-        self.populations[entry.population] = known.with_cap(entry, body) if known else first
+        changed = known.with_cap(entry, body) if known else first
+        refuse_unless(changed.fills_slots, entry, "has slots that are smaller than an earlier release")
+        self.populations[entry.population] = changed
 
     def _apply_reserve(self, entry: Entry, body: Reservation) -> None:
         refuse_unless(entry.population in self.populations, entry, "reserves for a population without a cap")
         refuse_unless(entry.release_id not in self.releases, entry, "reserves a release a second time")
         taken = self.populations[entry.population].taking(body)
-        fits = all(taken.balance(relation).was_admitted for relation in taken.declared)
-        refuse_unless(fits, entry, "exceeds the population's cap")
-        reserved = total(plan.cost for plan in body.measurements.values())
-        refuse_unless(taken.cap.takes(reserved), entry, "costs more than a release under the population's cap may")
+        refuse_unless(taken.is_within_cap, entry, "exceeds the population's cap")
         self.populations[entry.population] = taken
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id,
             entry.population,
             body,
             entry.seq,
-            reserved=reserved,
+            reserved=total(plan.cost for plan in body.measurements.values()),
         )
 
     def _apply_spend(self, entry: Entry, body: Spend) -> None:
@@ -264,8 +263,7 @@ class LedgerState:
         refuse_unless(Cost() not in charges.values(), entry, "charges a population nothing")
         refuse_unless(bool(charges) or not body.lost, entry, "charges nothing for entries that are known to be lost")
         for population, cost in charges.items():
-            known = self.populations[population]
-            self.populations[population] = replace(known, spent=known.spent.adding(None, known.charge(cost)))
+            self.populations[population] = self.populations[population].charging(cost)
         if charges:
             self._give_up_unfinished()
         if body.vouches:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import calendar
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from zoneinfo import ZoneInfo
 
-from dpcore.accounting import Balance, Months
+from dpcore.accounting import Balance, Cost, Months, month_number, total
+from dpcore.mechanisms.registry import cost_under
+from dpcore.planning.plan import Plan
+from dpcore.records.schema import Neighbours
 from tasks.ledger.state import LedgerState
-from tasks.schedule.calendar import monthly_firings, periods_due
+from tasks.schedule.calendar import month_before, monthly_firings, periods_due
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import cap_of, windows_of
 
@@ -65,10 +69,41 @@ def _months_later(moment: datetime, months: int) -> datetime:
     return moment.replace(year=year, month=month + 1, day=min(moment.day, calendar.monthrange(year, month + 1)[1]))
 
 
-def balance_in_force(spec: ReleaseSpec, state: LedgerState) -> Balance:
-    """Return what is spent and reserved against the population's cap, under the specification's relation.
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is spent and reserved against a population's cap, under the relation that leaves the least room."""
 
-    Before the first release the cap is the specification's.
-    """
-    known = state.populations.get(spec.privacy.population)
-    return known.balance(spec.neighbours) if known else Balance(cap_of(spec), windows_of(spec).span, Months())
+    balance: Balance
+    relation: Neighbours
+
+    @staticmethod
+    def of(spec: ReleaseSpec, state: LedgerState, plan: Plan, first: int) -> Standing:
+        """The standing for a plan whose next release is of the month `first`.
+
+        Before the first release the cap is the specification's. The cap binds every relation that a release declared.
+        """
+        known = state.populations.get(spec.privacy.population)
+        if known is None:
+            return Standing(Balance(cap_of(spec), windows_of(spec).span, Months()), spec.neighbours)
+        relations = sorted(known.declared | {spec.neighbours}, key=lambda one: one is not spec.neighbours)
+        return min((Standing(known.balance(one), one) for one in relations), key=lambda one: one.room(plan, first))
+
+    def cost(self, plan: Plan) -> Cost:
+        """What a release of a plan costs under the relation."""
+        costs = (cost_under(event, self.relation) for event in plan.events.values())
+        return replace(total(cost for cost in costs if cost is not None), releases=1)
+
+    def left(self, plan: Plan, first: int) -> int | None:
+        """How many further releases of a plan fit, from the month `first` on."""
+        return self.balance.releases_left(self.cost(plan), first=first)
+
+    def room(self, plan: Plan, first: int) -> float:
+        """The same as a number; infinite where there is no end."""
+        left = self.left(plan, first)
+        return math.inf if left is None else left
+
+
+def next_month(spec: ReleaseSpec, state: LedgerState, now: datetime) -> int:
+    """The number of the first coming month that is not charged yet."""
+    coming = (month.period for month in coming_months(spec, state, now) if not month.is_charged)
+    return month_number(next(coming, month_before(now.date())))

@@ -11,7 +11,7 @@ from statistics import median
 from dpcore.accounting import Balance, Cost, Statement, month_number, release_statement
 from tasks.ledger.state import LedgerState
 from tasks.schedule.calendar import month_before
-from tasks.schedule.coming import MOST_MONTHS, balance_in_force, coming_months
+from tasks.schedule.coming import MOST_MONTHS, Standing, coming_months, next_month
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import plan_release, stated_guarantee
 
@@ -52,11 +52,12 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     Raises: SpecError where the specification cannot be planned.
     """
     plan, population = plan_release(spec), spec.privacy.population
-    balance = balance_in_force(spec, state)
-    left = balance.releases_left(plan.cost)
+    first = next_month(spec, state, now)
+    standing = Standing.of(spec, state, plan, first)
+    balance, left = standing.balance, standing.left(plan, first)
     rhythm, coming = _scheduled(spec, state, now, left) if spec.schedule.cron else _repeated(past, now)
     dates = list(islice(coming, MOST_MONTHS if left is None else min(left, MOST_MONTHS) + 1))
-    steps, refused = _steps(balance, plan.cost, dates)
+    steps, refused = _steps(balance, standing.cost(plan), dates)
     return Forecast(
         population=population,
         name=spec.name,

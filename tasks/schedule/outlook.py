@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-from dpcore.accounting import Balance, Cap, month_number
+from dpcore.accounting import Balance, Cap, CapKind, month_number
 from dpcore.errors import SpecError
 from dpcore.mechanisms.registry import cost_of
 from dpcore.planning.forecast import (
@@ -29,7 +29,7 @@ from dpcore.planning.plan import Plan
 from dpcore.records.schema import Kind
 from tasks.ledger.refusals import cap_difference, kind_difference
 from tasks.ledger.state import LedgerState
-from tasks.schedule.coming import MOST_MONTHS, balance_in_force, coming_months
+from tasks.schedule.coming import MOST_MONTHS, Standing, coming_months, next_month
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import cap_of, plan_release, windows_of
 from tasks.spec.privacy import MOST_EPSILON
@@ -41,8 +41,8 @@ _DAYS = {Kind.DATE: 1.0, Kind.TIMESTAMP: 1 / 86_400e6}
 
 def left(cap: float, used: Fraction | float) -> float | None:
     """What is left under a cap, without the digits that floating point invents; None if nothing finite fits."""
-    rest = cap - float(used)
-    return float(f"{rest:.12g}") if math.isfinite(rest) else None
+    rest = max(0.0, cap - float(used))
+    return float(f"{rest:.12g}") if math.isfinite(rest) and math.isfinite(float(used)) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,26 @@ class Outlook:
         return self.balance.cap
 
     @cached_property
+    def first(self) -> int:
+        """The month of the next release."""
+        return next_month(self.spec, self.state, self.now)
+
+    @cached_property
+    def standing(self) -> Standing:
+        """What is spent or reserved against the cap, under the relation that leaves the least room."""
+        return Standing.of(self.spec, self.state, self.plan, self.first)
+
+    @property
     def balance(self) -> Balance:
-        """What is spent or reserved against the cap, under the specification's relation."""
-        return balance_in_force(self.spec, self.state)
+        """The same without the relation."""
+        return self.standing.balance
 
     @cached_property
     def year(self) -> list[ForecastRelease]:
         """Every coming release of the months asked for."""
         months = coming_months(self.spec, self.state, self.now, self.months)
         periods = [(month.period, month.is_charged) for month in months]
-        return burn_down(self.balance, self.plan.cost, periods)
+        return burn_down(self.balance, self.standing.cost(self.plan), periods)
 
     @property
     def cap_reached(self) -> str | None:
@@ -123,7 +133,7 @@ class Outlook:
 
         def fits(epsilon: Fraction) -> bool:
             plan = self._plan_with(epsilon)
-            return plan is not None and self.balance.adding_each(months, plan.cost).is_admitted
+            return plan is not None and self.balance.adding_each(months, self.standing.cost(plan)).is_admitted
 
         return largest_fitting(fits, at_most=self._largest) if months else None
 
@@ -152,9 +162,9 @@ class Outlook:
     @property
     def _mixed_kinds(self) -> list[str]:
         """Pure costs and Gaussian noise in one release take more than either kind."""
-        if not self.plan.cost.is_mixed:
+        if not self.plan.cost.is_mixed or self.cap.kind is CapKind.SPLIT:
             return []
-        counted = at_most(self.balance.adding(None, self.plan.cost).statement.epsilon, 4)
+        counted = at_most(self.balance.adding(self.first, self.standing.cost(self.plan)).statement.epsilon, 4)
         kinds = {name: "Gaussian" if cost_of(event).rho else "pure" for name, event in self.plan.events.items()}
         return [
             f"This specification mixes noise ({', '.join(f'{name} {kind}' for name, kind in kinds.items())}), and its "
@@ -209,7 +219,7 @@ class Outlook:
             return None
 
     def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
-        left, coming = self.balance.releases_left(plan.cost), self._uncharged
+        left, coming = self.standing.left(plan, self.first), self._uncharged
         count = left if self.balance.span is None else self._months_allowed(plan)
         if count is None or count >= len(coming):
             return Alternative(epsilon, plan, left, None, None)
@@ -218,7 +228,7 @@ class Outlook:
 
     def _months_allowed(self, plan: Plan) -> int | None:
         """How many of the coming months the cap allows before it refuses one; None if it refuses none."""
-        steps = burn_down(self.balance, plan.cost, ((period, False) for period in self._uncharged))
+        steps = burn_down(self.balance, self.standing.cost(plan), ((period, False) for period in self._uncharged))
         return next((count for count, step in enumerate(steps) if not step.allowed), None)
 
 

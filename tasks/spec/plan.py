@@ -164,8 +164,13 @@ def window_rule(spec: ReleaseSpec) -> dict[str, str] | None:
     month_rule = getattr(spec, "month_rule", None)
     if month_rule is None:
         return None
-    person = spec.privacy.unit.person
-    return {"month": month_rule.words} | ({"person": person} if person else {})
+    person, query = spec.privacy.unit.person, spec.query
+    return {
+        "column": month_rule.column,
+        **({"timezone": month_rule.timezone} if month_rule.timezone else {}),
+        **({"query": query.sql_sha256} if query else {}),
+        **({"person": person} if person else {}),
+    }
 
 
 def basis_of(spec: ReleaseSpec) -> dict[str, str]:

@@ -279,6 +279,7 @@ def _decimal(number: Fraction) -> str:
 OF_ANSWER = " of the query's answer"
 """Ends the words for a unit that is not known outside the answer of a query."""
 
+ROW = "row"
 _PERSON = "person by "
 
 
@@ -296,7 +297,8 @@ def what_differs(known: Mapping[str, str], stated: Mapping[str, str]) -> str | N
 def specified_basis(public: dict[str, Any]) -> dict[str, str]:
     """The basis of a specification, from its public description."""
     unit = public["privacy"]["unit"]
-    words = unit if isinstance(unit, str) else f"{_PERSON}{unit['person']} (rows: {unit['rows']})"
+    says_person = isinstance(unit, dict) and "person" in unit
+    words = f"{_PERSON}{unit['person']} (rows: {unit['rows']})" if says_person else ROW
     ending = OF_ANSWER if public.get("query", {}).get("rows") == "answer" else ""
     return {"unit": words + ending, "neighbours": public["privacy"]["neighbours"]}
 

@@ -158,7 +158,7 @@ def _is_rule(value: object) -> bool:
 
 def _is_window_of_cap(value: object) -> bool:
     """How many months, and by which rule records belong to one."""
-    return _is_window(value) and _matches(_SPAN)(value.get(bodies.SPAN)) and "month" in value  # type: ignore[attr-defined,operator]
+    return _is_window(value) and _matches(_SPAN)(value.get(bodies.SPAN)) and "column" in value  # type: ignore[attr-defined,operator]
 
 
 _is_digest, _is_period = _matches(_DIGEST), _matches(_PERIOD)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from dpcore.accounting import Cost
 from tasks.ledger.entries.fields import exact_number
 
@@ -22,6 +24,12 @@ def cost_from_json(body: dict[str, str]) -> Cost:
     Raises: ValueError for figures that it never writes.
     """
     return Cost(**{name: exact_number(value) for name, value in body.items()})
+
+
+def larger(one: Cost, other: Cost) -> Cost:
+    """The larger of two costs, figure by figure."""
+    pairs = ((getattr(one, field.name), getattr(other, field.name)) for field in fields(Cost))
+    return Cost(*(max(pair) for pair in pairs))
 
 
 def less(one: Cost, other: Cost) -> Cost:

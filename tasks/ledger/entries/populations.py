@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Protocol
 
-from dpcore.accounting import Balance, Cap, Cost, Months, Statement, month_number
+from dpcore.accounting import Balance, Cap, CapKind, Cost, Months, Statement, month_number
 from dpcore.records.schema import Neighbours
 from tasks.ledger.entries.bodies import CapChange, Reservation
-from tasks.ledger.entries.costs import less
+from tasks.ledger.entries.costs import larger, less
 from tasks.ledger.entries.entry import Entry
 from tasks.spec.privacy import Windows
 
@@ -56,6 +56,12 @@ class Tally:
         )
 
 
+def _larger(costs: Costs) -> Cost | None:
+    """The larger cost of both relations; None if one of them is not known."""
+    values, presence = costs[Neighbours.REPLACE_ONE], costs[Neighbours.ADD_REMOVE]
+    return None if values is None or presence is None else larger(values, presence)
+
+
 def _adding(months: Months | None, month: int | None, cost: Cost | None) -> Months | None:
     return None if months is None or cost is None else months.adding(month, cost)
 
@@ -78,6 +84,8 @@ class Population:
     """The relations under which releases promised something: the cap binds each of them."""
     former_delta: Fraction = Fraction(0)
     """The deltas of earlier caps under which something was taken."""
+    largest: Costs = field(default_factory=lambda: dict.fromkeys(Neighbours, Cost()))
+    """The most that a single release took, figure by figure, given back or not: slots have a size."""
 
     def balance(self, neighbours: Neighbours | None = None, *, reserved: bool = True) -> Balance:
         """What is spent, and by default what is reserved too, against the cap, under a relation."""
@@ -90,9 +98,43 @@ class Population:
         """What is reserved and not yet spent, against the cap."""
         return Balance(self.cap, self.windows.span, self.reserved.under[neighbours])
 
-    def charge(self, cost: Cost) -> Costs:
-        """A cost that a person answers for: it counts under every promised relation, and is unknown under others."""
-        return {relation: cost if relation in self.declared | {self.neighbours} else None for relation in Neighbours}
+    @property
+    def taken(self) -> Cost:
+        """What was taken in all, under the relation of the first cap; nothing if that is not known."""
+        balance = self.balance()
+        return balance.cost if balance.months is not None else Cost()
+
+    @property
+    def bound(self) -> frozenset[Neighbours]:
+        """The relations that the cap binds: those of its releases and, before the first, its own."""
+        return self.declared or frozenset({self.neighbours})
+
+    @property
+    def is_within_cap(self) -> bool:
+        """Whether the cap holds under every relation that it binds, by this rule or by the one of earlier versions."""
+        return self.fills_slots and all(self.balance(relation).was_admitted for relation in self.bound)
+
+    @property
+    def fills_slots(self) -> bool:
+        """Whether no single release is larger than a slot, under any relation that the cap binds."""
+        if self.cap.kind is not CapKind.SLOTS:
+            return True
+        sizes = [self.largest[relation] for relation in self.bound]
+        return all(size is not None and self.cap.takes(size, releases=1) for size in sizes)
+
+    def _with_size(self, costs: Costs) -> Costs:
+        """The largest releases, with one more."""
+        pairs = {relation: (self.largest[relation], costs[relation]) for relation in Neighbours}
+        return {r: None if one is None or other is None else larger(one, other) for r, (one, other) in pairs.items()}
+
+    def charging(self, cost: Cost) -> Population:
+        """The population with a cost that a person answers for, as that of one release.
+
+        It counts under every promised relation, and is unknown under others.
+        """
+        known = self.declared | {self.neighbours}
+        costs = {relation: replace(cost, releases=1) if relation in known else None for relation in Neighbours}
+        return replace(self, spent=self.spent.adding(None, costs), largest=self._with_size(costs))
 
     def with_cap(self, entry: Entry, body: CapChange) -> Population:
         """The population after another cap.
@@ -107,11 +149,15 @@ class Population:
             cap=cap,
             cap_entry=entry,
             windows=Windows(windows.span, rule),
-            former_delta=self.former_delta + (self.cap.stated.delta if differs and self.declared else 0),
+            former_delta=self.former_delta + (self.cap.stated.delta if differs and self._was_used else 0),
         )
         if rule == self.windows.rule:
             return changed
         return replace(changed, spent=self.spent.without_months(), reserved=self.reserved.without_months())
+
+    @property
+    def _was_used(self) -> bool:
+        return bool(self.declared) or self.spent != Tally()
 
     def relation_of(self, reservation: Reservation) -> Neighbours:
         """The relation that a release declares: the population's own where an entry names none."""
@@ -120,10 +166,13 @@ class Population:
     def costs_of(self, reservation: Reservation, names: Iterable[str], *, releases: int) -> Costs:
         """What these measurements of a release cost together; `releases` is 1 with the first of them."""
         plans, own = [reservation.measurements[name] for name in names], self.relation_of(reservation)
-        return {
+        costs = {
             relation: _sum([plan.cost if relation is own else plan.other for plan in plans], releases)
             for relation in Neighbours
         }
+        if reservation.window is not None:  # who has rows in other months may be in this one or not
+            costs[Neighbours.REPLACE_ONE] = _larger(costs)
+        return costs
 
     def month_of(self, reservation: Reservation) -> int | None:
         """The month that a release's costs belong to; None if nothing says that it left other months out."""
@@ -156,7 +205,21 @@ class Population:
             declared=self.declared | {self.relation_of(reservation)},
         )
         costs = declaring.costs_of(reservation, reservation.measurements, releases=1)
-        return replace(declaring, reserved=self.reserved.adding(declaring.month_of(reservation), costs))
+        reserved = self.reserved.adding(declaring.month_of(reservation), costs)
+        return replace(declaring, reserved=reserved, largest=self._with_size(costs))
+
+    def releases_left(self, costs: Costs, first: int) -> int | None:
+        """How many further releases of these costs fit, under every relation that the cap then binds.
+
+        `first` is the month of the first, where months count; None means that there is no end.
+        """
+        counts = [
+            0 if cost is None else self.balance(relation).releases_left(cost, first=first)
+            for relation, cost in costs.items()
+            if relation in self.bound
+        ]
+        ends = [count for count in counts if count is not None]
+        return min(ends) if ends else None
 
     def statement(self, neighbours: Neighbours | None = None, *, reserved: bool = False) -> Statement:
         """The privacy loss within any window, by what is spent, or with what is reserved too."""

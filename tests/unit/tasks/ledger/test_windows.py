@@ -20,7 +20,7 @@ from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.spec.privacy import Windows
 
-RULE = {"month": "month of seen (UTC)"}
+RULE = {"column": "seen", "timezone": "UTC"}
 FIRST = month_number("2020-01")
 UNITS = 40
 VALUES, PRESENCE = Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE
@@ -234,7 +234,7 @@ def test_a_span_is_fixed_until_a_person_changes_it_with_a_reason(ledger: Ledger)
     assert entry.parse(CapChange).windows == Windows(12, RULE)
     ledger.ensure_cap(POPULATION, cap(), BASIS, windows=Windows(12, RULE))
     with pytest.raises(LedgerError) as caught:
-        ledger.ensure_cap(POPULATION, cap(), BASIS, windows=Windows(12, {"month": "month of admitted (UTC)"}))
+        ledger.ensure_cap(POPULATION, cap(), BASIS, windows=Windows(12, {"column": "admitted", "timezone": "UTC"}))
     assert (caught.value.rule, caught.value.where) == ("cap-differs", "source.period_column")
 
 
@@ -248,7 +248,7 @@ def test_releases_before_a_rule_for_months_count_in_every_window(ledger: Ledger)
 
 
 def test_another_rule_for_months_makes_all_earlier_releases_count_in_every_window(ledger: Ledger):
-    other = {"month": "month of admitted (UTC)"}
+    other = {"column": "admitted", "timezone": "UTC"}
     ledger.ensure_cap(POPULATION, cap("1.2"), BASIS, windows=Windows(1, RULE), cost=pure(Fraction(1)))
     for period in months(3):
         ledger.reserve(request(period, "0.4", window=RULE))

@@ -46,7 +46,7 @@ from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
 from tasks.spec.privacy import Windows
 
-RULE = {"month": "month of seen (UTC)"}
+RULE = {"column": "seen", "timezone": "UTC"}
 WHEN = "2026-01-01T00:00:00.000000Z"
 
 
