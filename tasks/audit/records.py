@@ -57,7 +57,7 @@ def _record_faults(evidence: Evidence, record: dict[str, Any], release: ReleaseS
         *require(
             record["record_version"] == 1 or head[0] >= drawn, "it names a ledger head before its own measurements"
         ),
-        *_window_faults(record, release),
+        *_window_faults(evidence, record, release),
         *require(
             head in evidence.known,
             "the ledger head that it names is not in this ledger: the ledger is older, or another one",
