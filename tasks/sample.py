@@ -21,9 +21,10 @@ def sample_rows(planned: PlannedRelease, grant: Grant, measured: MeasuredMoments
 
     Raises: CheckFailedError if the noisy count leaves nothing to sample.
     """
-    count, minimum = rows_wanted(planned.spec, measured.moments), planned.spec.checks.min_rows or 1
-    if measured.moments.count < minimum or count < 1:
-        raise CheckFailedError(f"the noisy count is below min_rows ({minimum})")
+    count, minimum = rows_wanted(planned.spec, measured.moments), planned.spec.checks.min_rows
+    if measured.moments.count < (minimum or 1) or count < 1:
+        least = "1, so there is nothing to draw rows from" if minimum is None else f"min_rows ({minimum})"
+        raise CheckFailedError(f"the noisy count is below {least}")
     seed, generator = grant.seeds["sampling"], generator_of(planned.plan.schema, measured.moments, measured.projection)
     decoder = decoder_of(planned.encoding, generator, seed)
     return SyntheticRows(count, seed, generator.law(seed), decoder, planned.encoding.width)

@@ -35,6 +35,7 @@ def validate_landing(run: ReleaseRun, release_id: str) -> None:
     require_structure(run)
     verdicts = read_whole(run)
     run.workspace.keep_verdicts(release_id, [_kept(verdict) for verdict in verdicts])
+    keep_month_counts(run, release_id)
     log_public("validated the landing data: the structure matches the specification")
     _log_broken([verdict for verdict in verdicts if not verdict.ok])
 
@@ -85,8 +86,19 @@ def cell_verdicts(run: ReleaseRun) -> tuple[Verdict, ...]:
     summed = partial(cell_extremes, encoding=run.planned.encoding, radius=public_radius(run.planned.plan))
     extremes = run.readings.total("validation", schema, summed, with_extremes, by_unit=False)
     if extremes.is_empty:
-        log_operator("the landing data have no rows; they are measured in the same way as other data")
+        of_month = f" of {run.planned.period}" if run.planned.spec.month_rule else ""
+        log_operator(f"the landing data have no rows{of_month}; they are measured in the same way as other data")
     return in_helper(landing.cell_verdicts, extremes, schema)
+
+
+def keep_month_counts(run: ReleaseRun, release_id: str) -> None:
+    """Keep in the vault how many rows belong to the month and to others, where a column tells; nothing else holds it.
+
+    Raises: LandingError if the data cannot be read.
+    """
+    counts = run.readings.month_counts()
+    if counts is not None:
+        run.workspace.keep_month_counts(release_id, run.planned.period, counts)
 
 
 def public_radius(plan: Plan) -> float:

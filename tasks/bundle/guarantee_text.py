@@ -90,8 +90,8 @@ def _composition(run: PlannedRelease) -> str:
         "changed for a reason that the ledger records (after a change the largest epsilon holds with the deltas added, "
         "as long as no released value decided the new figures). The ledger also adds up their total cost with respect "
         f"to {other}; the cap binds that sum only if another release of the population declares it.{identified} "
-        "Anything published about the same people under the name of another population, or without this ledger, adds to these "
-        "totals and is not counted here."
+        "Anything published about the same people under the name of another population, or without this ledger, adds "
+        "to these totals and is not counted here."
     )
 
 

@@ -49,7 +49,7 @@ def _column_cells(values: pa.Array, column: Column, decimal: str) -> NDArray[np.
         and is_text_type(values.type.value_type)
         and isinstance(column, NominalColumn)
     ):
-        return _of_dictionary(values, _level_parser(column)).astype(np.int64)
+        return of_dictionary(values, _level_parser(column)).astype(np.int64)
     plain = values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
     if isinstance(column, NominalColumn):
         return _codes(plain, column)
@@ -89,12 +89,12 @@ def _ticks(values: pa.Array, column: IntervalColumn) -> Floats:
 def _codes(values: pa.Array, column: NominalColumn) -> NDArray[np.int64]:
     """Indices into the column's levels, `MISSING` for null, `UNKNOWN` for anything else."""
     if is_text_type(values.type):
-        return _by_distinct(values, _level_parser(column)).astype(np.int64)
+        return by_distinct(values, _level_parser(column)).astype(np.int64)
     if pa.types.is_null(values.type):
         return np.full(len(values), MISSING, dtype=np.int64)
     is_whole = pa.types.is_boolean(values.type) or pa.types.is_integer(values.type)
     if is_whole or isinstance(column.levels[0], str):  # large integers are not exact as floats
-        return _by_distinct(pc.cast(values, pa.string()), _level_parser(column)).astype(np.int64)
+        return by_distinct(pc.cast(values, pa.string()), _level_parser(column)).astype(np.int64)
     numbers = _to_floats(values)
     codes = np.full(len(numbers), UNKNOWN, dtype=np.int64)
     for index, level in enumerate(column.levels):
@@ -107,8 +107,8 @@ def _text_cells(values: pa.Array, column: IntervalColumn, decimal: str) -> Float
     """Numbers or ticks of a text column; plain numbers are parsed together, all other texts one by one."""
     parse = _text_parser(column, decimal)
     if column.kind in (Kind.DATE, Kind.TIMESTAMP):
-        return _by_distinct(values, parse)
-    texts = _as_bytes(values)
+        return by_distinct(values, parse)
+    texts = as_bytes(values)
     is_plain = pc.fill_null(pc.match_substring_regex(texts, PLAIN_NUMBER.format(re.escape(decimal))), False)
     plain = texts.filter(is_plain)
     pointed = plain if decimal == "." else pc.replace_substring(plain, decimal.encode(), b".")
@@ -116,18 +116,18 @@ def _text_cells(values: pa.Array, column: IntervalColumn, decimal: str) -> Float
     where = is_plain.to_numpy(zero_copy_only=False)
     cells[where] = pc.cast(pc.cast(pointed, pa.large_string()), pa.float64())
     if not where.all():
-        cells[~where] = _by_distinct(texts.filter(pc.invert(is_plain)), parse)
+        cells[~where] = by_distinct(texts.filter(pc.invert(is_plain)), parse)
     return cells
 
 
-def _by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floats:
+def by_distinct(values: pa.Array, parse: Callable[[str | None], float]) -> Floats:
     """Parse each distinct text once; the result for a cell depends on its own text only."""
-    return _of_dictionary(pc.dictionary_encode(_as_bytes(values)), parse)
+    return of_dictionary(pc.dictionary_encode(as_bytes(values)), parse)
 
 
-def _of_dictionary(coded: pa.DictionaryArray, parse: Callable[[str | None], float]) -> Floats:
+def of_dictionary(coded: pa.DictionaryArray, parse: Callable[[str | None], float]) -> Floats:
     """The same for dictionary-encoded texts; a code may stand for a missing text."""
-    raw = _as_bytes(coded.dictionary).to_pylist()
+    raw = as_bytes(coded.dictionary).to_pylist()
     texts = [None if text is None else text.decode(errors="replace") for text in raw]
     table = np.array([parse(text) for text in texts] + [parse(None)], dtype=np.float64)
     indices = coded.indices.fill_null(len(table) - 1).to_numpy(zero_copy_only=False)
@@ -135,7 +135,7 @@ def _of_dictionary(coded: pa.DictionaryArray, parse: Callable[[str | None], floa
     return result
 
 
-def _as_bytes(texts: pa.Array) -> pa.Array:
+def as_bytes(texts: pa.Array) -> pa.Array:
     """Text as bytes, so that a cell with invalid text does not prevent reading the others."""
     return texts if texts.type == pa.large_binary() else pc.cast(pc.cast(texts, pa.large_string()), pa.large_binary())
 

@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 from dpcore.records.schema import Cells, RecordSchema
 from tasks.landing.cells import cells_of
 from tasks.landing.fragments import SHARED, Fragment
+from tasks.landing.months import PLACE, Month
 
 if TYPE_CHECKING:  # most releases count no persons and do not need the engine for it
     from tasks.landing.person_rows import FragmentCounts
@@ -39,14 +40,30 @@ Rows = tuple[pa.RecordBatch, NDArray[np.float64] | None]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A fragment with the counts of its rows for the persons of a column; None if every row is a unit."""
+    """A fragment with the month whose rows count, and the counts of these rows for the persons of a column.
+
+    Without a month all rows count; without a person every row is a unit.
+    """
 
     fragment: Fragment
     person: str | None = None
     counts: FragmentCounts | None = None
+    month: Month | None = None
 
     def __repr__(self) -> str:
         return "Piece(<private>)"
+
+    def batches(self, columns: Sequence[str], *, threads: bool = False) -> Iterator[pa.RecordBatch]:
+        """The rows of the month with the given columns, before persons are considered.
+
+        Raises: LandingError if the data cannot be read to their end.
+        """
+        if self.month is None:
+            yield from self.fragment.batches(columns, threads=threads)
+            return
+        read = list(dict.fromkeys([*columns, self.month.rule.column]))
+        own = (self.month.rows(batch) for batch in self.fragment.batches(read, threads=threads))
+        yield from (batch.select(list(columns)) for batch in own if batch.num_rows)
 
     def rows(self, columns: Sequence[str], *, threads: bool) -> Iterator[Rows]:
         """The rows that count, batch by batch, with their shares.
@@ -54,10 +71,10 @@ class Piece:
         Raises: LandingError if they cannot be read, or are not those whose persons were counted.
         """
         if self.person is None or self.counts is None:
-            yield from ((batch, None) for batch in self.fragment.batches(columns, threads=threads))
+            yield from ((batch, None) for batch in self.batches(columns, threads=threads))
             return
         again = self.counts.reading()
-        for batch in self.fragment.batches([*columns, self.person], threads=threads):
+        for batch in self.batches([*columns, self.person], threads=threads):
             counted = again.next(batch.column(self.person))
             if counted.dtype == np.bool_:
                 yield batch.filter(pa.array(counted)), None
@@ -96,6 +113,23 @@ class Pass(Generic[S]):
         """The cells of a batch."""
         batch, shares = rows
         return cells_of(batch, self.schema, decimal=self.decimal), shares
+
+
+@dataclass(frozen=True, slots=True)
+class MonthPass(Pass[S]):
+    """One pass over the period column alone, as where each row belongs."""
+
+    month: Month
+
+    @property
+    def columns(self) -> list[str]:
+        """The column that is read."""
+        return [self.month.rule.column]
+
+    def chunk(self, rows: Rows) -> Chunk:
+        """Where the rows of a batch belong."""
+        batch, shares = rows
+        return {PLACE: self.month.places(batch.column(0))}, shares
 
 
 class Runner(Protocol):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from dpcore.records.schema import PrivacyUnit, RecordSchema
 from tasks.landing.datasets import Landing
 from tasks.landing.fragments import changed
-from tasks.landing.passes import Chunk, Pass, Piece, Runner, Threads
+from tasks.landing.months import NOWHERE, OUTSIDE, WITHIN, count_places, month_of
+from tasks.landing.passes import Chunk, MonthPass, Pass, Piece, Runner, Threads
 
 S = TypeVar("S")
 
@@ -19,9 +22,21 @@ class Readings:
 
     Files are identified by their versions (size, times, inode; the tag of a store). If one changes
     between two readings or during one, the run is refused before anything of that reading is measured.
+
+    If the specification names a period column, every pass sees the rows of the given month only, and a person's rows
+    are counted and chosen among these: rows of other months change no sum.
     """
 
-    def __init__(self, landing: Landing, unit: PrivacyUnit, *, key: Callable[[], bytes], scratch: Path) -> None:
+    def __init__(
+        self,
+        landing: Landing,
+        unit: PrivacyUnit,
+        *,
+        key: Callable[[], bytes],
+        scratch: Path,
+        period: str | None = None,
+    ) -> None:
+        self._month = month_of(landing.spec.month_rule, period)
         self._landing, self._unit, self._key, self._scratch = landing, unit, key, scratch
         self._version: tuple[str, ...] | None = None
         self._fingerprint: str | None = None
@@ -64,7 +79,23 @@ class Readings:
         """
         self.require_same()
         work = Pass(schema, self._landing.decimal, summed)
-        pieces = self._all_pieces() if by_unit else self._rows_alone()
+        return self._sum(purpose, work, self._all_pieces() if by_unit else self._rows_alone(), merge)
+
+    def month_counts(self) -> dict[str, int] | None:
+        """How many rows belong to the month, to other months and to none, for the vault only; None without a rule.
+
+        Raises: LandingError if the data cannot be read or changed.
+        """
+        if self._month is None:
+            return None
+        self.require_same()
+        work = MonthPass(self._landing.spec.schema, self._landing.decimal, count_places, self._month)
+        pieces = [replace(piece, month=None) for piece in self._rows_alone()]
+        counts = self._sum("months", work, pieces, operator.add)
+        return {"month": int(counts[WITHIN]), "other_months": int(counts[OUTSIDE]), "no_month": int(counts[NOWHERE])}
+
+    def _sum(self, purpose: str, work: Pass[S], pieces: Sequence[Piece], merge: Callable[[S, S], S]) -> S:
+        """The sum of all pieces; zero if there are none."""
         self.purposes.append(purpose)
         self._on_progress(purpose, 0.0)
         total: S | None = None
@@ -72,7 +103,7 @@ class Readings:
             self._on_progress(purpose, done / len(pieces))
             total = one if total is None else merge(total, one)
         self.require_same()
-        return summed(()) if total is None else total
+        return work.summed(()) if total is None else total
 
     def chunks(self, schema: RecordSchema) -> Iterator[Chunk]:
         """All rows that count, in their order, with their shares."""
@@ -89,7 +120,7 @@ class Readings:
         return f"the landing data were read {times}: for {', '.join(sorted(self.purposes))}"
 
     def _rows_alone(self) -> list[Piece]:
-        return [Piece(fragment) for fragment in self._landing.fragments(self._runner.size)]
+        return [Piece(one, month=self._month) for one in self._landing.fragments(self._runner.size)]
 
     def _all_pieces(self) -> Sequence[Piece]:
         """The fragments with the counts of their rows; persons are counted once per run."""
@@ -105,9 +136,11 @@ class Readings:
 
         self.purposes.append("persons")
         pieces = self._rows_alone()
-        keys = ((batch.column(person) for batch in piece.fragment.batches([person])) for piece in pieces)
+        keys = ((batch.column(person) for batch in piece.batches([person])) for piece in pieces)
         persons = person_rows(keys, self._unit, self._scratch, where=self._landing.where)
-        return [Piece(piece.fragment, person, FragmentCounts(persons, index)) for index, piece in enumerate(pieces)]
+        return [
+            replace(piece, person=person, counts=FragmentCounts(persons, index)) for index, piece in enumerate(pieces)
+        ]
 
     def require_same(self) -> None:
         """Record the version of the data at the first call, and check at later calls that it has not changed.

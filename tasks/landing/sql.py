@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from dpcore.errors import LandingError, RefusedError
-from dpcore.records.schema import RecordSchema, RowRule
+from dpcore.records.schema import RowRule
+from tasks.landing.months import months_days
 from tasks.landing.sorting import BATCH_ROWS, sort_rows, vault_full
-from tasks.landing.sql_cells import column_of, column_types
+from tasks.landing.sql_cells import column_types, spooled_column
 from tasks.spec import QuerySpec, ReleaseSpec
 from tasks.spec.rowwise import DIALECTS
 from tasks.workspace.redaction import ErrorBoundary
@@ -71,12 +72,6 @@ def _run_query(
             _put_in_own_order(target, column_types(spec))
     finally:
         connection.engine.dispose()
-
-
-def months_days(period: str) -> tuple[date, date]:
-    """The first day of a month, and the first day after it."""
-    year, month = map(int, period.split("-"))
-    return date(year, month, 1), date(year + month // 12, month % 12 + 1, 1)
 
 
 def _parameters(query: QuerySpec, period: str | None) -> dict[str, Any]:
@@ -176,7 +171,7 @@ def _spool(connection: sa.Connection, spec: ReleaseSpec, sql: str, parameters: M
     streamed = {"stream_results": True, "yield_per": rows}
     result = connection.execute(statement, dict(parameters), execution_options=streamed)
     places = _column_places(list(result.keys()), spec)
-    _write_groups(_batches(result.partitions(rows), places, spec.schema, types), target, types)
+    _write_groups(_batches(result.partitions(rows), places, spec, types), target, types)
 
 
 def _write_groups(batches: Iterator[pa.RecordBatch], target: Path, types: pa.Schema) -> None:
@@ -210,11 +205,11 @@ def _as(batch: pa.RecordBatch, types: pa.Schema) -> pa.RecordBatch:
 
 
 def _batches(
-    partitions: Iterator[Sequence[sa.Row[Any]]], places: Mapping[str, int], schema: RecordSchema, types: pa.Schema
+    partitions: Iterator[Sequence[sa.Row[Any]]], places: Mapping[str, int], spec: ReleaseSpec, types: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     for rows in partitions:
         columns = list(zip(*rows, strict=True))
-        yield pa.record_batch([column_of(columns[places[name]], name, schema) for name in types.names], schema=types)
+        yield pa.record_batch([spooled_column(columns[places[name]], name, spec) for name in types.names], schema=types)
 
 
 def _grouped(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:

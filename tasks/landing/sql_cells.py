@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -32,14 +33,20 @@ _TYPES = {
 
 
 def column_types(spec: ReleaseSpec) -> pa.Schema:
-    """The columns of the data: those declared, and the person's identifier as text."""
+    """The columns of the data: those declared, and as text the person's identifier and an undeclared period column."""
     fields = [pa.field(column.name, _TYPES[column.kind]) for column in spec.schema.columns]
-    person = spec.unit.person
-    return pa.schema([*fields, *([pa.field(person, pa.string())] if person else [])])
+    return pa.schema([*fields, *(pa.field(name, pa.string()) for name in spec.undeclared)])
+
+
+def spooled_column(values: Sequence[Any], name: str, spec: ReleaseSpec) -> pa.Array:
+    """Values of one column in the type that `column_types` gives it."""
+    if name in spec.undeclared and name == spec.source.period_column:
+        return _texts([_moment_text(value) for value in values], str)
+    return column_of(values, name, spec.schema)
 
 
 def column_of(values: Sequence[Any], name: str, schema: RecordSchema) -> pa.Array:
-    """Values of one column, or of the person's identifier, in the type that `column_types` gives it."""
+    """Values of a declared column, or of the person's identifier."""
     column = schema.by_name.get(name)
     if column is None:
         return _texts(values, _identifier)
@@ -134,8 +141,18 @@ def _float_or_nan(value: Any) -> float:
         return np.nan
 
 
+def _moment_text(value: Any) -> str | None:
+    """A date or a time as text, exactly; nothing else has a month, also no number."""
+    if isinstance(value, date):  # or a datetime
+        return value.isoformat()
+    return _cell_text(value) if isinstance(value, str | bytes | bytearray | memoryview) else None
+
+
 def _times(values: Sequence[Any], column: IntervalColumn, schema: RecordSchema) -> pa.Array:
     """Days, or times in UTC; a time without a zone is in the column's time zone."""
+    if column.kind is Kind.TIMESTAMP:
+        zone = ZoneInfo(column.timezone)
+        values = [_in_zone(value, zone) for value in values]
     ticks = np.full(len(values), np.nan)
     families = np.fromiter((_kind_of_time(value) for value in values), np.int8, len(values))
     for family, as_arrow in _AS_ARROW.items():
@@ -158,6 +175,13 @@ def _kind_of_time(value: Any) -> int:
     if isinstance(value, date):
         return _DAY
     return _WORDS if isinstance(value, str | bytes) else _OTHER
+
+
+def _in_zone(value: Any, zone: ZoneInfo) -> Any:
+    """A date or a time without a zone in a time zone, as text of it is read; any other value as it is."""
+    if isinstance(value, datetime):
+        return value if value.tzinfo else value.replace(tzinfo=zone)
+    return datetime.combine(value, time(), zone) if isinstance(value, date) else value
 
 
 def _moment_cells(values: list[datetime]) -> pa.Array:

@@ -7,11 +7,11 @@ The validation stage of a release and the intake of single files use the same ru
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 
 from dpcore.errors import LandingError
 from expectations.landing import structure_verdicts
-from tasks.landing.column_faults import require_none
+from tasks.landing.column_faults import period_faults, require_none
 from tasks.landing.datasets import Landing, canonical_dtypes
 from tasks.workspace.helper_process import in_helper
 
@@ -23,9 +23,8 @@ def require_sound(landing: Landing) -> bool:
     Raises: LandingError for the first rule that does not hold.
     """
     require_shape(landing)
-    schema, person = landing.spec.schema, landing.spec.unit.person
-    columns = dict.fromkeys([*(column.name for column in schema.columns), *([person] if person else [])])
-    return sum(1 for _ in landing.batches(list(columns))) > 0
+    columns = [*(column.name for column in landing.spec.schema.columns), *landing.spec.undeclared]
+    return sum(1 for _ in landing.batches(columns)) > 0
 
 
 def require_shape(landing: Landing) -> None:
@@ -34,23 +33,24 @@ def require_shape(landing: Landing) -> None:
     Raises: LandingError with every rule that does not hold.
     """
     schema, person = landing.spec.schema, landing.spec.unit.person
-    known = {*schema.by_name, *landing.spec.source.drop, *([person] if person else [])}
-    distinct = {tuple(_shape(canonical_dtypes(landed, schema), known)): None for landed in landing.schemas()}
+    known, files = {*schema.by_name, *landing.spec.source.drop, *landing.spec.undeclared}, landing.schemas()
+    distinct = {tuple(_shape(canonical_dtypes(landed, schema), known)): None for landed in files}
     shapes = [dict(shape) for shape in distinct]
     verdicts = in_helper(
         structure_verdicts,
         shapes,
         schema,
         extra_columns=landing.spec.source.drop,
-        required=[person] if person else [],
+        required=landing.spec.undeclared,
         typed=not landing.is_text,
     )
-    require_none(
+    broken = (
         (verdict.rule, verdict.column)
         for shape, found in zip(shapes, verdicts, strict=True)
         for verdict in found
         if not verdict.ok and (verdict.rule != "column-type" or verdict.column in shape)
     )
+    require_none(chain(broken, *(period_faults(landing, landed) for landed in files)))
     if person and not _has_one_spelling(person, landing, shapes):
         raise LandingError(
             f"the person column {person!r} must hold text in every file, or integers in every file",

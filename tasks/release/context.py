@@ -86,7 +86,8 @@ class PreparedRelease(PlannedRelease):
         """Return the readings of the landing data: they count how often the data are read, and for what."""
         from tasks.landing.readings import Readings
 
-        return Readings(self.arrival.landing, self.spec.unit, key=workspace.fingerprint_key, scratch=scratch)
+        key = workspace.fingerprint_key
+        return Readings(self.arrival.landing, self.spec.unit, key=key, scratch=scratch, period=self.period)
 
 
 def prepare_release(workspace: Workspace, request: RunRequest, *, scratch: Path, now: datetime) -> PreparedRelease:

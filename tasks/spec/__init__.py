@@ -17,12 +17,14 @@ from tasks.spec.loader import read_yaml
 from tasks.spec.operations import CsvSpec, QuerySpec, RunnerSpec
 from tasks.spec.refusals import first_problem
 from tasks.spec.release import ReleaseSpec
+from tasks.spec.ticks import MonthRule
 from tasks.workspace.reading import read_bytes
 from tasks.workspace.redaction import ErrorBoundary
 
 __all__ = [
     "ChecksSpec",
     "CsvSpec",
+    "MonthRule",
     "QuerySpec",
     "ReleaseSpec",
     "RunnerSpec",

@@ -21,7 +21,7 @@ from pydantic import (
 from tasks.spec.cron import valid_cron
 from tasks.spec.refusals import refuse, shown, suggestion
 from tasks.spec.rowwise import PARAMETER, require_rowwise
-from tasks.spec.values import FilledText, PositiveWhole, Section, TimezoneName, first_repeated
+from tasks.spec.values import ColumnName, FilledText, PositiveWhole, Section, TimezoneName, first_repeated
 
 _LEDGER = re.compile(r"(sqlite|postgresql)(\+[a-z0-9]+)?://\S*")
 _ADDRESS = re.compile(r"[a-z]+://\S+")
@@ -194,6 +194,11 @@ class SourceSpec(Section):
         default=None,
         description="A regular expression with the group `period`, which finds the data's month in a file name.",
     )
+    period_column: ColumnName | None = Field(
+        default=None,
+        description="The column whose date says which month a record belongs to; other months' records count for "
+        "nothing. It is a declared column of kind date or timestamp, or an undeclared one, which is never released.",
+    )
     drop: tuple[FilledText, ...] = Field(
         default=(), description="Columns of the data that are left out. Undeclared columns are refused, not ignored."
     )
@@ -244,7 +249,7 @@ class SourceSpec(Section):
     @property
     def tells_months_apart(self) -> bool:
         """Whether the data of one month can be had without those of others."""
-        return bool(self.period) or (self.query is not None and bool(self.query.parameters))
+        return bool(self.period or self.period_column or (self.query and self.query.parameters))
 
 
 class ScheduleSpec(Section):

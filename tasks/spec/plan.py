@@ -161,7 +161,7 @@ def windows_of(spec: ReleaseSpec) -> Windows:
 
 def window_rule(spec: ReleaseSpec) -> dict[str, str] | None:
     """By which rule a release leaves out the rows of other months; None if it does not."""
-    month_rule = getattr(spec, "month_rule", None)
+    month_rule = spec.month_rule
     if month_rule is None:
         return None
     person, query = spec.privacy.unit.person, spec.query

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from dpcore.planning.request import COPULA
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema, Role
+from dpcore.records.schema import Kind, Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.spec.about import AboutSpec
 from tasks.spec.checks import THRESHOLDS, ChecksSpec
@@ -28,6 +28,7 @@ from tasks.spec.operations import (
 )
 from tasks.spec.privacy import OF_ANSWER, PrivacySpec
 from tasks.spec.refusals import refuse, shown
+from tasks.spec.ticks import MonthRule
 from tasks.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
 
 MOST_ROWS = 10**9
@@ -97,6 +98,8 @@ class ReleaseSpec(Section):
         _refuse_unclear_roles(self)
         _refuse_overlap_with_drop(self)
         _refuse_person_as_column(self)
+        _refuse_unusable_period_column(self)
+        _refuse_span_without_months(self)
         _refuse_landing_elsewhere(self)
         _refuse_large_dimension(self)
         _refuse_generator_without_role(self)
@@ -118,6 +121,18 @@ class ReleaseSpec(Section):
         return self.privacy.neighbours
 
     @property
+    def month_rule(self) -> MonthRule | None:
+        """Which month a record belongs to; None if all data are of the release's month."""
+        columns = [column.model_dump() for column in self.columns]
+        return MonthRule.of_public({"period_column": self.source.period_column, "columns": columns})
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """The columns that the data must have and that are never released: the person's, and that of the month."""
+        names = dict.fromkeys(name for name in (self.unit.person, self.source.period_column) if name)
+        return tuple(name for name in names if name not in self.schema.by_name)
+
+    @property
     def query(self) -> QueryFacts | None:
         """What is public of the query that gives the data, if one does."""
         return self.source.query.facts if self.source.query else self._recorded_query
@@ -134,8 +149,11 @@ class ReleaseSpec(Section):
         An exact number appears as a float under its key and as a ratio under
         `<key>_exact`; values that are not set are left out.
         """
-        return self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True) | (
-            {"query": self.query.model_dump(mode="json")} if self.query else {}
+        column = self.source.period_column
+        return (
+            self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
+            | ({"query": self.query.model_dump(mode="json")} if self.query else {})
+            | ({"period_column": column} if column else {})
         )
 
     @classmethod
@@ -146,7 +164,8 @@ class ReleaseSpec(Section):
         """
         written = _as_written(public)
         query = QueryFacts.model_validate(written.pop("query")) if "query" in written else None
-        spec = cls.model_validate(written | {"source": {"path": "elsewhere"}})
+        source = {"path": "elsewhere", "period_column": written.pop("period_column", None)}
+        spec = cls.model_validate(written | {"source": source})
         spec._recorded_query = query
         return spec
 
@@ -225,6 +244,27 @@ def _refuse_person_as_column(spec: ReleaseSpec) -> None:
     if person in spec.source.drop:
         message = f"the column {shown(person)} names persons and is needed"
         refuse("person-dropped", message, "remove it from source.drop; it is never released", *where)
+
+
+def _refuse_unusable_period_column(spec: ReleaseSpec) -> None:
+    name, where = spec.source.period_column, ("source", "period_column")
+    declared = next((column for column in spec.columns if column.name == name), None)
+    if declared is not None and declared.kind not in (Kind.DATE, Kind.TIMESTAMP):
+        message = f"the column {shown(name)} is declared as {declared.kind}, which has no month"
+        refuse("period-column-kind", message, "name a column of kind date or timestamp, or one not declared", *where)
+    if name is not None and name in spec.source.drop:
+        message = f"the column {shown(name)} says the month of each record and is needed"
+        refuse("period-column-dropped", message, "remove it from source.drop; undeclared it is never released", *where)
+    if name is not None and name == spec.privacy.unit.person:
+        message = f"the column {shown(name)} names persons and cannot say the month as well"
+        refuse("period-column-person", message, "name the column that holds the date", *where)
+
+
+def _refuse_span_without_months(spec: ReleaseSpec) -> None:
+    if spec.privacy.unit.months is not None and spec.source.period_column is None:
+        message = f"nothing says which of {spec.privacy.unit.months} months a record belongs to"
+        hint = "name the column with the record's date as `source.period_column`, or write `span: all`"
+        refuse("span-without-months", message, hint, "privacy", "unit", "span")
 
 
 def _refuse_landing_elsewhere(spec: ReleaseSpec) -> None:

@@ -1,9 +1,12 @@
-"""A column's values as ticks: plain numbers, days or microseconds since 1970-01-01 UTC."""
+"""A column's values as ticks: plain numbers, days or microseconds since 1970-01-01 UTC; and the month of a record."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from dpcore.records.schema import Kind
@@ -13,6 +16,33 @@ from tasks.spec.values import MOST_WHOLE, exact_decimal
 _FIRST_DAY = date(1970, 1, 1)
 _FIRST_INSTANT = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class MonthRule:
+    """Which month a record belongs to: that of its cell in one column, so a function of that record alone.
+
+    A date, and a time without an offset, belong to the month that they name. A time with an offset belongs to the
+    month that it falls into in `timezone`; a column of dates has none. The column's bounds do not matter.
+    """
+
+    column: str
+    timezone: str | None
+
+    @classmethod
+    def of_public(cls, public: Mapping[str, Any]) -> MonthRule | None:
+        """The rule of a specification, from its public description; None if all data are of the release's month."""
+        name = public.get("period_column")
+        if name is None:
+            return None
+        undeclared = {"kind": Kind.TIMESTAMP, "timezone": "UTC"}
+        column = next((column for column in public["columns"] if column["name"] == name), undeclared)
+        return cls(name, column["timezone"] if column["kind"] == Kind.TIMESTAMP else None)
+
+    @property
+    def words(self) -> str:
+        """The rule as people and the basis of a budget state it, such as `month of arrival (Europe/Berlin)`."""
+        return f"month of {self.column}" + (f" ({self.timezone})" if self.timezone else "")
 
 
 def as_ticks(value: object, kind: Kind, timezone: str) -> float:

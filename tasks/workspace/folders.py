@@ -20,7 +20,7 @@ from tasks.workspace.redaction import ErrorBoundary, reason_of
 
 SPEC_NAME = "release.yaml"
 ALIVE = ".alive"
-SCRATCH, COMPARISONS = "run-", "comparisons"
+SCRATCH, COMPARISONS, MONTHS = "run-", "comparisons", "months"
 MARK_ENDING = ".RETRACTED.json"
 """What follows the name of a bundle's folder in that of the mark beside it, if the release was retracted."""
 
@@ -43,7 +43,7 @@ class Workspace:
 
     @property
     def vault(self) -> Path:
-        """Private files: scratch, which is removed after each run, and comparisons with raw rows, which stay."""
+        """Private files: scratch, which is removed after each run; comparisons with raw rows and counts, which stay."""
         return self.root / "vault"
 
     @property
@@ -207,11 +207,20 @@ class Workspace:
 
     def keep_comparison(self, release_id: str, page: str) -> Path:
         """Store the comparison of a release with raw rows, for the operator only."""
-        folder = self.vault / COMPARISONS
+        return self._keep(COMPARISONS, f"{release_id}.html", page)
+
+    def keep_month_counts(self, release_id: str, period: str, counts: dict[str, int]) -> Path:
+        """Store how many rows of the landing data belong to a release's month and to others, for the operator only."""
+        content = json.dumps({"release_id": release_id, "period": period, "rows": counts}, indent=2)
+        return self._keep(MONTHS, f"{release_id}.json", content)
+
+    def _keep(self, part: str, name: str, content: str) -> Path:
+        """Store a private file in a folder of the vault that stays."""
+        folder = self.vault / part
         folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
-        path = folder / f"{release_id}.html"
+        path = folder / name
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE_FILE), "w") as file:
-            file.write(page)
+            file.write(content)
         return path
 
     def keep_verdicts(self, release_id: str, verdicts: list[dict[str, Any]]) -> Path:

@@ -42,10 +42,23 @@ def packed() -> dict[str, list[bytes]]:
     }
 
 
-def _needles() -> Iterator[tuple[str, bytes]]:
+Needles = tuple[tuple[str, bytes], ...]
+
+
+def of_numbers(**numbers: int) -> Needles:
+    """The needles of whole numbers that are planted as numbers of rows; each has eight digits or more."""
+    spelt = {
+        name: [str(n), f"{n:,}", f"{n:_}", f"{n:,}".replace(",", " "), f"{n:e}"[:9], hex(n)]
+        for name, n in numbers.items()
+    }
+    bits = {name: [struct.pack(f, n) for f in ("<q", ">q", "<d", ">d")] for name, n in numbers.items()}
+    return tuple(dict.fromkeys(_needles(spelt, bits)))
+
+
+def _needles(spelt: dict[str, list[str]], bits: dict[str, list[bytes]]) -> Iterator[tuple[str, bytes]]:
     """Everything to look for: texts in three encodings, bytes, and base64 of both at each alignment."""
-    plain = [(name, text.encode(code)) for name, all_ in texts().items() for text in all_ for code in CODES]
-    raw = [(name, value) for name, all_ in packed().items() for value in all_]
+    plain = [(name, text.encode(code)) for name, all_ in spelt.items() for text in all_ for code in CODES]
+    raw = [(name, value) for name, all_ in bits.items() for value in all_]
     for name, value in plain + raw:
         yield name, value
         yield name, value.hex().encode()
@@ -57,23 +70,23 @@ def _needles() -> Iterator[tuple[str, bytes]]:
 CODES = ("utf-8", "utf-16-le", "utf-16-be")
 
 
-NEEDLES = tuple(dict.fromkeys(_needles()))
+NEEDLES: Needles = tuple(dict.fromkeys(_needles(texts(), packed())))
 
 
-def found_in(content: bytes) -> set[str]:
+def found_in(content: bytes, needles: Needles = NEEDLES) -> set[str]:
     """Names of the canaries in some bytes."""
-    return {name for name, value in NEEDLES if value in content}
+    return {name for name, value in needles if value in content}
 
 
-def found_below(folder: Path, skip: tuple[Path, ...] = ()) -> dict[str, set[str]]:
+def found_below(folder: Path, skip: tuple[Path, ...] = (), needles: Needles = NEEDLES) -> dict[str, set[str]]:
     """Files below a folder that hold canaries, and which; file names count too."""
     result = {}
     for path in sorted(folder.rglob("*")):
         if any(path.is_relative_to(part) for part in skip):
             continue
-        names = found_in(path.name.encode())
+        names = found_in(path.name.encode(), needles)
         if path.is_file():
-            names |= found_in(path.read_bytes())
+            names |= found_in(path.read_bytes(), needles)
         if names:
             result[str(path.relative_to(folder))] = names
     return result

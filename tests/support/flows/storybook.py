@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from support import ROOT
 from support.flows import canaries
 from support.planted import plant
 
@@ -114,6 +115,25 @@ def _drive(base: Path, steps: list[dict[str, Any]], name: str) -> None:
     )
     (base / f"{name}.terminal").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def drive(base: Path, steps: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Commands through the real command line, flow and server; their results by name."""
+    for name in ("home", "tmp"):
+        (base / name).mkdir()
+    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")}
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(base / "steps.json")],
+        input=json.dumps(steps),
+        text=True,
+        capture_output=True,
+        env={"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), **kept},
+        cwd=ROOT,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {step["name"]: step for step in json.loads((base / "steps.json").read_text())}
 
 
 def write_inputs(base: Path) -> None:

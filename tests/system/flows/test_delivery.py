@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,10 +15,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from support import ROOT
 from support.flows import canaries
 from support.flows.command_line import call
-from support.flows.storybook import DRIVER, SPEC, visits
+from support.flows.storybook import SPEC, drive, visits
 from support.tasks.lineage.endpoints import hanging
 
 from dpcore.errors import LandingError
@@ -221,25 +217,6 @@ def test_flush_sends_what_waits_and_fails_while_something_does(place: Workspace,
 
 
 # ---------------------------------------------------------------- a whole story
-
-
-def drive(base: Path, steps: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Commands through the real command line, flow and server; their results by name."""
-    for name in ("home", "tmp"):
-        (base / name).mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")}
-    done = subprocess.run(
-        [sys.executable, str(DRIVER), str(base / "steps.json")],
-        input=json.dumps(steps),
-        text=True,
-        capture_output=True,
-        env={"HOME": str(base / "home"), "TMPDIR": str(base / "tmp"), **kept},
-        cwd=ROOT,
-        timeout=280,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return {step["name"]: step for step in json.loads((base / "steps.json").read_text())}
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support.tasks.landing.readings import SPEC, SUM, readings, table, total
+from support.tasks.landing.readings import SPEC, SPEC_TEXT, SUM, readings, table, total
 
 from dpcore.errors import LandingError, RefusedError
 from dpcore.records.schema import PrivacyUnit, RowRule
@@ -24,7 +24,7 @@ from tasks.landing.dask_runner import Dask, WorkerAnswer, answered
 from tasks.landing.datasets import Landing
 from tasks.landing.passes import Pass, Piece, Threads
 from tasks.landing.readings import Readings
-from tasks.spec import RunnerSpec
+from tasks.spec import RunnerSpec, parse_spec
 
 pytest.importorskip("prefect_dask", reason="the dask extra is not installed")
 
@@ -100,6 +100,30 @@ def test_persons_count_on_the_cluster_as_they_do_here(dask: Dask, rule: RowRule,
     found.read_with(dask, say_nothing)
     assert total(found) == here != total(readings(path))
     assert sorted(found.purposes) == ["moments", "moments", "persons"]
+
+
+@pytest.mark.parametrize("unit", ["row", "{person: patient, rows: weight}", "{person: patient, rows: at-most 2}"])
+def test_a_month_counts_on_the_cluster_as_it_does_here(dask: Dask, unit: str, tmp_path: Path) -> None:
+    rows, path = table(), tmp_path / "visits.parquet"
+    seen = [f"2026-{8 + index * 7919 % 3:02}-15" for index in range(len(rows))]
+    people = [f"p{index * 7919 % 1300}" for index in range(len(rows))]
+    dated = rows.append_column("seen", pa.array(seen)).append_column("patient", pa.array(people))
+    pq.write_table(dated, path, row_group_size=400)
+    text = SPEC_TEXT.replace('path: "landing/*"', 'path: "landing/*", period_column: seen')
+    spec = parse_spec(text.replace("unit: row", f"unit: {unit}"))
+    found = Readings(Landing((path,), spec, "source.path"), spec.unit, key=bytes, scratch=tmp_path, period="2026-09")
+    threads = Threads()
+    dask.size = threads.size = 1
+    found.read_with(threads, say_nothing)
+    here = total(found), found.month_counts()
+    found.read_with(dask, say_nothing)
+    assert (total(found), found.month_counts()) == here
+    of_september = seen.count("2026-09-15")
+    assert here[1] == {"month": of_september, "other_months": len(seen) - of_september, "no_month": 0}
+    if unit == "row":
+        of_month = dated.filter(pa.array([day == "2026-09-15" for day in seen]))
+        pq.write_table(of_month.select(rows.column_names), tmp_path / "month.parquet")
+        assert here[0] == total(readings(tmp_path / "month.parquet"))
 
 
 def test_what_fails_on_a_worker_is_told_without_its_words(

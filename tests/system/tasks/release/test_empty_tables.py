@@ -68,13 +68,30 @@ def named_parquet(landing: Path) -> None:
     pq.write_table(NAMED, landing / f"small-{PERIOD}.parquet")
 
 
+def another_month(landing: Path) -> None:
+    """Rows of the months before and after, and a row without a month; the file's name says nothing of its rows."""
+    days = ["2025-12-31T23:59:59", "2026-02-01", "never"]
+    lines = [f"{10 * number},true,{day},p{number % 2}" for number, day in enumerate(100 * days)]
+    (landing / f"small-{PERIOD}.csv").write_text("\n".join(["age,ill,seen,who", *lines, ""]))
+
+
 ANY_PARQUET = {FILES: FILES.replace("*.csv", "*.parquet")}
+OF_MONTH = "source: {path: landing/*.csv, period_column: seen"
 TABLES: dict[str, tuple[Callable[[Path], None], dict[str, str]]] = {
     "a CSV header alone": (text, {}),
     "Parquet": (parquet, ANY_PARQUET),
     "Parquet of row groups": (row_groups, ANY_PARQUET),
     "a folder": (folder, {FILES: FILES.replace("landing/*.csv", "landing/*/*.parquet")}),
     "a query": (query, {FILES: "source: {query: {url: 'sqlite:///clinic.db', sql: 'SELECT age, ill FROM visits'}}"}),
+    "rows of other months": (another_month, {FILES: f"{OF_MONTH}, drop: [who]}}"}),
+    "persons by weight, rows of other months": (
+        another_month,
+        {FILES: f"{OF_MONTH}}}", "epsilon: 0.1,": "epsilon: 0.1, unit: {person: who, rows: weight},"},
+    ),
+    "persons, at most 2 rows, rows of other months": (
+        another_month,
+        {FILES: f"{OF_MONTH}}}", "epsilon: 0.1,": "epsilon: 0.1, unit: {person: who, rows: at-most 2},"},
+    ),
     "persons by weight": (named_text, {"epsilon: 0.1,": "epsilon: 0.1, unit: {person: who, rows: weight},"}),
     "persons, at most 2 rows": (
         named_parquet,
@@ -138,6 +155,31 @@ def test_it_is_measured_and_charged_like_any_other(workspace: Workspace):
     assert broken(audit_workspace(workspace)) == []
     outside = [workspace.lineage_path, *(workspace.bundle("small", RELEASE) / name for name in BUNDLE_FILES)]
     assert not any(b"no rows" in path.read_bytes() for path in outside if path.exists())
+
+
+MODELS = {
+    "a copula, a label": "{generator: copula}",
+    "a shared covariance": "{generator: lda}",
+    "components by their share": "{projection: {kind: private-pca, dimension: {share: 0.9}}}",
+    "a frame that is bought": "{radius: auto, projection: {kind: none}}",
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_any_model_is_fitted_to_it_or_the_noisy_count_leaves_nothing_to_draw(tmp_path: Path, model: str):
+    """Some counts come out above 1: then everything that divides by it, or by its square root, has a number."""
+    edits = ANY_PARQUET | {"kind: boolean}": "kind: boolean, role: label}", "\nrows: 50": f"\nmodel: {MODELS[model]}"}
+    place = workspace_of(tmp_path / "w", parquet, edits | {"epsilon: 1.2": "epsilon: 12"})
+    ended = []
+    for month in range(1, 5):
+        try:
+            release(place, f"2026-{month:02}")
+            ended.append("published")
+        except CheckFailedError as failed:
+            ended.append(str(failed))
+        (place.landing / f"small-2026-{month:02}.parquet").rename(place.landing / f"small-2026-{month + 1:02}.parquet")
+    assert set(ended) <= {"published", "the noisy count is below 1, so there is nothing to draw rows from"}
+    assert broken(audit_workspace(place)) == []
 
 
 def test_it_is_read_and_judged_as_often_and_by_the_same_rules_as_one_row(tmp_path: Path):
