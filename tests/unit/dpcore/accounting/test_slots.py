@@ -116,6 +116,7 @@ def test_a_cap_of_slots_admits_by_the_number_of_releases_and_not_by_their_sum() 
     few = Cap(Fraction(2), MILLIONTH, Fraction(0), CapKind.SLOTS, slots=3, each=Fraction(1, 10))
     assert few.admits(pure(3), releases=3)
     assert not few.admits(pure(4), releases=4), "its epsilon would buy more than were written"
+    assert cap.releases_left(Cost(epsilon=Fraction(1, 20)), pure(2), releases=5) == 0, "each exceeds a slot"
     too_small = Cap(Fraction(19, 10), MILLIONTH, Fraction(0), CapKind.SLOTS, slots=24, each=Fraction(1, 10))
     assert not too_small.admits(pure(1), releases=1), "its slots give more than its epsilon"
     for wrong in (Fraction(0), Fraction(3)):
