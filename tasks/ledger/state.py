@@ -135,7 +135,9 @@ class LedgerState:
         fits = all(taken.balance(relation).was_admitted for relation in taken.declared)
         refuse_unless(fits, entry, "exceeds the population's cap")
         reserved = total(plan.cost for plan in body.measurements.values())
-        refuse_unless(taken.cap.takes(reserved), entry, "costs more than a release under the population's cap may")
+        single = taken.costs_of(body, body.measurements, releases=1)
+        takes = all(cost is not None and taken.cap.takes(cost) for cost in map(single.get, taken.declared))
+        refuse_unless(takes, entry, "costs more than a release under the population's cap may")
         self.populations[entry.population] = taken
         self.releases[entry.release_id] = ReleaseState(
             entry.release_id,
