@@ -349,6 +349,19 @@ def test_signing_everything_again_changes_nothing(evidence: Evidence):
         evidence.verify()
 
 
+def test_a_record_names_the_cap_of_its_head_with_kind_and_span():
+    both, basis = Both(), {"releases_left": None}
+    both.cap(CAPS["pure"], 12, RULE)
+    both.cap(CAPS["zcdp"], None, RULE)
+    known, lifetime = both.verifier.caps[POPULATION], {"epsilon": 2.0, "delta": 1e-6, "delta_num": 0.0}
+    first = basis | {"lifetime": lifetime, "kind": "pure", "span": 12}
+    independent_verifier.check_budget("r", first, known, 1)
+    changes = ({"kind": "zcdp"}, {"span": 6}, {"span": None}, {"lifetime": lifetime | {"epsilon": 3.0}})
+    for budget, head in ((first, 2), *((first | change, 1) for change in changes)):
+        with pytest.raises(BrokenError, match=r"of its cap|another cap"):
+            independent_verifier.check_budget("r", budget, known, head)
+
+
 # ---------------------------------------------------------------- what was changed
 
 
