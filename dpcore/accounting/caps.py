@@ -193,7 +193,8 @@ class Cap:
     def admits_if_fixed(self, cost: Cost) -> bool:
         """Whether a cost fixed beforehand is within the cap: the rule of earlier versions, which is no filter."""
         fixed = release_statement(cost, delta=self.delta).epsilon <= self.epsilon
-        return self.admits(cost) or (not self.kind and cost.delta_num <= self.delta_num and fixed)
+        within = cost.delta_num <= self.delta_num and cost.delta <= self.thresholds
+        return self.admits(cost) or (not self.kind and within and fixed)
 
     def releases_left(self, spent: Cost, each: Cost, *, limit: int = 100_000, releases: int = 0) -> int:
         """The largest number of further identical releases within the cap, at most `limit`, after `releases`."""

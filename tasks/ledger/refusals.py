@@ -9,7 +9,7 @@ from datetime import datetime
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import Cap, CapKind, Cost, total
+from dpcore.accounting import Cap, CapKind, Cost
 from dpcore.errors import BudgetExceededError, LedgerError
 from dpcore.records.schema import Neighbours
 from tasks.ledger.entries.entry import GENESIS, Entry
@@ -50,11 +50,13 @@ def require_room(state: LedgerState, request: ReserveRequest) -> None:
     Raises: BudgetExceededError, LedgerError for a cost of another kind than the cap counts.
     """
     known, reservation = state.populations[request.population], request.reservation(0)
-    differs = kind_difference(known, total(plan.cost for plan in reservation.measurements.values()))
-    if differs is not None:
-        raise differs
     taken = known.taking(reservation)
+    costs = taken.costs_of(reservation, reservation.measurements, releases=1)
     for relation in sorted(taken.declared, key=lambda declared: declared is not taken.relation_of(reservation)):
+        cost = costs[relation]
+        differs = None if cost is None else kind_difference(known, cost)
+        if differs is not None:
+            raise differs
         balance = taken.balance(relation)
         if not balance.is_admitted:
             raise _no_room(request.population, known, relation, unknown=balance.months is None)

@@ -1,8 +1,9 @@
 """A second verifier of ledgers and bundles, written from deployments/guides/formats.md alone: no code of the product.
 
 It checks chain, signatures, keys and roles, caps at every reservation, what was measured, approved and published, and
-the files and statements of the bundles. It neither recomputes costs from noise nor redraws rows, and leaves superseding
-to the product. Usage: python independent_verifier.py EXPORT BUNDLES PUBLIC_KEY
+the files and statements of the bundles. Of a record's budget it checks the cap, not the balances. It neither recomputes
+costs from noise nor redraws rows, and leaves superseding to the product.
+Usage: python independent_verifier.py EXPORT BUNDLES PUBLIC_KEY
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import math
 import re
 import sys
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -27,8 +29,9 @@ HASHED = ("seq", "at", "kind", "population", "release_id", "body", "previous")
 FIELDS = {*HASHED, "hash", "key_id", "signature"}
 BODIES = {  # the fields that a kind always has, then groups of which an entry has all fields or none
     "key": "key_id public_key replaces|roles name",
-    "cap": "epsilon delta delta_num basis reason|who",
-    "reserve": "name period sequence measurements stated spec_digest seeds flow_run_id supersedes reason|approve",
+    "cap": "epsilon delta delta_num basis reason|who|rule|window",
+    "reserve": "name period sequence measurements stated spec_digest seeds flow_run_id supersedes reason"
+    "|approve|window",
     "spend": "measurement event cost seeded digest|build|flow_run_id",
     "fail": "status stage", "void": "reason", "retract": "who reason", "restore": "who backup_made_at",
     "await": "bundle_digest flow_run_id", "publish": "bundle_digest flow_run_id",
@@ -44,6 +47,9 @@ MAY_FOLLOW = {  # the statuses of a release that an entry of a kind may follow
 }  # fmt: skip
 ROLES, OWNER_KINDS = {"release", "cap", "approve"}, {"cap", "key", "revoke", "restore", "reconcile"}
 COSTS, CAP = ("epsilon", "rho", "rho_of_pure", "delta_num"), ("epsilon", "delta", "delta_num")
+KINDS = {"pure": set(), "gaussian": set(), "zcdp": set(), "split": {"pure", "rho"}, "slots": {"slots", "each"}}
+RELATIONS = {"replace-one", "add-remove"}
+SPAN, MONTH = re.compile(r"[1-9][0-9]{0,3}"), re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 DECIDED, STATEMENT = ("decision", "release_id", "bundle_digest", "who", "reason"), "statement.intoto.json"
 EXACT = re.compile(r"(0|[1-9][0-9]{0,3999})(/[1-9][0-9]{0,3999})?")
 TIME = re.compile(r"20[2-9]\d-(0[1-9]|1[0-2])-([0-2]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z")
@@ -51,6 +57,9 @@ TABLES = {None: {"data.parquet"}, "projected": {"projected.parquet"}, "both": {"
 FILES = {"codebook.json", "model.json", "record.json", "report.html", "lineage.ndjson"}
 LATER = {*FILES, "registry.yaml", STATEMENT}
 TYPES = ("https://in-toto.io/Statement/v1", "urn:dprelease:release:1", b"application/vnd.in-toto+json")
+
+
+UNREADABLE = (ArithmeticError, LookupError, TypeError, ValueError, OSError)
 
 
 class BrokenError(Exception):
@@ -86,19 +95,166 @@ def figures(facts: Facts, names: tuple[str, ...]) -> Cost:
     return numbers
 
 
-def admits(cap: Cost, cost: Cost, *, fixed: bool = False) -> bool:
-    """Whether a total, or one `fixed` beforehand, fits a cap; 1/1000 of delta allows for the grid and for rounding."""
-    if cost["delta_num"] > cap["delta_num"] or (not cost["rho"] and cost["epsilon"] <= cap["epsilon"]):
-        return cost["delta_num"] <= cap["delta_num"]
-    rho, epsilon, delta = float(cost["rho"]), float(cap["epsilon"]), float(cap["delta"]) * 1.001
-    left, mu, found = float(cap["epsilon"] - cost["epsilon"]), math.sqrt(2 * rho), 1.0
-    if rho and left > 0 and (fixed or not cost["epsilon"]):  # Gaussian noise of the whole rho, pure costs added
-        first, second = (math.erfc((left / mu + side * mu / 2) / math.sqrt(2)) / 2 for side in (-1, 1))
-        found = first - (math.exp(left) * second if second else 0.0)
-    rho += float(cost["rho_of_pure"])  # or everything counted as zCDP; every order gives a valid delta
+def cost_of(facts: Facts) -> Cost:
+    """The figures of a cost; `delta` is written only if it is positive."""
+    cost = figures(facts, tuple(facts))
+    require(facts.keys() - {"delta"} == set(COSTS) and cost.get("delta", 1), "a cost", "has other figures")
+    return {"delta": Fraction(0)} | cost
+
+
+def added(costs: Iterable[Cost]) -> Cost:
+    """The sum of costs, figure by figure."""
+    total = dict.fromkeys((*COSTS, "delta", "releases"), Fraction(0))
+    for cost in costs:
+        total = {name: figure + cost.get(name, 0) for name, figure in total.items()}
+    return total
+
+
+def cap_of(facts: Facts) -> Facts:
+    """The figures of a cap, and its kind; None is a cap from before caps had kinds."""
+    rule = dict(facts.get("rule", {"kind": None}))
+    kind, cap = rule.pop("kind"), figures(facts, CAP) | {"thresholds": Fraction(0)} | figures(rule, tuple(rule))
+    whole = cap.get("slots", Fraction(0)).denominator == 1
+    fits = rule.keys() - {"thresholds"} == (KINDS[kind] if "rule" in facts else set())
+    require(fits and whole and cap["thresholds"] <= cap["delta"] <= 1, "a cap", "has figures of another kind")
+    return cap | {"kind": kind}
+
+
+def gaussian_delta(rho: float, epsilon: float) -> float:
+    """The delta of Gaussian noise of the whole rho."""
+    if not rho or epsilon < 0:
+        return float(epsilon < 0)
+    mu = math.sqrt(2 * rho)
+    first, second = (math.erfc((epsilon / mu + side * mu / 2) / math.sqrt(2)) / 2 for side in (-1, 1))
+    return first - (math.exp(epsilon) * second if second else 0.0)
+
+
+def zcdp_delta(rho: float, epsilon: float) -> float:
+    """The delta of everything counted as zCDP; every order gives a valid one."""
     orders = (1 + 10 ** (step / 500) for step in range(-4000, 4000))
     logs = ((a - 1) * (a * rho - epsilon) + a * math.log1p(-1 / a) - math.log(a - 1) for a in orders)
-    return delta > 0 and min(found, math.exp(min(0.0, *logs))) <= delta
+    return math.exp(min(0.0, *logs))
+
+
+def slots_delta(slots: int, each: float, epsilon: float) -> float:
+    """The delta of so many pure releases of `each`: the worst are coins, each wrong with the odds 1 : e^each."""
+    right, found = -math.log1p(math.exp(-each)), 0.0
+    for wrong in range(slots + 1):
+        over = (slots - 2 * wrong) * each - epsilon
+        ways = math.lgamma(slots + 1) - math.lgamma(wrong + 1) - math.lgamma(slots - wrong + 1)
+        found -= math.exp(ways + slots * right - wrong * each) * math.expm1(-over) if over > 0 else 0.0
+    return found
+
+
+def keeps(cap: Facts) -> bool:
+    """Whether the figures of a split or of slots keep what the cap promises."""
+    delta, epsilon = float(cap["delta"] - cap["thresholds"]) * 1.001, cap["epsilon"]
+    if cap["kind"] == "split":
+        return gaussian_delta(float(cap["rho"]), float(epsilon - cap["pure"])) <= delta
+    if cap["slots"] * cap["each"] <= epsilon:
+        return True
+    few = delta > 0 and cap["slots"] <= 10**4
+    return few and slots_delta(int(cap["slots"]), float(cap["each"]), float(epsilon)) <= delta
+
+
+def admits(cap: Facts, cost: Cost, *, fixed: bool = False) -> bool:
+    """Whether a total, or one `fixed` beforehand, fits a cap; 1/1000 of delta allows for the grid and for rounding."""
+    kind, epsilon, rho, of_pure = cap["kind"], cost["epsilon"], cost["rho"], cost["rho_of_pure"]
+    if cost["delta_num"] > cap["delta_num"] or cost["delta"] > cap["thresholds"]:
+        return False
+    if kind == "split":
+        return epsilon <= cap["pure"] and rho <= cap["rho"] and keeps(cap)
+    if kind == "slots":
+        count = cost["releases"]
+        return not rho and epsilon <= count * cap["each"] and count <= cap["slots"] and keeps(cap)
+    if (kind == "pure" and rho) or (kind == "gaussian" and (epsilon or of_pure)):
+        return False
+    if not rho and epsilon <= cap["epsilon"]:
+        return True
+    found, delta, left = 1.0, float(cap["delta"] - cap["thresholds"]) * 1.001, float(cap["epsilon"] - epsilon)
+    if rho and kind in (None, "gaussian") and ((fixed and not kind) or not (epsilon or of_pure)):
+        found = gaussian_delta(float(rho), left)  # Gaussian noise of the whole rho, pure costs added
+    if kind != "gaussian" and (of_pure or not epsilon):  # or everything counted as zCDP
+        found = min(found, zcdp_delta(float(rho + of_pure), float(cap["epsilon"])))
+    return delta > 0 and found <= delta
+
+
+class Population:
+    """A population's cap, and what was taken of it: items of a month, or None, and the cost under each relation."""
+
+    def __init__(self, basis: Facts) -> None:
+        self.basis, self.relation = basis, basis.get("neighbours", "replace-one")
+        require(self.relation in RELATIONS, "a cap", "has an unknown relation")
+        self.cap: Facts = {}
+        self.caps: list[tuple[int, Facts, int | None]] = []
+        self.span: int | None = None
+        self.months: Facts | None = None
+        self.taken: list[Facts] = []
+        self.declared: set[str] = set()
+        self.sizes: list[Facts] = []
+
+    def change(self, facts: Facts, seq: int) -> None:
+        """Another cap; with another rule for months nothing of before belongs to a month."""
+        self.cap, window = cap_of(facts), dict(facts.get("window", {}))
+        span = window.pop("span", None)
+        told = "window" not in facts or (SPAN.fullmatch(span) and "column" in window)
+        require(told and all(isinstance(text, str) for text in window.values()), "a cap", "has an impossible window")
+        if window and window != self.months:
+            self.months = window
+            for item in self.taken:
+                item["month"] = None
+        require(self.fills(), "a cap", "has slots that are smaller than an earlier release")
+        self.span = int(span) if span else None
+        self.caps.append((seq, self.cap, self.span))
+
+    def reserve(self, facts: Facts) -> Facts:
+        """Count a reservation; returns the item."""
+        plans = facts["measurements"].values()
+        names = {plan["event"]["neighbours"] for plan in plans if "neighbours" in plan["event"]} or {self.relation}
+        require(len(names) == 1 and names <= RELATIONS, "a reservation", "declares an unknown relation, or several")
+        exact = all(plan.keys() - {"other"} == {"cost", "event"} for plan in plans)
+        require(exact, "a reservation", "has a measurement with other fields")
+        own, other = [cost_of(p["cost"]) for p in plans], [cost_of(p["other"]) for p in plans if "other" in p]
+        pure = all(cost["rho_of_pure"] == cost["epsilon"] ** 2 / 2 for cost in (*own, *other))
+        require(pure, "a reservation", "misstates a pure cost as zCDP")
+        one, year, month = {"releases": Fraction(1)}, *MONTH.fullmatch(facts["period"]).groups()  # type: ignore[union-attr]
+        self.months = facts.get("window") if self.months is None else self.months
+        told = "window" in facts and facts["window"] == self.months
+        unknown, (relation,) = len(other) < len(own), names
+        under = dict.fromkeys(RELATIONS, None if unknown else added([*other, one])) | {relation: added([*own, one])}
+        if "window" in facts:  # who has rows in other months may be in this one or not
+            pair = [under[name] for name in sorted(RELATIONS)]
+            most = None if None in pair else {name: max(cost[name] for cost in pair) for name in pair[0]}
+            under["replace-one"] = most
+        self.taken.append(item := {"month": 12 * int(year) + int(month) if told else None, "under": under})
+        self.sizes.append(dict(under))
+        self.declared.add(relation)
+        return item
+
+    def charge(self, cost: Cost) -> None:
+        """Costs of lost entries: of every month, under the relations that something was promised for."""
+        known = {name: added([cost, {"releases": Fraction(1)}]) for name in self.declared | {self.relation}}
+        self.sizes.append(dict.fromkeys(RELATIONS) | known)
+        self.taken.append({"month": None, "under": dict.fromkeys(RELATIONS) | known})
+
+    def admits(self, *, fixed: bool = False) -> bool:
+        """Whether the cap holds under every declared relation, in the largest window of each figure."""
+        for relation in self.declared:
+            costs = [(item["month"], item["under"][relation]) for item in self.taken]
+            starts = {month for month, _ in costs if self.span and month is not None} or {None}
+            if any(cost is None for _, cost in costs):
+                return False
+            windows = [added(c for m, c in costs if None in (m, s) or s <= m < s + self.span) for s in starts]
+            most = {name: max(window[name] for window in windows) for name in windows[0]}
+            if not admits(self.cap, most, fixed=fixed):
+                return False
+        return True
+
+    def fills(self) -> bool:
+        """Whether no single release was larger than a slot, under every relation that the cap binds."""
+        costs = [under[relation] for under in self.sizes for relation in self.declared or {self.relation}]
+        small = all(cost and not cost["rho"] and cost["epsilon"] <= self.cap.get("each", 0) for cost in costs)
+        return self.cap["kind"] != "slots" or small
 
 
 class Ledger:
@@ -108,7 +264,7 @@ class Ledger:
         self.hashes, self.time, self.closed, self.restored = ["0" * 64], "", False, False
         self.keys: dict[str, Facts] = {}
         self.signers: set[str] = set()
-        self.caps: dict[str, Facts] = {}
+        self.caps: dict[str, Population] = {}
         self.releases: dict[str, Facts] = {}
         self.beyond: list[str] = []
 
@@ -185,23 +341,21 @@ class Ledger:
         require(owners, where, "revokes the last key that may enrol another")
 
     def _cap(self, entry: Facts, facts: Facts, where: str) -> None:
-        fresh: Facts = {"basis": facts["basis"], "taken": []}
+        fresh = Population(facts["basis"])
         known = self.caps.setdefault(entry["population"], fresh)
         require(known is fresh or facts["reason"], where, "changes a cap without a reason")
-        require(known["basis"] == facts["basis"], where, "changes what the budget is counted for")
-        known["cap"] = figures(facts, CAP)
+        require(known.basis == facts["basis"], where, "changes what the budget is counted for")
+        known.change(facts, entry["seq"])
 
     def _reserve(self, entry: Facts, facts: Facts, where: str) -> None:
         population, name = entry["population"], entry["release_id"]
         require(population in self.caps and name not in self.releases, where, "has no cap, or reserves again")
-        costs = [figures(measurement["cost"], COSTS) for measurement in facts["measurements"].values()]
-        require(all(c["rho_of_pure"] == c["epsilon"] ** 2 / 2 for c in costs), where, "misstates a pure cost as zCDP")
-        self.caps[population]["taken"] += costs
-        total = {n: sum((cost[n] for cost in self.caps[population]["taken"]), Fraction(0)) for n in COSTS}
-        cap = self.caps[population]["cap"]
-        require(admits(cap, total, fixed=True), where, "exceeds the cap")
-        self.beyond += [] if admits(cap, total) else [where]  # an earlier version admitted it: to be reported
-        fresh = {"facts": facts, "population": population, "costs": costs, "status": "reserved", "spends": {}}
+        known = self.caps[population]
+        item = known.reserve(facts)
+        allowed = known.admits()
+        require((allowed or known.admits(fixed=True)) and known.fills(), where, "exceeds the cap")
+        self.beyond += [] if allowed else [where]  # an earlier version admitted it: to be reported
+        fresh = {"facts": facts, "population": population, "item": item, "status": "reserved", "spends": {}}
         self.releases[name] = fresh | {"sealed": None, "sealer": None, "approvals": {}, "bundle": None}
 
     def _continue(self, release: Facts, facts: Facts, entry: Facts, where: str) -> None:
@@ -218,8 +372,8 @@ class Ledger:
             release["status"] = facts.get("status", "retracted")
         elif kind == "void":
             release["status"] = "void"
-            for cost in release["costs"]:
-                self.caps[release["population"]]["taken"].remove(cost)
+            under = release["item"]["under"]  # what was unknown stays so
+            under |= {name: added([]) for name, cost in under.items() if cost is not None}
         elif kind == "refuse":
             self._decide(release, facts, entry, where)
             release["status"] = "refused"
@@ -262,7 +416,7 @@ class Ledger:
         named = facts["who"] and facts["reason"] and (facts["charges"] or not facts["lost"])
         require(named, where, "does not say who reconciled or why, or charges nothing for lost entries")
         for population, cost in facts["charges"].items():
-            self.caps[population]["taken"].append(figures(cost, COSTS))
+            self.caps[population].charge(cost_of(cost))
         for release in self.releases.values() if facts["charges"] else ():
             if release["status"] in {"reserved", *MAY_FOLLOW["publish"]}:
                 release["status"] = "lost"
@@ -294,6 +448,7 @@ def check_bundle(folder: Path, release: Facts, ledger: Ledger) -> None:
     require(record["release_id"] == name and measured == release["spends"], name, "records other measurements")
     require(record["spec_digest"] == release["facts"]["spec_digest"], name, "records another specification")
     require(ledger.hashes[head["entries"]] == head["head"], name, "names another ledger")
+    check_budget(name, record["budget"], ledger.caps[release["population"]], head["entries"])
     first, tables = record["record_version"] == 1, TABLES[record["specification"].get("model", {}).get("output")]
     shown = {"moments": model["measurement"]} if first else model["measurements"]  # the first had no statement either
     drawn = {part: sha256(canonical(content)) for part, content in shown.items()}
@@ -301,6 +456,14 @@ def check_bundle(folder: Path, release: Facts, ledger: Ledger) -> None:
     require(files.keys() ^ tables == (FILES if first else LATER), name, "lacks a file, or has an unknown one")
     if not first:
         check_statement(name, record, digests, json.loads(files[STATEMENT]), ledger.keys[release["sealer"]]["public"])
+
+
+def check_budget(name: str, budget: Facts, known: Population, entries: int) -> None:
+    """The record names the cap that was in force at its head, with kind and span; older records have neither."""
+    _, cap, span = max((change for change in known.caps if change[0] <= entries), key=lambda change: change[0])
+    require(budget["lifetime"] == {figure: float(cap[figure]) for figure in CAP}, name, "names another cap")
+    same = (budget.get("kind"), budget.get("span")) == (cap["kind"], span)
+    require(same and (span or budget["releases_left"] is not None), name, "names another kind or span of its cap")
 
 
 def check_statement(name: str, record: Facts, digests: dict[str, str], envelope: Facts, public: bytes) -> None:
@@ -332,7 +495,7 @@ def verify(export: Path, bundles: Path, public_key: Path | None) -> int:
         require(needed <= folders.keys() <= published.keys(), "bundles", "are not those that the ledger published")
         for name, folder in folders.items():
             check_bundle(folder, published[name], ledger)
-    except (ArithmeticError, LookupError, TypeError, ValueError, OSError) as error:
+    except UNREADABLE as error:
         raise BrokenError(f"unreadable: {error!r}") from error
     sys.stderr.writelines(f"{where} exceeds the cap as mixed costs are counted today\n" for where in ledger.beyond)
     return len(folders)

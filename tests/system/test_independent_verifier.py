@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import base64
+import copy
 import json
+import random
 import shutil
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,14 +23,20 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from support import independent_verifier
 from support.independent_verifier import BrokenError, canonical, sha256, verify
+from support.tasks.builders import BASIS, POPULATION, Chain, request
 from support.tasks.goldens import GOLDEN
 
-from dpcore.accounting import Cap, Cost
+from dpcore.accounting import Cap, CapKind, Cost, month_name, month_number
+from dpcore.errors import LedgerError
 from tasks.audit import audit_export, broken, read_public_key
+from tasks.ledger.entries.bodies import CapChange, Reconciliation, body_to_json
+from tasks.ledger.entries.costs import cost_to_json
 from tasks.ledger.entries.entry import Entry
 from tasks.ledger.entries.marks import mark_text
 from tasks.ledger.export import export_lines
+from tasks.ledger.state import LedgerState
 from tasks.ledger.store import Ledger
+from tasks.spec.privacy import Windows
 
 SOURCE = Path(independent_verifier.__file__)
 GAUSSIAN, PURE = "small-2026-01-1", "small-2026-02-1"
@@ -104,21 +113,202 @@ def evidence(tmp_path: Path) -> Evidence:
 @pytest.mark.parametrize("rho", ["0", "1/100", "1/20", "1/5"])
 @pytest.mark.parametrize("epsilon", ["0", "1/10", "1/2", "3/2"])
 def test_it_admits_what_the_product_admits(epsilon: str, rho: str):
-    cost = Cost(Fraction(epsilon), Fraction(rho), Fraction(epsilon) ** 2 / 2)
-    figures = {name: getattr(cost, name) for name in independent_verifier.COSTS}
-    for cap in (Cap(Fraction(limit, 7), Fraction(1, 10**6), Fraction(0)) for limit in range(1, 40)):
-        limits = {name: getattr(cap, name) for name in independent_verifier.CAP}
-        assert independent_verifier.admits(limits, figures) == cap.admits(cost)
-        assert independent_verifier.admits(limits, figures, fixed=True) == cap.admits_if_fixed(cost)
+    cost = Cost(Fraction(epsilon), Fraction(rho), Fraction(epsilon) ** 2 / 2, releases=1)
+    figures = {field.name: getattr(cost, field.name) for field in fields(Cost)}
+    for kind in (None, CapKind.PURE, CapKind.GAUSSIAN, CapKind.ZCDP):
+        for cap in (Cap(Fraction(limit, 7), Fraction(1, 10**6), Fraction(0), kind) for limit in range(1, 40)):
+            limits = {field.name: getattr(cap, field.name) for field in fields(Cap)}
+            assert independent_verifier.admits(limits, figures) == cap.admits(cost, releases=1)
+            assert independent_verifier.admits(limits, figures, fixed=True) == cap.admits_if_fixed(cost)
 
 
-def test_it_imports_nothing_of_the_product_and_has_at_most_300_lines_that_are_not_blank():
+@pytest.mark.parametrize("epsilon", ["1/2", "1", "2", "4"])
+@pytest.mark.parametrize("delta", ["1/1000000000", "1/1000000", "1/1000"])
+def test_it_accepts_the_parts_and_the_slots_that_the_product_computes_and_few_more(epsilon: str, delta: str):
+    """The product rounds what an epsilon buys down: a thousandth more breaks the promise."""
+    figures = Fraction(epsilon), Fraction(delta), Fraction(0)
+    split, each = Cap.split(*figures, pure=Fraction(1, 4)), Fraction(1, 20)
+    assert split.rho is not None
+    slots = Cap.of_slots(*figures, each=each)
+    assert slots.slots is not None
+    for cap, more in (
+        (split, {"rho": split.rho * Fraction(1001, 1000)}),
+        (slots, {"slots": slots.slots + 1}),
+    ):
+        limits = {field.name: getattr(cap, field.name) for field in fields(Cap)}
+        assert independent_verifier.keeps(limits)
+        assert not independent_verifier.keeps(limits | more)
+
+
+# ---------------------------------------------------------------- caps of every kind, over windows of months
+
+RULE = {"column": "seen", "timezone": "UTC", "person": "id"}
+FIRST = month_number("2025-06")
+MILLIONTH = Fraction(1, 10**6)
+FIGURES = Fraction(2), MILLIONTH, Fraction(0)
+CAPS = {
+    "none": Cap(*FIGURES),
+    "pure": Cap(*FIGURES, CapKind.PURE),
+    "gaussian": Cap(*FIGURES, CapKind.GAUSSIAN),
+    "zcdp": Cap(*FIGURES, CapKind.ZCDP, thresholds=MILLIONTH / 2),
+    "split": Cap.split(*FIGURES, pure=Fraction(3, 4), thresholds=MILLIONTH / 2),
+    "slots": Cap.of_slots(*FIGURES, each=Fraction(1, 10)),
+}
+
+
+class Both:
+    """One ledger, entry by entry, by the product and by the verifier."""
+
+    def __init__(self) -> None:
+        self.chain, self.product, self.verifier = Chain(), LedgerState(), independent_verifier.Ledger()
+
+    def accept(self, kind: str, name: str, body: dict[str, Any], population: str = POPULATION) -> bool:
+        """Whether they take a further entry, which both must answer alike; one that they refuse is left out."""
+        entry = self.chain.add(kind, name, body, population=population).entries[-1]
+        product, verifier = self.product.snapshot(), copy.deepcopy(self.verifier)
+        try:
+            self.product.apply(entry)
+            accepted = True
+        except LedgerError:
+            self.product, accepted = product, False
+            self.chain.entries.pop()
+        try:
+            self.verifier.apply(entry.as_json())
+            verified = True
+        except (BrokenError, *independent_verifier.UNREADABLE):
+            self.verifier, verified = verifier, False
+        assert verified == accepted, (kind, name)
+        return accepted
+
+    def cap(self, cap: Cap, span: int | None, rule: dict[str, str]) -> bool:
+        reason = "more" if self.chain.entries else None
+        return self.accept(
+            "cap", "", body_to_json(CapChange.of(cap, BASIS, reason, "board", Windows(span, rule if span else None)))
+        )
+
+    def reserve(self, name: str, month: int, costs: list[Cost], **more: Any) -> bool:
+        """Reserve costs under the first relation and, unless it is None, the second."""
+        relation = more.pop("relation", "replace-one")
+        own, *other = ({"cost": costs[0]}, *({"other": cost} for cost in costs[1:]))
+        plan = {key: cost_to_json(cost) for part in (own, *other) for key, cost in part.items()}
+        plan |= {"event": {"mechanism": "x", "neighbours": relation}}
+        facts = body_to_json(request(month_name(month)).reservation(1)) | {"name": name}
+        return self.accept("reserve", name, facts | {"measurements": {"m": plan}} | more)
+
+
+def pure(epsilon: Fraction, delta: Fraction = Fraction(0)) -> Cost:
+    return Cost(epsilon, rho_of_pure=epsilon**2 / 2, delta=delta)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CAPS if kind != "gaussian"])
+@pytest.mark.parametrize("span", [12, None])
+def test_both_take_three_years_of_months_under_a_span_and_an_end_without_one(kind: str, span: int | None):
+    both, each = Both(), pure(Fraction(1, 16))
+    both.cap(CAPS[kind], span, RULE)
+    taken = [both.reserve(f"r{n}", FIRST + n, [each, each], window=RULE) for n in range(60)]
+    assert all(taken) == (span is not None)
+    assert not all(both.reserve(f"s{n}", FIRST + 59, [each, each], window=RULE) for n in range(60))
+
+
+def test_a_month_counts_in_every_window_where_nothing_says_that_others_were_left_out():
+    both, each = Both(), pure(Fraction(1, 2))
+    both.cap(CAPS["pure"], 1, RULE)
+    assert both.reserve("a", FIRST, [each, each])
+    assert both.reserve("b", FIRST, [each, each], window={"column": "another"})
+    assert all(both.reserve(f"c{n}", FIRST + n, [pure(Fraction(1))] * 2, window=RULE) for n in range(3))
+    assert not both.reserve("d", FIRST, [each, each], window=RULE)
+    assert both.cap(CAPS["pure"], 1, {"column": "another"})
+    assert not both.reserve("e", FIRST + 9, [each, each], window={"column": "another"})
+
+
+def some_costs(dice: random.Random) -> list[Cost]:
+    """A measurement's cost under the relation that it declares and, nearly always, under the other."""
+    figure, factor = Fraction(dice.randint(1, 9), 23), dice.choice([1, 1, 2])
+    make: Callable[[Fraction], Cost] = dice.choice(
+        [
+            lambda size: pure(size / 5),
+            lambda size: pure(size / 9),
+            lambda size: Cost(rho=size**2 / 20),
+            lambda size: pure(size / 19, MILLIONTH / 11),
+        ]
+    )
+    return [make(figure), make(factor * figure)][: 1 if dice.random() < 0.03 else 2]
+
+
+def step(dice: random.Random, both: Both, number: int) -> tuple[str, bool]:
+    """One more entry of a random history: its kind, and whether both took it."""
+    what = dice.choice(["reserve"] * 7 + ["void", "cap", "charge"])
+    rule = dice.choice([RULE] * 5 + [{"column": "another"}])
+    reserved = [name for name, release in both.product.releases.items() if release.status == "reserved"]
+    if what == "cap":
+        return what, both.cap(CAPS[dice.choice(list(CAPS))], dice.choice([None, 1, 3, 12]), rule)
+    if what == "charge":
+        charge = cost_to_json(pure(Fraction(1, 50)))
+        reconciled = Reconciliation.of(reason="lost", who="ada", charges={})
+        body = body_to_json(reconciled) | {"charges": {POPULATION: charge}, "nothing_was_spent": False}
+        return what, both.accept("reconcile", "", body, population="")
+    if what == "void" and reserved:
+        return what, both.accept("void", dice.choice(reserved), {"reason": "gone"})
+    costs = some_costs(dice)
+    window = {"window": rule} if dice.random() < 0.9 else {}
+    relation = dice.choice(["replace-one"] * 5 + ["add-remove"])
+    return "reserve", both.reserve(f"r{number}", FIRST + dice.randint(-6, 30), costs, relation=relation, **window)
+
+
+@pytest.mark.parametrize("kind", CAPS)
+def test_both_judge_random_histories_alike(kind: str):
+    found = set()
+    for seed in range(8):
+        dice, both = random.Random(f"{kind} {seed}"), Both()  # noqa: S311
+        both.cap(CAPS[kind], dice.choice([None, 3, 12]), RULE)
+        found |= {step(dice, both, number) for number in range(40)}
+    assert found == {("reserve", True), ("reserve", False), ("void", True), ("cap", True), ("charge", True)}
+
+
+def test_both_hold_every_release_to_the_size_of_a_slot_under_each_declared_relation():
+    """The sum would fit: the releases before cost less than their slots."""
+    both, small, slot = Both(), pure(Fraction(1, 40)), pure(Fraction(1, 10))
+    both.cap(CAPS["slots"], None, RULE)
+    assert all(both.reserve(f"r{n}", FIRST + n, [small, small]) for n in range(4))
+    larger = [slot, pure(Fraction(1, 5))]
+    assert not both.reserve("larger", FIRST, larger[::-1])
+    assert not both.reserve("larger-for-others", FIRST, larger, relation="add-remove")
+    assert both.reserve("slot", FIRST, [slot, slot], relation="add-remove")
+
+
+def test_both_refuse_thresholding_under_a_cap_without_a_kind():
+    both, thresholds = Both(), pure(Fraction(1, 10), MILLIONTH / 2)
+    both.cap(CAPS["none"], None, RULE)
+    assert not both.reserve("a", FIRST, [thresholds, thresholds])
+    assert both.cap(CAPS["zcdp"], None, RULE)
+    assert both.reserve("a", FIRST, [thresholds, thresholds])
+
+
+def test_a_cap_with_figures_of_another_kind_is_none():
+    facts = body_to_json(CapChange.of(CAPS["split"], BASIS, None, None, Windows(12, RULE)))
+    assert Both().accept("cap", "", facts)
+    rule, window = facts["rule"], facts["window"]
+    wrong = [
+        {"rule": {name: text for name, text in rule.items() if name != "rho"}},
+        {"rule": rule | {"kind": "zcdp"}},
+        {"rule": rule | {"kind": "other"}},
+        {"rule": rule | {"slots": "3"}},
+        {"rule": rule | {"thresholds": "1/1000"}},
+        {"window": {"span": "12"}},
+        {"window": window | {"span": "0"}},
+        {"window": window | {"span": 12}},
+        {"basis": BASIS | {"neighbours": "other"}},
+    ]
+    assert not any(Both().accept("cap", "", facts | change) for change in wrong)
+
+
+def test_it_imports_nothing_of_the_product_and_has_at_most_430_lines_that_are_not_blank():
     text = SOURCE.read_text()
     nodes = list(ast.walk(ast.parse(text)))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names, "cryptography"}
-    assert len([line for line in text.splitlines() if line.strip()]) <= 300
+    assert len([line for line in text.splitlines() if line.strip()]) <= 430
 
 
 def test_the_golden_evidence_has_what_a_verifier_must_understand(evidence: Evidence):
@@ -221,6 +411,19 @@ def test_it_rejects_a_retraction_as_the_product_does(evidence: Evidence, case: s
     with pytest.raises(BrokenError, match=words):
         evidence.verify()
     assert product_finds(evidence) != []
+
+
+def test_a_record_names_the_cap_of_its_head_with_kind_and_span():
+    both, basis = Both(), {"releases_left": None}
+    both.cap(CAPS["pure"], 12, RULE)
+    both.cap(CAPS["zcdp"], None, RULE)
+    known, lifetime = both.verifier.caps[POPULATION], {"epsilon": 2.0, "delta": 1e-6, "delta_num": 0.0}
+    first = basis | {"lifetime": lifetime, "kind": "pure", "span": 12}
+    independent_verifier.check_budget("r", first, known, 1)
+    changes = ({"kind": "zcdp"}, {"span": 6}, {"span": None}, {"lifetime": lifetime | {"epsilon": 3.0}})
+    for budget, head in ((first, 2), *((first | change, 1) for change in changes)):
+        with pytest.raises(BrokenError, match=r"of its cap|another cap"):
+            independent_verifier.check_budget("r", budget, known, head)
 
 
 # ---------------------------------------------------------------- what was changed

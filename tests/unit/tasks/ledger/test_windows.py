@@ -9,10 +9,11 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from support.tasks.builders import BASIS, POPULATION, Chain, cap, released, request
+from support.tasks.builders import BASIS, LAYOUT, POPULATION, Chain, cap, released, request
 
-from dpcore.accounting import Cap, CapKind, Cost, month_name, month_number
+from dpcore.accounting import Cap, CapKind, Cost, Epsilon, month_name, month_number
 from dpcore.errors import BudgetExceededError, LedgerError
+from dpcore.mechanisms.wishart import WISHART_DIFFERENCE
 from dpcore.records.schema import Neighbours
 from tasks.ledger.entries.bodies import CapChange
 from tasks.ledger.entries.costs import cost_to_json
@@ -324,6 +325,18 @@ def test_a_release_larger_than_a_slot_is_refused(ledger: Ledger):
     ledger.ensure_cap(POPULATION, slots, BASIS)
     with pytest.raises(LedgerError) as caught:
         ledger.reserve(request("2026-01", "0.1"))
+    assert caught.value.rule == "cap-kind"
+
+
+def test_a_release_larger_than_a_slot_under_the_relation_of_earlier_ones_is_refused(ledger: Ledger):
+    """Noise for presence at a tenth costs a fifth for values; with the small releases before, the sum would fit."""
+    slots = Cap.of_slots(Fraction(2), Fraction(1, 10**6), Fraction(1, 10**9), each=Fraction(1, 10))
+    ledger.ensure_cap(POPULATION, slots, BASIS)
+    for number in range(3):
+        ledger.reserve(request(month_name(FIRST + number), "0.01"))
+    noise = WISHART_DIFFERENCE.calibrate(LAYOUT, PRESENCE, Epsilon(Fraction(1, 10)))
+    with pytest.raises(LedgerError) as caught:
+        ledger.reserve(request(month_name(FIRST + 3), events={"moments": noise}))
     assert caught.value.rule == "cap-kind"
 
 
