@@ -19,6 +19,7 @@ from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import ledger_address, trust_anchors
 from tasks.ledger.store import Ledger
 from tasks.release.approval import approve
+from tasks.release.retraction import retract
 from tasks.spec import ReleaseSpec, load_spec
 from tasks.spec.plan import basis_of, cap_of
 from tasks.workspace.folders import Workspace
@@ -114,7 +115,7 @@ def land_growing(workspace: Workspace, period: str, place: int) -> None:
 
 
 def eventful(workspace: Workspace) -> None:
-    """After the year: a raised cap, a superseded month, approvals, failures, another key."""
+    """After the year: a raised cap, a superseded month, approvals, failures, another key, a retraction."""
     spec = workspace.spec_path
     spec.write_text(spec.read_text().replace("lifetime: {epsilon: 1.0}", "lifetime: {epsilon: 3.0}"))
     with clock_at(datetime(2026, 11, 1, 10, tzinfo=UTC)), closing(opened_now(workspace)) as ledger:
@@ -135,6 +136,8 @@ def eventful(workspace: Workspace) -> None:
     with clock_at(datetime(2026, 11, 2, 9, tzinfo=UTC)):
         approve(workspace, "small-2026-09-1", who="Ada Auditor", reason="checked against the report")
         rotate_key(workspace, load_spec(spec), who="operator")
+    with clock_at(datetime(2026, 11, 2, 10, tzinfo=UTC)):
+        retract(workspace, "small-2025-12-1", who="the data board", reason="another hospital's file was measured")
 
 
 def opened_now(workspace: Workspace) -> Ledger:

@@ -177,7 +177,12 @@ def test_the_drift_page_says_what_chance_is_weighed_with(
 @pytest.mark.parametrize(
     ("page", "said"),
     [
-        ("index.html", ["awaiting-approval", "check-failed", "superseded", "void", "cap, changed once", "16 more"]),
+        ("index.html", ["awaiting-approval", "check-failed", "superseded", "retracted", "void", "cap, changed once"]),
+        ("index.html", ["Retracted by the data board: another hospital's file was measured", "16 more"]),
+        (
+            "releases/small-2025-12-1.html",
+            ["Retracted by the data board on 2026-11-02 10:00", "Do not use this release"],
+        ),
         ("ledger.html", ["the board allows another year", "Ada Auditor", "checked against the report", "revoked"]),
         ("releases/small-2026-08-1.html", ["Superseded by small-2026-08-2", "superseded"]),
         ("releases/small-2026-08-2.html", ["supersedes small-2026-08-1", "two wards were counted twice"]),

@@ -24,6 +24,7 @@ KINDS = [
     "drift.html",
     "evidence.html",
     "releases/small-2025-11-1.html",
+    "releases/small-2025-12-1.html",
     "releases/small-2026-08-1.html",
     "releases/small-2026-10-1.html",
     "releases/small-2026-11-1.html",
