@@ -150,7 +150,7 @@ def test_a_release_beside_a_server_leaves_validation_and_drawing_to_its_helper(c
     assert alone >= HELPER_LOADS, "the server has the second core"
     assert {"prefect", "pyarrow"} <= beside
     assert not beside & HELPER_LOADS
-    assert not (alone | beside) & {"sklearn", "uvicorn", "duckdb", "boto3", "botocore", "dask"}
+    assert not (alone | beside) & {"sklearn", "uvicorn", "boto3", "botocore", "dask"}
     reports = list(clinic.glob("releases/*/*/report.html"))
     assert ["<svg" in report.read_text() for report in reports] == [True, True]
 
