@@ -16,6 +16,10 @@ from tasks.spec import ReleaseSpec
 from tasks.spec.plan import plan_release, stated_guarantee
 
 
+MONTHS_WITHOUT_END = 36
+"""How many months are foreseen where releases fit without end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forecast:
     """What fits under a cap and when, at one cost a release."""
@@ -56,7 +60,7 @@ def forecast_of(spec: ReleaseSpec, state: LedgerState, *, past: Sequence[datetim
     standing = Standing.of(spec, state, plan, first)
     balance, left = standing.balance, standing.left(plan, first)
     rhythm, coming = _scheduled(spec, state, now, left) if spec.schedule.cron else _repeated(past, now)
-    dates = list(islice(coming, MOST_MONTHS if left is None else min(left, MOST_MONTHS) + 1))
+    dates = list(islice(coming, MONTHS_WITHOUT_END if left is None else min(left, MOST_MONTHS) + 1))
     steps, refused = _steps(balance, standing.cost(plan), dates)
     return Forecast(
         population=population,
