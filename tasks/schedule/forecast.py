@@ -15,7 +15,6 @@ from tasks.schedule.coming import MOST_MONTHS, Standing, coming_months, next_mon
 from tasks.spec import ReleaseSpec
 from tasks.spec.plan import plan_release, stated_guarantee
 
-
 MONTHS_WITHOUT_END = 36
 """How many months are foreseen where releases fit without end."""
 
