@@ -79,7 +79,8 @@ def _log_undone(due: Due) -> None:
     for period in due.refused:
         log_public(f"{period} was refused because of the budget; `dprelease run --period {period}` tries it again")
     for period in due.untold:
-        log_public(f"{period} was missed; without source.period its data cannot be distinguished from a later month's")
+        without = "without source.period or source.period_column"
+        log_public(f"{period} was missed; {without} its data cannot be distinguished from a later month's")
 
 
 def _fired_at() -> datetime | None:

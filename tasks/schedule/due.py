@@ -35,7 +35,7 @@ class Due:
     refused: tuple[str, ...] = ()
     """The budget did not allow them; trying again is a person's decision."""
     untold: tuple[str, ...] = ()
-    """Missed months whose data cannot be told apart, because file names carry no period."""
+    """Missed months whose data cannot be told apart: neither file names nor a column say the month."""
 
 
 def schedule_began(workspace: Workspace, registered: datetime) -> datetime:

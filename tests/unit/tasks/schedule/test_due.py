@@ -99,6 +99,11 @@ def test_without_a_period_in_file_names_missed_months_do_not_publish_the_same_da
     assert found == Due(("2026-03",), (), ("2026-01", "2026-02"))
 
 
+def test_months_that_a_column_tells_apart_are_all_owed(tmp_path: Path):
+    found = due(spec_with(tmp_path, pattern=", period_column: seen"), datetime(2026, 4, 20, tzinfo=UTC))
+    assert found == Due(("2026-01", "2026-02", "2026-03"))
+
+
 def test_a_run_that_the_schedule_started_owes_its_month_whatever_our_clock_says(tmp_path: Path):
     spec, early = spec_with(tmp_path), datetime(2026, 2, 1, 4, 59, 59, tzinfo=UTC)
     fired = datetime(2026, 2, 1, 5, 0, tzinfo=UTC)
