@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,11 +45,11 @@ def test_init_makes_a_workspace_that_can_be_planned_without_data(run: Any, tmp_p
     code, out, _ = run("plan", "-w", str(tmp_path / "w"), "--json")
     plan = json.loads(out)
     assert code == 0
-    assert (plan["epsilon"], plan["releases_left"]) == (1.0, 12)
+    assert (plan["epsilon"], plan["releases_left"]) == (1.0, None), "months leave the window without end"
     assert plan["remaining_after"]["epsilon"] == pytest.approx(3.0)
     code, out, _ = run("plan", "-w", str(tmp_path / "w"))
     assert code == 0
-    assert "generator          copula" in out
+    assert re.search(r"^generator +copula", out, re.MULTILINE)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
@@ -70,7 +71,7 @@ def test_a_fresh_workspace_has_an_empty_history_a_full_budget_and_a_green_audit(
     budget = json.loads(run("budget", "-w", place, "--json")[1])
     known = {"population", "lifetime", "spent", "reserved", "remaining", "releases_left", "retracted"}
     known |= {"cap_set", "warnings"}
-    assert set(budget) == known
+    assert set(budget) == known | {"kind", "span", "relations", "odometer"}
     assert budget["cap_set"] is None, "the first run sets it"
     assert budget["spent"]["epsilon"] == 0
     assert "remaining" in run("budget", "-w", place)[1]

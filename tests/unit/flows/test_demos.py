@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import functools
-import operator
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from dpcore.accounting import Cost, Months, times
 from dpcore.errors import WorkspaceError
 from flows.demos import DEMOS, clinic, write_demo
 from tasks.spec import parse_spec
@@ -184,14 +183,21 @@ class TestSpecifications:
         matched = set(demo_folder.glob(specification(demo_folder)["source"]["path"]))
         assert matched == set((demo_folder / "landing").iterdir())
 
-    def test_the_clinic_protects_patients_and_its_budget_lasts_for_twelve_months(self) -> None:
+    def test_the_clinic_protects_patients_within_twelve_months_of_arrivals(self) -> None:
         spec = parse_spec(clinic.specification())
         assert spec.protects == "person by patient_id (rows: weight)"
-        cap, cost = cap_of(spec), plan_release(spec).cost
-        year = functools.reduce(operator.add, [cost] * 12)
+        assert (spec.privacy.unit.months, spec.source.period_column) == (12, "arrival")
+
+    def test_the_clinics_cap_holds_twelve_months_and_so_a_release_of_every_month_for_good(self) -> None:
+        spec = parse_spec(clinic.specification())
+        cap, cost, span = cap_of(spec), plan_release(spec).cost, spec.privacy.unit.months
+        year = times(cost, 12)
         assert cap.admits(year)
-        assert not cap.admits(year + cost)
         assert cap.balance(year).epsilon == pytest.approx(3.9, abs=0.05), "as a comment in the specification says"
+        assert cap.admits(Months(dict.fromkeys(range(60), cost), Cost()).largest(span))
+        assert not cap.admits(
+            Months({month: times(cost, 1 + (month == 30)) for month in range(60)}, Cost()).largest(span)
+        )
 
     def test_the_clinics_categories_are_strings_and_its_arrivals_dates(self) -> None:
         columns = {column["name"]: column for column in yaml.safe_load(clinic.specification())["columns"]}
