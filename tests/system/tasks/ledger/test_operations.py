@@ -476,11 +476,16 @@ def test_a_lost_ledger_is_reconciled_under_the_cap_of_the_specification(workspac
 def test_a_charge_under_a_delta_covers_noise_of_either_kind(epsilon: str):
     """What is charged costs at least the epsilon beside any pure cost and beside any Gaussian one."""
     delta = Fraction(1, 10**6)
-    charged = reconciliation._charge(Cap(Fraction(99), delta, Fraction(0)), Fraction(epsilon))
+    cap = Cap(Fraction(99), delta, Fraction(0))
+    charged = reconciliation._charge(cap, Fraction(epsilon), for_presence=False)
     assert charged.epsilon == Fraction(epsilon)
     gaussian = release_statement(Cost(rho=charged.rho), delta=delta)
     assert float(gaussian.epsilon) >= float(Fraction(epsilon)) * (1 - 1e-12)
-    assert reconciliation._charge(Cap(Fraction(9), Fraction(0), Fraction(0)), Fraction(epsilon)).rho == 0
+    pure = Cap(Fraction(9), Fraction(0), Fraction(0))
+    assert reconciliation._charge(pure, Fraction(epsilon), for_presence=False).rho == 0
+    doubled = reconciliation._charge(cap, Fraction(epsilon), for_presence=True)
+    assert doubled.epsilon == 2 * charged.epsilon, "a cost for being in the data may be twice as large for values"
+    assert doubled.rho >= 2 * charged.rho
 
 
 ILLEGAL: dict[str, tuple[dict[str, Any], str]] = {
