@@ -74,9 +74,10 @@ class Balance:
             balance = balance.adding(month, cost)
         return balance
 
-    def releases_left(self, each: Cost, *, first: int = 0, limit: int = MOST_FURTHER) -> int | None:
+    def releases_left(self, each: Cost, *, first: int | None = None, limit: int = MOST_FURTHER) -> int | None:
         """How many further identical releases fit: in all, or one a month from the month `first` on under a span.
 
+        Without `first` these are the months after the last one that has a cost of its own.
         None means that there is no end: with each month that a window gains, it loses one.
         """
         each = replace(each, releases=1)
@@ -84,7 +85,8 @@ class Balance:
             return self._fitting(each, limit)
         if self.months is None:
             return 0
-        return self._fitting_months(each, first, self.span)
+        after = max(self.months.by_month, default=-1) + 1
+        return self._fitting_months(each, after if first is None else first, self.span)
 
     def _fitting(self, each: Cost, limit: int) -> int:
         low, high = 0, 1

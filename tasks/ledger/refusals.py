@@ -52,16 +52,19 @@ def require_room(state: LedgerState, request: ReserveRequest) -> None:
     known, reservation = state.populations[request.population], request.reservation(0)
     taken = known.taking(reservation)
     costs = taken.costs_of(reservation, reservation.measurements, releases=1)
-    for relation in sorted(taken.declared, key=lambda declared: declared is not taken.relation_of(reservation)):
-        cost = costs[relation]
+    relations = sorted(taken.declared, key=lambda declared: declared is not taken.relation_of(reservation))
+    for cost in (costs[relation] for relation in relations):
         differs = None if cost is None else kind_difference(known, cost)
         if differs is not None:
             raise differs
-        balance = taken.balance(relation)
+    balances = {relation: taken.balance(relation) for relation in relations}
+    if not taken.fills_slots and all(balance.months is not None for balance in balances.values()):
+        raise _kind_differs(
+            "pure epsilon in slots", "more than a slot, or an earlier one did, under a promised relation"
+        )
+    for relation, balance in balances.items():
         if not balance.is_admitted:
             raise _no_room(request.population, known, relation, unknown=balance.months is None)
-    if not taken.fills_slots:
-        raise _kind_differs("pure epsilon in slots", "more than a slot under one of the relations that were promised")
 
 
 def _no_room(population: str, known: Population, relation: Neighbours, *, unknown: bool) -> BudgetExceededError:
