@@ -134,7 +134,9 @@ def test_nobody_is_told_anything_about_rows_of_other_months(
             with caplog.at_level(logging.DEBUG):
                 release(place, "2026-01")
             told = [entry for entry in caplog.records if not entry.name.startswith("matplotlib")]  # of released plots
-            said.append([(entry.name, entry.levelname, entry.getMessage()) for entry in told])
+            lines = [(entry.name, entry.levelname, entry.getMessage()) for entry in told]
+            # whoever draws first with a build audits it
+            said.append([line for line in lines if not line[2].startswith("auditing this build's")])
             verdicts.append((place.landing / "verdicts" / f"{JANUARY}.json").read_text())
             assert kept(place, JANUARY)["rows"] == {
                 "month": 5000,

@@ -60,7 +60,7 @@ def test_texts_and_pages_speak_of_windows(year: Workspace, tmp_path: Path) -> No
     (composition,) = [words for words in privacy["guarantee"] if words.startswith("The costs of releases add up")]
     assert "any 2 consecutive months" in composition
     assert "month of seen" in composition
-    assert "within every window of 2 months" in composition
+    assert "for every window of 2 months" in composition
     entry = yaml.safe_load((year.releases / "small" / f"small-{MONTHS[-1]}-1" / "registry.yaml").read_text())
     details = entry["deployment"]["deployment_model"]["release_type_details"]
     assert "Refreshment timeframe: 2 months." in details
