@@ -40,7 +40,7 @@ DEMOS: dict[str, Demo] = {
     for demo in (
         Demo(
             name="clinic",
-            summary="invented outpatient visits: mixed types, twelve monthly files",
+            summary="invented outpatient visits of patients who come back: mixed types, twelve monthly files",
             file_names=clinic.FILE_NAMES,
             specification=clinic.specification,
             tables=clinic.tables,
