@@ -189,7 +189,7 @@ def _measurement_cost(measurement: dict[str, Any]) -> str:
 
 def _deployment_model(record: dict[str, Any], about: dict[str, Any]) -> dict[str, str]:
     privacy, cap, spent = record["privacy"], record["budget"]["lifetime"], record["budget"]["after"]["epsilon"]
-    delta = record["budget"]["after"]["delta"]
+    delta = record["budget"]["after"].get("delta", cap["delta"])
     at_delta = f" at delta {at_most(delta)}" if delta else ""
     whole = "lifetime" if "span" not in record["budget"] else "total"
     within = "" if "span" not in record["budget"] else " for every such window"

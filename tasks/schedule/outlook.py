@@ -220,7 +220,7 @@ class Outlook:
 
     def _alternative(self, epsilon: Fraction, plan: Plan) -> Alternative:
         left, coming = self.standing.left(plan, self.first), self._uncharged
-        count = left if self.balance.span is None else self._months_allowed(plan)
+        count = left if left is None or self.balance.span is None else self._months_allowed(plan)
         if count is None or count >= len(coming):
             return Alternative(epsilon, plan, left, None, None)
         until = coming[count - 1] if count else None
@@ -228,8 +228,12 @@ class Outlook:
 
     def _months_allowed(self, plan: Plan) -> int | None:
         """How many of the coming months the cap allows before it refuses one; None if it refuses none."""
-        steps = burn_down(self.balance, self.standing.cost(plan), ((period, False) for period in self._uncharged))
-        return next((count for count, step in enumerate(steps) if not step.allowed), None)
+        balance, each = self.balance, self.standing.cost(plan)
+        for count, period in enumerate(self._uncharged):
+            balance = balance.adding(month_number(period), each)
+            if not balance.is_admitted:
+                return count
+        return None
 
 
 def readable_error(plan: Plan) -> dict[str, float]:

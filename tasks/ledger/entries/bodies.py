@@ -171,10 +171,10 @@ class Reservation(Body, kind="reserve"):
 
         Raises: ValueError if they name several, or one that is unknown.
         """
-        declared = {plan.event["neighbours"] for plan in self.measurements.values() if "neighbours" in plan.event}
-        if len(declared) > 1:
+        declared = [plan.event["neighbours"] for plan in self.measurements.values() if "neighbours" in plan.event]
+        if any(one != declared[0] for one in declared):
             raise ValueError("a release declares one relation")
-        return Neighbours(declared.pop()) if declared else None
+        return Neighbours(declared[0]) if declared else None
 
     def can_serve(self, wanted: Reservation) -> bool:
         """Whether a run that asks for another reservation of the same name can go on with this one."""
