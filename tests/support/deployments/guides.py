@@ -27,6 +27,7 @@ from pathlib import Path
 
 import psutil
 from support import ROOT
+from support.processes import blas_settings
 
 GUIDES = ROOT / "deployments" / "guides"
 
@@ -175,6 +176,7 @@ class Reader:
         self.home.mkdir(exist_ok=True)
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         mine = {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1", SESSION: self.token}
+        mine |= blas_settings()
         return subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=self.folder,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+from support.processes import blas_settings
 from support.tasks.staged import SPEC as SMALL
 
 from flows.server.connection import Server, ServerUnreachableError
@@ -57,7 +58,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     """What a command gets to see: a home of its own, the run's cache, nobody's server, and a Prefect without delays."""
     names = ("PATH", "LANG", "OMP_NUM_THREADS", "XDG_CACHE_HOME")
     kept = {name: os.environ[name] for name in names if name in os.environ}
-    return {**kept, "HOME": str(home), "OMP_NUM_THREADS": "1", **PROMPT, **more}
+    return {**kept, **blas_settings(), "HOME": str(home), "OMP_NUM_THREADS": "1", **PROMPT, **more}
 
 
 def until(found: Callable[[], T], *, seconds: float, what: str | Callable[[], str]) -> T:

@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from support import ROOT
+from support.processes import blas_settings
 from support.tasks.landing.landings import SPEC
 
 from tasks.intake.settling import keep_settle
@@ -132,7 +133,11 @@ class WatcherProcess:
 
     def __init__(self, workspace: Workspace, url: str | None, *options: str) -> None:
         self._log = workspace.root.parent / f"watcher-{time.monotonic_ns()}.log"
-        environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"} | ({"PREFECT_API_URL": url} if url else {})
+        environment = (
+            {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1"}
+            | blas_settings()
+            | ({"PREFECT_API_URL": url} if url else {})
+        )
         with self._log.open("w") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "flows.watcher", str(workspace.root), *options],

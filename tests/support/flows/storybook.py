@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from support import ROOT
 from support.flows import canaries
 from support.planted import plant
+from support.processes import blas_settings
 
 DRIVER = Path(__file__).with_name("cli_driver.py")
 """Runs commands in one process, with one server."""
@@ -102,7 +103,7 @@ def tell_story(base: Path) -> None:
 
 
 def _drive(base: Path, steps: list[dict[str, Any]], name: str) -> None:
-    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")}
+    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")} | blas_settings()
     done = subprocess.run(
         [sys.executable, str(DRIVER), str(base / name)],
         input=json.dumps(steps),
@@ -121,7 +122,7 @@ def drive(base: Path, steps: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Commands through the real command line, flow and server; their results by name."""
     for name in ("home", "tmp"):
         (base / name).mkdir()
-    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")}
+    kept = {name: os.environ[name] for name in ("PATH", "XDG_CACHE_HOME")} | blas_settings()
     done = subprocess.run(
         [sys.executable, str(DRIVER), str(base / "steps.json")],
         input=json.dumps(steps),

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import DBAPIError
 from support.flows.events import wait_for
-from support.processes import FORKS
+from support.processes import FORKS, blas_settings
 from support.tasks.builders import BASIS, POPULATION, Place, cap, hold_a_name, opened, released, request
 from support.tasks.ledger.postgres import Server
 from support.tasks.staged import NOW, SPEC, land_rows, release, share
@@ -347,7 +347,7 @@ def test_two_commands_on_two_machines_release_a_period_once(server: Server, data
     places = [workspace_at(tmp_path / name, server.url(database)) for name in ("one", "two")]
     share(*places, "release", "cap")
     command = [sys.executable, "-c", "from flows.cli import main; main()", "run", "--json", "--period", "2026-01", "-w"]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"} | blas_settings()
     runs = [
         subprocess.Popen([*command, str(place.root)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for place in places

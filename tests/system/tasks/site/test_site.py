@@ -21,6 +21,7 @@ from pathlib import Path
 import pytest
 from support import ROOT
 from support.flows.command_line import call
+from support.processes import blas_settings
 from support.tasks import monthly
 from support.tasks.audit.tampering import on_the_ledger, rewritten
 from support.tasks.builders import BASIS, cap, released, request
@@ -304,7 +305,7 @@ def printed_arguments(site: Path) -> list[str]:
 def run_printed_command(site: Path) -> subprocess.CompletedProcess[str]:
     """The command of the evidence page, run in the site's folder as an auditor would."""
     program = [sys.executable, "-c", "from flows.cli import main; main()"]
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | blas_settings()
     arguments = [*program, *printed_arguments(site)]
     return subprocess.run(arguments, cwd=site, env=environment, capture_output=True, text=True, check=False)
 
