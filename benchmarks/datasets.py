@@ -30,6 +30,7 @@ from benchmarks.schemas import (
     HOUSING,
     INCOME_TOP,
     MNIST,
+    SDNIST,
     SEMEION,
     UNKNOWN,
     WAVEFORM,
@@ -99,12 +100,21 @@ def _adults(frame: pd.DataFrame) -> pd.DataFrame:
     return grown
 
 
+def _national(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the national excerpt, all of it for training; a question that does not apply has the answer N."""
+    national = frame[frame["excerpt"] == "national"]
+    marked = [column.name for column in SDNIST if isinstance(column, NominalColumn)]
+    answers = {name: national[name].astype("Int64").astype("string").fillna("N") for name in marked}
+    return national.assign(**answers, split="train")
+
+
 SOURCES: dict[str, Source] = {
     "adult": Source("adult", ADULT),
     "bank_marketing": Source("bank_marketing", BANK),
     "credit_default": Source("credit_default", CREDIT),
     "acs_nist": Source("acs_nist_excerpts2019", ACS, _adults),
     "acs_nist_income": Source("acs_nist_excerpts2019", ACS_INCOME, _adults),
+    "sdnist": Source("acs_nist_excerpts2019", SDNIST, _national),
     "california_housing": Source("california_housing", HOUSING),
     "covertype": Source("covertype", COVERTYPE, _from_indicators),
     "mnist": Source("mnist", MNIST),

@@ -137,6 +137,20 @@ ACS_FEATURES: tuple[Column, ...] = (
 """Columns of the NIST excerpts; `povpip` (income over the poverty line) is dropped if income is the target."""
 
 ACS: tuple[Column, ...] = (*ACS_FEATURES, _label("income", ["lower", "upper"]))
+SDNIST: tuple[Column, ...] = (
+    _whole("agep", 0, 99),
+    _nominal("sex", _codes(1, 2)),
+    _nominal("msp", [*_codes(1, 6), "N"]),
+    _nominal("rac1p", _codes(1, 9)),
+    _nominal("housing_type", _codes(1, 3)),
+    _nominal("own_rent", _codes(0, 2)),
+    _nominal("edu", [*_codes(1, 12), "N"]),
+    _nominal("pincp_decile", [*_codes(0, 9), "N"]),
+    _nominal("dvet", [*_codes(1, 6), "N"]),
+    _nominal("deye", _codes(1, 2)),
+)
+"""Ten columns of the national excerpt, with `N` where a question does not apply, as SDNist writes them."""
+
 INCOME_TOP = 200_000
 """Upper bound to which incomes are clamped in the regression, in training and test rows alike."""
 
