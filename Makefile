@@ -69,13 +69,15 @@ $(VENV)/.installed-dev: $(VENV)/.installed locks/dev.txt
 
 # `make lock` follows a change of pyproject.toml; `make lock UPGRADE=--upgrade` takes the newest versions
 BUILD_TOOLS := $(PYTHON) -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
-LOCK := $(BUILD_TOOLS) | uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	--no-emit-index-url --no-annotate --no-header pyproject.toml -
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-annotate --no-header
+LOCK := $(BUILD_TOOLS) | $(COMPILE) pyproject.toml -
 
 lock:
 	$(LOCK) $(UPGRADE) --all-extras --output-file locks/dev.txt
 	$(LOCK) --constraint locks/dev.txt --output-file locks/run.txt
 	$(LOCK) --constraint locks/dev.txt --extra dask --extra s3 --extra postgres --output-file locks/extras.txt
+	echo uv | $(COMPILE) - $(UPGRADE) --output-file locks/uv.txt
 
 clean:
 	rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .hypothesis

@@ -57,7 +57,8 @@ def _odd(drawn: pa.ChunkedArray, found: pa.ChunkedArray, column: Column, *, exac
         if exact:  # bit for bit: 0 and -0 are two cells
             apart = numbers[0].view(np.int64) != numbers[1].view(np.int64)
         else:  # whole numbers and days of a range below 1e7 must be equal
-            apart = ~(np.abs(numbers[0] - numbers[1]) <= RELATIVE_DISTANCE * (column.upper - column.lower))
+            distance = np.abs((numbers[0] - numbers[1]).astype(np.float64))  # as integers, |-2**63| is negative
+            apart = ~(distance <= RELATIVE_DISTANCE * (column.upper - column.lower))
     else:
         apart = pc.fill_null(pc.not_equal(drawn, found), False).to_numpy()
     odd: NDArray[np.bool_] = np.where(missing[0] | missing[1], missing[0] != missing[1], apart)

@@ -54,7 +54,7 @@ def applies(needed: Requirement, extras: set[str]) -> bool:
 # ---------------------------------------------------------------- the files
 
 
-@each_lock
+@pytest.mark.parametrize("lock", [*EXTRAS, "uv"])
 def test_every_entry_is_one_version_with_hashes_and_there_is_nothing_else(lock: str):
     """So there is no address, no option, and no folder of somebody's machine."""
     pin = r"[a-z0-9][a-z0-9-]*==[a-z0-9.]+(?: ; [^\n\\]+)?"

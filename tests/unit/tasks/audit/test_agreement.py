@@ -40,3 +40,11 @@ def test_a_cell_that_is_missing_in_one_table_alone_never_agrees() -> None:
     tables = [pa.table({"code": pa.array([value], pa.int64())}) for value in (0, None)]
     for exact in (True, False):
         assert odd_cells(*tables, RecordSchema((WIDE,)), exact=exact) == {"code": 1}
+
+
+@pytest.mark.parametrize("found", [-(2**63), 2**63 - 1])
+def test_a_whole_number_far_outside_the_bounds_never_agrees(found: int) -> None:
+    """Its distance to a cell need not fit into 64 bits."""
+    for drawn in (0, 1, 1000):
+        tables = [pa.table({"code": pa.array([value], pa.int64())}) for value in (drawn, found)]
+        assert odd_cells(*tables, RecordSchema((WIDE,)), exact=False) == {"code": 1}
