@@ -51,7 +51,7 @@ def publish_bundle(
     documents = {
         RECORD: render_json(record),
         CODEBOOK: render_json(build_codebook(planned.plan.schema, record)),
-        MODEL: render_json(build_model(planned.encoding, outcome, measurements)),
+        MODEL: render_json(build_model(planned.encoding, outcome, measurements, planned.spec.model.row_sampling)),
         REPORT: in_helper(render_report, record),
         REGISTRY: deployment_text(record),
         LINEAGE: "".join(f"{line}\n" for line in lineage),

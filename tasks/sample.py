@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpcore.errors import CheckFailedError
-from dpcore.synthesis.generators import SyntheticRows, decoder_of, generator_of
+from dpcore.synthesis.generators import SyntheticRows, generator_of, synthetic_rows
 from tasks.boundary import private_task
 from tasks.bundle.synthetic_table import rows_wanted
 from tasks.release.stage_values import Grant, MeasuredMoments
@@ -26,5 +26,4 @@ def sample_rows(planned: PlannedRelease, grant: Grant, measured: MeasuredMoments
         least = "1, so there is nothing to draw rows from" if minimum is None else f"min_rows ({minimum})"
         raise CheckFailedError(f"the noisy count is below {least}")
     seed, generator = grant.seeds["sampling"], generator_of(planned.plan.schema, measured.moments, measured.projection)
-    decoder = decoder_of(planned.encoding, generator, seed)
-    return SyntheticRows(count, seed, generator.law(seed), decoder, planned.encoding.width)
+    return synthetic_rows(planned.encoding, generator, count, seed, planned.spec.model.row_sampling)

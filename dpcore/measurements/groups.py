@@ -79,6 +79,16 @@ class ColumnGroups:
         place = np.searchsorted(mass, np.minimum(groups + generator.random(len(groups)), mass[-1] * (1 - 1e-12)))
         return self.cells.values(order[np.minimum(place, len(order) - 1)], generator)
 
+    def values_at(self, groups: Codes, points: Floats) -> NDArray[np.generic]:
+        """Return the value at a point of each given group: points from 0 to below 1 give the group's distribution."""
+        order = np.argsort(self.group, kind="stable")
+        share, edges = self.within[order], np.searchsorted(self.group[order], np.arange(self.size + 1))
+        mass = np.cumsum(share)  # group g lies between g and g + 1
+        place = np.searchsorted(mass, groups + points, side="right")
+        place = np.clip(place, edges[groups], edges[groups + 1] - 1)  # rounding does not lead to another group
+        inside = (groups + points - mass[place] + share[place]) / np.where(share[place] > 0, share[place], 1.0)
+        return self.cells.values_at(order[place], np.clip(inside, 0.0, 1.0 - 2.0**-53))
+
 
 def group_columns(
     released: ReleasedVector, columns: Sequence[ColumnCells], *, least: float, coordinates: int

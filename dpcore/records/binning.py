@@ -70,13 +70,19 @@ class ColumnCells:
 
     def values(self, codes: Codes, generator: np.random.Generator) -> NDArray[np.generic]:
         """Draw a value of each cell, uniformly inside it."""
+        if isinstance(self.column, NominalColumn):
+            return self.values_at(codes, np.zeros(0))
+        return self.values_at(codes, generator.random(len(codes)))
+
+    def values_at(self, codes: Codes, positions: Floats) -> NDArray[np.generic]:
+        """Return the value at a position from 0 to below 1 inside each cell; a level has no positions."""
         column = self.column
         if isinstance(column, NominalColumn):
             return np.where(codes < len(column.levels), codes, MISSING)
         missing = codes >= len(self.edges) - 1
         known = np.where(missing, 0, codes)
         low, high = self.edges[known], self.edges[known + 1]
-        drawn = np.minimum(low + generator.random(len(codes)) * (high - low), np.nextafter(high, low))  # half-open
+        drawn = np.minimum(low + positions * (high - low), np.nextafter(high, low))  # half-open
         if column.is_whole:
             drawn = np.clip(np.floor(drawn), math.ceil(column.lower), math.floor(column.upper))
         return np.where(missing, np.nan, np.clip(drawn, column.lower, column.upper))

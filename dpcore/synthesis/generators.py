@@ -12,12 +12,14 @@ from threadpoolctl import threadpool_limits
 
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
-from dpcore.noise.sources import bulk_generator, public_generator
+from dpcore.noise.sources import public_generator
 from dpcore.records.decoding import ClassRules
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Codes, Floats, NominalColumn, RecordSchema
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
+from dpcore.synthesis.copula.rounded_rows import RoundedTable
+from dpcore.synthesis.even_points import Chunk
 from dpcore.synthesis.level_choice import fit_level_rule
 
 ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
@@ -129,6 +131,21 @@ class Decoder:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """Synthetic rows: the points that were drawn, and the cells that they were decoded to."""
+
+    points: NDArray[Any]
+    cells: Cells
+
+
+class RowSource(Protocol):
+    """What draws the chunks of a synthetic table."""
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
+
+
 class PointLaw(Protocol):
     """A distribution of points and classes."""
 
@@ -137,11 +154,29 @@ class PointLaw(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnRows:
-    """Synthetic rows: the points that were drawn, and the cells that they were decoded to."""
+class IndependentRows:
+    """Draws every row independently of all others."""
 
-    points: NDArray[Any]
-    cells: Cells
+    law: PointLaw
+    decoder: Decoder | CopulaDecoder
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
+        generator = chunk.generator()
+        points, classes = self.law.draw(chunk.rows, generator)
+        cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
+        return DrawnRows(points[order], {name: values[order] for name, values in cells.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class RoundedTableRows:
+    """Draws the rows of a copula such that their counts are the law's up to about a row."""
+
+    table: RoundedTable
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the groups and cells of one chunk, its rows in random order."""
+        return DrawnRows(*self.table.draw(chunk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +189,7 @@ class SyntheticRows:
 
     rows: int
     seed: str
-    law: PointLaw
-    decoder: Decoder | CopulaDecoder
+    source: RowSource
     width: int = 1
     """Number of coordinates of a point."""
 
@@ -175,10 +209,8 @@ class SyntheticRows:
 
     def draw_chunk(self, index: int) -> DrawnRows:
         """Return the points and cells of one chunk, its rows in random order."""
-        generator = bulk_generator(self.seed, f"rows {index}")
-        points, classes = self.law.draw(min(self.chunk_rows, self.rows - index * self.chunk_rows), generator)
-        cells, order = self.decoder.decode(points, classes, generator), generator.permutation(len(points))
-        return DrawnRows(points[order], {name: values[order] for name, values in cells.items()})
+        start = index * self.chunk_rows
+        return self.source.draw(Chunk(index, start, min(self.chunk_rows, self.rows - start), self.seed, self.rows))
 
     def cells(self) -> Cells:
         """Return the cells of all rows."""
@@ -187,23 +219,33 @@ class SyntheticRows:
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def synthetic_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
-    """Return the synthetic rows of a generator."""
-    return SyntheticRows(rows, seed, generator.law(seed), decoder_of(encoding, generator, seed), encoding.width)
+def independent_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """Return the synthetic rows of a generator, every row drawn independently."""
+    source = IndependentRows(generator.law(seed), decoder_of(encoding, generator, seed))
+    return SyntheticRows(rows, seed, source, encoding.width)
+
+
+def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
+    """Return the synthetic rows of a generator, drawn together such that shares and means are the law's."""
+    if isinstance(generator, Copula):
+        table = RoundedTable.of(generator.law(seed), generator.schema, generator.encoding.groups)
+        return SyntheticRows(rows, seed, RoundedTableRows(table), encoding.width)
+    return independent_rows(encoding, generator, rows, seed)
 
 
 def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows as the last version without sampler numbers drew them."""
     if isinstance(generator, ClassGaussians):
         generator = replace(generator, root=eigenvector_root)
-    return synthetic_rows(encoding, generator, rows, seed)
+    return independent_rows(encoding, generator, rows, seed)
 
 
-UNNUMBERED = 0
-"""The sampler of models without a sampler number."""
+UNNUMBERED, INDEPENDENT, ROUNDED = 0, 1, 2
+"""The sampler of models without a sampler number, and the samplers of new releases."""
 SAMPLERS: dict[int, Callable[[Encoding, Generator, int, str], SyntheticRows]] = {
     UNNUMBERED: _rows_by_eigenvectors,
-    1: synthetic_rows,
+    INDEPENDENT: independent_rows,
+    ROUNDED: rounded_rows,
 }
 """Every sampler with published releases, by its number in `model.json`; 0 is the last version without numbers.
 
@@ -211,5 +253,12 @@ Measurements, seed and number determine the rows, so an audit can reproduce them
 constant or step that changes a cell, here or in a law or decoder, needs a new number. Earlier samplers
 remain callable, and `tests/support/tasks/golden` holds a bundle of each.
 """
-SAMPLER = max(SAMPLERS)
-"""The number of the sampler that new releases use."""
+SAMPLINGS: dict[str, int] = {"rounded": ROUNDED, "independent": INDEPENDENT}
+"""The samplers that new releases use, by the value of `model.sampling`."""
+
+
+def synthetic_rows(
+    encoding: Encoding, generator: Generator, rows: int, seed: str, sampling: str = "rounded"
+) -> SyntheticRows:
+    """Return the synthetic rows of a generator, `rounded` or `independent`."""
+    return SAMPLERS[SAMPLINGS[sampling]](encoding, generator, rows, seed)

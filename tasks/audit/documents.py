@@ -103,6 +103,8 @@ def plan_faults(bundle: RecomputedBundle) -> list[str]:
     planned = PlannedRelease.of(rebuilt.spec)
     outcome = Outcome(record["rows"], rebuilt.moments, rebuilt.projection, record["utility"], [])
     due = planned_facts(planned, rebuilt.seeds, outcome) | {"specification": rebuilt.spec.as_public_json()}
+    if "sampling" not in record["model"]:  # as in records of earlier versions
+        del due["model"]["sampling"]
     both = {name: record["privacy"].get(name) for name in planned.relations}
     return [
         *require(record["privacy"]["guarantee"] == guarantee(planned), "its promise is worded differently"),

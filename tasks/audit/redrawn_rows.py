@@ -10,14 +10,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.synthesis.generators import UNNUMBERED
+from dpcore.synthesis.generators import ROUNDED, UNNUMBERED
 from tasks.audit.agreement import may_be_odd
 from tasks.audit.checks import NotShownError, require
 from tasks.audit.measured import spent_faults
 from tasks.audit.recomputed import RecomputedBundle
 from tasks.audit.tables import TablePass, due_figures
 from tasks.bundle.projection_text import published_output
-from tasks.bundle.rebuild import Rebuilt
 from tasks.bundle.record import Outcome, build_model
 from tasks.bundle.staging import DATA, PROJECTED, render_json, sha256_of
 from tasks.workspace.reading import open_regular
@@ -30,7 +29,7 @@ def model_faults(bundle: RecomputedBundle) -> list[str]:
 
 def _derived_faults(bundle: RecomputedBundle) -> list[str]:
     rebuilt = bundle.rebuilt
-    same, kind = bundle.agrees(bundle.model, _due_model(rebuilt)), rebuilt.projection.kind
+    same, kind = bundle.agrees(bundle.model, _due_model(bundle)), rebuilt.projection.kind
     if not same and not bundle.exact and kind == "private-pca":
         raise NotShownError(f"its components differ by more than rounding under another {_names(bundle.others)}")
     found = require(same, "its projection, frame or moments do not follow from its measurements and seeds")
@@ -40,10 +39,13 @@ def _derived_faults(bundle: RecomputedBundle) -> list[str]:
     return found
 
 
-def _due_model(rebuilt: Rebuilt) -> dict[str, Any]:
+def _due_model(bundle: RecomputedBundle) -> dict[str, Any]:
     """The model file's content; models without a sampler number lack the centre of the projection too."""
+    rebuilt, sampling = bundle.rebuilt, bundle.record["model"].get("sampling")
     outcome = Outcome(0, rebuilt.moments, rebuilt.projection, {}, [])
-    due = build_model(rebuilt.encoding, outcome, rebuilt.measurements) | {"sampler": rebuilt.sampler}
+    due = build_model(rebuilt.encoding, outcome, rebuilt.measurements, sampling or rebuilt.spec.model.row_sampling)
+    if sampling is None and rebuilt.sampler < ROUNDED:  # earlier records do not say how rows were drawn
+        due["sampler"] = rebuilt.sampler
     if rebuilt.sampler == UNNUMBERED:
         del due["sampler"]
         (due["projection"] or {}).pop("centre", None)
@@ -105,7 +107,7 @@ def _odd_rows(bundle: RecomputedBundle, found: TablePass) -> list[str]:
         if not may_be_odd(odd, found.compared, exact=bundle.exact)
     ]
     projected = found.table.projection is not None
-    if odd and projected and not bundle.exact and not bundle.agrees(bundle.model, _due_model(bundle.rebuilt)):
+    if odd and projected and not bundle.exact and not bundle.agrees(bundle.model, _due_model(bundle)):
         raise NotShownError(f"its components differ by more than rounding under another {_names(bundle.others)}")
     return odd
 

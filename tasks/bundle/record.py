@@ -23,7 +23,7 @@ from dpcore.mechanisms.registry import cost_of, event_from_json
 from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GRID_BITS, POINT_BITS, PROJECTION_BITS
 from dpcore.records.schema import Neighbours, level_names
-from dpcore.synthesis.generators import SAMPLER
+from dpcore.synthesis.generators import SAMPLINGS
 from tasks.bundle import guarantee_text
 from tasks.bundle.codebook import noise_limits
 from tasks.bundle.projection_text import kept_dimension, projection_facts
@@ -206,6 +206,7 @@ def _model(run: PlannedRelease, seeds: dict[str, str], outcome: Outcome) -> dict
         "allocation": run.plan.allocation,
         "count_weight": float(run.plan.event.layout.count_weight),
         "classes": level_names(label) if label else None,
+        "sampling": run.spec.model.row_sampling,
         "sampling_seed": seeds["sampling"],
         "reasons": list(run.plan.reasons),
     }
@@ -229,14 +230,19 @@ def _methods(by_measurement: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {method}" for name, method in by_measurement.items())
 
 
-def build_model(encoding: Encoding, outcome: Outcome, measurements: Mapping[str, Measurement]) -> dict[str, Any]:
-    """Everything needed to sample again: sampler, projection, noisy measurements, repaired moments."""
+def build_model(
+    encoding: Encoding, outcome: Outcome, measurements: Mapping[str, Measurement], sampling: str
+) -> dict[str, Any]:
+    """Everything needed to sample again: sampler, projection, noisy measurements, repaired moments.
+
+    `sampling` is a value of `model.sampling`, which determines the sampler.
+    """
     classes = [
         {"count": c.count, "mean": c.mean.tolist(), "covariance": c.covariance.tolist()}
         for c in outcome.moments.classes
     ]
     return {
-        "sampler": SAMPLER,
+        "sampler": SAMPLINGS[sampling],
         "coordinates": encoding.coordinate_names(),
         "projection": stored_projection(outcome.projection),
         "frame": stored_frame(outcome.projection),

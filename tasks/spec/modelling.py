@@ -238,6 +238,25 @@ class ModelSpec(Section):
     def _nothing_is_not_set(cls, normalise: str | None) -> str | None:
         return None if normalise == "none" else normalise
 
+    # `rounded` is left out of the description, so that specifications without the key keep their digest.
+    sampling: Literal["rounded", "independent"] | None = Field(
+        default=None,
+        description="How rows are drawn from the model. `rounded` draws them together, so that the shares of values, "
+        "and of pairs of values, are the model's up to about a row; the table adds next to no sampling error to the "
+        "noise. `independent` draws every row independently of all others, as a survey would. Both cost nothing. By "
+        "default `rounded`.",
+    )
+
+    @field_validator("sampling")
+    @classmethod
+    def _rounded_is_not_set(cls, sampling: str | None) -> str | None:
+        return None if sampling == "rounded" else sampling
+
+    @property
+    def row_sampling(self) -> str:
+        """How rows are drawn from the model."""
+        return self.sampling or "rounded"
+
     # `original` is left out of the description, so that specifications without the key keep their digest.
     output: Output | None = Field(
         default=None,

@@ -76,6 +76,8 @@ class TableLaw:
     weights: Floats
     columns: tuple[ColumnLaw, ...]
     sizes: tuple[int, ...]
+    shares: tuple[Floats, ...]
+    """Share of each column's groups over all classes, as measured."""
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
         """Draw groups of shape (rows, columns), and classes; rows are sorted by class."""
@@ -104,7 +106,7 @@ def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLa
             indicators[np.arange(len(classes)), stop + drawn] = 1.0
             stop += size
             laws.append(law)
-    return TableLaw(weights, tuple(laws), sizes)
+    return TableLaw(weights, tuple(laws), sizes, tuple(fitter.shares_of(index) for index in range(len(sizes))))
 
 
 class _ColumnFitter:
@@ -132,6 +134,11 @@ class _ColumnFitter:
             mine = classes == k
             by_class.append(self._class_weights(k, index, earlier[mine], scores[mine]) if index else None)
         return ColumnLaw(common, tuple(by_class))
+
+    def shares_of(self, index: int) -> Floats:
+        """Return the shares of a column's groups over all classes."""
+        shares: Floats = self._shares[self._place(index)]
+        return shares / float(shares.sum())
 
     def _place(self, index: int) -> slice:
         return slice(int(self._edges[index]), int(self._edges[index + 1]))
