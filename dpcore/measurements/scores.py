@@ -68,7 +68,8 @@ def scored_schema(schema: RecordSchema, query: ScoreQuery) -> RecordSchema:
     role = {ACCURACY: Role.LABEL, RMSE: Role.TARGET}.get(query.score)
     if role is None:
         return schema
-    return RecordSchema(tuple(replace(c, role=role) if c.name == query.of else c for c in schema.columns))
+    columns = tuple(replace(c, role=role) if c.name == query.of else c for c in schema.columns)
+    return replace(schema, columns=columns)
 
 
 def train_scorer(query: ScoreQuery, schema: RecordSchema, cells: Cells, seed: str) -> Scorer:

@@ -49,7 +49,7 @@ def choose_generator(request: PlanRequest, budgets: list[Budget], reasons: list[
     if choice not in ("mixture", LDA) and schema.label is not None:
         columns = (replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
         reasons.append(f"the label is modelled as a feature, because generator {choice} has no classes")
-        schema = RecordSchema(tuple(columns))
+        schema = replace(schema, columns=tuple(columns))
     return choice, schema
 
 

@@ -18,6 +18,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.records.rules.rule import Rule
+
 MISSING = -1
 """Code of a nominal cell that is null."""
 
@@ -180,7 +182,7 @@ class PrivacyUnit:
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """The columns of a record in the order of the released table.
+    """The columns of a record in the order of the released table, and the rules that its rows obey.
 
     >>> age = IntervalColumn(name="age", kind=Kind.INTEGER, lower=0.0, upper=100.0)
     >>> smoker = NominalColumn(name="smoker", kind=Kind.BOOLEAN, levels=(False, True))
@@ -191,6 +193,8 @@ class RecordSchema:
     """
 
     columns: tuple[Column, ...]
+    rules: tuple[Rule, ...] = ()
+    """What every released row obeys."""
     by_name: dict[str, Column] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -203,6 +207,7 @@ class RecordSchema:
             "at most one column may be the label": len(labels) <= 1,
             "at most one column may be the target": len(targets) <= 1,
             "at least one column besides the label is needed": len(labels) < len(self.columns),
+            "rules must speak of declared columns": all(rule.columns <= self.by_name.keys() for rule in self.rules),
         }
         for rule, holds in rules.items():
             if not holds:

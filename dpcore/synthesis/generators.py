@@ -12,15 +12,17 @@ from threadpoolctl import threadpool_limits
 
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
-from dpcore.noise.sources import public_generator
+from dpcore.noise.sources import bulk_generator, public_generator
 from dpcore.records.decoding import ClassRules
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Codes, Floats, NominalColumn, RecordSchema
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
 from dpcore.synthesis.copula.rounded_rows import RoundedTable
+from dpcore.synthesis.copula.ruled_law import RuledLaw
 from dpcore.synthesis.even_points import Chunk
 from dpcore.synthesis.level_choice import fit_level_rule
+from dpcore.synthesis.ruled_rows import DrawnRows, Propose, allowed_class_weights, redraw_broken
 
 ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
 """Size limits of a chunk: large enough for array operations, small enough for a processor's cache."""
@@ -131,14 +133,6 @@ class Decoder:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class DrawnRows:
-    """Synthetic rows: the points that were drawn, and the cells that they were decoded to."""
-
-    points: NDArray[Any]
-    cells: Cells
-
-
 class RowSource(Protocol):
     """What draws the chunks of a synthetic table."""
 
@@ -177,6 +171,48 @@ class RoundedTableRows:
     def draw(self, chunk: Chunk) -> DrawnRows:
         """Return the groups and cells of one chunk, its rows in random order."""
         return DrawnRows(*self.table.draw(chunk))
+
+
+@dataclass(frozen=True, slots=True)
+class RuledRows:
+    """Draws rows that obey the rules of a schema: where a row breaks one, another of its class takes its place."""
+
+    source: RowSource
+    schema: RecordSchema
+    propose: Propose
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk."""
+        again = bulk_generator(chunk.seed, f"rules {chunk.index}")
+        return redraw_broken(self.source.draw(chunk), self.schema, self.propose, again)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedRows:
+    """Draws every row independently, of classes by their shares."""
+
+    weights: Floats
+    propose: Propose
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
+        generator = chunk.generator()
+        return self.propose(generator.permutation(draw_classes(chunk.rows, self.weights, generator)), generator)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassProposals:
+    """Draws points of given classes and decodes them."""
+
+    law: GaussianLaw
+    decoder: Decoder
+
+    def propose(self, classes: Codes, generator: np.random.Generator) -> DrawnRows:
+        """Draw a row of each class."""
+        points = np.empty((len(classes), len(self.law.means[0])))
+        for index, mine in rows_by_class(classes):
+            points[mine] = self.law.draw_class(index, len(classes[mine]), generator)
+        return DrawnRows(points, self.decoder.decode(points, classes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +257,33 @@ class SyntheticRows:
 
 def independent_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows of a generator, every row drawn independently."""
-    source = IndependentRows(generator.law(seed), decoder_of(encoding, generator, seed))
+    source: RowSource
+    if isinstance(generator, Copula) and generator.rules is not None:
+        law = generator.law(seed)
+        propose = RuledLaw(law, generator.rules).propose
+        source = RuledRows(ProposedRows(law.weights, propose), generator.schema, propose)
+    elif isinstance(generator, ClassGaussians) and encoding.schema.rules:
+        source = _gaussian_rows_under_rules(encoding, generator, seed)
+    else:
+        source = IndependentRows(generator.law(seed), decoder_of(encoding, generator, seed))
     return SyntheticRows(rows, seed, source, encoding.width)
+
+
+def _gaussian_rows_under_rules(encoding: Encoding, generator: ClassGaussians, seed: str) -> RuledRows:
+    law, decoder = generator.law(seed), Decoder(encoding, generator, seed)
+    law = replace(law, weights=allowed_class_weights(encoding.schema, law.weights))
+    return RuledRows(IndependentRows(law, decoder), encoding.schema, ClassProposals(law, decoder).propose)
 
 
 def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows of a generator, drawn together such that shares and means are the law's."""
-    if isinstance(generator, Copula):
-        table = RoundedTable.of(generator.law(seed), generator.schema, generator.encoding.groups)
-        return SyntheticRows(rows, seed, RoundedTableRows(table), encoding.width)
-    return independent_rows(encoding, generator, rows, seed)
+    if not isinstance(generator, Copula):
+        return independent_rows(encoding, generator, rows, seed)
+    law = generator.law(seed)
+    source: RowSource = RoundedTableRows(RoundedTable.of(law, generator.schema, generator.encoding.groups))
+    if generator.rules is not None:
+        source = RuledRows(source, generator.schema, RuledLaw(law, generator.rules).propose)
+    return SyntheticRows(rows, seed, source, encoding.width)
 
 
 def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:

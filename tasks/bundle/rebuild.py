@@ -78,7 +78,8 @@ def measured_schema(record: dict[str, Any]) -> RecordSchema:
     schema = ReleaseSpec.from_public_json(record["specification"]).schema
     if record["model"]["classes"] is not None:
         return schema
-    return RecordSchema(tuple(replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns))
+    columns = tuple(replace(c, role=Role.FEATURE) if c.role is Role.LABEL else c for c in schema.columns)
+    return replace(schema, columns=columns)
 
 
 @dataclass(frozen=True, slots=True)

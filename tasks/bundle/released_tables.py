@@ -13,7 +13,7 @@ from dpcore.measurements.projection import Projection
 from dpcore.records.encoding import Encoding
 from dpcore.records.projected_columns import projected_schema
 from dpcore.records.schema import Cells, RecordSchema
-from dpcore.synthesis.generators import DrawnRows
+from dpcore.synthesis.ruled_rows import DrawnRows
 from tasks.bundle.staging import DATA, PROJECTED
 from tasks.spec import ReleaseSpec
 

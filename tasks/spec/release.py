@@ -7,10 +7,12 @@ import json
 from decimal import Decimal
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from dpcore.planning.request import COPULA
 from dpcore.records.encoding import Encoding
+from dpcore.records.rules.rule import Rule
 from dpcore.records.schema import Kind, Neighbours, PrivacyUnit, RecordSchema, Role
 from expectations.landing import ENCODED_NORM
 from tasks.spec.about import AboutSpec
@@ -28,6 +30,8 @@ from tasks.spec.operations import (
 )
 from tasks.spec.privacy import OF_ANSWER, PrivacySpec
 from tasks.spec.refusals import refuse, shown
+from tasks.spec.rules.forms import read_rules
+from tasks.spec.rules.satisfiable import refuse_impossible_rules
 from tasks.spec.ticks import MonthRule
 from tasks.spec.values import PositiveWhole, Section, Slug, exact_text, first_repeated
 
@@ -35,7 +39,7 @@ MOST_ROWS = 10**9
 """A longer table fits on few disks, and says no more about the data."""
 
 _PRIVATE_KEYS = {"source", "runner", "ledger", "lineage"}  # file names, addresses and passwords stay here
-_KEYS_AFTER_THE_MEASUREMENT = {"rows", "checks", "schedule", "approve", "about"}
+_KEYS_AFTER_THE_MEASUREMENT = {"rows", "rules", "checks", "schedule", "approve", "about"}
 _GENERATOR_NEEDS = {"supervised": Role.TARGET, "mixture": Role.LABEL, "lda": Role.LABEL}
 
 
@@ -60,6 +64,15 @@ class ReleaseSpec(Section):
     columns: tuple[ColumnSpec, ...] = Field(description="The columns of the release, in order.")
     model: ModelSpec = Field(
         default_factory=ModelSpec, description="What is measured, and what synthetic rows are drawn from."
+    )
+    rules: tuple[Any, ...] | None = Field(
+        default=None,
+        description="Public knowledge that every released row obeys, such as `discharged >= admitted`: SQL conditions "
+        "over the columns, and the short forms `{implies: [condition, conclusion]}`, `{sum_of: {total: [parts]}}` and "
+        "`{not_applicable: {when: condition, columns: {column: category}}}`. As in a CHECK constraint, a row breaks a "
+        "rule only where it is false, not where it is unknown. Rules come from the form or the process, never from the "
+        "data. They cost nothing: rows are drawn such that they obey them, no value is moved and no row is deleted.",
+        json_schema_extra={"values": "list of texts and short forms"},
     )
     rows: Annotated[AutoOrWhole, AfterValidator(_writable_rows)] = Field(
         default="auto", description="The number of synthetic rows; `auto` is the noisy count."
@@ -90,6 +103,13 @@ class ReleaseSpec(Section):
     )
     _recorded_query: QueryFacts | None = PrivateAttr(default=None)
     """What a record says of the query, where the specification comes from one."""
+    _rules: tuple[Rule, ...] = PrivateAttr(default=())
+
+    @field_validator("rules", mode="plain")
+    @classmethod
+    def _keep_rules_as_written(cls, rules: Any) -> Any:
+        """They are read once the columns are known; no rules are the same as none given."""
+        return tuple(rules) if isinstance(rules, list) and rules else None if rules == [] else rules
 
     @model_validator(mode="after")
     def _sections_agree(self) -> Self:
@@ -103,12 +123,13 @@ class ReleaseSpec(Section):
         _refuse_landing_elsewhere(self)
         _refuse_large_dimension(self)
         _refuse_generator_without_role(self)
+        self._rules = _read_rules(self)
         return self
 
     @property
     def schema(self) -> RecordSchema:  # type: ignore[override]  # pydantic's own `schema` is deprecated
         """The columns as dpcore knows them."""
-        return RecordSchema(tuple(column.column for column in self.columns))
+        return RecordSchema(tuple(column.column for column in self.columns), self._rules)
 
     @property
     def unit(self) -> PrivacyUnit:
@@ -151,8 +172,9 @@ class ReleaseSpec(Section):
         """
         column = self.source.period_column
         return (
-            self.model_dump(mode="json", exclude=_PRIVATE_KEYS, exclude_none=True)
+            self.model_dump(mode="json", exclude=_PRIVATE_KEYS | {"rules"}, exclude_none=True)
             | ({"query": self.query.model_dump(mode="json")} if self.query else {})
+            | ({"rules": [rule.as_json() for rule in self._rules]} if self._rules else {})
             | ({"period_column": column} if column else {})
         )
 
@@ -197,10 +219,24 @@ def public_digest(public: dict[str, Any]) -> str:
 
 
 def _shaping_checks(public: dict[str, Any]) -> dict[str, Any]:
-    """What budgeted checks measure: their budgets, and the rows of the table that they test; nothing without them."""
+    """What budgeted checks measure: their budgets, and what decides the rows that they test; nothing without them."""
     parts = {name: body for name, body in public.get("checks", {}).items() if isinstance(body, dict)}
     asked = {name: {k: v for k, v in body.items() if k not in THRESHOLDS} for name, body in parts.items()}
-    return {"checks": asked, "rows": public["rows"]} if asked else {}
+    deciding: dict[str, Any] = {key: public[key] for key in ("rows", "rules") if key in public}
+    return {"checks": asked} | deciding if asked else {}
+
+
+def _read_rules(spec: ReleaseSpec) -> tuple[Rule, ...]:
+    """The rules, refused under their own place where they are none or leave no row."""
+    if spec.rules is None:
+        return ()
+    try:
+        rules = read_rules(spec.rules, spec.schema.by_name)
+        refuse_impossible_rules(spec.schema, rules)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        refuse(error.type, str(context["message"]), str(context["hint"]), "rules", *context["where"])
+    return rules
 
 
 def _refuse_repeated_names(spec: ReleaseSpec) -> None:

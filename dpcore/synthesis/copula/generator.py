@@ -23,6 +23,7 @@ from dpcore.records.binning import ColumnCells
 from dpcore.records.schema import MISSING, Cells, Codes, RecordSchema
 from dpcore.synthesis.copula.max_entropy import TableLaw, fit_table_law
 from dpcore.synthesis.copula.pair_tables import PairTables, pair_tables
+from dpcore.synthesis.copula.ruled_columns import RuledColumns
 
 
 def cells_of_schema(schema: RecordSchema) -> list[ColumnCells]:
@@ -72,7 +73,12 @@ class Copula:
 
     def law(self, seed: str) -> TableLaw:
         """Return the fitted law of rows of groups, and their classes."""
-        return fit_table_law(self.tables, public_generator(seed, "fitting"))
+        return fit_table_law(self.tables, public_generator(seed, "fitting"), self.rules)
+
+    @cached_property
+    def rules(self) -> RuledColumns | None:
+        """The rules that rows obey; None without any."""
+        return RuledColumns.of(self.schema, self.encoding.groups)
 
 
 @dataclass(frozen=True, slots=True)

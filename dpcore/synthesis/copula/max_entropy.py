@@ -20,6 +20,8 @@ from threadpoolctl import threadpool_limits
 from dpcore.records.schema import Codes, Floats
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.pair_tables import PairTables
+from dpcore.synthesis.copula.pilot_rows import PilotRows
+from dpcore.synthesis.copula.ruled_columns import RuledColumns
 
 Singles = NDArray[np.float32]
 
@@ -33,6 +35,9 @@ SURE = 2.0
 """Standard deviations by which a pair's spread must exceed the spread of its noise."""
 
 LEAST_SHARE = 1e-6
+
+FORBIDDEN_RIDGE = 1e-3
+"""Penalty on the offset of a group, per share, where rules forbid groups: they may leave it less than its share."""
 
 LEAST_PENALTY = 1 / PILOT_ROWS
 """Lower bound of penalties: even without noise, pilot rows may lack a combination, and weights must stay finite."""
@@ -57,8 +62,10 @@ class ColumnLaw:
     common: ScoreWeights
     by_class: tuple[ScoreWeights | None, ...]
 
-    def draw(self, classes: Codes, earlier: Singles, generator: np.random.Generator) -> Codes:
-        """Draw a group for each row."""
+    def draw(
+        self, classes: Codes, earlier: Singles, generator: np.random.Generator, base: Singles | None = None
+    ) -> Codes:
+        """Draw a group for each row; `base` are scores that are added, as for groups that rules forbid."""
         of_class, slopes = np.split(self.common.slopes, [len(self.by_class)])
         scores = ScoreWeights(slopes, np.zeros(slopes.shape[1])).scores(earlier)
         scores += (of_class + self.common.offsets).astype(np.float32)[classes]
@@ -66,6 +73,8 @@ class ColumnLaw:
             weights = self.by_class[k]
             if weights is not None:
                 scores[mine] += weights.scores(earlier[mine])
+        if base is not None:
+            scores += base
         return _draw_groups(scores, generator)
 
 
@@ -91,20 +100,21 @@ class TableLaw:
         return groups, classes
 
 
-def fit_table_law(tables: PairTables, generator: np.random.Generator) -> TableLaw:
-    """Fit the law to the measured pair tables, column by column, on rows drawn from the columns before."""
-    weights = tables.weights
+def fit_table_law(tables: PairTables, generator: np.random.Generator, rules: RuledColumns | None = None) -> TableLaw:
+    """Fit the law to the measured pair tables, column by column, on rows drawn from the columns before.
+
+    Where rules forbid groups to a row, the law is fitted as it will be drawn: without them.
+    """
+    weights = tables.weights if rules is None else rules.class_weights(tables.weights)
     sizes = tuple(share.shape[1] for share in tables.shares)
-    classes = generator.permutation(_proportional_classes(weights, PILOT_ROWS))
-    indicators, stop = np.zeros((len(classes), sum(sizes)), dtype=np.float32), 0
+    pilot = PilotRows(generator.permutation(_proportional_classes(weights, PILOT_ROWS)), sizes, rules)
     laws = []
     with threadpool_limits(1):  # many small products: more threads are slower
         fitter = _ColumnFitter(tables)
-        for index, size in enumerate(sizes):
-            law = fitter.fit_column(index, classes, indicators[:, :stop])
-            drawn = law.draw(classes, indicators[:, :stop], generator)
-            indicators[np.arange(len(classes)), stop + drawn] = 1.0
-            stop += size
+        for index in range(len(sizes)):
+            base = pilot.base(index, generator)
+            law = fitter.fit_column(index, pilot.classes, pilot.earlier, base)
+            pilot.add(index, law.draw(pilot.classes, pilot.earlier, generator, base), generator)
             laws.append(law)
     return TableLaw(weights, tuple(laws), sizes, tuple(fitter.shares_of(index) for index in range(len(sizes))))
 
@@ -120,16 +130,18 @@ class _ColumnFitter:
         between = np.einsum("ka,kb,k->ab", self._joint, self._joint, 1 / self._weights)
         self._pooled = tables.excess.sum(axis=0) + between - np.outer(self._shares, self._shares)
 
-    def fit_column(self, index: int, classes: Codes, earlier: Singles) -> ColumnLaw:
-        """Fit the law of one column, given drawn rows of the label and earlier columns."""
+    def fit_column(self, index: int, classes: Codes, earlier: Singles, base: Singles | None = None) -> ColumnLaw:
+        """Fit the law of one column, given drawn rows of the label and earlier columns, and scores that are added."""
         place = self._place(index)
         shares = self._shares[place]
         indicators = np.hstack([np.eye(len(self._weights), dtype=np.float32)[classes], earlier])
         targets = np.vstack([self._label_excess(index), self._pooled[: place.start, place]])
         penalties = np.vstack([self._label_penalty(index), *(self._pair_penalty(b, index) for b in range(index))])
         mean = indicators.mean(axis=0, dtype=np.float64)
-        common = _fit_weights(indicators, targets + np.outer(mean, shares), shares, penalties)
+        common = _fit_weights(indicators, targets + np.outer(mean, shares), shares, penalties, base, is_whole=True)
         scores, by_class = common.scores(indicators), []
+        if base is not None:
+            scores += base
         for k in range(len(self._weights)):
             mine = classes == k
             by_class.append(self._class_weights(k, index, earlier[mine], scores[mine]) if index else None)
@@ -206,19 +218,28 @@ def _penalty(excess: Floats, expected: Floats, variance: float) -> Floats:
 
 
 def _fit_weights(
-    indicators: Singles, targets: Floats, shares: Floats, penalties: Floats, base: Singles | None = None
+    indicators: Singles,
+    targets: Floats,
+    shares: Floats,
+    penalties: Floats,
+    base: Singles | None = None,
+    *,
+    is_whole: bool = False,
 ) -> ScoreWeights:
     """Fit the weights of the softmax law whose expected tables match the targets, up to the penalties.
 
     Minimises the convex mean log-sum-exp, minus the linear part of the targets, plus half the penalties times squared
-    weights. `base` are scores to which the weights add. Whitened coordinates make few iterations sufficient.
+    weights. `base` are scores to which the weights add; if these are the whole law, they only forbid groups. Whitened
+    coordinates make few iterations sufficient.
     """
     shares = np.maximum(shares, LEAST_SHARE) / np.maximum(shares, LEAST_SHARE).sum()
     used = np.isfinite(penalties).all(axis=1)
-    slopes, start = np.zeros(targets.shape), np.log(shares) if base is None else np.zeros(len(shares))
+    whole = base is None or is_whole
+    slopes, start = np.zeros(targets.shape), np.log(shares) if whole else np.zeros(len(shares))
     if not used.any() and base is None:
         return ScoreWeights(slopes, start)
-    problem = _SoftmaxFit(indicators[:, used], targets[used], shares, penalties[used], base, start)
+    ridge = FORBIDDEN_RIDGE if base is not None and is_whole else 0.0
+    problem = _SoftmaxFit(indicators[:, used], targets[used], shares, penalties[used], base, start, ridge)
     slopes[used], offsets = problem.solve()
     return ScoreWeights(slopes, offsets)
 
@@ -234,7 +255,9 @@ class _SoftmaxFit:
         penalties: Floats,
         base: Singles | None,
         start: Floats,
+        offset_ridge: float = 0.0,
     ) -> None:
+        self._offset_ridge = offset_ridge * shares
         self._shares, self._penalties, self._base, self._start = shares, penalties, base, start
         self._mean = indicators.mean(axis=0, dtype=np.float64)
         covariance = (indicators.T @ indicators).astype(np.float64) / len(indicators)
@@ -280,6 +303,10 @@ class _SoftmaxFit:
         value = entropy - gained + float((pulled * plain).sum()) / 2
         by_slope = (self._points.T @ scores).astype(np.float64) / len(scores) - self._targets + self._white.T @ pulled
         by_offset = scores.mean(axis=0, dtype=np.float64) - self._shares
+        if self._offset_ridge.any():
+            moved = offsets - self._start
+            value += float((self._offset_ridge * moved**2).sum()) / 2
+            by_offset += self._offset_ridge * moved
         return value, (np.vstack([by_slope, by_offset]) * self._scale).ravel()
 
 

@@ -1,0 +1,1 @@
+"""Public rules that every released row obeys, as syntax trees."""

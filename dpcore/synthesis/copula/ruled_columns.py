@@ -1,0 +1,145 @@
+"""The rules of a table, column by column in the order in which the copula draws columns.
+
+The label comes first, then the encoded columns. A rule restricts the last of its columns exactly, and earlier ones
+as far as bounds and levels tell which of their values leave no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.measurements.groups import ColumnGroups
+from dpcore.records.rules.allowed import AllowedCells, allowed_cells, widest
+from dpcore.records.rules.rule import Rule, broken_rows
+from dpcore.records.rules.views import AnyLevel, Span
+from dpcore.records.schema import Cells, Codes, Floats, RecordSchema
+from dpcore.synthesis.ruled_rows import allowed_class_weights, class_cells
+
+FORBIDDEN = -1e4
+"""The score that is added to a group without any allowed value: its mass is 0."""
+
+LEAST_PART = 1e-9
+"""The share of a cell that seems empty: it is used only by rows to which the rules leave nothing else."""
+
+BELOW_ONE = 1.0 - 2.0**-20
+"""Points within a group stay below this, so that rounding leads to no cell without mass."""
+
+
+@dataclass(frozen=True)  # no slots: sums are cached
+class AllowedGroups:
+    """What the rules leave of a column's groups to each row."""
+
+    groups: ColumnGroups
+    allowed: AllowedCells
+
+    @property
+    def contexts(self) -> Codes:
+        """Which combination of earlier cells each row has."""
+        return self.allowed.contexts
+
+    @cached_property
+    def shares(self) -> Floats:
+        """The allowed part of each group: (contexts, groups)."""
+        return np.add.reduceat(self._mass, self._starts, axis=1)
+
+    @cached_property
+    def scores(self) -> Floats:
+        """What is added to each group's score: (contexts, groups)."""
+        with np.errstate(divide="ignore"):
+            return np.maximum(np.log(self.shares), FORBIDDEN)
+
+    def values_at(self, rows: Codes | slice, groups: Codes, points: Floats) -> NDArray[np.generic]:
+        """The value at a point from 0 to below 1 of what is allowed of the given group of each row."""
+        contexts, count = self.contexts[rows], self.groups.size
+        base = (contexts * count + groups).astype(np.float64)
+        key = base + np.minimum(points, BELOW_ONE)
+        ends, parts = self._ends
+        cells = self._mass.shape[1]
+        first = contexts * cells + self._starts[groups]
+        last = contexts * cells + np.append(self._starts[1:], cells)[groups] - 1
+        place = np.clip(np.searchsorted(ends, key, side="right"), first, last)
+        part = parts[place]
+        inside = 1.0 - (ends[place] - key) / np.where(part > 0, part, 1.0)
+        codes = self._order[place % cells]
+        return self.allowed.values_at(rows, codes, np.clip(inside, 0.0, 1.0 - 2.0**-53))
+
+    @cached_property
+    def _order(self) -> Codes:
+        """The cells, group by group."""
+        return np.argsort(self.groups.group, kind="stable")
+
+    @cached_property
+    def _starts(self) -> Codes:
+        """Where each group begins in that order."""
+        return np.searchsorted(self.groups.group[self._order], np.arange(self.groups.size))
+
+    @cached_property
+    def _mass(self) -> Floats:
+        """Each cell's share of its group, as far as it is allowed: (contexts, cells in order)."""
+        return (np.maximum(self.groups.within, LEAST_PART) * self.allowed.portions)[:, self._order]
+
+    @cached_property
+    def _ends(self) -> tuple[Floats, Floats]:
+        """Cumulated parts of each context and group, from context * groups + group on, and the parts themselves."""
+        of_group = self.groups.group[self._order]
+        totals = self.shares[:, of_group]
+        parts = np.divide(self._mass, totals, out=np.zeros_like(self._mass), where=totals > 0)
+        sums = np.cumsum(parts, axis=1)
+        before = np.hstack([np.zeros((len(sums), 1)), sums])[:, self._starts]
+        inside = sums - before[:, of_group]
+        base = np.arange(len(sums))[:, None] * self.groups.size + of_group
+        return (base + inside).ravel(), parts.ravel()
+
+
+@dataclass(frozen=True, slots=True)
+class RuledColumns:
+    """The rules of a copula's table, ready for rows that are drawn column by column."""
+
+    schema: RecordSchema
+    groups: Sequence[ColumnGroups]
+    rules: tuple[Rule, ...]
+
+    @staticmethod
+    def of(schema: RecordSchema, groups: Sequence[ColumnGroups]) -> RuledColumns | None:
+        """The rules of a schema; None without any."""
+        parts = tuple(part for rule in schema.rules for part in rule.parts())
+        return RuledColumns(schema, groups, parts) if parts else None
+
+    def class_weights(self, weights: Floats) -> Floats:
+        """The shares of the classes without those of which no row obeys the rules."""
+        return allowed_class_weights(self.schema, weights)
+
+    def class_cells(self, classes: Codes) -> Cells:
+        """The label's cells of rows of these classes."""
+        return class_cells(self.schema, classes)
+
+    def allowed(self, index: int, known: Cells, rows: int) -> AllowedGroups | None:
+        """What the rules leave of a column to rows of which the columns before it are known; None if no rule does."""
+        name = self.groups[index].cells.column.name
+        rules = self._about(name)
+        if not rules:
+            return None
+        found = allowed_cells(rules, self.groups[index].cells, known, rows, self._open(index + 1))
+        if (found.portions == 1.0).all():
+            return None
+        return AllowedGroups(self.groups[index], found)
+
+    def is_used(self, index: int) -> bool:
+        """Whether a rule speaks of a column, so that its values are needed."""
+        return bool(self._about(self.groups[index].cells.column.name))
+
+    def broken(self, cells: Cells) -> NDArray[np.bool_]:
+        """Whether each row breaks a rule."""
+        return broken_rows(self.rules, cells)
+
+    def _about(self, name: str) -> list[Rule]:
+        return [rule for rule in self.rules if name in rule.columns]
+
+    def _open(self, start: int) -> dict[str, Span | AnyLevel]:
+        columns = (group.cells.column for group in self.groups[start:])
+        return {column.name: widest(column) for column in columns}

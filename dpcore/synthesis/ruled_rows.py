@@ -1,0 +1,107 @@
+"""Rows that obey rules: those that break one are drawn again, by themselves, from the law of their class.
+
+What is left is the model's law given that the rules hold, class by class. No value is moved and no row is left out.
+The number of draws that this takes tells how much of the model obeys the rules, and nothing about the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import CheckFailedError
+from dpcore.records.binning import ColumnCells
+from dpcore.records.rules.allowed import allowed_cells, widest
+from dpcore.records.rules.rule import broken_rows
+from dpcore.records.schema import MISSING, Cells, Codes, Floats, RecordSchema
+
+LEAST_RATE = 2.0**-15
+"""The least share of a class's rows that must obey the rules, so that drawing ends."""
+
+DRAWS_AT_ONCE = 1 << 15
+"""Number of rows that are drawn at once in place of others."""
+
+PATIENCE = 20
+"""Draws of one row, as a multiple of those that the least share needs on average; e^-20 of such rows need more."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnRows:
+    """Synthetic rows: the points that were drawn, and the cells that they were decoded to."""
+
+    points: NDArray[Any]
+    cells: Cells
+
+
+Propose = Callable[[Codes, np.random.Generator], DrawnRows]
+"""Draws a row of each given class, independently."""
+
+
+def class_cells(schema: RecordSchema, classes: Codes) -> Cells:
+    """The label's cells of rows of these classes; none without a label."""
+    label = schema.label
+    return {} if label is None else {label.name: np.where(classes < len(label.levels), classes, MISSING)}
+
+
+def classes_of(schema: RecordSchema, cells: Cells, rows: int) -> Codes:
+    """The classes of rows whose label is known."""
+    label = schema.label
+    if label is None:
+        return np.zeros(rows, dtype=np.int64)
+    codes = np.asarray(cells[label.name], dtype=np.int64)
+    return np.where(codes == MISSING, len(label.levels), codes)
+
+
+def allowed_class_weights(schema: RecordSchema, weights: Floats) -> Floats:
+    """The shares of the classes without those of which no row obeys the rules, as bounds and levels tell.
+
+    All shares stay if that leaves none: then no row is found, and drawing says so.
+    """
+    label = schema.label
+    parts = [part for rule in schema.rules for part in rule.parts()]
+    if label is None or not parts:
+        return weights
+    others = {column.name: widest(column) for column in schema.columns if column is not label}
+    mine = [part for part in parts if label.name in part.columns]
+    allowed = allowed_cells(mine, ColumnCells(label), {}, 1, others)
+    left = weights * (allowed.portions[0] > 0)
+    return left / left.sum() if left.sum() > 0 else weights
+
+
+def redraw_broken(
+    drawn: DrawnRows, schema: RecordSchema, propose: Propose, generator: np.random.Generator
+) -> DrawnRows:
+    """Return the rows, those that break a rule replaced by others of their class that break none.
+
+    Raises: CheckFailedError with the share of draws that obey, if that is too small.
+    """
+    waiting = np.flatnonzero(broken_rows(schema.rules, drawn.cells))
+    if not len(waiting):
+        return drawn
+    points, cells = drawn.points.copy(), {name: values.copy() for name, values in drawn.cells.items()}
+    classes, tried, times = classes_of(schema, cells, len(points))[waiting], 0, 1
+    while len(waiting):
+        times = max(1, min(2 * times, DRAWS_AT_ONCE // len(waiting)))
+        found = propose(np.repeat(classes, times), generator)
+        obey = ~broken_rows(schema.rules, found.cells).reshape(len(waiting), times)
+        done, first = obey.any(axis=1), np.argmax(obey, axis=1)
+        source = (np.arange(len(waiting)) * times + first)[done]
+        points[waiting[done]] = found.points[source]
+        for name, values in cells.items():
+            values[waiting[done]] = found.cells[name][source]
+        waiting, classes, tried = waiting[~done], classes[~done], tried + times
+        if len(waiting) and tried * LEAST_RATE > PATIENCE:
+            _give_up(len(waiting), len(drawn.points), tried)
+    return DrawnRows(points, cells)
+
+
+def _give_up(waiting: int, rows: int, tried: int) -> None:
+    raise CheckFailedError(
+        f"the rules hold for too little of the model: {waiting} of {rows} synthetic rows found no row of their class "
+        f"that obeys them in {tried} draws each, which is a rate below {LEAST_RATE:.1g}; compare the rules with each "
+        "other and with what was measured (`dprelease plan` lists them)"
+    )

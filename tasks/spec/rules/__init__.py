@@ -1,0 +1,1 @@
+"""The section `rules` of release.yaml: from text to conditions that every released row obeys."""
