@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dpcore.records.schema import Codes, Floats
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.pair_tables import PairTables
-
-Singles = NDArray[np.float32]
+from dpcore.synthesis.copula.rows_so_far import Singles
 
 PILOT_ROWS = 16_384
 """Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
