@@ -27,11 +27,11 @@ BLOCK_SHARE = 1 / 4
 LEAST_BLOCK = 64
 """Rows of the smallest blocks."""
 
-GAIN = 2.0
-"""How strongly a surplus tilts probabilities, before it is shared by the earlier columns."""
+STIFFNESS = 0.5
+"""How weakly a surplus tilts probabilities, before it is shared by the tables of all earlier columns."""
 
-SPREAD = 1.0
-"""Rows that are added to a pair's expected rows: a single row too many in a rare pair causes a moderate tilt."""
+LEAST_ROWS = 1.5
+"""The surplus in all tables of a rare group that tilts by 1: a single row too many never forbids the next one."""
 
 TILT_GRID = 2.0**-12
 """Unit of tilts: coarse enough for exact sums in any order."""
@@ -60,7 +60,7 @@ class PairBalance:
 
     def __init__(self, known: Flags, edges: Floats, columns: int) -> None:
         self._known, self._edges, self._chances = known, edges, chances_between(edges)
-        self._gain = GAIN / math.sqrt(columns + 1)
+        self._tables = columns + 1
         self._surplus = np.zeros((known.shape[1], len(edges)))
         shares = self._chances.sum(axis=1) / (PARTS * max(len(known), 1))
         self._expected = np.outer(known.mean(axis=0, dtype=np.float64), shares)  # of each pair, per row
@@ -77,7 +77,8 @@ class PairBalance:
 
     def _tilted(self, chances: Floats, known: Floats) -> Floats:
         """Return the edges of a block's chances after tilting them against the surplus."""
-        weights = self._surplus * -self._gain / (len(known) * self._expected + SPREAD)
+        rows = STIFFNESS * math.sqrt(self._tables) * len(known) * self._expected
+        weights = -self._surplus / (rows + LEAST_ROWS * self._tables)
         weights = np.clip(np.rint(weights / TILT_GRID), -MOST_TILT / TILT_GRID, MOST_TILT / TILT_GRID) * TILT_GRID
         tilt = np.ascontiguousarray((known @ weights).T)
         tilt -= (chances * tilt).sum(axis=0) / PARTS
