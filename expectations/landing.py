@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dpcore.records.schema import MISSING, Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from expectations.extremes import Extremes
 from expectations.quiet import quietly
+from expectations.rules import rule_expectations
 from expectations.verdicts import SuiteRunner, Verdict, label, neutral_name
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ MEANINGS = {
     "known-category": "some values are not among the column's categories and are mapped as the codebook states",
     "not-missing": "some values are missing although the specification does not provide for that, and are replaced as "
     "the codebook states",
+    "rule": "some rows break this rule of the specification; they are measured as they are, and released rows obey the "
+    "rule all the same: change it only if it is wrong by what is publicly known, because a choice that is read off the "
+    "data is not protected",
     "unit-ball": "some encoded records lie outside the ball in which records are measured, and were shortened to it: "
     "compare the units of the columns with their bounds, and with model.radius if it is set; change these from "
     "public knowledge only, because a choice that is read off the data is not protected",
@@ -37,6 +41,7 @@ TREATMENTS = {
     "known-category": "some values are not among the declared categories and were mapped as the codebook states",
     "not-missing": "some values are missing although the specification does not provide for that, and were replaced as "
     "the codebook states",
+    "rule": "some rows break rules of the specification and are measured as they are; released rows obey them",
 }
 """How cells that break a rule are treated; the names of the columns follow."""
 
@@ -79,8 +84,10 @@ def structure_suite(
 def cell_suite(schema: RecordSchema) -> ExpectationSuite:
     """The suite for a frame of decoded cells, as `dpcore.records.schema` describes them, with their `ENCODED_NORM`.
 
+    The frame also has the truth of each rule of the schema (`expectations.rules`).
+
     Rules: `in-bounds`, `known-category`, `not-missing` (where the schema says
-    nothing about missing cells) and `unit-ball`: no record is longer than the ball in which it is
+    nothing about missing cells), `rule` and `unit-ball`: no record is longer than the ball in which it is
     measured, before its cells are clamped and its point is drawn back.
     """
     if ENCODED_NORM in schema.by_name:
@@ -89,7 +96,8 @@ def cell_suite(schema: RecordSchema) -> ExpectationSuite:
         import great_expectations as gx
 
         expectations = [rule for column in schema.columns for rule in _cell_rules(column)]
-        return gx.ExpectationSuite(name="landing cells", expectations=[*expectations, *_unit_ball()])
+        expectations += [*rule_expectations(schema.rules), *_unit_ball()]
+        return gx.ExpectationSuite(name="landing cells", expectations=expectations)
 
 
 def structure_verdicts(

@@ -9,11 +9,14 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import CheckFailedError
 from dpcore.records.schema import RecordSchema
+from expectations.extremes import Extremes
 from expectations.released import DecidingCells, released_verdicts
+from expectations.rules import rule_truths, rule_verdicts
 from expectations.verdicts import Verdict
 from tasks.boundary import log_public, private_task
 from tasks.bundle.figures import metric_checks, table_check, utility_of
 from tasks.bundle.record import Outcome
+from tasks.landing.cells import cells_of
 from tasks.progress import RowsDone
 from tasks.release.stage_values import MeasuredMoments, SyntheticTable
 from tasks.spec.plan import PlannedRelease
@@ -21,6 +24,9 @@ from tasks.workspace.helper_process import in_helper
 from tasks.workspace.parallel import one_blas_thread
 
 BATCH_ROWS, READ_BYTES = 1 << 17, 1 << 20
+
+RULES = "rules"
+"""The name of the check that no row breaks a rule of the specification."""
 
 
 @private_task("check")
@@ -54,7 +60,18 @@ def table_verdicts(table: Path, schema: RecordSchema, rows: int) -> tuple[Verdic
     """The verdicts on the file as it was written, read back batch by batch."""
     with pq.ParquetFile(table, buffer_size=READ_BYTES, pre_buffer=False) as file:  # buffered ahead, all of it is held
         cells, progress = DecidingCells(schema, file.schema_arrow), RowsDone("checked", rows)
+        truths = Extremes()
         for batch in file.iter_batches(batch_size=BATCH_ROWS):
             cells.add(batch)
+            if schema.rules:
+                truths.add(rule_truths(cells_of(batch, schema), schema.rules))
             progress.add(len(batch))
-    return in_helper(released_verdicts, cells, schema, rows=rows)
+    return in_helper(_verdicts, cells, truths, schema, rows)
+
+
+def _verdicts(cells: DecidingCells, truths: Extremes, schema: RecordSchema, rows: int) -> tuple[Verdict, ...]:
+    """The verdicts on columns and cells, and on the rules together."""
+    found = released_verdicts(cells, schema, rows=rows)
+    if not schema.rules:
+        return found
+    return (*found, Verdict(None, RULES, all(verdict.ok for verdict in rule_verdicts(truths, schema.rules))))

@@ -11,10 +11,11 @@ import numpy as np
 
 from dpcore.planning.plan import Plan
 from dpcore.records.encoding import Encoding
-from dpcore.records.schema import Column, NominalColumn
+from dpcore.records.schema import Cells, Column, NominalColumn
 from expectations import landing
 from expectations.extremes import Extremes
 from expectations.landing import ENCODED_NORM, MEANINGS, TREATMENTS
+from expectations.rules import rule_truths
 from expectations.verdicts import Verdict
 from tasks.boundary import log_operator, log_public, private_task
 from tasks.intake.completeness import require_whole
@@ -115,10 +116,12 @@ def public_radius(plan: Plan) -> float:
 def cell_extremes(chunks: Iterable[Chunk], *, encoding: Encoding, radius: float = 1.0) -> Extremes:
     """The cells, and the lengths of records before they are cut to their ball, that decide the verdicts on all."""
     extremes = Extremes()
-    nothing = {column.name: np.zeros(0, _cell_type(column)) for column in encoding.schema.columns}
-    extremes.add({**nothing, ENCODED_NORM: np.zeros(0)})  # so that every column is there, whatever the rows
+    nothing: Cells = {column.name: np.zeros(0, _cell_type(column)) for column in encoding.schema.columns}
+    rules = encoding.schema.rules
+    extremes.add({**nothing, **rule_truths(nothing, rules), ENCODED_NORM: np.zeros(0)})  # every column is there
     for cells, _ in chunks:
-        extremes.add({**cells, ENCODED_NORM: encoding.unclipped_lengths(cells) / radius})
+        lengths = encoding.unclipped_lengths(cells) / radius
+        extremes.add({**cells, **rule_truths(cells, rules), ENCODED_NORM: lengths})
     return extremes
 
 

@@ -50,6 +50,13 @@ class Chunk:
         return to_unit(self.even_words(start))
 
 
+def new_words(count: int, generator: np.random.Generator) -> Words:
+    """Return even points from a new random start on, in units of 2^-64."""
+    start = generator.integers(0, np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)
+    words: Words = start + np.arange(count, dtype=np.uint64) * GOLDEN
+    return words
+
+
 def to_unit(words: Words) -> Floats:
     """Return words as multiples of 2^-53 below 1."""
     unit: Floats = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -280,7 +280,9 @@ def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str)
     if not isinstance(generator, Copula):
         return independent_rows(encoding, generator, rows, seed)
     law = generator.law(seed)
-    source: RowSource = RoundedTableRows(RoundedTable.of(law, generator.schema, generator.encoding.groups))
+    source: RowSource = RoundedTableRows(
+        RoundedTable.of(law, generator.schema, generator.encoding.groups, generator.rules)
+    )
     if generator.rules is not None:
         source = RuledRows(source, generator.schema, RuledLaw(law, generator.rules).propose)
     return SyntheticRows(rows, seed, source, encoding.width)

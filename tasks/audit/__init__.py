@@ -20,7 +20,8 @@ For each release, or for those that were asked for:
 11. The measurements in its model are those that were spent, and the rest of it follows from them and from the seeds.
 12. Its lineage records every stage, and every spend with the balance before and after it, and nothing else.
 13. Its codebook describes the columns of the specification.
-14. Its table contains exactly the rows that the model draws with the seed: they are drawn and written again.
+14. Its table contains exactly the rows that the model draws with the seed: they are drawn and written again. No row
+    breaks a rule of the specification.
 15. The record's figures follow from these rows; its plan and its report are computed again.
 
 Across all of them:
@@ -244,6 +245,7 @@ def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], re
             lambda: redrawn_rows.data_faults(bundle),
             lambda: f"{record['rows']} rows in the declared columns, and nothing besides",
         ),
+        "rules": (lambda: redrawn_rows.rule_faults(bundle), lambda: redrawn_rows.rule_words(bundle)),
         "rows": (lambda: sampler(lambda: redrawn_rows.row_faults(bundle)), lambda: redrawn_rows.row_words(bundle)),
         "figures": (
             lambda: program(lambda: redrawn_rows.figure_faults(bundle)),
@@ -255,6 +257,8 @@ def _content_checks(evidence: Evidence, folder: Path, record: dict[str, Any], re
         ),
         "report": (lambda: program(lambda: documents.report_faults(bundle)), "is the page that its record gives"),
     }
+    if not record["specification"].get("rules"):
+        del steps["rules"]
     if record["record_version"] == 1:
         del steps["registry"]  # the first version had none
     yield from (check(f"{release.release_id}: {name}", *step) for name, step in steps.items())

@@ -100,6 +100,21 @@ def row_faults(bundle: RecomputedBundle) -> list[str]:
     return [fault for found in bundle.tables for fault in _odd_rows(bundle, found)]
 
 
+def rule_faults(bundle: RecomputedBundle) -> list[str]:
+    """Where a released row breaks a rule of the record's specification; rows of projected points state no columns."""
+    return [
+        f"{found.broken} of {found.rows} rows break a rule of its specification"
+        for found in bundle.tables
+        if found.broken
+    ]
+
+
+def rule_words(bundle: RecomputedBundle) -> str:
+    """How many rules the rows obey."""
+    count = len(bundle.rebuilt.schema.rules)
+    return f"no row breaks any of the specification's {count} rules" if count > 1 else "no row breaks its rule"
+
+
 def _odd_rows(bundle: RecomputedBundle, found: TablePass) -> list[str]:
     odd = [
         f"{_which(found)}{odd} of {found.compared} cells of {name!r} are not those that its model draws"

@@ -18,6 +18,7 @@ from dpcore.measure import ReleasedVector
 from dpcore.measurements.scores import train_scorer
 from dpcore.mechanisms.queries import ScoreQuery
 from dpcore.noise.sources import draw_seed, public_generator
+from dpcore.records.rules.rule import broken_rows
 from dpcore.records.schema import RecordSchema
 from dpcore.synthesis.generators import SyntheticRows
 from tasks.audit.agreement import odd_cells
@@ -31,8 +32,12 @@ from tasks.workspace.parallel import in_order, one_blas_thread
 
 READ_BYTES = 1 << 20
 
-TABLE_RULES = ("columns", "row-count", "column-type", "in-bounds", "known-category", "not-null")
+TABLE_RULES = ("columns", "row-count", "column-type", "in-bounds", "known-category", "not-null", "rules")
 """Rules of the suite for released tables; a table that breaks one is not published."""
+
+
+_Compared = tuple[dict[str, int], bool]
+"""How many cells of a chunk differ from the redrawn ones, by column, and whether none does to the last bit."""
 
 
 @dataclass(slots=True)
@@ -49,6 +54,8 @@ class TablePass:
     """The number of cells, by column, that differ from the redrawn ones."""
     identical: bool = True
     """Whether the redrawn rows are identical to the last bit."""
+    broken: int = 0
+    """The number of rows that break a rule of the specification."""
     digest: str = ""
     """SHA-256 of the file that results when the same rows are written again."""
 
@@ -71,25 +78,28 @@ def read_table(
     rows, schema, found = rebuilt.rows(), form.schema, TablePass(form, TableSummary(rebuilt.encoding))
     chosen = _chunks_to_redraw(rows, sample if rebuilt.spec.model.publishes_original else None)
 
-    def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, tuple[dict[str, int], bool] | None]:
+    def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, int, _Compared | None]:
         index, batch = piece
-        counted, table = found.summary.empty(), pa.Table.from_batches([batch])
+        counted, table, broken = found.summary.empty(), pa.Table.from_batches([batch]), 0
         if form.projection is None:
-            counted.add(cells_of(batch, schema))
+            cells = cells_of(batch, schema)
+            counted.add(cells)
+            broken = int(broken_rows(schema.rules, cells).sum())
         if index not in chosen:
-            return table, counted, None
+            return table, counted, broken, None
         again = rows.draw_chunk(index)
         if form.projection is not None:
             counted.add(again.cells)
         drawn = table_of(form.cells(again), schema)
         changed = odd_cells(drawn, table, schema, exact=True)
         odd = changed if exact else odd_cells(drawn, table, schema, exact=False)
-        return table, counted, (odd, not any(changed.values()))
+        return table, counted, broken, (odd, not any(changed.values()))
 
     def examined(file: pq.ParquetFile) -> Iterator[pa.Table]:
-        for table, counted, compared in in_order(examine, _chunks(file, rows)):
+        for table, counted, broken, compared in in_order(examine, _chunks(file, rows)):
             found.summary.merge(counted)
             found.rows += len(table)
+            found.broken += broken
             if compared is not None:
                 odd, identical = compared
                 found.odd.update(odd)

@@ -14,22 +14,23 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from dpcore.records.schema import Codes, Floats
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.pair_tables import PairTables
 from dpcore.synthesis.copula.pilot_rows import PilotRows
+from dpcore.synthesis.copula.rows_so_far import Singles
 from dpcore.synthesis.copula.ruled_columns import RuledColumns
-
-Singles = NDArray[np.float32]
 
 PILOT_ROWS = 16_384
 """Number of rows on which laws are fitted; they are drawn from the laws of earlier columns."""
 
 ITERATIONS, CURVATURES = 40, 10
 """Iterations of the optimiser (L-BFGS), and the size of its memory."""
+
+RULED_ITERATIONS = 200
+"""Iterations where rules forbid groups: the coordinates are whitened for a law without rules."""
 
 SURE = 2.0
 """Standard deviations by which a pair's spread must exceed the spread of its noise."""
@@ -87,6 +88,8 @@ class TableLaw:
     sizes: tuple[int, ...]
     shares: tuple[Floats, ...]
     """Share of each column's groups over all classes, as measured."""
+    tilts: tuple[Floats | None, ...] = ()
+    """How values within groups are tilted where rules restrict them (`ruled_columns`), by column; none without rules."""
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
         """Draw groups of shape (rows, columns), and classes; rows are sorted by class."""
@@ -116,7 +119,8 @@ def fit_table_law(tables: PairTables, generator: np.random.Generator, rules: Rul
             law = fitter.fit_column(index, pilot.classes, pilot.earlier, base)
             pilot.add(index, law.draw(pilot.classes, pilot.earlier, generator, base), generator)
             laws.append(law)
-    return TableLaw(weights, tuple(laws), sizes, tuple(fitter.shares_of(index) for index in range(len(sizes))))
+    shares = tuple(fitter.shares_of(index) for index in range(len(sizes)))
+    return TableLaw(weights, tuple(laws), sizes, shares, tuple(pilot.tilts) if rules else ())
 
 
 class _ColumnFitter:
@@ -138,14 +142,23 @@ class _ColumnFitter:
         targets = np.vstack([self._label_excess(index), self._pooled[: place.start, place]])
         penalties = np.vstack([self._label_penalty(index), *(self._pair_penalty(b, index) for b in range(index))])
         mean = indicators.mean(axis=0, dtype=np.float64)
-        common = _fit_weights(indicators, targets + np.outer(mean, shares), shares, penalties, base, is_whole=True)
-        scores, by_class = common.scores(indicators), []
+        common = _fit_weights(
+            indicators,
+            targets + np.outer(mean, shares),
+            shares,
+            penalties,
+            base,
+            is_whole=True,
+            is_ruled=base is not None,
+        )
+        scores = common.scores(indicators)
+        by_class: list[ScoreWeights | None] = []
         if base is not None:
             scores += base
-        for k in range(len(self._weights)):
+        for k in range(len(self._weights) if index else 0):
             mine = classes == k
-            by_class.append(self._class_weights(k, index, earlier[mine], scores[mine]) if index else None)
-        return ColumnLaw(common, tuple(by_class))
+            by_class.append(self._class_weights(k, index, earlier[mine], scores[mine], is_ruled=base is not None))
+        return ColumnLaw(common, tuple(by_class or [None] * len(self._weights)))
 
     def shares_of(self, index: int) -> Floats:
         """Return the shares of a column's groups over all classes."""
@@ -169,7 +182,9 @@ class _ColumnFitter:
         variance = len(self._weights) * self._tables.excess_variance
         return _penalty(self._pooled[a, b], np.outer(self._shares[a], self._shares[b]), variance)
 
-    def _class_weights(self, k: int, index: int, earlier: Singles, scores: Singles) -> ScoreWeights | None:
+    def _class_weights(
+        self, k: int, index: int, earlier: Singles, scores: Singles, *, is_ruled: bool
+    ) -> ScoreWeights | None:
         """Fit the correction of class k to the common scores; None if its tables differ by no more than noise."""
         if len(earlier) == 0:
             return None
@@ -188,7 +203,7 @@ class _ColumnFitter:
         )
         if not np.isfinite(penalties).any():
             return None
-        return _fit_weights(earlier, targets, shares, penalties, scores)
+        return _fit_weights(earlier, targets, shares, penalties, scores, is_ruled=is_ruled)
 
     def _class_shares(self, k: int, index: int, common: Floats) -> Floats:
         """Return the shares of a column's groups in class k: the measured ones, shrunk towards the common law's.
@@ -225,12 +240,13 @@ def _fit_weights(
     base: Singles | None = None,
     *,
     is_whole: bool = False,
+    is_ruled: bool = False,
 ) -> ScoreWeights:
     """Fit the weights of the softmax law whose expected tables match the targets, up to the penalties.
 
     Minimises the convex mean log-sum-exp, minus the linear part of the targets, plus half the penalties times squared
-    weights. `base` are scores to which the weights add; if these are the whole law, they only forbid groups. Whitened
-    coordinates make few iterations sufficient.
+    weights. `base` are scores to which the weights add; under weights that are the whole law, they only say what
+    rules leave of the groups. Whitened coordinates make few iterations sufficient, without rules.
     """
     shares = np.maximum(shares, LEAST_SHARE) / np.maximum(shares, LEAST_SHARE).sum()
     used = np.isfinite(penalties).all(axis=1)
@@ -238,7 +254,7 @@ def _fit_weights(
     slopes, start = np.zeros(targets.shape), np.log(shares) if whole else np.zeros(len(shares))
     if not used.any() and base is None:
         return ScoreWeights(slopes, start)
-    ridge = FORBIDDEN_RIDGE if base is not None and is_whole else 0.0
+    ridge = FORBIDDEN_RIDGE if is_ruled else 0.0
     problem = _SoftmaxFit(indicators[:, used], targets[used], shares, penalties[used], base, start, ridge)
     slopes[used], offsets = problem.solve()
     return ScoreWeights(slopes, offsets)
@@ -274,7 +290,8 @@ class _SoftmaxFit:
         from scipy.optimize import minimize
 
         size = (self._points.shape[1] + 1) * len(self._shares)
-        options = {"maxiter": ITERATIONS, "maxcor": CURVATURES}
+        iterations = RULED_ITERATIONS if self._offset_ridge.any() else ITERATIONS
+        options = {"maxiter": iterations, "maxcor": CURVATURES}
         found = minimize(self._objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options).x
         slopes, offsets = self._unpack(found)
         slopes = self._white @ slopes

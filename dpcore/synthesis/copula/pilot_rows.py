@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.records.schema import Cells, Codes
+from dpcore.records.schema import Cells, Codes, Floats
+from dpcore.synthesis.copula.rows_so_far import Singles
 from dpcore.synthesis.copula.ruled_columns import AllowedGroups, RuledColumns
-
-Singles = NDArray[np.float32]
 
 
 class PilotRows:
@@ -21,6 +21,8 @@ class PilotRows:
         self._indicators, self._width = np.zeros((len(classes), sum(sizes)), dtype=np.float32), 0
         self._cells: Cells = {} if rules is None else rules.class_cells(classes)
         self._allowed: AllowedGroups | None = None
+        self.tilts: list[Floats | None] = [None] * len(sizes)
+        """How values within the groups of each column are tilted, where rules restrict it."""
 
     @property
     def earlier(self) -> Singles:
@@ -55,6 +57,9 @@ class PilotRows:
         if self._rules is None or not self._rules.is_used(index):
             return
         column, points = self._rules.groups[index], generator.random(len(groups))
+        if self._allowed is not None:
+            self.tilts[index] = self._allowed.fit_tilt(groups)
+            self._allowed = replace(self._allowed, tilt=self.tilts[index])
         values = (
             column.values_at(groups, points)
             if self._allowed is None

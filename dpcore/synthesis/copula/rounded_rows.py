@@ -1,13 +1,12 @@
-"""Rows of a table law whose counts are the law's up to about a row, instead of independent draws.
+"""Rows of a table law whose counts are close to those that the law expects, instead of independent draws.
 
-A chunk is drawn column by column. Its rows are put in order by class and by the earlier columns on which the
-column depends most, and even points along this order decide their groups by each row's own probabilities: neighbours
-are alike, so every class and leading earlier group gets about its expected number of each group. What remains of all
-other pairs is lowered by exchanging groups between rows (`pair_balance`). A row never gets a group that has the
-probability 0 for it. Values inside groups are spread evenly in the same way.
+A chunk is drawn column by column. Its rows are put in order by class and by the earlier columns on which the column
+depends most, and even points along this order decide their groups by each row's own probabilities, in blocks that
+make good what earlier blocks left in the pairs with all earlier columns (`group_draws`). A row never gets a group that
+has the probability 0 for it. Values inside groups are spread evenly along the same order.
 
 All decisions rest on whole numbers: scores on a grid, which any order of summation adds up exactly, and probabilities
-as multiples of 2^-18. Given the law, rows are therefore the same on every machine.
+as multiples of 2^-30. Given the law, rows are therefore the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.measurements.groups import ColumnGroups
 from dpcore.records.schema import MISSING, Cells, Codes, Floats, RecordSchema
-from dpcore.synthesis.copula.max_entropy import ColumnLaw, Singles, TableLaw
-from dpcore.synthesis.copula.pair_balance import balance_pairs
-from dpcore.synthesis.copula.rows_so_far import PARTS, PARTS_BITS, RowsSoFar
+from dpcore.synthesis.copula.group_draws import draw_groups
+from dpcore.synthesis.copula.max_entropy import ColumnLaw, TableLaw
+from dpcore.synthesis.copula.rows_so_far import RowsSoFar, Singles
+from dpcore.synthesis.copula.ruled_columns import AllowedGroups, RuledColumns
 from dpcore.synthesis.even_points import Chunk, Words, even_classes, to_unit
 
 SCORE_GRID = 2.0**-12
@@ -31,15 +30,6 @@ SCORE_GRID = 2.0**-12
 
 LEADING = 4
 """How many earlier columns order the rows of a chunk: those on which the column depends most."""
-
-STEPS = 1024
-"""Steps of the expected group, by which rows are ordered within equal leading groups."""
-
-ROW_BITS = 15
-"""Bits of a row's number within a chunk."""
-
-MOST_KEYS = 1 << 38
-"""The largest number of different keys that an order can tell apart."""
 
 
 @dataclass(frozen=True)  # no slots: cached_property needs a __dict__
@@ -79,37 +69,19 @@ class ColumnScores:
         order = sorted(range(len(spreads)), key=lambda c: (-spreads[c], c))
         return [c for c in order[:LEADING] if spreads[c] > 0]
 
-    def chances(self, rows: RowsSoFar) -> NDArray[np.int64]:
-        """Return the probability of each group for every row, given its class and earlier groups: (groups, rows).
-
-        They are whole numbers of 2^-18 that sum to 1 for each row.
-        """
-        found = np.empty((self.by_class[0][1].size, len(rows.classes)), dtype=np.int64)
+    def scores(self, rows: RowsSoFar) -> Singles:
+        """Return the score of each group for every row, given its class and earlier groups: (rows, groups)."""
+        found = np.empty((len(rows.classes), self.by_class[0][1].size), dtype=np.float32)
         for k, mine in rows.by_class():
             slopes, offsets = self.by_class[k]
-            scores = rows.earlier[mine] @ slopes
-            scores += offsets
-            mass = np.ascontiguousarray(scores.T, dtype=np.float64)  # summing few long rows is faster
-            mass -= mass.max(axis=0)
-            np.exp(mass, out=mass)
-            found[:, mine] = whole_chances(mass)
+            np.matmul(rows.earlier[mine], slopes, out=found[mine])
+            found[mine] += offsets
         return found
 
 
 def _on_grid(scores: Floats) -> Singles:
     found: Singles = (np.rint(scores / SCORE_GRID) * SCORE_GRID).astype(np.float32)
     return found
-
-
-def whole_chances(mass: Floats) -> NDArray[np.int64]:
-    """Return probabilities in proportion to masses of shape (groups, rows), as whole numbers that sum to `PARTS`.
-
-    A mass of 0 keeps the probability 0.
-    """
-    below = np.cumsum(mass, axis=0)
-    below /= below[-1]
-    edges = np.floor(below * PARTS).astype(np.int64)
-    return np.diff(edges, axis=0, prepend=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,45 +92,46 @@ class RoundedTable:
     schema: RecordSchema
     groups: Sequence[ColumnGroups]
     columns: tuple[ColumnScores, ...]
+    rules: RuledColumns | None = None
 
     @staticmethod
-    def of(law: TableLaw, schema: RecordSchema, groups: Sequence[ColumnGroups]) -> RoundedTable:
-        """Prepare a law for drawing."""
+    def of(
+        law: TableLaw, schema: RecordSchema, groups: Sequence[ColumnGroups], rules: RuledColumns | None = None
+    ) -> RoundedTable:
+        """Prepare a law for drawing, under rules if there are any."""
         columns = [ColumnScores(c, law.weights, law.shares[:i]) for i, c in enumerate(law.columns)]
-        return RoundedTable(law, schema, groups, tuple(columns))
+        return RoundedTable(law, schema, groups, tuple(columns), rules)
 
     def draw(self, chunk: Chunk) -> tuple[Codes, Cells]:
-        """Return the groups and cells of a chunk, its rows in random order."""
-        generator, count = chunk.generator(), len(self.columns)
-        starts = chunk.starts(2 * count + 1)
-        rows = RowsSoFar(chunk, even_classes(chunk, self.law.weights, starts[0]), self.law.sizes, len(self.law.weights))
-        for index in range(count):
-            order = self._draw_groups(rows, starts[1 + 2 * index], generator)
-            self._draw_values(rows, order, starts[2 + 2 * index], generator)
-        mixed = generator.permutation(chunk.rows)
-        cells = self._with_label(rows)
+        """Return the groups and cells of a chunk, its rows in random order.
+
+        A row to which the rules leave nothing breaks one of them; no other row does, up to rounding.
+        """
+        generator, starts = chunk.generator(), chunk.starts(1 + len(self.columns))
+        classes = even_classes(chunk, self.law.weights, starts[0])
+        rows = RowsSoFar(classes, len(self.law.weights), self.law.sizes)
+        for column, start in zip(self.columns, starts[1:], strict=True):
+            scores, allowed = column.scores(rows), self._allowed(rows)
+            if allowed is not None:
+                scores += _on_grid(allowed.scores)[allowed.contexts]
+            order = draw_groups(rows, scores, column.leading, generator)
+            points = _even_in_groups(rows, order, chunk.even_words(start), generator)
+            self._add_values(rows, points, allowed)
+        mixed, cells = generator.permutation(chunk.rows), self._with_label(rows)
         return rows.groups[mixed], {column.name: cells[column.name][mixed] for column in self.schema.columns}
 
-    def _draw_groups(self, rows: RowsSoFar, start: np.uint64, generator: np.random.Generator) -> Codes:
-        """Draw the next column's groups, and return the order of rows along which they were spread."""
-        column = self.columns[rows.drawn]
-        chances = column.chances(rows)
-        order = _order(rows, column.leading, chances, generator)
-        groups = spread_groups(chances, order, rows.chunk.even_words(start))
-        if rows.drawn:
-            balance_pairs(groups, chances, order, rows, generator)
-        rows.add(groups)
-        return order
+    def _allowed(self, rows: RowsSoFar) -> AllowedGroups | None:
+        """What the rules leave of the next column to each row; None if no rule speaks of it."""
+        if self.rules is None:
+            return None
+        return self.rules.allowed(rows.drawn, self._with_label(rows), len(rows.classes), self.law.tilts[rows.drawn])
 
-    def _draw_values(self, rows: RowsSoFar, order: Codes, start: np.uint64, generator: np.random.Generator) -> None:
-        """Draw values within the groups of the last column, spread evenly within every group."""
-        index = rows.drawn - 1
-        column, groups = self.groups[index], rows.groups[:, index]
-        by_group = order[np.argsort(groups[order], kind="stable")]
-        jitter = generator.random(len(groups)) / len(groups)
-        points = np.empty(len(groups))
-        points[by_group] = (to_unit(rows.chunk.even_words(start)) + jitter) % 1.0
-        rows.values[column.cells.column.name] = column.values_at(groups, points)
+    def _add_values(self, rows: RowsSoFar, points: Floats, allowed: AllowedGroups | None) -> None:
+        """Add the values of the last column's groups at these points."""
+        column, groups = self.groups[rows.drawn - 1], rows.groups[:, rows.drawn - 1]
+        rows.values[column.cells.column.name] = (
+            column.values_at(groups, points) if allowed is None else allowed.values_at(slice(None), groups, points)
+        )
 
     def _with_label(self, rows: RowsSoFar) -> Cells:
         label = self.schema.label
@@ -167,34 +140,10 @@ class RoundedTable:
         return rows.values | {label.name: np.where(rows.classes < len(label.levels), rows.classes, MISSING)}
 
 
-def _order(
-    rows: RowsSoFar, leading: Sequence[int], chances: NDArray[np.int64], generator: np.random.Generator
-) -> Codes:
-    """Return the rows in an order in which neighbours are alike; rows that are equal in it come in random order."""
-    keys, size = rows.classes.copy(), int(rows.classes[-1]) + 1
-    for column in leading:
-        if size * rows.sizes[column] * STEPS > MOST_KEYS:
-            break
-        keys = keys * rows.sizes[column] + rows.groups[:, column]
-        size *= rows.sizes[column]
-    if len(chances) > 1:
-        expected = np.cumsum(chances[:-1], axis=0).sum(axis=0) * (STEPS - 1) // (PARTS * (len(chances) - 1))
-        keys = keys * STEPS + expected
-    lots = generator.permutation(len(keys))
-    back = np.empty_like(lots)
-    back[lots] = np.arange(len(lots))
-    keys = (keys << ROW_BITS) | lots  # all different, so that every way of sorting gives the same order
-    keys.sort()
-    found: Codes = back[keys & ((1 << ROW_BITS) - 1)]
-    return found
-
-
-def spread_groups(chances: NDArray[np.int64], order: Codes, words: Words) -> Codes:
-    """Return a group for each row: by its own probabilities, at even points along the order."""
-    points = np.empty(len(order), dtype=np.int64)
-    points[order] = (words >> np.uint64(64 - PARTS_BITS)).astype(np.int64)
-    below, groups = np.zeros(len(order), dtype=np.int64), np.zeros(len(order), dtype=np.int64)
-    for chance in chances[:-1]:
-        below += chance
-        groups += below <= points
-    return groups
+def _even_in_groups(rows: RowsSoFar, order: Codes, words: Words, generator: np.random.Generator) -> Floats:
+    """Return a point of each row such that the points of every group of the last column are even along the order."""
+    groups = rows.groups[order, rows.drawn - 1]
+    by_group = order[np.argsort(groups.astype(np.int16), kind="stable")]
+    points = np.empty(len(groups))
+    points[by_group] = (to_unit(words) + generator.random(len(groups)) / len(groups)) % 1.0
+    return points

@@ -9,38 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.records.schema import Codes
-from dpcore.synthesis.copula.max_entropy import Singles
-from dpcore.synthesis.even_points import Chunk
 
-PARTS_BITS = 18
-PARTS = 1 << PARTS_BITS
-"""The number of parts into which a row's probabilities divide 1."""
+Singles = NDArray[np.float32]
+Flags = NDArray[np.uint8]
 
 
 class RowsSoFar:
-    """The rows of a chunk while it is drawn: classes in order, and groups and values of the columns so far."""
+    """The rows of a chunk while it is drawn, by class: groups and values of the columns so far."""
 
-    def __init__(self, chunk: Chunk, classes: Codes, sizes: Sequence[int], classes_count: int) -> None:
-        self.chunk, self.classes, self.sizes = chunk, classes, sizes
-        self.edges = np.searchsorted(classes, np.arange(classes_count + 1))
-        """The rows of class k lie between edges k and k + 1."""
+    def __init__(self, classes: Codes, class_count: int, sizes: Sequence[int]) -> None:
+        self.classes, self.sizes = classes, tuple(sizes)
+        self._class_count, self._width = class_count, class_count
+        self._edges = np.searchsorted(classes, np.arange(class_count + 1))  # class k lies between edges k and k + 1
+        self._indicators = np.zeros((len(classes), sum(sizes)), dtype=np.float32)
+        self._flags = np.zeros((len(classes), class_count + sum(sizes)), dtype=np.uint8)
+        self._flags[np.arange(len(classes)), classes] = 1
         self.groups = np.zeros((len(classes), len(sizes)), dtype=np.int64)
-        self.indicators = np.zeros((len(classes), sum(sizes)), dtype=np.float32)
         self.values: dict[str, NDArray[np.generic]] = {}
-        self.width, self.drawn = 0, 0
+        self.drawn = 0
+        """The number of columns whose groups are drawn."""
 
     @property
     def earlier(self) -> Singles:
         """The indicators of the groups so far."""
-        return self.indicators[:, : self.width]
+        return self._indicators[:, : self._width - self._class_count]
+
+    @property
+    def known(self) -> Flags:
+        """The indicators of the classes and of the groups so far."""
+        return self._flags[:, : self._width]
 
     def by_class(self) -> list[tuple[int, slice]]:
         """The classes with rows, and where their rows are."""
-        return [(k, slice(int(a), int(b))) for k, (a, b) in enumerate(pairwise(self.edges)) if a < b]
+        return [(k, slice(int(a), int(b))) for k, (a, b) in enumerate(pairwise(self._edges)) if a < b]
 
     def add(self, groups: Codes) -> None:
         """Add a column's groups."""
+        rows = np.arange(len(groups))
         self.groups[:, self.drawn] = groups
-        self.indicators[np.arange(len(groups)), self.width + groups] = 1.0
-        self.width += self.sizes[self.drawn]
+        self._indicators[rows, self._width - self._class_count + groups] = 1.0
+        self._flags[rows, self._width + groups] = 1
+        self._width += self.sizes[self.drawn]
         self.drawn += 1

@@ -23,6 +23,9 @@ from dpcore.synthesis.ruled_rows import allowed_class_weights, class_cells
 FORBIDDEN = -1e4
 """The score that is added to a group without any allowed value: its mass is 0."""
 
+TILT_ROUNDS, MOST_TILT = 30, 1e4
+"""Rounds of the fit of cells within groups, and its largest factor."""
+
 LEAST_PART = 1e-9
 """The share of a cell that seems empty: it is used only by rows to which the rules leave nothing else."""
 
@@ -36,6 +39,8 @@ class AllowedGroups:
 
     groups: ColumnGroups
     allowed: AllowedCells
+    tilt: Floats | None = None
+    """By how much each cell counts more within its group than its measured share says; see `fit_tilt`."""
 
     @property
     def contexts(self) -> Codes:
@@ -83,12 +88,40 @@ class AllowedGroups:
         """Each cell's share of its group, as far as it is allowed: (contexts, cells in order)."""
         return (np.maximum(self.groups.within, LEAST_PART) * self.allowed.portions)[:, self._order]
 
+    def fit_tilt(self, groups: Codes) -> Floats:
+        """Return the factors by which the values of rows in these groups get the measured shares of all cells.
+
+        Rules leave more of some cells than of others: if an end must not lie before a beginning, the later cells of a
+        group would come too often. This is iterative proportional fitting, as far as the rules allow it.
+        """
+        of_group, context_count = self.groups.group[self._order], len(self._mass)
+        cell = self.contexts * self.groups.size + groups
+        counts = np.bincount(cell, minlength=context_count * self.groups.size).reshape(context_count, -1)
+        used = counts.sum(axis=1) > 0
+        counts, mass = counts[used][:, of_group].astype(np.float64), self._mass[used]
+        reached = (mass * counts).sum(axis=0) > 0
+        target = np.where(reached, self.groups.within[self._order], 0.0)
+        in_group = np.add.reduceat(target, self._starts)[of_group]
+        rows = np.bincount(groups, minlength=self.groups.size)[of_group]
+        target = np.divide(target * rows, in_group, out=np.zeros_like(target), where=in_group > 0)
+        factor = np.ones(len(of_group))
+        for _ in range(TILT_ROUNDS):
+            tilted = mass * factor
+            totals = np.add.reduceat(tilted, self._starts, axis=1)[:, of_group]
+            found = np.divide(tilted * counts, totals, out=np.zeros_like(tilted), where=totals > 0).sum(axis=0)
+            change = np.divide(target, found, out=np.ones_like(target), where=(found > 0) & (target > 0))
+            factor = np.clip(factor * change, 1 / MOST_TILT, MOST_TILT)
+        tilt = np.empty_like(factor)
+        tilt[self._order] = factor
+        return tilt
+
     @cached_property
     def _ends(self) -> tuple[Floats, Floats]:
         """Cumulated parts of each context and group, from context * groups + group on, and the parts themselves."""
         of_group = self.groups.group[self._order]
-        totals = self.shares[:, of_group]
-        parts = np.divide(self._mass, totals, out=np.zeros_like(self._mass), where=totals > 0)
+        mass = self._mass if self.tilt is None else self._mass * self.tilt[self._order]
+        totals = np.add.reduceat(mass, self._starts, axis=1)[:, of_group]
+        parts = np.divide(mass, totals, out=np.zeros_like(mass), where=totals > 0)
         sums = np.cumsum(parts, axis=1)
         before = np.hstack([np.zeros((len(sums), 1)), sums])[:, self._starts]
         inside = sums - before[:, of_group]
@@ -118,8 +151,8 @@ class RuledColumns:
         """The label's cells of rows of these classes."""
         return class_cells(self.schema, classes)
 
-    def allowed(self, index: int, known: Cells, rows: int) -> AllowedGroups | None:
-        """What the rules leave of a column to rows of which the columns before it are known; None if no rule does."""
+    def allowed(self, index: int, known: Cells, rows: int, tilt: Floats | None = None) -> AllowedGroups | None:
+        """What the rules leave of a column to rows of which the columns before it are known; None if it is all."""
         name = self.groups[index].cells.column.name
         rules = self._about(name)
         if not rules:
@@ -127,7 +160,7 @@ class RuledColumns:
         found = allowed_cells(rules, self.groups[index].cells, known, rows, self._open(index + 1))
         if (found.portions == 1.0).all():
             return None
-        return AllowedGroups(self.groups[index], found)
+        return AllowedGroups(self.groups[index], found, tilt)
 
     def is_used(self, index: int) -> bool:
         """Whether a rule speaks of a column, so that its values are needed."""

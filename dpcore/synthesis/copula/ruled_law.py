@@ -26,7 +26,7 @@ class RuledLaw:
         groups = np.empty((rows, len(sizes)), dtype=np.int64)
         indicators, width = np.zeros((rows, sum(sizes)), dtype=np.float32), 0
         for index, (law, size) in enumerate(zip(self.law.columns, sizes, strict=True)):
-            column, allowed = self.rules.groups[index], self.rules.allowed(index, cells, rows)
+            column, allowed = self.rules.groups[index], self.rules.allowed(index, cells, rows, self.law.tilts[index])
             base = None if allowed is None else allowed.scores.astype(np.float32)[allowed.contexts]
             drawn = law.draw(classes, indicators[:, :width], generator, base)
             points = generator.random(rows)
