@@ -38,6 +38,8 @@ def check_release(planned: PlannedRelease, measured: MeasuredMoments, table: Syn
     """
     moments, projection, rows = measured.moments, measured.projection, table.summary.rows
     utility = utility_of(planned.encoding, moments, projection, table.summary)
+    if table.rules is not None:
+        utility["rules"] = table.rules
     checks = [*metric_checks(utility["metrics"], planned.spec.checks), *_table_checks(table, rows)]
     failed = [check["name"] for check in checks if not check["ok"]]
     if failed:

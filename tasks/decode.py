@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dpcore.evaluation.table_summary import TableSummary
-from dpcore.synthesis.generators import SyntheticRows
+from dpcore.synthesis.generators import SAMPLINGS, SyntheticRows
 from tasks.boundary import log_public, private_task
+from tasks.bundle.figures import rules_effect_of
 from tasks.bundle.released_tables import ReleasedTable, released_tables
 from tasks.bundle.staging import Staging
 from tasks.bundle.synthetic_table import write_rows
@@ -19,8 +20,15 @@ from tasks.workspace.parallel import one_blas_thread
 def decode_rows(
     planned: PlannedRelease, rows: SyntheticRows, measured: MeasuredMoments, staging: Staging
 ) -> SyntheticTable:
-    """Draw the synthetic rows on all cores and write them into a new bundle, once for each of its tables."""
+    """Draw the synthetic rows on all cores and write them into a new bundle, once for each of its tables.
+
+    Raises: CheckFailedError if the specification's rules hold for too little of the model.
+    """
     staging.start()
+    sampler = SAMPLINGS[planned.spec.model.row_sampling]
+    effect = rules_effect_of(rows, sampler, planned.encoding, measured.moments, measured.projection)
+    if effect is not None:
+        log_public(f"rules: {effect['broken']:.1%} of the rows that the model would draw without them break one")
     summary = TableSummary(planned.encoding)
     tables = released_tables(planned.spec, planned.encoding, measured.projection)
     for index, table in enumerate(tables):
@@ -29,7 +37,7 @@ def decode_rows(
     log_public(f"sampled {rows.rows} synthetic rows")
     for table in tables:
         log_public(_words(table))
-    return SyntheticTable(staging.folder, tables, summary)
+    return SyntheticTable(staging.folder, tables, summary, effect)
 
 
 def _words(table: ReleasedTable) -> str:

@@ -100,6 +100,12 @@ def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projec
     return ClassGaussians(moments, projection) if moments.marginals is None else Copula(schema, moments)
 
 
+def without_rules(encoding: Encoding, generator: Generator) -> tuple[Encoding, Generator]:
+    """Return the same generator for rows that need not obey any rules."""
+    plain = replace(encoding.schema, rules=())
+    return Encoding(plain), Copula(plain, generator.moments) if isinstance(generator, Copula) else generator
+
+
 def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
     """Return the decoder that turns a generator's points into cells."""
     return CopulaDecoder(generator.encoding) if isinstance(generator, Copula) else Decoder(encoding, generator, seed)

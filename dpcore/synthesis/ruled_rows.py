@@ -26,7 +26,7 @@ DRAWS_AT_ONCE = 1 << 15
 """Number of rows that are drawn at once in place of others."""
 
 PATIENCE = 20
-"""Draws of one row, as a multiple of those that the least share needs on average; e^-20 of such rows need more."""
+"""A class is given up if by the least share so many draws more than twice those that obey were due to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +83,31 @@ def redraw_broken(
     if not len(waiting):
         return drawn
     points, cells = drawn.points.copy(), {name: values.copy() for name, values in drawn.cells.items()}
-    classes, tried, times = classes_of(schema, cells, len(points))[waiting], 0, 1
+    classes, times = classes_of(schema, cells, len(points))[waiting], 1
+    tried = obeying = np.zeros(schema.class_count, dtype=np.int64)
     while len(waiting):
         times = max(1, min(2 * times, DRAWS_AT_ONCE // len(waiting)))
         found = propose(np.repeat(classes, times), generator)
         obey = ~broken_rows(schema.rules, found.cells).reshape(len(waiting), times)
+        tried = tried + times * np.bincount(classes, minlength=len(tried))
+        obeying = obeying + np.bincount(classes, weights=obey.sum(axis=1), minlength=len(tried)).astype(np.int64)
+        _require_rate(tried, obeying, np.unique(classes))
         done, first = obey.any(axis=1), np.argmax(obey, axis=1)
         source = (np.arange(len(waiting)) * times + first)[done]
         points[waiting[done]] = found.points[source]
         for name, values in cells.items():
             values[waiting[done]] = found.cells[name][source]
-        waiting, classes, tried = waiting[~done], classes[~done], tried + times
-        if len(waiting) and tried * LEAST_RATE > PATIENCE:
-            _give_up(len(waiting), len(drawn.points), tried)
+        waiting, classes = waiting[~done], classes[~done]
     return DrawnRows(points, cells)
 
 
-def _give_up(waiting: int, rows: int, tried: int) -> None:
-    raise CheckFailedError(
-        f"the rules hold for too little of the model: {waiting} of {rows} synthetic rows found no row of their class "
-        f"that obeys them in {tried} draws each, which is a rate below {LEAST_RATE:.1g}; compare the rules with each "
-        "other and with what was measured (`dprelease plan` lists them)"
-    )
+def _require_rate(tried: Codes, obeying: Codes, needed: Codes) -> None:
+    """Refuse a class of which, as its draws show beyond doubt, less than the least share obeys."""
+    hopeless = [k for k in needed.tolist() if tried[k] * LEAST_RATE > 2 * obeying[k] + PATIENCE]
+    if hopeless:
+        rate = max(float(obeying[k] / tried[k]) for k in hopeless)
+        at_most = f"{rate:.1g}" if rate else f"less than 1 in {int(tried[hopeless].min()):,}"
+        raise CheckFailedError(
+            f"the rules hold for too little of the model: the share of draws that obey them is {at_most}, and below "
+            f"{LEAST_RATE:.1g} rows cannot be drawn; compare the rules with each other and with the columns' bounds"
+        )

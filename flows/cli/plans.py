@@ -63,6 +63,7 @@ def _plan_content(outlook: Outlook) -> dict[str, Any]:
         **planned.as_json(),
         "remaining_after": {name: left(lifetime[name], getattr(after, name)) for name in lifetime},
         **{key: now[key] for key in ("releases_left", "kind", "span")},
+        **({"rules": [rule.words for rule in spec.schema.rules]} if spec.schema.rules else {}),
     }
 
 
@@ -108,8 +109,18 @@ def _show_plan(outlook: Outlook, content: dict[str, Any]) -> None:
     _show_year(out, outlook, content)
     _show_alternatives(out, outlook)
     _show_columns(out, outlook, content["columns"])
+    _show_rules(out, content.get("rules", []))
     if "plot" in content:
         out.print(f"wrote the plot to {content['plot']}", markup=False)
+
+
+def _show_rules(out: Console, rules: list[str]) -> None:
+    if not rules:
+        return
+    out.print()
+    out.print("[dim]rules that every released row will obey; they cost nothing[/]")
+    for rule in rules:
+        out.print(f"  - {rule}", markup=False)
 
 
 def _dimension(content: dict[str, Any]) -> str:

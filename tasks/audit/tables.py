@@ -23,7 +23,15 @@ from dpcore.records.schema import RecordSchema
 from dpcore.synthesis.generators import SyntheticRows
 from tasks.audit.agreement import odd_cells
 from tasks.audit.checks import BrokenError
-from tasks.bundle.figures import metric_checks, score_check, score_of, table_check, training_rows, utility_of
+from tasks.bundle.figures import (
+    metric_checks,
+    rules_effect_of,
+    score_check,
+    score_of,
+    table_check,
+    training_rows,
+    utility_of,
+)
 from tasks.bundle.rebuild import Rebuilt
 from tasks.bundle.released_tables import ReleasedTable
 from tasks.bundle.synthetic_table import chunks_of_a_group, write_chunks
@@ -56,6 +64,8 @@ class TablePass:
     """Whether the redrawn rows are identical to the last bit."""
     broken: int = 0
     """The number of rows that break a rule of the specification."""
+    rules: dict[str, Any] | None = None
+    """What enforcing the rules moved, computed again."""
     digest: str = ""
     """SHA-256 of the file that results when the same rows are written again."""
 
@@ -76,6 +86,7 @@ def read_table(
     Raises: BrokenError for a table whose layout is not that of these rows.
     """
     rows, schema, found = rebuilt.rows(), form.schema, TablePass(form, TableSummary(rebuilt.encoding))
+    found.rules = rules_effect_of(rows, rebuilt.sampler, rebuilt.encoding, rebuilt.moments, rebuilt.projection)
     chosen = _chunks_to_redraw(rows, sample if rebuilt.spec.model.publishes_original else None)
 
     def examine(piece: tuple[int, pa.RecordBatch]) -> tuple[pa.Table, TableSummary, int, _Compared | None]:
@@ -167,6 +178,8 @@ class _Digest(io.RawIOBase):
 def due_figures(rebuilt: Rebuilt, found: TablePass, path: Path, stated: list[dict[str, Any]]) -> dict[str, Any]:
     """The parts of a record that follow from its rows and measurements; `stated` are the checks that it names."""
     utility = utility_of(rebuilt.encoding, rebuilt.moments, rebuilt.projection, found.summary)
+    if found.rules is not None:
+        utility["rules"] = found.rules
     rules = [str(check["name"]).removeprefix("table: ") for check in stated]
     checks = metric_checks(utility["metrics"], rebuilt.spec.checks)
     checks += [table_check(rule, ok=True) for rule in dict.fromkeys(rules) if rule in TABLE_RULES]

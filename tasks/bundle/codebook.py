@@ -46,6 +46,7 @@ def build_codebook(schema: RecordSchema, record: dict[str, Any]) -> dict[str, An
         **_projection(record["model"]["projection"]),
         **(_projected_table(schema, record["model"]["projection"]["dimension"]) if output else {}),
         "columns": columns,
+        **({"rules": [rule.words for rule in schema.rules]} if schema.rules else {}),
         "do_not_trust": record["limits"],
     }
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from dpcore.evaluation.copula_fit import measured_summary
 from dpcore.evaluation.goodness_of_fit import release_report
+from dpcore.evaluation.rules_effect import rules_effect
 from dpcore.evaluation.table_summary import TableSummary
 from dpcore.measure import ReleasedVector
 from dpcore.measurements.noisy_moments import NoisyMoments
@@ -23,6 +24,7 @@ from dpcore.mechanisms.queries import GRID, ScoreQuery
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, RecordSchema
 from dpcore.stats import Z95
+from dpcore.synthesis.generators import SAMPLERS, SyntheticRows, generator_of, without_rules
 from tasks.landing.cells import cells_of
 from tasks.spec import ChecksSpec
 
@@ -37,6 +39,19 @@ def utility_of(
 ) -> dict[str, Any]:
     """How well the synthetic rows reproduce what was measured."""
     return release_report(measured_summary(encoding, moments, projection), summary)
+
+
+def rules_effect_of(
+    rows: SyntheticRows, sampler: int, encoding: Encoding, moments: NoisyMoments, projection: Projection
+) -> dict[str, Any] | None:
+    """What enforcing the specification's rules moved; None without rules.
+
+    Raises: CheckFailedError if the rules hold for too little of the model.
+    """
+    if not encoding.schema.rules:
+        return None
+    plain = without_rules(encoding, generator_of(encoding.schema, moments, projection))
+    return rules_effect(rows, SAMPLERS[sampler](*plain, rows.rows, rows.seed), encoding.schema)
 
 
 def metric_checks(metrics: dict[str, float], thresholds: ChecksSpec) -> list[dict[str, Any]]:

@@ -45,6 +45,8 @@ class SyntheticTable:
     folder: Path
     tables: tuple[ReleasedTable, ...]
     summary: TableSummary
+    rules: dict[str, Any] | None = None
+    """What enforcing the specification's rules moved."""
 
 
 @dataclass(frozen=True, slots=True)

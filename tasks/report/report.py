@@ -20,6 +20,9 @@ from tasks.report.fit import fit_of, scores_of
 from tasks.report.plots import utility_plot
 from tasks.spec.relations import is_unproved
 
+MOST_MOVED = 5
+"""The columns that rules moved most, as many as the report shows."""
+
 __all__ = ["render_report", "utility_plot", "view_of"]
 
 
@@ -30,6 +33,7 @@ def render_report(record: dict[str, Any]) -> str:
         "spectrum": _spectrum(record["utility"]),
         "fit": fit_of(record["utility"]),
         "scores": scores_of(record),
+        "rules": _rules_view(record["utility"].get("rules")),
         "seeds": _seeds(record["model"]),
         "output": published_output(record),
         "dimension_rule": rule_words(record["model"]["projection"]),
@@ -70,6 +74,14 @@ def pages() -> Environment:
         templates.filters[filter_.__name__] = filter_
     templates.tests["unproved"] = is_unproved
     return templates
+
+
+def _rules_view(effect: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the rules moved, the columns that moved most first; None without rules."""
+    if effect is None:
+        return None
+    moved = sorted(effect["shifts"], key=lambda column: -column["shift"])
+    return {**effect, "moved": moved[:MOST_MOVED], "most": moved[0]}
 
 
 # -- budget and checks -------------------------------------------------------------

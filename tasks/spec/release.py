@@ -199,13 +199,18 @@ class ReleaseSpec(Section):
 def _as_written(value: Any) -> Any:
     """A public description with exact numbers in place of their two spellings, as release.yaml has them."""
     if isinstance(value, dict):
-        unsaid = {"projection"} if value.get("generator") == COPULA else set()  # it has none, whatever is dumped
+        unsaid = {"projection"} if _is_default_beside_copula(value) else set()
         keys = [key for key in value if not key.endswith("_exact") and key not in unsaid]
         exact = {key: exact_text(str(value[f"{key}_exact"])) for key in keys if f"{key}_exact" in value}
         return {key: exact[key] if key in exact else _as_written(value[key]) for key in keys}
     if isinstance(value, list):
         return [_as_written(item) for item in value]
     return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _is_default_beside_copula(model: dict[str, Any]) -> bool:
+    """Whether a projection is only the default of the key: a copula has none, and plans refuse one that is asked for."""
+    return model.get("generator") == COPULA and model.get("projection", {}).get("kind") == "ron"
 
 
 def public_digest(public: dict[str, Any]) -> str:

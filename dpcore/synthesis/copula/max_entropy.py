@@ -89,7 +89,7 @@ class TableLaw:
     shares: tuple[Floats, ...]
     """Share of each column's groups over all classes, as measured."""
     tilts: tuple[Floats | None, ...] = ()
-    """How values within groups are tilted where rules restrict them (`ruled_columns`), by column; none without rules."""
+    """How values within groups are tilted where rules restrict them (see `fit_tilt`), by column; none without rules."""
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Codes, Codes]:
         """Draw groups of shape (rows, columns), and classes; rows are sorted by class."""
