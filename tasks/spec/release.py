@@ -209,7 +209,7 @@ def _as_written(value: Any) -> Any:
 
 
 def _is_default_beside_copula(model: dict[str, Any]) -> bool:
-    """Whether a projection is only the default of the key: a copula has none, and plans refuse one that is asked for."""
+    """Whether a projection is only the key's default: a copula has none, and plans refuse one that is asked for."""
     return model.get("generator") == COPULA and model.get("projection", {}).get("kind") == "ron"
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from support import ROOT
 from support.tasks.audit.evidence import hand_over, republish
 from support.tasks.audit.tampering import broken, rewritten
 from support.tasks.bundle.documents import assert_valid_documents
@@ -152,6 +156,15 @@ def test_a_row_that_breaks_a_rule_is_found_even_under_a_valid_key(released: tupl
     found = broken(given.audit())
     assert f"{bundle.name}: rules" in found
     assert "1 of 1500 rows break a rule" in found[f"{bundle.name}: rules"]
+
+
+def test_without_rules_no_parser_is_imported():
+    """It would cost every command some tenths of a second."""
+    code = (
+        "import sys; from support.tasks.staged import SPEC; from tasks.spec import parse_spec; parse_spec(SPEC); "
+        "assert 'sqlglot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": "tests"})
 
 
 def test_rules_that_the_model_hardly_ever_obeys_fail_with_the_rate_and_publish_nothing(tmp_path: Path):
