@@ -19,7 +19,7 @@ from dpcore.records.schema import Cells, Codes, Floats, NominalColumn, RecordSch
 from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
 from dpcore.synthesis.copula.rounded_rows import RoundedTable
-from dpcore.synthesis.even_points import Chunk
+from dpcore.synthesis.even_points import Chunk, even_classes, even_normals
 from dpcore.synthesis.level_choice import fit_level_rule
 
 ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
@@ -63,6 +63,11 @@ class ClassGaussians:
         return GaussianLaw(self.moments.weights, roots, means)
 
 
+def independent_normals(rows: int, coordinates: int, generator: np.random.Generator) -> Floats:
+    """Draw independent standard normal numbers of shape (coordinates, rows)."""
+    return generator.standard_normal((coordinates, rows))
+
+
 @dataclass(frozen=True, slots=True)
 class GaussianLaw:
     """The law of encoded points: the classes' shares, roots of their covariances, and means."""
@@ -70,17 +75,22 @@ class GaussianLaw:
     weights: Floats
     roots: tuple[Floats, ...]
     means: tuple[Floats, ...]
+    normals: Callable[[int, int, np.random.Generator], Floats] = independent_normals
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
         """Draw encoded points and their classes, sorted by class."""
         classes = draw_classes(rows, self.weights, generator)
+        return self.draw_points(classes, generator), classes
+
+    def draw_points(self, classes: Codes, generator: np.random.Generator) -> Floats:
+        """Draw encoded points of these classes, which are sorted."""
         parts = [self.draw_class(index, len(classes[mine]), generator).T for index, mine in rows_by_class(classes)]
-        return np.hstack(parts).T, classes
+        return np.hstack(parts).T
 
     def draw_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
         """Draw encoded points of one class, stored coordinate by coordinate."""
         root = self.roots[index]
-        coordinates = root @ generator.standard_normal((root.shape[1], rows))
+        coordinates = root @ self.normals(rows, root.shape[1], generator)
         coordinates += self.means[index][:, None]
         nudges = generator.random(coordinates.shape, dtype=np.float32)  # any continuous law breaks ties
         nudges -= np.float32(0.5)
@@ -98,17 +108,12 @@ def generator_of(schema: RecordSchema, moments: NoisyMoments, projection: Projec
     return ClassGaussians(moments, projection) if moments.marginals is None else Copula(schema, moments)
 
 
-def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
-    """Return the decoder that turns a generator's points into cells."""
-    return CopulaDecoder(generator.encoding) if isinstance(generator, Copula) else Decoder(encoding, generator, seed)
-
-
 class Decoder:
     """Turns sampled points into cells whose level shares match the measured ones in each class."""
 
-    def __init__(self, encoding: Encoding, mixture: ClassGaussians, seed: str) -> None:
+    def __init__(self, encoding: Encoding, mixture: ClassGaussians, law: GaussianLaw, seed: str) -> None:
         self._encoding = encoding
-        law, generator = mixture.law(seed), public_generator(seed, "decoding")
+        generator = public_generator(seed, "decoding")
         shared = mixture.moments.released.event.layout.labels > 1
         self._rules = [self._fit(law, index, generator, shared=shared) for index in range(len(law.means))]
 
@@ -169,6 +174,22 @@ class IndependentRows:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundedGaussianRows:
+    """Draws the rows of Gaussians such that class sizes, and each coordinate within a class, are spread evenly."""
+
+    law: GaussianLaw
+    decoder: Decoder
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
+        generator = chunk.generator()
+        classes = even_classes(chunk, self.law.weights, chunk.starts(1)[0])
+        points = self.law.draw_points(classes, generator)
+        cells, order = self.decoder.decode(points, classes), generator.permutation(len(points))
+        return DrawnRows(points[order], {name: values[order] for name, values in cells.items()})
+
+
+@dataclass(frozen=True, slots=True)
 class RoundedTableRows:
     """Draws the rows of a copula such that their counts are the law's up to about a row."""
 
@@ -221,7 +242,11 @@ class SyntheticRows:
 
 def independent_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows of a generator, every row drawn independently."""
-    source = IndependentRows(generator.law(seed), decoder_of(encoding, generator, seed))
+    if isinstance(generator, Copula):
+        source = IndependentRows(generator.law(seed), CopulaDecoder(generator.encoding))
+    else:
+        law = generator.law(seed)
+        source = IndependentRows(law, Decoder(encoding, generator, law, seed))
     return SyntheticRows(rows, seed, source, encoding.width)
 
 
@@ -230,7 +255,8 @@ def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str)
     if isinstance(generator, Copula):
         table = RoundedTable.of(generator.law(seed), generator.schema, generator.encoding.groups)
         return SyntheticRows(rows, seed, RoundedTableRows(table), encoding.width)
-    return independent_rows(encoding, generator, rows, seed)
+    law = replace(generator.law(seed), normals=even_normals)
+    return SyntheticRows(rows, seed, RoundedGaussianRows(law, Decoder(encoding, generator, law, seed)), encoding.width)
 
 
 def _rows_by_eigenvectors(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
