@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
-from dpcore.synthesis.even_points import Chunk, even_classes, new_words, to_unit
+from dpcore.synthesis.even_points import Chunk, even_classes, even_normals, new_words, to_unit
 
 SEED = "0123456789abcdef" * 2
 
@@ -62,3 +63,41 @@ def test_a_row_has_each_class_as_often_as_its_share_says() -> None:
     ]
     shares = np.bincount(found, minlength=3) / draws
     assert np.all(np.abs(shares - weights) < 6.1 * np.sqrt(weights * (1 - weights) / draws))
+
+
+def quantiles(rows: int, coordinates: int, seed: int) -> np.ndarray:
+    found: np.ndarray = norm.cdf(even_normals(rows, coordinates, np.random.Generator(np.random.PCG64(seed))))
+    return found
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100, 4099])
+def test_quantiles_of_a_coordinate_are_equally_spaced(rows: int) -> None:
+    for column in quantiles(rows, 3, rows):
+        assert 0 < column.min() < 1 / rows
+        assert np.sort(column) == pytest.approx(column.min() + np.arange(rows) / rows, abs=1e-9)
+
+
+def test_a_row_alone_is_uniform_in_every_coordinate_and_coordinates_are_independent() -> None:
+    """Over many draws of three rows, the first row's two quantiles fill a grid of 4 x 4 squares evenly."""
+    draws = 4000
+    first = np.array([quantiles(3, 2, seed)[:, 0] for seed in range(draws)])
+    squares = np.bincount(np.floor(first * 4).astype(int) @ [4, 1], minlength=16)
+    assert np.all(np.abs(squares - draws / 16) < 6.1 * np.sqrt(draws / 16))
+
+
+def test_means_and_spreads_of_normals_are_nearly_exact_in_hundreds_of_coordinates() -> None:
+    normals = even_normals(2000, 300, np.random.Generator(np.random.PCG64(5)))
+    farthest = np.abs(normals).max()  # what one number more or less at an end can change
+    assert np.abs(normals.mean(axis=1)).max() < 2 * farthest / 2000
+    assert np.abs(normals.var(axis=1) - 1).max() < 2 * farthest**2 / 2000
+    correlations = np.corrcoef(normals)[np.triu_indices(300, 1)]
+    assert np.abs(correlations).max() < 6.1 / np.sqrt(2000)
+
+
+@pytest.mark.parametrize("start", [0.0, 1 - 2.0**-53])
+def test_normals_are_finite_at_the_ends_of_the_unit_interval(start: float) -> None:
+    class Edge(np.random.Generator):
+        def random(self, size: int) -> np.ndarray:  # type: ignore[override]
+            return np.full(size, start)
+
+    assert np.isfinite(even_normals(5, 2, Edge(np.random.PCG64(1)))).all()
