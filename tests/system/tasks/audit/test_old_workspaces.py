@@ -21,8 +21,10 @@ from support.tasks.staged import land_rows, release
 
 from dpcore.errors import BudgetExceededError
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
-from tasks.audit import audit_workspace, broken, not_shown
-from tasks.bundle.staging import render_json
+from tasks.audit import Redraw, audit_workspace, broken, not_shown
+from tasks.audit.checks import NotShownError
+from tasks.audit.recomputed import RecomputedBundle
+from tasks.audit.redrawn_rows import row_faults
 from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger
@@ -99,18 +101,16 @@ def test_rows_of_every_sampler_that_ever_published_are_drawn_again(number: int, 
 def test_changed_rows_of_a_copula_are_found_where_they_were_drawn_and_left_open_elsewhere(tmp_path: Path) -> None:
     """Rounding changes a law that is fitted step by step: rows of another platform accuse nobody and show nothing."""
     workspace = unpacked(archive(max(SAMPLERS)), tmp_path)
-    (bundle,) = (path.parent for path in tmp_path.glob("releases/copula/*/data.parquet"))
-    table = pq.read_table(bundle / "data.parquet")
-    pq.write_table(table.take(pa.array(range(len(table))[::-1])), bundle / "data.parquet")
-
-    def outcome() -> str:
-        return next(check.outcome for check in audit_workspace(workspace) if check.name == f"{bundle.name}: rows")
-
-    assert outcome() == "broken"
-    record = parse_json((bundle / "record.json").read_text())
+    (folder,) = (path.parent for path in tmp_path.glob("releases/copula/*/data.parquet"))
+    table = pq.read_table(folder / "data.parquet")
+    pq.write_table(table.take(pa.array(range(len(table))[::-1])), folder / "data.parquet")
+    record = parse_json((folder / "record.json").read_text())
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        state = ledger.state().releases[folder.name]
+    assert row_faults(RecomputedBundle(folder, record, state, Redraw()))
     record["software"]["scipy"] = "0.1"
-    (bundle / "record.json").write_text(render_json(record))
-    assert outcome() == "not-shown"
+    with pytest.raises(NotShownError, match="fitted step by step"):
+        row_faults(RecomputedBundle(folder, record, state, Redraw()))
 
 
 def test_rows_in_later_forms_are_drawn_again(tmp_path: Path) -> None:
