@@ -63,6 +63,24 @@ def to_unit(words: Words) -> Floats:
     return unit
 
 
+def even_normals(rows: int, coordinates: int, generator: np.random.Generator) -> Floats:
+    """Draw standard normal numbers of shape (coordinates, rows), the numbers of each coordinate evenly spread.
+
+    The quantiles of a coordinate are equally spaced from a random start on, in random order (a Latin hypercube). A row
+    is exactly uniform in the unit cube before it is made normal, so every row alone has the law of an independent draw.
+    """
+    from scipy.special import ndtri
+
+    found = np.empty((coordinates, rows))
+    for numbers, start in zip(found, generator.random(coordinates), strict=True):
+        numbers[:] = generator.permutation(rows)
+        numbers += start
+        numbers /= rows
+        np.clip(numbers, 2.0**-54, 1 - 2.0**-53, out=numbers)
+    normals: Floats = ndtri(found, out=found)
+    return normals
+
+
 def even_classes(chunk: Chunk, weights: Floats, start: np.uint64) -> Codes:
     """Return the classes of a chunk's rows, sorted, in numbers that follow the shares up to about a row.
 

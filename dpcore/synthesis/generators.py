@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 from dpcore.measurements.noisy_moments import NoisyMoments
 from dpcore.measurements.projection import Projection
-from dpcore.noise.sources import bulk_generator, public_generator
+from dpcore.noise.sources import public_generator
 from dpcore.records.decoding import ClassRules
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Cells, Codes, Floats, NominalColumn, RecordSchema
@@ -20,9 +20,9 @@ from dpcore.synthesis.class_rows import draw_classes, rows_by_class
 from dpcore.synthesis.copula.generator import Copula, CopulaDecoder
 from dpcore.synthesis.copula.rounded_rows import RoundedTable
 from dpcore.synthesis.copula.ruled_law import RuledLaw
-from dpcore.synthesis.even_points import Chunk
+from dpcore.synthesis.even_points import Chunk, even_classes, even_normals
 from dpcore.synthesis.level_choice import fit_level_rule
-from dpcore.synthesis.ruled_rows import DrawnRows, Propose, allowed_class_weights, redraw_broken
+from dpcore.synthesis.ruled_rows import DrawnRows, Propose, ProposedRows, RowSource, RuledRows, allowed_class_weights
 
 ROWS_AT_ONCE, COORDINATES_AT_ONCE, LEAST_ROWS = 32_768, 1 << 23, 256
 """Size limits of a chunk: large enough for array operations, small enough for a processor's cache."""
@@ -65,6 +65,11 @@ class ClassGaussians:
         return GaussianLaw(self.moments.weights, roots, means)
 
 
+def independent_normals(rows: int, coordinates: int, generator: np.random.Generator) -> Floats:
+    """Draw independent standard normal numbers of shape (coordinates, rows)."""
+    return generator.standard_normal((coordinates, rows))
+
+
 @dataclass(frozen=True, slots=True)
 class GaussianLaw:
     """The law of encoded points: the classes' shares, roots of their covariances, and means."""
@@ -72,17 +77,22 @@ class GaussianLaw:
     weights: Floats
     roots: tuple[Floats, ...]
     means: tuple[Floats, ...]
+    normals: Callable[[int, int, np.random.Generator], Floats] = independent_normals
 
     def draw(self, rows: int, generator: np.random.Generator) -> tuple[Floats, Codes]:
         """Draw encoded points and their classes, sorted by class."""
         classes = draw_classes(rows, self.weights, generator)
+        return self.draw_points(classes, generator), classes
+
+    def draw_points(self, classes: Codes, generator: np.random.Generator) -> Floats:
+        """Draw encoded points of these classes, which are sorted."""
         parts = [self.draw_class(index, len(classes[mine]), generator).T for index, mine in rows_by_class(classes)]
-        return np.hstack(parts).T, classes
+        return np.hstack(parts).T
 
     def draw_class(self, index: int, rows: int, generator: np.random.Generator) -> Floats:
         """Draw encoded points of one class, stored coordinate by coordinate."""
         root = self.roots[index]
-        coordinates = root @ generator.standard_normal((root.shape[1], rows))
+        coordinates = root @ self.normals(rows, root.shape[1], generator)
         coordinates += self.means[index][:, None]
         nudges = generator.random(coordinates.shape, dtype=np.float32)  # any continuous law breaks ties
         nudges -= np.float32(0.5)
@@ -106,17 +116,12 @@ def without_rules(encoding: Encoding, generator: Generator) -> tuple[Encoding, G
     return Encoding(plain), Copula(plain, generator.moments) if isinstance(generator, Copula) else generator
 
 
-def decoder_of(encoding: Encoding, generator: Generator, seed: str) -> Decoder | CopulaDecoder:
-    """Return the decoder that turns a generator's points into cells."""
-    return CopulaDecoder(generator.encoding) if isinstance(generator, Copula) else Decoder(encoding, generator, seed)
-
-
 class Decoder:
     """Turns sampled points into cells whose level shares match the measured ones in each class."""
 
-    def __init__(self, encoding: Encoding, mixture: ClassGaussians, seed: str) -> None:
+    def __init__(self, encoding: Encoding, mixture: ClassGaussians, law: GaussianLaw, seed: str) -> None:
         self._encoding = encoding
-        law, generator = mixture.law(seed), public_generator(seed, "decoding")
+        generator = public_generator(seed, "decoding")
         shared = mixture.moments.released.event.layout.labels > 1
         self._rules = [self._fit(law, index, generator, shared=shared) for index in range(len(law.means))]
 
@@ -137,13 +142,6 @@ class Decoder:
             for name, values in self._encoding.decode(points[mine], self._rules[index]).items():
                 found.setdefault(name, np.empty(len(points), dtype=values.dtype))[mine] = values
         return found
-
-
-class RowSource(Protocol):
-    """What draws the chunks of a synthetic table."""
-
-    def draw(self, chunk: Chunk) -> DrawnRows:
-        """Return the points and cells of one chunk, its rows in random order."""
 
 
 class PointLaw(Protocol):
@@ -169,6 +167,22 @@ class IndependentRows:
 
 
 @dataclass(frozen=True, slots=True)
+class RoundedGaussianRows:
+    """Draws the rows of Gaussians such that class sizes, and each coordinate within a class, are spread evenly."""
+
+    law: GaussianLaw
+    decoder: Decoder
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
+        generator = chunk.generator()
+        classes = even_classes(chunk, self.law.weights, chunk.starts(1)[0])
+        points = self.law.draw_points(classes, generator)
+        cells, order = self.decoder.decode(points, classes), generator.permutation(len(points))
+        return DrawnRows(points[order], {name: values[order] for name, values in cells.items()})
+
+
+@dataclass(frozen=True, slots=True)
 class RoundedTableRows:
     """Draws the rows of a copula such that their counts are the law's up to about a row."""
 
@@ -177,33 +191,6 @@ class RoundedTableRows:
     def draw(self, chunk: Chunk) -> DrawnRows:
         """Return the groups and cells of one chunk, its rows in random order."""
         return DrawnRows(*self.table.draw(chunk))
-
-
-@dataclass(frozen=True, slots=True)
-class RuledRows:
-    """Draws rows that obey the rules of a schema: where a row breaks one, another of its class takes its place."""
-
-    source: RowSource
-    schema: RecordSchema
-    propose: Propose
-
-    def draw(self, chunk: Chunk) -> DrawnRows:
-        """Return the points and cells of one chunk."""
-        again = bulk_generator(chunk.seed, f"rules {chunk.index}")
-        return redraw_broken(self.source.draw(chunk), self.schema, self.propose, again)
-
-
-@dataclass(frozen=True, slots=True)
-class ProposedRows:
-    """Draws every row independently, of classes by their shares."""
-
-    weights: Floats
-    propose: Propose
-
-    def draw(self, chunk: Chunk) -> DrawnRows:
-        """Return the points and cells of one chunk, its rows in random order."""
-        generator = chunk.generator()
-        return self.propose(generator.permutation(draw_classes(chunk.rows, self.weights, generator)), generator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,33 +251,40 @@ class SyntheticRows:
 def independent_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows of a generator, every row drawn independently."""
     source: RowSource
-    if isinstance(generator, Copula) and generator.rules is not None:
-        law = generator.law(seed)
-        propose = RuledLaw(law, generator.rules).propose
-        source = RuledRows(ProposedRows(law.weights, propose), generator.schema, propose)
-    elif isinstance(generator, ClassGaussians) and encoding.schema.rules:
-        source = _gaussian_rows_under_rules(encoding, generator, seed)
+    if isinstance(generator, ClassGaussians):
+        law = _of_allowed_classes(generator.law(seed), encoding.schema)
+        decoder = Decoder(encoding, generator, law, seed)
+        source = _under_rules(IndependentRows(law, decoder), encoding.schema, ClassProposals(law, decoder).propose)
+    elif generator.rules is not None:
+        ruled = RuledLaw(generator.law(seed), generator.rules)
+        source = RuledRows(ProposedRows(ruled.law.weights, ruled.propose), generator.schema, ruled.propose)
     else:
-        source = IndependentRows(generator.law(seed), decoder_of(encoding, generator, seed))
+        source = IndependentRows(generator.law(seed), CopulaDecoder(generator.encoding))
     return SyntheticRows(rows, seed, source, encoding.width)
 
 
-def _gaussian_rows_under_rules(encoding: Encoding, generator: ClassGaussians, seed: str) -> RuledRows:
-    law, decoder = generator.law(seed), Decoder(encoding, generator, seed)
-    law = replace(law, weights=allowed_class_weights(encoding.schema, law.weights))
-    return RuledRows(IndependentRows(law, decoder), encoding.schema, ClassProposals(law, decoder).propose)
+def _of_allowed_classes(law: GaussianLaw, schema: RecordSchema) -> GaussianLaw:
+    """Return the law without classes of which no row obeys the rules."""
+    return replace(law, weights=allowed_class_weights(schema, law.weights)) if schema.rules else law
+
+
+def _under_rules(source: RowSource, schema: RecordSchema, propose: Propose) -> RowSource:
+    return RuledRows(source, schema, propose) if schema.rules else source
 
 
 def rounded_rows(encoding: Encoding, generator: Generator, rows: int, seed: str) -> SyntheticRows:
     """Return the synthetic rows of a generator, drawn together such that shares and means are the law's."""
-    if not isinstance(generator, Copula):
-        return independent_rows(encoding, generator, rows, seed)
-    law = generator.law(seed)
-    source: RowSource = RoundedTableRows(
-        RoundedTable.of(law, generator.schema, generator.encoding.groups, generator.rules)
-    )
-    if generator.rules is not None:
-        source = RuledRows(source, generator.schema, RuledLaw(law, generator.rules).propose)
+    source: RowSource
+    if isinstance(generator, Copula):
+        table = generator.law(seed)
+        source = RoundedTableRows(RoundedTable.of(table, generator.schema, generator.encoding.groups, generator.rules))
+        if generator.rules is not None:
+            source = RuledRows(source, generator.schema, RuledLaw(table, generator.rules).propose)
+        return SyntheticRows(rows, seed, source, encoding.width)
+    law = _of_allowed_classes(replace(generator.law(seed), normals=even_normals), encoding.schema)
+    decoder = Decoder(encoding, generator, law, seed)
+    again = ClassProposals(replace(law, normals=independent_normals), decoder)
+    source = _under_rules(RoundedGaussianRows(law, decoder), encoding.schema, again.propose)
     return SyntheticRows(rows, seed, source, encoding.width)
 
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import CheckFailedError
+from dpcore.noise.sources import bulk_generator
 from dpcore.records.binning import ColumnCells
 from dpcore.records.rules.allowed import allowed_cells, widest
 from dpcore.records.rules.rule import broken_rows
 from dpcore.records.schema import MISSING, Cells, Codes, Floats, RecordSchema
+from dpcore.synthesis.class_rows import draw_classes
+from dpcore.synthesis.even_points import Chunk
 
 LEAST_RATE = 2.0**-15
 """The least share of a class's rows that must obey the rules, so that drawing ends."""
@@ -35,6 +38,13 @@ class DrawnRows:
 
     points: NDArray[Any]
     cells: Cells
+
+
+class RowSource(Protocol):
+    """What draws the chunks of a synthetic table."""
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
 
 
 Propose = Callable[[Codes, np.random.Generator], DrawnRows]
@@ -111,3 +121,30 @@ def _require_rate(tried: Codes, obeying: Codes, needed: Codes) -> None:
             f"the rules hold for too little of the model: the share of draws that obey them is {at_most}, and below "
             f"{LEAST_RATE:.1g} rows cannot be drawn; compare the rules with each other and with the columns' bounds"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RuledRows:
+    """Draws rows that obey the rules of a schema: where a row breaks one, another of its class takes its place."""
+
+    source: RowSource
+    schema: RecordSchema
+    propose: Propose
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk."""
+        again = bulk_generator(chunk.seed, f"rules {chunk.index}")
+        return redraw_broken(self.source.draw(chunk), self.schema, self.propose, again)
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedRows:
+    """Draws every row independently, of classes by their shares."""
+
+    weights: Floats
+    propose: Propose
+
+    def draw(self, chunk: Chunk) -> DrawnRows:
+        """Return the points and cells of one chunk, its rows in random order."""
+        generator = chunk.generator()
+        return self.propose(generator.permutation(draw_classes(chunk.rows, self.weights, generator)), generator)

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from dpcore.synthesis.generators import ROUNDED
 from tasks.audit.checks import require
 from tasks.audit.recomputed import RecomputedBundle
 from tasks.bundle.codebook import build_codebook
@@ -103,7 +104,7 @@ def plan_faults(bundle: RecomputedBundle) -> list[str]:
     planned = PlannedRelease.of(rebuilt.spec)
     outcome = Outcome(record["rows"], rebuilt.moments, rebuilt.projection, record["utility"], [])
     due = planned_facts(planned, rebuilt.seeds, outcome) | {"specification": rebuilt.spec.as_public_json()}
-    if "sampling" not in record["model"]:  # as in records of earlier versions
+    if "sampling" not in record["model"] and rebuilt.sampler < ROUNDED:  # as in records of earlier versions
         del due["model"]["sampling"]
     both = {name: record["privacy"].get(name) for name in planned.relations}
     return [

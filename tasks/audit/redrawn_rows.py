@@ -124,6 +124,11 @@ def _odd_rows(bundle: RecomputedBundle, found: TablePass) -> list[str]:
     projected = found.table.projection is not None
     if odd and projected and not bundle.exact and not bundle.agrees(bundle.model, _due_model(bundle)):
         raise NotShownError(f"its components differ by more than rounding under another {_names(bundle.others)}")
+    if odd and not bundle.exact and bundle.rebuilt.moments.marginals is not None:
+        raise NotShownError(
+            f"its law is fitted step by step, and rounding grows from step to step under another "
+            f"{_names(bundle.others)}; only those of its record can show that its rows follow from it"
+        )
     return odd
 
 

@@ -17,6 +17,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.projected_columns import columns_beside, coordinate_name
 from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, RecordSchema
 from tasks.bundle.projection_text import published_output, rule_words
+from tasks.bundle.sampling_text import sampling_words
 from tasks.bundle.staging import DATA, PROJECTED
 
 MOST_NAMED = 12
@@ -47,6 +48,7 @@ def build_codebook(schema: RecordSchema, record: dict[str, Any]) -> dict[str, An
         **(_projected_table(schema, record["model"]["projection"]["dimension"]) if output else {}),
         "columns": columns,
         **({"rules": [rule.words for rule in schema.rules]} if schema.rules else {}),
+        **({"rows": sampling_words(record["model"])} if "sampling" in record["model"] else {}),
         "do_not_trust": record["limits"],
     }
 

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tasks.bundle.projection_text import published_output, rule_words
+from tasks.bundle.sampling_text import sampling_words
 from tasks.report import plots, wording
 from tasks.report.fit import fit_of, scores_of
 from tasks.report.plots import utility_plot
@@ -35,6 +36,8 @@ def render_report(record: dict[str, Any]) -> str:
         "scores": scores_of(record),
         "rules": _rules_view(record["utility"].get("rules")),
         "seeds": _seeds(record["model"]),
+        "together": record["model"].get("sampling") == "rounded",
+        "sampling": sampling_words(record["model"]),
         "output": published_output(record),
         "dimension_rule": rule_words(record["model"]["projection"]),
     }

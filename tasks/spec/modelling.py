@@ -241,10 +241,10 @@ class ModelSpec(Section):
     # `rounded` is left out of the description, so that specifications without the key keep their digest.
     sampling: Literal["rounded", "independent"] | None = Field(
         default=None,
-        description="How rows are drawn from the model. `rounded` draws them together, so that the shares of values, "
-        "and of pairs of values, are the model's up to about a row; the table adds next to no sampling error to the "
-        "noise. `independent` draws every row independently of all others, as a survey would. Both cost nothing. By "
-        "default `rounded`.",
+        description="How rows are drawn from the model. `rounded` draws them together, so that the table adds little "
+        "error to the noise: a copula's groups, and their pairs, usually come within a few rows of what the model "
+        "expects, and the means of other generators within a small part of a standard error. `independent` draws "
+        "every row independently of all others, as a survey would. Both cost nothing. By default `rounded`.",
     )
 
     @field_validator("sampling")

@@ -13,13 +13,18 @@ import tarfile
 from contextlib import closing
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from support.tasks.goldens import FAMILIES, FORMS, GOLDEN, archive
 from support.tasks.staged import land_rows, release
 
 from dpcore.errors import BudgetExceededError
 from dpcore.synthesis.generators import SAMPLERS, UNNUMBERED
-from tasks.audit import audit_workspace, broken, not_shown
+from tasks.audit import Redraw, audit_workspace, broken, not_shown
+from tasks.audit.checks import NotShownError
+from tasks.audit.recomputed import RecomputedBundle
+from tasks.audit.redrawn_rows import row_faults
 from tasks.ledger.key_changes import rotate_key
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger
@@ -91,6 +96,21 @@ def test_rows_of_every_sampler_that_ever_published_are_drawn_again(number: int, 
     rows = {check.name.partition("-")[0]: check for check in checks if check.name.endswith(": rows")}
     assert {name: check.outcome for name, check in rows.items()} == dict.fromkeys(FAMILIES, "holds")
     assert all("all 200 were drawn again" in check.detail for check in rows.values())
+
+
+def test_changed_rows_of_a_copula_are_found_where_they_were_drawn_and_left_open_elsewhere(tmp_path: Path) -> None:
+    """Rounding changes a law that is fitted step by step: rows of another platform accuse nobody and show nothing."""
+    workspace = unpacked(archive(max(SAMPLERS)), tmp_path)
+    (folder,) = (path.parent for path in tmp_path.glob("releases/copula/*/data.parquet"))
+    table = pq.read_table(folder / "data.parquet")
+    pq.write_table(table.take(pa.array(range(len(table))[::-1])), folder / "data.parquet")
+    record = parse_json((folder / "record.json").read_text())
+    with closing(Ledger.open_to_read(workspace.ledger_path)) as ledger:
+        state = ledger.state().releases[folder.name]
+    assert row_faults(RecomputedBundle(folder, record, state, Redraw()))
+    record["software"]["scipy"] = "0.1"
+    with pytest.raises(NotShownError, match="fitted step by step"):
+        row_faults(RecomputedBundle(folder, record, state, Redraw()))
 
 
 def test_rows_in_later_forms_are_drawn_again(tmp_path: Path) -> None:

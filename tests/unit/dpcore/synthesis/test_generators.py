@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
 
@@ -15,7 +16,7 @@ from support.dpcore.strategies import as_cells, pipeline, schema_with
 from dpcore.accounting import Epsilon
 from dpcore.evaluation.table_summary import IntervalTally, TableSummary
 from dpcore.evaluation.utility import MeasuredSummary, correlations, utility_report
-from dpcore.measure import PrivateGram, measure_gram
+from dpcore.measure import PrivateGram, Released, measure_gram, measurement_from_json
 from dpcore.measurements.noisy_moments import ClassMoments, NoisyMoments
 from dpcore.measurements.projection import haar_basis, no_projection, ron_projection
 from dpcore.mechanisms.registry import gram_mechanism
@@ -25,7 +26,7 @@ from dpcore.records.encoding import Encoding
 from dpcore.records.exact_sums import GramSum
 from dpcore.records.schema import Cells, IntervalColumn, Kind, Neighbours, NominalColumn, RecordSchema
 from dpcore.synthesis.class_rows import rows_by_class
-from dpcore.synthesis.generators import ClassGaussians, synthetic_rows
+from dpcore.synthesis.generators import SAMPLERS, SAMPLINGS, ClassGaussians, synthetic_rows
 from dpcore.synthesis.level_choice import fit_level_rule
 
 SEED = "0123456789abcdef" * 2
@@ -107,6 +108,51 @@ def test_the_same_seed_gives_the_same_table_and_another_seed_another_one() -> No
     one, two, other = (drawn(mixture, encoding, 500, seed) for seed in (SEED, SEED, SEED[::-1]))
     assert all(np.array_equal(one[name], two[name], equal_nan=True) for name in ("weight", "visits", "cost"))
     assert not np.any(one["weight"] == other["weight"])
+
+
+@pytest.mark.parametrize("sampling", ["rounded", "independent"])
+def test_rows_follow_from_released_values_seed_and_chunk_alone(sampling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a measurement from its JSON form draws the same chunks, each alone and in any order."""
+    monkeypatch.setattr("dpcore.synthesis.generators.ROWS_AT_ONCE", 300)
+    schema, cells = mixed_table(1000)
+    encoding, mixture = noise_free(schema, cells, dimension=4)
+    stored = measurement_from_json(json.loads(json.dumps(mixture.moments.released.as_json())))
+    assert isinstance(stored, Released)
+    again = ClassGaussians(NoisyMoments.from_released(stored), mixture.projection)
+    rows, others = (synthetic_rows(encoding, model, 1000, SEED, sampling) for model in (mixture, again))
+    assert rows.chunks == 4
+    due = [rows.chunk(index) for index in range(4)]
+    for index in (2, 0, 3, 1):
+        found = others.chunk(index)
+        assert all(np.array_equal(found[name], due[index][name], equal_nan=True) for name in found)
+    assert not np.array_equal(due[0]["weight"], due[1]["weight"])
+
+
+def test_independent_rows_are_those_of_sampler_1_and_rounded_ones_those_of_sampler_2() -> None:
+    assert SAMPLINGS == {"independent": 1, "rounded": 2}
+    schema, cells = mixed_table(1000)
+    encoding, mixture = noise_free(schema, cells)
+    for sampling, number in SAMPLINGS.items():
+        named = synthetic_rows(encoding, mixture, 200, SEED, sampling).cells()
+        numbered = SAMPLERS[number](encoding, mixture, 200, SEED).cells()
+        assert all(np.array_equal(named[name], numbered[name], equal_nan=True) for name in named)
+    with pytest.raises(KeyError):
+        synthetic_rows(encoding, mixture, 200, SEED, "stratified")
+
+
+@pytest.mark.parametrize("rows", [1, 7, 5000])
+@pytest.mark.parametrize("dimension", [None, 4])
+def test_rounded_rows_have_the_laws_class_sizes_and_means(rows: int, dimension: int | None) -> None:
+    schema, cells = mixed_table(4000)
+    encoding, mixture = noise_free(schema, cells, dimension=dimension)
+    drawn, law = synthetic_rows(encoding, mixture, rows, SEED).draw_chunk(0), mixture.law(SEED)
+    label = np.where(drawn.cells["outcome"] < 0, 3, drawn.cells["outcome"])
+    sizes = np.bincount(label, minlength=4)
+    assert np.all(np.abs(sizes - rows * law.weights) < 3)
+    for k in np.flatnonzero(sizes > 100):
+        spread = np.sqrt((law.roots[k] ** 2).sum(axis=1) + 1e-12)
+        far = np.abs(drawn.points[label == k].mean(axis=0) - law.means[k]) / spread
+        assert np.all(far < 0.5 / math.sqrt(sizes[k]) + 1e-4), "some mean of independent rows would be farther off"
 
 
 def bare(covariance: np.ndarray, mean: np.ndarray, schema: RecordSchema) -> tuple[Encoding, ClassGaussians]:

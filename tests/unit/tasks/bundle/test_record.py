@@ -23,6 +23,7 @@ from tasks.audit.recomputed import RecomputedBundle
 from tasks.bundle import codebook
 from tasks.bundle.record import _numerics, record_faults
 from tasks.bundle.registry_entry import NOT_STATED, build_deployment, deployment_text
+from tasks.bundle.sampling_text import SAMPLINGS
 from tasks.report.cards import release_card
 from tasks.spec import load_spec, parse_spec
 from tasks.spec.plan import PlannedRelease
@@ -48,7 +49,20 @@ def test_a_real_record_keeps_to_its_schema(record: dict[str, Any]):
     assert record_faults(record) == []
 
 
+def test_record_and_codebook_say_how_rows_were_drawn(bundle: Path, record: dict[str, Any]):
+    """Records of earlier versions do not, and their codebooks neither."""
+    assert record["model"]["sampling"] == "rounded"
+    assert json.loads((bundle / "model.json").read_text())["sampler"] == 2
+    assert json.loads((bundle / "codebook.json").read_text())["rows"] == SAMPLINGS["rounded"]
+    schema = load_spec(bundle.parents[2] / "release.yaml").schema
+    record["model"]["sampling"] = "independent"
+    assert codebook.build_codebook(schema, record)["rows"] == SAMPLINGS["independent"]
+    del record["model"]["sampling"]
+    assert "rows" not in codebook.build_codebook(schema, record)
+
+
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "rows drawn in some other way": (lambda r: r["model"].update(sampling="stratified"), "$.model.sampling"),
     "no epsilon": (lambda r: r["privacy"].pop("epsilon"), "$.privacy"),
     "epsilon of zero": (lambda r: r["privacy"].update(epsilon=0), "$.privacy.epsilon"),
     "a large delta": (lambda r: r["privacy"].update(delta=0.5), "$.privacy.delta"),

@@ -16,6 +16,7 @@ import pytest
 from support.tasks.report.pages import (
     HOSTILE,
     Page,
+    checked_record,
     clinic_columns,
     clinic_record,
     correlation,
@@ -162,6 +163,22 @@ def test_plots_take_the_colours_of_the_page(clinic_html: str) -> None:
 )
 def test_the_page_tells(clinic_page: Page, told: str) -> None:
     assert told in clinic_page.text("title", "text")
+
+
+@pytest.mark.parametrize(
+    ("sampling", "told", "apart"),
+    [("rounded", "They are no random sample", True), ("independent", "Rows were drawn independently", False)],
+)
+def test_the_page_says_how_rows_were_drawn(sampling: str, told: str, apart: bool) -> None:
+    record = checked_record()
+    record["model"]["sampling"] = sampling
+    text = Page(render_report(record)).text()
+    assert told in text
+    assert ("these rows were drawn together and vary less" in text) == apart
+
+
+def test_rows_of_a_record_that_does_not_say_are_independent(clinic_page: Page) -> None:
+    assert "Rows were drawn independently of each other" in clinic_page.text()
 
 
 def test_hashes_are_short_to_see_and_whole_to_copy(clinic_page: Page) -> None:
