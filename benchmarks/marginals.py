@@ -9,7 +9,7 @@ and compares the synthetic rows with the rows that were released:
 - label 3-way: the same over all pairs of columns together with the label
 - K: for SDNist's excerpt, 1000 times one minus the mean distance over all pairs, in SDNist's bins, without regions
 - LR, GNB, HGB: the area under the ROC curve of `benchmarks.mixed`, on real test rows
-- broken: rows that break a rule of SDNist, where its excerpt is released
+- broken: rows that break a rule of SDNist, where its excerpt is released under `--rules` or without them
 
 `--rows 10` draws ten times as many rows as were released, which shows the error of the model without that of drawing.
 `--relation replace-one` and `--delta 0` change the privacy parameters; the default is epsilon 1, delta 1e-5 and
@@ -39,6 +39,7 @@ from benchmarks.common import show, write_results
 from benchmarks.datasets import Dataset, level_codes, load
 from benchmarks.mixed import MODELS, scores
 from benchmarks.repeated import Runs, Scores
+from benchmarks.schemas import SDNIST_RULES
 from dpcore.noise.sources import public_generator
 from dpcore.records.schema import IntervalColumn, NominalColumn, Role
 from flows.recipe import release_directly
@@ -63,6 +64,8 @@ BREAKS: dict[str, dict[str, Sequence[float]]] = {
     "sdnist": {"agep": range(5, 99, 5)},
 }
 """The lower edges of all bins but the first."""
+
+RULES: dict[str, list[Any]] = {"sdnist": SDNIST_RULES}
 
 PEERS = {
     "adult": (
@@ -144,7 +147,24 @@ def distances(data: Dataset, bins: Bins, rows: pd.DataFrame) -> Scores:
     }
     found = {name: [distance(real, drawn, columns) for columns in kind] for name, kind in tables.items() if kind}
     means = {name: float(np.mean(values)) for name, values in found.items()}
-    return means | ({"K": 1000 * (1 - means["2-way"])} if data.name == "sdnist" else {})
+    return means | (
+        {"K": 1000 * (1 - means["2-way"]), "broken": float(inconsistent(rows).sum())} if data.name == "sdnist" else {}
+    )
+
+
+def inconsistent(rows: pd.DataFrame) -> NDArray[np.bool_]:
+    """Whether each row breaks one of the rules that SDNist publishes about these columns."""
+    age = rows["agep"].to_numpy(np.float64)
+    own = {name: rows[name].astype(str).to_numpy() for name in ("msp", "edu", "pincp_decile", "dvet", "own_rent")}
+    level = np.where(own["edu"] == "N", "0", own["edu"]).astype(int)
+    child = (own["dvet"] != "N") | (own["msp"] != "N") | (own["pincp_decile"] != "N") | (level >= 12)
+    quarters = rows["housing_type"].astype(str).to_numpy() != "1"
+    return np.asarray(
+        ((age < 15) & child)
+        | ((age < 5) & (level >= 5))
+        | ((age < 3) & (level > 0))
+        | (quarters != (own["own_rent"] == "0"))
+    )
 
 
 # ---- releases ----------------------------------------------------------------------------------------
@@ -173,6 +193,8 @@ def specification(data: Dataset, options: argparse.Namespace) -> dict[str, Any]:
         "rows": options.rows * len(data.train),
         "checks": {},
     }
+    if options.rules and data.name in RULES:
+        spec["rules"] = RULES[data.name]
     return spec | ({"model": yaml.safe_load(options.model)} if options.model else {})
 
 
@@ -225,6 +247,7 @@ def main() -> None:
     parser.add_argument("--delta", type=float, default=1e-5)
     parser.add_argument("--relation", default="add-remove", choices=["add-remove", "replace-one"])
     parser.add_argument("--breaks", action="store_true", help="declare the evaluation bins as `breaks` of the columns")
+    parser.add_argument("--rules", action="store_true", help="declare the rules of the survey's form")
     parser.add_argument("--model", help="a model section in YAML, to compare with the defaults")
     options = parser.parse_args()
     for name in options.sets:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from dpcore.records.schema import Column, IntervalColumn, Kind, NominalColumn, Role
 
@@ -150,6 +151,21 @@ SDNIST: tuple[Column, ...] = (
     _nominal("deye", _codes(1, 2)),
 )
 """Ten columns of the national excerpt, with `N` where a question does not apply, as SDNist writes them."""
+
+SDNIST_RULES: list[Any] = [
+    {"not_applicable": {"when": "agep < 15", "columns": {"msp": "N", "pincp_decile": "N"}}},
+    {"not_applicable": {"when": "agep < 3", "columns": {"edu": "N"}}},
+    {"implies": ["agep < 5", "edu IN ('N', '1', '2', '3', '4')"]},
+    {"implies": ["agep < 15", "edu <> '12'"]},
+    {"implies": ["agep < 17", "dvet = 'N'"]},
+    {"not_applicable": {"when": "housing_type <> '1'", "columns": {"own_rent": "0"}}},
+]
+"""What the survey's form says about these columns; it includes all of SDNist's rules about them.
+
+Who is under 15 is not asked about marriage and income, who is under 3 not about school, and who is under 17 not about
+service in the forces; group quarters are neither owned nor rented. SDNist itself asks for less: nothing of people of 15
+and more, and disability by service only of those under 15.
+"""
 
 INCOME_TOP = 200_000
 """Upper bound to which incomes are clamped in the regression, in training and test rows alike."""
