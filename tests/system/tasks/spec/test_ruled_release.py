@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from support import ROOT
+from support.flows.command_line import call
 from support.tasks.audit.evidence import hand_over, republish
 from support.tasks.audit.tampering import broken, rewritten
 from support.tasks.bundle.documents import assert_valid_documents
@@ -23,6 +24,7 @@ from support.tasks.staged import release
 from dpcore.errors import CheckFailedError
 from tasks.audit import audit_workspace
 from tasks.keys.signing import signing_key
+from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 
 ROWS = 4000
@@ -128,6 +130,30 @@ def test_record_and_audit_state_the_rules(released: tuple[Workspace, Path]):
     assert [check for check in checks if not check.ok] == []
     assert any(check.name.endswith(": rules") for check in checks)
     assert_valid_documents(bundle)
+
+
+def test_report_and_codebook_state_the_rules_and_what_they_moved(released: tuple[Workspace, Path]):
+    _, bundle = released
+    record = json.loads((bundle / "record.json").read_text())
+    words = [rule.words for rule in load_spec(released[0].spec_path).schema.rules]
+    effect = record["utility"]["rules"]
+    assert [rule["rule"] for rule in effect["rules"]] == words
+    assert all(0 < rule["broken"] <= effect["broken"] <= 1 for rule in effect["rules"])
+    assert {column["name"] for column in effect["shifts"]} == {column["name"] for column in COLUMNS}
+    assert json.loads((bundle / "codebook.json").read_text())["rules"] == words
+    page = (bundle / "report.html").read_text()
+    assert "Every released row obeys these rules" in page
+    assert "left &gt;= came" in page
+
+
+def test_the_plan_lists_the_rules(
+    released: tuple[Workspace, Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    root = str(released[0].root)
+    words = [rule.words for rule in load_spec(released[0].spec_path).schema.rules]
+    code, out, _ = call(capsys, monkeypatch, "plan", "-w", root, "--json")
+    assert (code, json.loads(out)["rules"]) == (0, words)
+    assert "left >= came" in call(capsys, monkeypatch, "plan", "-w", root)[1]
 
 
 def test_only_the_operator_is_told_that_landing_rows_break_a_rule(released: tuple[Workspace, Path]):
