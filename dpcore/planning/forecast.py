@@ -1,4 +1,4 @@
-"""Forecasts from public constants: how long a budget cap lasts, and how much noise each column's figures carry.
+"""Forecasts from public constants: how long a cap lasts, how much noise each column carries, what is left of a table.
 
 The accountant composes the costs: with Gaussian noise, the cost of a year is not twelve times that
 of a month. The noise of a column is the noise of the planned measurements, converted through the
@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Balance, Cost, Statement, month_number
-from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.measurements.groups import least_group_size
+from dpcore.mechanisms.expected_noise import count_and_sum_noise, operator_noise
+from dpcore.mechanisms.names import SPREAD
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.mechanisms.registry import vector_mechanism
+from dpcore.planning.class_structure import STRONG_DIRECTION
 from dpcore.planning.plan import Plan
 from dpcore.records.binning import ColumnCells
 from dpcore.records.encoding import Encoding
@@ -194,3 +197,47 @@ def _centre_sd(plan: Plan, mean_sd: float) -> float:
     if plan.projection_event is None:
         return mean_sd
     return count_and_sum_noise(plan.projection_event)[1] / plan.expected_rows
+
+
+# -- signal ------------------------------------------------------------------------
+
+LEAST_SIGNAL = 2.0
+"""A release with less of a signal is called mostly noise.
+
+LR and GNB were trained on releases of the twelve numeric tables of `dpcore.planning.defaults`, at epsilons from 0.1 to
+10, pure and with delta 1e-5. Below a signal of 2, the better of the two areas under the curve exceeded 1/2 by less than
+a half of what real rows give in about nine of ten releases; above it, in about one of four.
+"""
+
+FEW_DIRECTIONS = 4
+"""Fewer random directions than this say little about a table that has more, however well they are measured."""
+
+USUAL_PART = 0.25
+"""The squared length, over that of their bounds, of numbers that no frame is measured for; they seldom fill them."""
+
+GROUPS_AT_HAND = 2.0
+"""A copula whose columns can have this many groups above the noise has a signal of 1."""
+
+
+def expected_signal(plan: Plan) -> float:
+    """Return how many times the noise the strongest direction of a usual table is, from public constants alone.
+
+    For a copula, how many groups of a column rise above the noise, over `GROUPS_AT_HAND`.
+    """
+    if plan.marginals_event is not None:
+        least = least_group_size(plan.event, len(plan.schema.encoded_columns))
+        return plan.expected_rows / least / GROUPS_AT_HAND
+    noise = math.sqrt(plan.event.layout.blocks) * operator_noise(plan.event)  # of all blocks together
+    encoding = Encoding(plan.schema)
+    told = min(1.0, plan.dimension / min(FEW_DIRECTIONS, encoding.feature_width))
+    return STRONG_DIRECTION * plan.expected_rows / noise * told * _usual_length(plan, encoding)
+
+
+def _usual_length(plan: Plan, encoding: Encoding) -> float:
+    """Return the squared length of usual points in the ball that they are measured in."""
+    if SPREAD in plan.frame_events or plan.normalise:
+        return 1.0
+    columns = encoding.schema.encoded_columns
+    part = sum(1.0 if isinstance(column, NominalColumn) else USUAL_PART for column in columns) / len(columns)
+    kept = plan.dimension / encoding.feature_width if plan.projection == "ron" else 1.0
+    return min(1.0, part * kept / float(plan.radius) ** 2)
