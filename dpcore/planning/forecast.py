@@ -215,7 +215,7 @@ FEW_DIRECTIONS = 4
 USUAL_PART = 0.25
 """The squared length, over that of their bounds, of numbers that no frame is measured for; they seldom fill them."""
 
-GROUPS_AT_HAND = 2.0
+GROUPS_AT_HAND = 8.0
 """A copula whose columns can have this many groups above the noise has a signal of 1."""
 
 
