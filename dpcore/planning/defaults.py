@@ -21,7 +21,8 @@ from dpcore.accounting import Budget
 from dpcore.mechanisms.expected_noise import operator_noise
 from dpcore.planning.allocation import FRAME_SHARES, moments_budgets, shares_of
 from dpcore.planning.class_structure import STRONG_DIRECTION
-from dpcore.planning.copula_plan import is_for_copula
+from dpcore.planning.copula_plan import copula_plan, is_for_copula
+from dpcore.planning.forecast import LEAST_SIGNAL, expected_signal
 from dpcore.planning.generator_choice import choose_generator
 from dpcore.planning.layouts import moments_layout, projected_size
 from dpcore.planning.mechanism_choice import best_event
@@ -52,11 +53,13 @@ def _goes_to_copula(request: PlanRequest) -> bool:
     free = request.projection in (PLANNED, AUTO, "none") and request.dimension == AUTO
     if not free or request.radius not in (PLANNED, 1):
         return request.generator == COPULA
-    return request.generator == COPULA or is_for_copula(_whole(request))
+    whole = replace(request, projection="none", radius=_given_radius(request))
+    return request.generator == COPULA or (is_for_copula(whole) and _has_signal(whole))
 
 
-def _whole(request: PlanRequest) -> PlanRequest:
-    return replace(request, projection="none", radius=_given_radius(request))
+def _has_signal(whole: PlanRequest) -> bool:
+    """Return whether a copula's groups say enough; with less, one covariance says about as much, and it is cheaper."""
+    return expected_signal(copula_plan(replace(whole, generator=COPULA), [])) >= LEAST_SIGNAL
 
 
 def _given_radius(request: PlanRequest) -> Fraction | str:
