@@ -216,6 +216,11 @@ class ModelSpec(Section):
         json_schema_extra={"values": "`auto`, `planned` or number"},
     )
 
+    @property
+    def given_radius(self) -> Fraction:
+        """The radius where it is a number, and else 1; a frame that is measured has its own."""
+        return self.radius if isinstance(self.radius, Fraction) else Fraction(1)
+
     # `false` is left out of the description, so that specifications without the key keep their digest.
     accept_noise: bool | None = Field(
         default=None,
