@@ -7,6 +7,7 @@ there are training rows, and prints the accuracy on the test rows: mean and 95 %
 are stored, so the benchmark can be run in parts (`--fresh` starts again). LR is LogisticRegression(max_iter=300), GNB
 GaussianNB(), on numbers scaled to [-1, 1] by public bounds.
 
+`defaults` is what a specification without a model section gets (dpcore.planning.defaults has its constants).
 `library` chooses the structure of the classes by the public rule (dpcore.planning.class_structure) and measures a frame
 (`radius="auto"`, dpcore.measurements.frame_measurements); the other rows drop one of the two. Constants:
 LEAST_BLOCK_SIGNAL and STRONG_DIRECTION (dpcore.planning.class_structure), ROOM
@@ -24,6 +25,7 @@ against epsilon at delta 1e-5.
 from __future__ import annotations
 
 import argparse
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,8 +34,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from benchmarks.common import Curve, Floats, run_seed, show, write_plot, write_results
 from benchmarks.datasets import Dataset, load
+from benchmarks.planned import default_request, default_rows
 from benchmarks.repeated import Runs, Scores
 from dpcore.estimators.moment_mixture import MomentMixture
+from dpcore.records.schema import Neighbours
 
 SETS = ("digits", "waveform40")
 DELTA = 1e-5
@@ -60,13 +64,17 @@ class Release(NamedTuple):
     delta: float = DELTA
     generator: str = "auto"
     radius: float | str = "auto"
+    planned: bool = False
+    """Whether the planner decides everything, as for a specification without a model section."""
 
 
 REAL = "real rows"
 LIBRARY = Release("library")
 OWN_REAL, OWN = "real rows, each run another split", "library, each run another split"
 RELEASES = (
+    Release("defaults", planned=True),
     LIBRARY,
+    Release("defaults, pure", delta=0.0, planned=True),
     Release("library, pure", delta=0.0),
     Release("without a frame", radius=1),
     Release("class blocks in a frame", generator="mixture"),
@@ -76,6 +84,11 @@ RELEASES = (
 
 def release_rows(data: Dataset, release: Release, epsilon: float, seed: str) -> tuple[Floats, np.ndarray]:
     """Make one release and return its rows and classes, as many as there are training rows."""
+    if release.planned:
+        delta, relation = Fraction(str(release.delta)), Neighbours.REPLACE_ONE
+        asked = default_request(data, epsilon=Fraction(epsilon), delta=delta, neighbours=relation)
+        drawn = default_rows(data, asked, seed)
+        return data.features(drawn), data.outcomes(drawn)
     x, y = data.features(data.train), data.outcomes(data.train)
     model = MomentMixture(
         epsilon=epsilon,

@@ -39,7 +39,7 @@ from flows.server.keeping import end_kept_server, kept_here
 from flows.server.worker_process import SERVED
 from tasks.intake.settling import SETTLE_SECONDS, keep_settle
 from tasks.spec import ReleaseSpec, load_spec
-from tasks.spec.plan import plan_release
+from tasks.spec.plan import plan_run
 from tasks.workspace.folders import Workspace
 from tasks.workspace.redaction import ErrorBoundary
 
@@ -67,7 +67,7 @@ def serve(
 ) -> None:
     """Serve a workspace until a signal ends it."""
     spec = load_spec(workspace.spec_path)
-    plan_release(spec)
+    plan_run(spec)
     workspace.require_writable()
     with _alone(workspace), workspace.scratch() as scratch, ExitStack() as ends:
         served = {SERVED: str(workspace.root)}

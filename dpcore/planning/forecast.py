@@ -1,4 +1,4 @@
-"""Forecasts from public constants: how long a budget cap lasts, and how much noise each column's figures carry.
+"""Forecasts from public constants: how long a cap lasts, how much noise each column carries, what is left of a table.
 
 The accountant composes the costs: with Gaussian noise, the cost of a year is not twelve times that
 of a month. The noise of a column is the noise of the planned measurements, converted through the
@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.accounting import Balance, Cost, Statement, month_number
-from dpcore.mechanisms.expected_noise import count_and_sum_noise
+from dpcore.measurements.groups import least_group_size
+from dpcore.mechanisms.expected_noise import count_and_sum_noise, operator_noise
+from dpcore.mechanisms.names import SPREAD
 from dpcore.mechanisms.queries import HistogramsQuery
 from dpcore.mechanisms.registry import vector_mechanism
+from dpcore.planning.class_structure import STRONG_DIRECTION
 from dpcore.planning.plan import Plan
 from dpcore.records.binning import ColumnCells
 from dpcore.records.encoding import Encoding
@@ -194,3 +197,62 @@ def _centre_sd(plan: Plan, mean_sd: float) -> float:
     if plan.projection_event is None:
         return mean_sd
     return count_and_sum_noise(plan.projection_event)[1] / plan.expected_rows
+
+
+# -- signal ------------------------------------------------------------------------
+
+LEAST_SIGNAL = 2.0
+"""A release with less of a signal is called mostly noise.
+
+LR and GNB were trained on releases of the twelve numeric tables of `dpcore.planning.defaults`, at epsilons from 0.1 to
+10, pure and with delta 1e-5. Below a signal of 2, the better of the two areas under the curve exceeded 1/2 by less than
+a half of what real rows give in about nine of ten releases; above it, in about one of four.
+"""
+
+FEW_DIRECTIONS = 4
+"""Fewer random directions than this say little about a table that has more, however well they are measured."""
+
+USUAL_PART = 0.25
+"""The squared length, over that of their bounds, of numbers that no frame is measured for; they seldom fill them."""
+
+LEVELS_PART = Fraction(1, 3)
+"""How much a column of levels adds to the strongest direction of a table, beside a column of numbers."""
+
+GROUPS_AT_HAND = {True: 8.0, False: 2.0}
+"""How many groups above the noise the columns of a copula can have where its signal is 1, with an outcome or without.
+
+Models that predict an outcome from releases of german_credit, bank_marketing, credit_default and covertype, 750 to
+8,000 training rows each, gained a half of what real rows give from about 16 groups on. Without an outcome the
+histograms say most, and four groups are as many as `dpcore.planning.copula_plan` asks for.
+"""
+
+
+def expected_signal(plan: Plan) -> float:
+    """Return how many times the noise the strongest direction of a usual table is, from public constants alone.
+
+    For a copula, how many groups of a column rise above the noise, over `GROUPS_AT_HAND`.
+    """
+    if plan.marginals_event is not None:
+        predicts = any(column.role is not Role.FEATURE for column in plan.schema.columns)
+        least = least_group_size(plan.event, len(plan.schema.encoded_columns))
+        return plan.expected_rows / least / GROUPS_AT_HAND[predicts]
+    noise = math.sqrt(plan.event.layout.blocks) * operator_noise(plan.event)  # of all blocks together
+    encoding = Encoding(plan.schema)
+    told = min(1.0, plan.dimension / min(FEW_DIRECTIONS, encoding.feature_width))
+    told *= _mean_part(encoding, numbers=1.0, levels=float(LEVELS_PART))
+    return STRONG_DIRECTION * plan.expected_rows / noise * told * _usual_length(plan, encoding)
+
+
+def _mean_part(encoding: Encoding, *, numbers: float, levels: float) -> float:
+    """Return the mean over the encoded columns of a part for each column of numbers, or of levels."""
+    columns = encoding.schema.encoded_columns
+    return sum(levels if isinstance(column, NominalColumn) else numbers for column in columns) / len(columns)
+
+
+def _usual_length(plan: Plan, encoding: Encoding) -> float:
+    """Return the squared length of usual points in the ball that they are measured in."""
+    if SPREAD in plan.frame_events or plan.normalise:
+        return 1.0
+    part = _mean_part(encoding, numbers=USUAL_PART, levels=1.0)
+    kept = plan.dimension / encoding.feature_width if plan.projection == "ron" else 1.0
+    return min(1.0, part * kept / float(plan.radius) ** 2)

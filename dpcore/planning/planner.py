@@ -31,6 +31,7 @@ from dpcore.planning.allocation import (
     whole_budgets,
 )
 from dpcore.planning.copula_plan import copula_plan, is_for_copula
+from dpcore.planning.defaults import settle
 from dpcore.planning.dimension_choice import choose_dimension, dimension_rule
 from dpcore.planning.generator_choice import choose_generator
 from dpcore.planning.layouts import SUMS_WEIGHT, components_layout, moments_layout, projected_size, unit_rows
@@ -55,6 +56,7 @@ def make_plan(request: PlanRequest) -> Plan:
     Raises: PlanError if the request cannot be met.
     """
     reasons: list[str] = []
+    asked, request = request, settle(request, reasons)
     if request.projection == AUTO:
         request = _with_projection(request, reasons)
     require_projection(request)
@@ -92,7 +94,7 @@ def make_plan(request: PlanRequest) -> Plan:
         radius=Fraction(1) if isinstance(request.radius, str) else request.radius,
         frame_events=frame,
         normalise=request.normalise,
-        dimension_rule=dimension_rule(request),
+        dimension_rule=dimension_rule(replace(request, dimension=asked.dimension)),
         variance_share=request.variance_share,
     )
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 from dpcore.records.exact_sums import SMALLEST_RADIUS
 from dpcore.records.schema import Neighbours, PrivacyUnit, RecordSchema
 
 AUTO = "auto"
+
+PLANNED: Final = "planned"
+"""A projection or a radius that the specification leaves out: the planner takes the one that suits the table."""
+
 DFM = "dfm"
 """RON-Gauss's rule for the dimension of random projections, after the Diaconis-Freedman-Meckes effect."""
 
@@ -42,6 +47,7 @@ class PlanError(ValueError):
 class PlanRequest:
     """What the specification asks of a release; `auto` leaves the choice to the planner.
 
+    A `projection` or a `radius` that is `planned` is left to `dpcore.planning.defaults`.
     `radius` is the radius of the ball around the middle of the bounds to which points are clipped before they are
     measured; with `auto`, a centre and a radius are measured with a part of the budget. With `normalise`, features
     are scaled to one length, moved by a measured mean, and scaled again, as in RON-Gauss. A `dimension` that is a
@@ -71,7 +77,8 @@ class PlanRequest:
         return self.dimension if isinstance(self.dimension, Fraction) else None
 
     def __post_init__(self) -> None:
-        if self.radius != AUTO and not (isinstance(self.radius, Fraction) and SMALLEST_RADIUS <= self.radius <= 1):
+        known = self.radius in (AUTO, PLANNED)
+        if not known and not (isinstance(self.radius, Fraction) and SMALLEST_RADIUS <= self.radius <= 1):
             raise ValueError(f"radius must be auto or a number from 1/256 to 1, got {self.radius}")
         if not self.epsilon > 0:
             raise ValueError(f"epsilon must be positive, got {self.epsilon}")

@@ -48,6 +48,7 @@ def plan(
 
 def _plan_content(outlook: Outlook) -> dict[str, Any]:
     """One release, and the balance after it."""
+    from dpcore.planning.forecast import expected_signal
     from tasks.schedule.outlook import left
     from tasks.spec.plan import stated_guarantee
     from tasks.spec.relations import relation_figures
@@ -61,6 +62,7 @@ def _plan_content(outlook: Outlook) -> dict[str, Any]:
         **stated,
         **relation_figures(planned.events.values(), spec.neighbours, stated),
         **planned.as_json(),
+        "signal": expected_signal(planned),
         "remaining_after": {name: left(lifetime[name], getattr(after, name)) for name in lifetime},
         **{key: now[key] for key in ("releases_left", "kind", "span")},
         **({"rules": [rule.words for rule in spec.schema.rules]} if spec.schema.rules else {}),
@@ -129,6 +131,7 @@ def _dimension(content: dict[str, Any]) -> str:
 
 
 def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
+    from dpcore.planning.forecast import LEAST_SIGNAL
     from tasks.spec.relations import at_most, in_words
 
     error = content["expected_error"]
@@ -142,6 +145,7 @@ def _show_release(out: Console, name: str, content: dict[str, Any]) -> None:
         "expected noise": f"operator norm {error['operator']:.3g} rows, Frobenius {error['frobenius']:.3g} rows",
         "noise of a mean": f"standard deviation {100 * error['mean_sd']:.2g} % of the unit ball's radius",
         "signal to noise": f"{error['signal_to_noise']:.3g} (average eigenvalue divided by the noise's operator norm)",
+        "foreseen signal": f"{content['signal']:.3g} (below {LEAST_SIGNAL:g} a release is mostly noise, and refused)",
         "gain over loss": f"{error['sir']:.3g} (noise saved by projecting, divided by the variance lost)"
         if "sir" in error
         else "",

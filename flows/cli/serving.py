@@ -46,12 +46,12 @@ def serve(
 ) -> None:
     """Run the schedule, the landing trigger and the nightly audit, with a Prefect server if none is configured."""
     from tasks.spec import load_spec
-    from tasks.spec.plan import plan_release
+    from tasks.spec.plan import plan_run
     from tasks.workspace.folders import Workspace
 
     place = Workspace(workspace.resolve())
     place.require()
-    plan_release(load_spec(place.spec_path))
+    plan_run(load_spec(place.spec_path))
     options = {
         "--port": str(port),
         "--auditor-port": None if auditor_port is None else str(auditor_port),

@@ -11,7 +11,7 @@ from tasks.spec.plan import PlannedRelease
 
 RULES = {
     "given": "as the specification says",
-    "auto": "the largest dimension at which the noise stays small against the average eigenvalue",
+    "auto": "the largest dimension at which the noise stays small against what is measured",
     "dfm": "RON-Gauss's rule, the largest below 2 log m / log log m with natural logarithms; it speaks of how Gaussian "
     "projections are, not of noise",
 }

@@ -149,13 +149,13 @@ def _unmeasured_projection(parts: _Parts) -> Projection:
 def _in_its_frame(parts: _Parts, projection: Projection) -> Projection:
     """The projection in the frame that was measured or specified, if any."""
     if parts.spec.model.normalise:
-        given = None if SPREAD in parts.measurements else float(parts.spec.model.radius or 1)
+        given = None if SPREAD in parts.measurements else float(parts.spec.model.given_radius)
         return measure_directions(parts.encoding, projection, lambda name, _: parts.gram(name), radius=given)
     if RADIUS in parts.measurements:
         whole_mean = parts.gram(CENTRE).event.layout.dimension == parts.encoding.width + 1
         projection = measure_frame(projection, lambda name, _: parts.gram(name), whole_mean=whole_mean)
-    elif parts.spec.model.radius:
-        radius = float(parts.spec.model.radius)
+    elif parts.spec.model.given_radius != 1:
+        radius = float(parts.spec.model.given_radius)
         projection = projection.with_frame(Frame.around_middle(projection.width, radius))
     if parts.kind != PUBLIC_PCA:
         return projection

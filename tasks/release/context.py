@@ -15,7 +15,7 @@ from tasks.ledger.entries.fields import is_text
 from tasks.ledger.opening import writable_ledger
 from tasks.ledger.store import Ledger
 from tasks.spec import load_spec
-from tasks.spec.plan import PlannedRelease, plan_release
+from tasks.spec.plan import PlannedRelease, plan_run
 from tasks.workspace.folders import Workspace
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def prepare_release(workspace: Workspace, request: RunRequest, *, scratch: Path,
     from tasks.release.rehearsal import rehearse
 
     spec = load_spec(workspace.spec_path)
-    plan = plan_release(spec)
+    plan = plan_run(spec)
     rehearse(spec)
     arrival = (
         find_query(spec, scratch, period=request.period, now=now)

@@ -31,7 +31,7 @@ from tasks.ledger.refusals import cap_difference, kind_difference
 from tasks.ledger.state import LedgerState
 from tasks.schedule.coming import MOST_MONTHS, Standing, coming_months, next_month
 from tasks.spec import ReleaseSpec
-from tasks.spec.plan import cap_of, plan_release, windows_of
+from tasks.spec.plan import cap_of, noise_refusal, plan_release, windows_of
 from tasks.spec.privacy import MOST_EPSILON
 from tasks.spec.relations import at_most
 
@@ -144,7 +144,12 @@ class Outlook:
             f"{name} is approximate: for what it draws neither the stated epsilon nor a delta is proved."
             for name in self.plan.approximate
         ]
-        return [*self._refused_cap, *doubtful, *self._mixed_kinds]
+        return [*self._refused_noise, *self._refused_cap, *doubtful, *self._mixed_kinds]
+
+    @cached_property
+    def _refused_noise(self) -> list[str]:
+        fault = noise_refusal(self.spec, self.plan)
+        return [] if fault is None else [f"A run is refused: {fault.message} ({fault.hint})."]
 
     @property
     def _refused_cap(self) -> list[str]:

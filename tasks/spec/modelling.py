@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, field_validator, model_validator
 
 from dpcore.planning.allocation import PRESETS
-from dpcore.planning.request import AUTO, DFM
+from dpcore.planning.request import AUTO, DFM, PLANNED
 from dpcore.records.exact_sums import SMALLEST_RADIUS
 from tasks.spec.refusals import UNION_TAG, refuse
 from tasks.spec.values import ExactFraction, FilledText, Section, Slug, auto_or_whole, exact_fraction
 
-ProjectionKind = Literal["auto", "ron", "private-pca", "public-pca", "none"]
+ProjectionKind = Literal["planned", "auto", "ron", "private-pca", "public-pca", "none"]
 GeneratorName = Literal["auto", "gaussian", "supervised", "mixture", "lda", "copula"]
 Output = Literal["original", "projected", "both"]
 AutoOrWhole = Annotated[int | Literal["auto"], PlainValidator(auto_or_whole)]
@@ -54,10 +54,12 @@ class ProjectionSpec(Section):
     """How the features are projected, and to how many dimensions."""
 
     kind: ProjectionKind = Field(
-        default="ron",
+        default="planned",
         description="`ron` is a random orthonormal projection; `private-pca` measures principal components with noise; "
-        "`public-pca` takes them from public rows; `none` keeps every coordinate. `auto` is `none` for a mixed table "
-        "that is left to `copula` or where every coordinate rises above the noise, and else `ron`.",
+        "`public-pca` takes them from public rows; `none` keeps every coordinate. Left out, or `planned`: `none` for a "
+        "mixed table that is left to `copula`, and wherever the noise leaves the strongest direction of all "
+        "coordinates together; else `ron` with as many dimensions as the noise leaves. `auto` asks for more: `none` "
+        "only for a copula or where the average coordinate rises above the noise, and else `ron`.",
     )
     dimension: Dimension = Field(
         default="auto",
@@ -159,7 +161,9 @@ AutoOrAllocation = Annotated[
 
 
 def _auto_or_radius(value: object) -> Any:
-    if value is None or value == AUTO:
+    if value is None:
+        return PLANNED
+    if value in (AUTO, PLANNED):
         return value
     radius = exact_fraction(value)
     if not SMALLEST_RADIUS <= radius <= 1:
@@ -169,7 +173,7 @@ def _auto_or_radius(value: object) -> Any:
 
 
 AutoOrRadius = Annotated[
-    Fraction | Literal["auto"] | None,
+    Fraction | Literal["auto", "planned"] | None,
     PlainValidator(_auto_or_radius),
     PlainSerializer(str, when_used="unless-none"),
 ]
@@ -192,8 +196,8 @@ class ModelSpec(Section):
         description="What synthetic rows are drawn from: `gaussian`; `supervised` (with a target); `mixture` (one "
         "covariance for each class); `lda` (one covariance for all classes: for few rows or many classes); `copula` "
         "(mixed tables: a histogram of every column, and tables of all pairs; it keeps every column, so it has no "
-        "projection). `auto` takes `copula` for a mixed table with enough rows under `projection: {kind: none}` or "
-        "`{kind: auto}`.",
+        "projection). `auto` takes `copula` for a mixed table with enough rows, unless a projection or a radius is "
+        "given.",
     )
     allocation: AutoOrAllocation = Field(
         default="auto",
@@ -201,14 +205,33 @@ class ModelSpec(Section):
         "the mean), `pca-gauss` (0.1), `pca-gauss-0.1` to `pca-gauss-0.9` (that fraction for the components).",
         json_schema_extra={"values": "`auto`, a paper's split, or mapping of fractions"},
     )
-    # The radius 1 is left out of the description, so that specifications without the key keep their digest.
+    # The radius 1 is left out of the description: an earlier record without a radius says 1.
     radius: AutoOrRadius = Field(
-        default=None,
+        default=PLANNED,
         description="The radius of the ball in which points are measured, from 1/256 to 1. Numbers seldom fill their "
         "bounds, so `auto` spends an eighth of the budget on centre and spread, measures points around that centre and "
-        "in units of that spread, and clips points beyond. For tables of numbers. By default 1, the whole ball.",
-        json_schema_extra={"values": "`auto` or number"},
+        "in units of that spread, and clips points beyond. Left out, or `planned`: `auto` for every table with a "
+        "column of numbers that is not left to `copula`, and 1, the whole ball, for others and beside `normalise` or "
+        "an `allocation` without parts for a frame.",
+        json_schema_extra={"values": "`auto`, `planned` or number"},
     )
+
+    @property
+    def given_radius(self) -> Fraction:
+        """The radius where it is a number, and else 1; a frame that is measured has its own."""
+        return self.radius if isinstance(self.radius, Fraction) else Fraction(1)
+
+    # `false` is left out of the description, so that specifications without the key keep their digest.
+    accept_noise: bool | None = Field(
+        default=None,
+        description="Whether to release what is foreseen to be mostly noise. Without `true`, `dprelease run` refuses "
+        "it before anything is reserved, with what would help, and `dprelease plan` says so.",
+    )
+
+    @field_validator("accept_noise")
+    @classmethod
+    def _refused_is_not_set(cls, accept: bool | None) -> bool | None:
+        return accept or None
 
     # `none` is left out of the description, so that specifications without the key keep their digest.
     normalise: Literal["none", "length"] | None = Field(
@@ -216,7 +239,7 @@ class ModelSpec(Section):
         description="`length` is RON-Gauss's pre-processing: the features of every record are scaled to the same "
         "length, moved by a mean that a part of the budget buys, and scaled again. Rows are decoded at a typical "
         "length that is bought as well; how long each row was is lost, and the means of columns are guesses. For "
-        "tables of numbers, with `projection: {kind: ron}` or `{kind: none}`. By default `none`.",
+        "tables of numbers, without a projection or with a random one. By default `none`.",
     )
 
     @field_validator("generator", mode="before")

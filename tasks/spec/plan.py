@@ -9,14 +9,19 @@ from fractions import Fraction
 from dpcore.accounting import Cap
 from dpcore.errors import SpecError
 from dpcore.planning.budgeted_checks import make_checked_plan
+from dpcore.planning.forecast import LEAST_SIGNAL, expected_signal, nice_below
 from dpcore.planning.plan import Plan
-from dpcore.planning.request import AUTO, COPULA, PlanError, PlanRequest
+from dpcore.planning.request import AUTO, COPULA, PLANNED, PlanError, PlanRequest
 from dpcore.records.encoding import Encoding
 from dpcore.records.schema import Role
 from tasks.spec import ReleaseSpec
-from tasks.spec.privacy import Windows
+from tasks.spec.modelling import ModelSpec
+from tasks.spec.privacy import MOST_EPSILON, Windows
 from tasks.spec.relations import Figures, at_most, relation_figures
 from tasks.workspace.redaction import ErrorBoundary
+
+ENLARGED = tuple(Fraction(factor) for factor in ("1.25", "1.6", "2", "2.5", "3.2", "4", "5", "7", "10", "20", "50"))
+"""Multiples of epsilon, and of the number of rows, among which a remedy for too much noise is looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +84,68 @@ def plan_release(spec: ReleaseSpec) -> Plan:
         return plan
 
 
+def plan_run(spec: ReleaseSpec) -> Plan:
+    """Decide what the specification leaves open, for a release that is to be made.
+
+    Raises: SpecError where it asks for what cannot be carried out, or where the release would be mostly noise and the
+    specification does not accept that.
+    """
+    plan = plan_release(spec)
+    refusal = noise_refusal(spec, plan)
+    if refusal is not None:
+        raise refusal
+    return plan
+
+
+def noise_refusal(spec: ReleaseSpec, plan: Plan) -> SpecError | None:
+    """Why a release of this plan is refused as mostly noise, from public constants alone; None if it is not."""
+    signal = expected_signal(plan)
+    if signal >= LEAST_SIGNAL or spec.model.accept_noise:
+        return None
+    remedies = [*_quieter_models(spec), *_larger_figures(spec), "declare fewer columns or categories"]
+    return SpecError(
+        f"the release would be mostly noise: its signal is foreseen to be {signal:.2g}, below {LEAST_SIGNAL:g}",
+        rule="mostly-noise",
+        where="model.accept_noise",
+        hint=f"{'; or '.join(remedies)}; or accept it with `accept_noise: true`",
+    )
+
+
+def _quieter_models(spec: ReleaseSpec) -> list[str]:
+    """Which choices to leave to the planner, where a specification makes them and the planner makes better ones."""
+    free = ModelSpec(output=spec.model.output)
+    choices = ("projection", "mechanism", "generator", "allocation", "radius", "normalise")
+    given = [name for name in choices if getattr(spec.model, name) != getattr(free, name)]
+    if given and _is_clear(spec.model_copy(update={"model": free})):
+        return [f"leave out {' and '.join(f'`model.{name}`' for name in given)}, so that the planner decides"]
+    return []
+
+
+def _larger_figures(spec: ReleaseSpec) -> list[str]:
+    """Which larger epsilon, and which larger number of rows, would be enough by itself."""
+    privacy, rows = spec.privacy, spec.expected_rows
+    epsilons = (nice_below(factor * privacy.epsilon) for factor in ENLARGED if factor * privacy.epsilon <= MOST_EPSILON)
+    enough = next((e for e in epsilons if _is_clear(_with_epsilon(spec, e))), None)
+    counts = (int(nice_below(factor * rows)) for factor in ENLARGED)
+    many = next((n for n in counts if n > rows and _is_clear(spec.model_copy(update={"expected_rows": n}))), None)
+    return [
+        *([f"raise `privacy.epsilon` to about {float(enough):g}"] if enough is not None else []),
+        *([f"release about {many:,} rows at a time, such as those of several months"] if many is not None else []),
+    ]
+
+
+def _with_epsilon(spec: ReleaseSpec, epsilon: Fraction) -> ReleaseSpec:
+    return spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})})
+
+
+def _is_clear(spec: ReleaseSpec) -> bool:
+    """Whether a specification can be planned, and is not foreseen to be mostly noise."""
+    try:
+        return expected_signal(plan_release(spec)) >= LEAST_SIGNAL
+    except SpecError:
+        return False
+
+
 def _impossible_plan(error: ValueError) -> SpecError:
     if isinstance(error, PlanError):
         return SpecError(str(error), rule=error.rule, where=error.where, hint=error.hint)
@@ -139,9 +206,14 @@ def _refuse_output(spec: ReleaseSpec, plan: Plan) -> None:
 
 
 def _projection_kind(spec: ReleaseSpec) -> str:
-    """The projection; none where the specification leaves it out beside a generator that keeps every column."""
-    said = "projection" in spec.model.model_fields_set
-    return "none" if spec.model.generator == COPULA and not said else spec.model.projection.kind
+    """The projection; none where the specification leaves it out beside a generator that keeps every column.
+
+    Where it asks for projected rows, a projection that is left out is a random one.
+    """
+    said, kind = "projection" in spec.model.model_fields_set, spec.model.projection.kind
+    if spec.model.generator == COPULA and not said:
+        return "none"
+    return "ron" if kind == PLANNED and spec.model.publishes_projected else kind
 
 
 def stated_guarantee(spec: ReleaseSpec, plan: Plan) -> dict[str, float]:

@@ -185,6 +185,7 @@ class ReleaseSpec(Section):
         Raises: RefusedError, ValueError if it describes none.
         """
         written = _as_written(public)
+        written["model"] = {"radius": 1, **written["model"]}  # it is written down unless it is 1
         query = QueryFacts.model_validate(written.pop("query")) if "query" in written else None
         source = {"path": "elsewhere", "period_column": written.pop("period_column", None)}
         spec = cls.model_validate(written | {"source": source})
@@ -217,6 +218,7 @@ def public_digest(public: dict[str, Any]) -> str:
     """The digest of a specification, from its public description alone."""
     shaping = {key: value for key, value in public.items() if key not in _KEYS_AFTER_THE_MEASUREMENT}
     shaping |= _shaping_checks(public)
+    shaping["model"] = {key: value for key, value in public["model"].items() if key != "accept_noise"}
     shaping["privacy"] = {key: value for key, value in public["privacy"].items() if key != "lifetime"}
     shaping["columns"] = [{k: v for k, v in column.items() if k != "unit"} for column in public["columns"]]
     text = json.dumps(shaping, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

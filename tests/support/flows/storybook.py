@@ -41,6 +41,7 @@ columns:
   - {name: smoker, kind: boolean}
   - {name: city, kind: categorical, categories: [north, south, other], other: other}
   - {name: outcome, kind: categorical, categories: [no, yes], role: label}
+model: {projection: {kind: ron}, radius: 1}
 checks: {min_rows: 100, mean_gap: 0.2}
 """
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 from support.tasks.builders import released, request
-from support.tasks.staged import SPEC, land_rows, release
+from support.tasks.staged import PLAIN, SPEC, land_rows, plain_model, release
 
 from dpcore.accounting import Cap
 from dpcore.synthesis.generators import SAMPLERS
@@ -135,7 +135,7 @@ EVIDENCE = GOLDEN / "evidence-4.tar.gz"
 GAUSSIAN = SPEC.replace(
     "epsilon: 0.1, lifetime: {epsilon: 1.2}", "epsilon: 0.1, delta: 1.0e-6, lifetime: {epsilon: 0.3, delta: 1.0e-5}"
 )
-APPROVED = GAUSSIAN + "model: {mechanism: gaussian}\napprove: {by: [ada], at_least: 1}\n"
+APPROVED = GAUSSIAN.replace(PLAIN, plain_model(", mechanism: gaussian")) + "approve: {by: [ada], at_least: 1}\n"
 PURE = GAUSSIAN.replace("delta: 1.0e-6", "delta: 0").replace("epsilon: 0.3", "epsilon: 1.5")
 
 

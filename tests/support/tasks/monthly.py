@@ -80,17 +80,17 @@ def release_again(workspace: Workspace, release_id: str, period: str, reason: st
         staged.release(workspace, period, supersedes=release_id, reason=reason)
 
 
-YEAR = """
+YEAR = f"""
 name: small
-source: {path: landing/*.csv, period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'}
-privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.0}}
+source: {{path: landing/*.csv, period: 'small-(?P<period>[0-9]{{4}}-[0-9]{{2}})'}}
+privacy: {{population: people, epsilon: 0.1, lifetime: {{epsilon: 1.0}}}}
 expected_rows: 5000
 columns:
-  - {name: age, kind: numeric, bounds: [0, 100]}
-  - {name: ill, kind: boolean}
+  - {{name: age, kind: numeric, bounds: [0, 100]}}
+  - {{name: ill, kind: boolean}}
 rows: 50
-schedule: {cron: "0 6 1 * *", timezone: Europe/Berlin}
-"""
+schedule: {{cron: "0 6 1 * *", timezone: Europe/Berlin}}
+{staged.PLAIN}"""
 TWELVE = months("2025-11", 12)
 AFTERWARDS = datetime(2026, 11, 3, 9, 30, tzinfo=UTC)
 

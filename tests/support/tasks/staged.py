@@ -13,7 +13,7 @@ from tasks.release.context import ReleaseRun, RunRequest, prepare_release
 from tasks.spec import load_spec
 from tasks.workspace.folders import Workspace
 
-SPEC = """
+UNMODELLED = """
 name: small
 source: {path: landing/*.csv, period: 'small-(?P<period>[0-9]{4}-[0-9]{2})'}
 privacy: {population: people, epsilon: 0.1, lifetime: {epsilon: 1.2}}
@@ -23,6 +23,15 @@ columns:
   - {name: ill, kind: boolean}
 rows: 50
 """
+
+
+def plain_model(more: str = "") -> str:
+    """A model section with one measurement in the whole ball, whatever the planner would take."""
+    return f"model: {{projection: {{kind: ron}}, radius: 1{more}}}\n"
+
+
+PLAIN = plain_model()
+SPEC = UNMODELLED + PLAIN
 NOW = datetime(2026, 3, 15, 12, 0, 41, tzinfo=UTC)
 PERIODS = ("2026-01", "2026-02")
 

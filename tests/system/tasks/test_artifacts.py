@@ -19,7 +19,7 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.tasks.builders import Chain
 from support.tasks.lineage.endpoints import hanging
-from support.tasks.staged import SPEC, land_rows, run_of
+from support.tasks.staged import PLAIN, UNMODELLED, land_rows, run_of
 
 from dpcore.evaluation.utility import MeasuredSummary, noisy_spectrum
 from dpcore.synthesis.generators import ClassGaussians
@@ -37,10 +37,10 @@ from tasks.workspace.folders import Workspace
 RUN = "7b0e1b4e-6a8e-4d31-8f1e-2c9a2f6f5b01"
 PICTURE_LIMIT = 100_000
 PROJECTIONS = {
-    "random": "model: {projection: {kind: ron, dimension: 1}}\n",
-    "all kept": "model: {projection: {kind: none}}\n",
+    "random": "model: {projection: {kind: ron, dimension: 1}, radius: 1}\n",
+    "all kept": "model: {projection: {kind: none}, radius: 1, generator: gaussian}\n",
     "in a frame": "model: {projection: {kind: none}, generator: gaussian, radius: auto}\n",
-    "out of the moments": "model: {projection: {kind: private-pca, dimension: 1}}\n",
+    "out of the moments": "model: {projection: {kind: private-pca, dimension: 1}, radius: 1}\n",
     "bought apart": (
         "model: {projection: {kind: private-pca, dimension: 1}, allocation: {projection: 0.3, moments: 0.7}}\n"
     ),
@@ -56,7 +56,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReleaseRun]:
     """A run of the small specification; a parameter adds to it."""
     workspace = Workspace(tmp_path)
     workspace.create()
-    workspace.spec_path.write_text(SPEC + getattr(request, "param", ""))
+    workspace.spec_path.write_text(UNMODELLED + getattr(request, "param", PLAIN))
     land_rows(tmp_path, "2026-01")
     with (
         workspace.scratch() as scratch,

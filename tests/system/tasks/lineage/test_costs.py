@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from scipy import optimize, stats
 from support.tasks.lineage.events import all_schemas, assert_valid
-from support.tasks.staged import SPEC, land_rows, release
+from support.tasks.staged import SPEC, UNMODELLED, land_rows, release
 
 import tasks.draw_once
 import tasks.estimate
@@ -32,10 +32,10 @@ RELEASE = "small-2026-01-1"
 SPLIT = {"projection": Fraction("0.3"), "mean": Fraction("0.07"), "moments": Fraction("0.63")}
 """PCA-Gauss's split at alpha 0.3, of epsilon 1."""
 MODEL = "model: {projection: {kind: private-pca, dimension: 1}, allocation: pca-gauss-0.3}\n"
-THREE = SPEC.replace("epsilon: 0.1", "epsilon: 1").replace("{epsilon: 1.2}", "{epsilon: 12}") + MODEL
+THREE = UNMODELLED.replace("epsilon: 0.1", "epsilon: 1").replace("{epsilon: 1.2}", "{epsilon: 12}") + MODEL
 DELTA = 1e-6
 GAUSSIAN = (
-    SPEC.replace("epsilon: 0.1", f"epsilon: 1, delta: {DELTA}").replace(
+    UNMODELLED.replace("epsilon: 0.1", f"epsilon: 1, delta: {DELTA}").replace(
         "{epsilon: 1.2}", "{epsilon: 12, delta: 1.0e-5}"
     )
     + "model: {projection: {kind: private-pca, dimension: 1, mechanism: gaussian}, mechanism: gaussian, "

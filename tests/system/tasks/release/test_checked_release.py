@@ -56,7 +56,11 @@ def specification(columns: list[dict[str, Any]], checks: dict[str, Any], **chang
         "privacy": {"population": "people", "epsilon": 2.0, "lifetime": {"epsilon": 8.0}},
         "expected_rows": ROWS,
         "columns": columns,
-        "model": {"projection": {"kind": "none"}, "generator": "mixture" if columns is LABELLED else "supervised"},
+        "model": {
+            "projection": {"kind": "none"},
+            "radius": 1,
+            "generator": "mixture" if columns is LABELLED else "supervised",
+        },
         "checks": checks,
     }
     return spec | changes

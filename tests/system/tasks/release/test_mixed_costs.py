@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.tasks.staged import SPEC, land_rows, release
+from support.tasks.staged import UNMODELLED, land_rows, plain_model, release
 
 from dpcore.accounting import Cap, Cost, release_statement
 from dpcore.errors import LedgerError, RefusedError
@@ -15,13 +15,13 @@ from tasks.ledger.store import Ledger
 from tasks.workspace.folders import Workspace
 
 PURE, GAUSSIAN = "wishart-difference-trace", "gaussian"
-MIXED = SPEC.replace(
+MIXED = UNMODELLED.replace(
     "epsilon: 0.1, lifetime: {epsilon: 1.2}", "epsilon: 0.5, delta: 1.0e-6, lifetime: {epsilon: 1.2, delta: 1.0e-6}"
 )
 
 
 def release_by(workspace: Workspace, mechanism: str, period: str) -> Path:
-    workspace.spec_path.write_text(f"{MIXED}model: {{mechanism: {mechanism}}}\n")
+    workspace.spec_path.write_text(MIXED + plain_model(f", mechanism: {mechanism}"))
     land_rows(workspace.root, period)
     return release(workspace, period)
 

@@ -44,7 +44,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Workspace, Path]:
     """A release with both tables and a label, and with little noise, so that hardly a point leaves its bounds."""
     privacy = {"privacy__epsilon": 20.0, "privacy__lifetime": {"epsilon": 20.0}}
     root = tmp_path_factory.mktemp("both")
-    return released(root, columns=with_role("d", "label"), model__projection=RANDOM, model__output="both", **privacy)
+    model = {"model__projection": RANDOM, "model__radius": 1, "model__output": "both"}
+    return released(root, columns=with_role("d", "label"), **model, **privacy)
 
 
 def json_in(bundle: Path, name: str) -> dict[str, Any]:

@@ -139,6 +139,7 @@ def test_auto_is_the_default_and_may_be_written_anywhere() -> None:
 # ---- the rules of the dimension ---------------------------------------------------------------------------------
 
 SHARED = {
+    "model__radius": 1,
     "model__projection": {"kind": "private-pca", "dimension": {"share": 0.9}},
     "columns": with_role("a", "target"),
 }

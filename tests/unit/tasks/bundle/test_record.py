@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 from support.tasks.bundle.documents import registry_faults
-from support.tasks.staged import SPEC
+from support.tasks.staged import SPEC, UNMODELLED
 
 from dpcore.records.encoding import Encoding
 from tasks.audit.documents import _variant_faults
@@ -283,6 +283,7 @@ MIXED_NOISE = """
 model:
   mechanism: laplace
   generator: gaussian
+  radius: 1
   projection: {kind: private-pca, dimension: 1, mechanism: wishart-difference-trace}
 """
 
@@ -290,7 +291,7 @@ model:
 def test_the_record_names_the_numerics_of_every_measurement(tmp_path: Path, record: dict[str, Any]):
     """Certified balls for the components do not speak for the discrete Laplace noise on the moments."""
     path = tmp_path / "release.yaml"
-    path.write_text(SPEC + MIXED_NOISE)
+    path.write_text(UNMODELLED + MIXED_NOISE)
     method = _numerics(PlannedRelease.of(load_spec(path)))["method"]
     assert re.fullmatch(r"projection: certified balls.*delta_num = 0; moments: discrete Laplace.*", method)
     assert "moments:" not in record["numerics"]["method"], "one measurement needs no name"

@@ -32,7 +32,8 @@ columns:
   - {name: weight, kind: numeric, bounds: [0, 200]}
 model: %s
 """
-GAUSSIAN, PURE = "{mechanism: gaussian, generator: gaussian}", "{mechanism: wishart-difference, generator: gaussian}"
+GAUSSIAN = "{mechanism: gaussian, generator: gaussian, radius: 1}"
+PURE = "{mechanism: wishart-difference, generator: gaussian, radius: 1}"
 FRAMED = "{mechanism: gaussian, generator: gaussian, radius: auto}"
 MIXED = "{mechanism: laplace, generator: gaussian, projection: {kind: private-pca, dimension: 1, mechanism: gaussian}}"
 
@@ -69,7 +70,7 @@ def gaussian_mu(plan: Any) -> float:
 @pytest.mark.parametrize(
     ("model", "length", "clipped"),
     [
-        ("{generator: gaussian}", False, False),
+        ("{generator: gaussian, radius: 1}", False, False),
         ("{generator: gaussian, radius: auto}", False, True),
         ("{generator: gaussian, normalise: length}", True, False),
         ("{generator: gaussian, normalise: length, radius: 0.5}", True, True),

@@ -39,7 +39,7 @@ expected_rows: 20000
 columns:
   - {name: age, kind: numeric, bounds: [0, 100]}
   - {name: weight, kind: numeric, bounds: [0, 200]}
-model: {mechanism: %s, generator: gaussian}
+model: {mechanism: %s, generator: gaussian, radius: 1}
 """
 NUMBER = r"([0-9][0-9.,]*(?: × 10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)?|10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)"
 PARTS = "Spent before # Added by this release # Remaining # Lifetime epsilon #"

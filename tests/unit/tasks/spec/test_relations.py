@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.tasks.staged import SPEC
+from support.tasks.staged import PLAIN, SPEC, UNMODELLED, plain_model
 
 from dpcore.accounting import Epsilon
 from dpcore.measurements.histograms import count_cells, histograms_query
@@ -36,9 +36,9 @@ PERSON = "unit: {person: who, rows: weight}"
 AT_MOST = "unit: {person: who, rows: at-most 3}"
 
 
-def planned(privacy: str, more: str = "") -> PlannedRelease:
-    assert PURE in SPEC
-    spec = parse_spec(SPEC.replace(PURE, f"privacy: {{population: people, {privacy}}}") + more)
+def planned(privacy: str, model: str = PLAIN) -> PlannedRelease:
+    assert PURE in UNMODELLED
+    spec = parse_spec(UNMODELLED.replace(PURE, f"privacy: {{population: people, {privacy}}}") + model)
     return PlannedRelease.of(spec)
 
 
@@ -49,11 +49,18 @@ RELEASES = {
     "persons by weight": (planned(f"epsilon: 1, {PERSON}, lifetime: {{epsilon: 12}}"), 1.0, 1.0),
     "three rows a person": (planned(f"epsilon: 1, {AT_MOST}, lifetime: {{epsilon: 12}}"), 1.0, 1.0),
     "plain Wishart": (
-        planned("epsilon: 1, lifetime: {epsilon: 12}", "model: {mechanism: wishart-difference}\n"),
+        planned(
+            "epsilon: 1, lifetime: {epsilon: 12}",
+            plain_model(", mechanism: wishart-difference"),
+        ),
         1.0,
         0.5,
     ),
-    "add-remove": (planned(ADD_REMOVE, "model: {mechanism: wishart-difference}\n"), 2.0, 1.0),
+    "add-remove": (
+        planned(ADD_REMOVE, plain_model(", mechanism: wishart-difference")),
+        2.0,
+        1.0,
+    ),
 }
 
 
@@ -75,7 +82,7 @@ def gaussian_delta(epsilon: float, rho: float) -> float:
 
 
 def test_gaussian_noise_is_converted_at_half_its_rho_and_the_same_delta():
-    run = planned(GAUSSIAN, "model: {mechanism: gaussian}\n")
+    run = planned(GAUSSIAN, plain_model(", mechanism: gaussian"))
     figures = run.relations["participation"]
     assert figures is not None
     assert figures["delta"] == run.stated["delta"] == 1e-6
@@ -186,7 +193,7 @@ def test_an_add_remove_epsilon_is_not_promised_for_other_values():
 
 
 def test_the_guarantee_states_delta_beside_gaussian_noise():
-    run = planned(GAUSSIAN, "model: {mechanism: gaussian}\n")
+    run = planned(GAUSSIAN, plain_model(", mechanism: gaussian"))
     figures = run.relations["participation"]
     assert figures is not None
     _, epsilon, _, delta = stated(run)

@@ -16,6 +16,7 @@ from dpcore.errors import SpecError
 from dpcore.mechanisms.catalogue import BY_NAME
 from dpcore.records.schema import IntervalColumn, Kind, Neighbours, NominalColumn, PrivacyUnit, Role, RowRule
 from tasks.spec import ReleaseSpec, load_spec, parse_spec
+from tasks.spec.release import public_digest
 
 # The example of the design; its `checks: {...}` stands for thresholds.
 EXAMPLE = r"""
@@ -116,7 +117,8 @@ def test_the_schema_is_what_dpcore_expects():
 
 def test_what_is_left_out_takes_the_defaults():
     spec = parse_spec(SMALL)
-    assert (spec.model.projection.kind, spec.model.projection.dimension) == ("ron", "auto")
+    assert (spec.model.projection.kind, spec.model.projection.dimension) == ("planned", "auto")
+    assert (spec.model.radius, spec.model.accept_noise) == ("planned", None)
     assert (spec.model.mechanism, spec.model.generator, spec.model.allocation) == ("auto", "auto", "auto")
     assert (spec.rows, spec.approve, spec.runner, spec.ledger) == ("auto", "none", None, None)
     assert (spec.privacy.delta, spec.privacy.lifetime.delta) == (0, 0)
@@ -182,8 +184,44 @@ def test_a_radius_is_exact_and_the_whole_ball_is_left_out_of_the_description():
     quarter = parse_spec(edited("allocation: auto", "radius: 0.25"))
     assert quarter.as_public_json()["model"]["radius_exact"] == "1/4"
     assert parse_spec(edited("allocation: auto", "radius: auto")).as_public_json()["model"]["radius"] == "auto"
-    plain, whole = parse_spec(edited("allocation: auto", "")), parse_spec(edited("allocation: auto", "radius: 1"))
-    assert whole.digest() == plain.digest() != quarter.digest()
+    whole = parse_spec(edited("allocation: auto", "radius: 1"))
+    assert "radius" not in whole.as_public_json()["model"]
+
+
+@pytest.mark.parametrize("radius", ["", "radius: planned", "radius: auto", "radius: 1", "radius: 0.25"])
+def test_what_is_said_of_a_radius_comes_back_from_the_public_description(radius: str):
+    spec = parse_spec(edited("allocation: auto", radius))
+    back = ReleaseSpec.from_public_json(json.loads(json.dumps(spec.as_public_json())))
+    assert (back.model.radius, back.digest()) == (spec.model.radius, spec.digest())
+
+
+def test_a_choice_that_is_left_out_is_the_same_as_one_that_is_called_planned():
+    left_out, called = (
+        parse_spec(f"{SMALL}{model}") for model in ("", "model: {projection: {kind: planned}, radius: planned}")
+    )
+    assert called == left_out
+    assert called.digest() == left_out.digest()
+
+
+def test_a_description_of_earlier_versions_keeps_its_digest_and_its_whole_ball():
+    """They named the projection even where the specification did not, and left out the radius 1."""
+    public = parse_spec(f"{SMALL}model: {{projection: {{kind: ron}}, radius: 1}}\n").as_public_json()
+    assert public["model"]["projection"] == {"kind": "ron", "dimension": "auto"}
+    assert "radius" not in public["model"]
+    back = ReleaseSpec.from_public_json(public)
+    assert back.model.radius is None
+    assert back.digest() == public_digest(public)
+
+
+def test_accepting_noise_is_public_and_keeps_the_digest():
+    plain, refusing, accepting = (
+        parse_spec(edited("allocation: auto", f"accept_noise: {accept}" if accept else ""))
+        for accept in ("", "false", "true")
+    )
+    assert plain.digest() == refusing.digest() == accepting.digest()
+    assert "accept_noise" not in refusing.as_public_json()["model"]
+    assert accepting.as_public_json()["model"]["accept_noise"] is True
+    assert ReleaseSpec.from_public_json(accepting.as_public_json()).model.accept_noise is True
 
 
 def test_the_refusal_of_noisy_rows_says_why_and_where_they_can_be_had():
@@ -323,7 +361,9 @@ def test_a_generator_is_accepted_with_the_role_it_needs(generator: str, role: st
 
 def test_the_digest_is_pinned():
     """A changed digest refuses the resumption of every release in flight: change it knowingly."""
-    assert parse_spec(EXAMPLE).digest() == "20a27598ff6c32779acffa2832956b408b20321d5e250ed8b105b37b4a2bc334"
+    whole = parse_spec(edited("allocation: auto", "radius: 1"))
+    assert whole.digest() == "20a27598ff6c32779acffa2832956b408b20321d5e250ed8b105b37b4a2bc334"
+    assert parse_spec(EXAMPLE).digest() == "22652ee5a537f304f7a73b04636f76ccaceb43c83df4ebf7ac95c07534841f91"
 
 
 @pytest.mark.parametrize("figure", ["epsilon: 12.0", "delta: 0, ", "delta_num: 1.0e-9"])
